@@ -235,10 +235,10 @@ def test_an_admin_who_sees_all_leaves_a_row(
     for method, path, body in reads(receipt):
         gateway.call(method, path, body, key=boss.token)
     rows = trail(scratch_db)
-    assert [row[4] for row in rows] == ["done"] * 12 + ["not_found"]
+    assert [row[4] for row in rows] == ["done"] * 16 + ["not_found"]
     assert {row[:2] for row in rows} == {("acme", "acme")}
     assert rows[0][3] == {"event_id": receipt["event_id"]}
-    assert rows[10][3] == {"cid": receipt["cid"]}
+    assert rows[14][3] == {"cid": receipt["cid"]}
     told = str(scratch_db.rows("select a::text from audit_log a"))
     assert boss.key_id in told
     assert "harbour" not in told

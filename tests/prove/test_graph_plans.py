@@ -87,7 +87,7 @@ def test_reads_of_the_graph_go_by_index(scratch_db: ScratchDatabase, graph: Larg
     assert list(faults(scratch_db, graph)) == []
 
 
-@pytest.mark.parametrize("index", ["graph_edges_to", "graph_nodes_trigrams", "graph_nodes_codes"])
+@pytest.mark.parametrize("index", ["graph_edges_to", "graph_nodes_trigrams"])
 @pytest.mark.proof
 def test_without_an_index_it_is_noticed(
     scratch_db: ScratchDatabase, graph: LargeGraph, index: str

@@ -25,59 +25,80 @@ def query_nodes(node_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[Jo
     """Gives the visible ones of these nodes in this order, those of one identity once under the
     first of their ids; as they were observed up to `as_of`. Which nodes are of one identity is
     told as of now."""
+    if as_of is not None:
+        return _query_nodes_as_of(node_ids, as_of)
     return RowQuery(
         JoinedNode,
         """
-        with asked as materialized (
-            select a.n, g.* from unnest(%(ids)s::uuid[]) with ordinality a (node_id, n)
+        with leads as materialized (
+            select distinct on (g.type, g.identity, case when g.valid_to is not null
+                then g.node_id end) a.n, g.*
+            from unnest(%(ids)s::uuid[]) with ordinality a (node_id, n)
             cross join lateral (
-                select g.node_id, g.type, g.identity, g.valid_to from graph_nodes g
-                where g.tenant_id = current_tenant() and g.node_id = a.node_id offset 0) g),
-        leads as materialized (
-            select distinct on (a.type, a.identity, case when a.valid_to is not null
-                then a.node_id end) a.*
-            from asked a
-            order by a.type, a.identity, case when a.valid_to is not null then a.node_id end, a.n),
+                select g.node_id, g.type, g.name, g.identity, g.valid_to, g.participants
+                from graph_nodes g
+                where g.tenant_id = current_tenant() and g.node_id = a.node_id offset 0) g
+            order by g.type, g.identity, case when g.valid_to is not null then g.node_id end, a.n)
+        select l.node_id, l.type, l.name, j.properties, coalesce(j.confidence, 0) as confidence,
+            j.weight, j.trust, j.valid_from, l.valid_to, j.created_at, j.updated_at, j.member_ids,
+            j.archived, j.heat, l.participants
+        from leads l
+        cross join lateral (
+            select merge_patches(m.properties order by m.updated_at, m.node_id) as properties,
+                sum(m.confidence * m.weight) / nullif(sum(m.weight), 0) as confidence,
+                sum(m.weight)::int as weight, max(m.heat) as heat,
+                (array_agg(m.trust order by trust_rank(m.trust)))[1] as trust,
+                min(m.valid_from) as valid_from, bool_and(m.archived) as archived,
+                min(m.created_at) as created_at, max(m.updated_at) as updated_at,
+                array_agg(m.node_id order by m.node_id) as member_ids
+            from graph_nodes m
+            where m.tenant_id = current_tenant() and m.type = l.type and m.identity = l.identity
+                and (m.node_id = l.node_id or l.valid_to is null and m.valid_to is null)) j
+        order by l.n
+        """,
+        {"ids": list(node_ids)},
+    )
+
+
+def _query_nodes_as_of(node_ids: Sequence[UUID], as_of: datetime) -> RowQuery[JoinedNode]:
+    return RowQuery(
+        JoinedNode,
+        """
+        with leads as materialized (
+            select distinct on (g.type, g.identity, case when g.valid_to is not null
+                then g.node_id end) a.n, g.*
+            from unnest(%(ids)s::uuid[]) with ordinality a (node_id, n)
+            cross join lateral (
+                select g.node_id, g.type, g.name, g.identity, g.valid_to, g.participants
+                from graph_nodes g
+                where g.tenant_id = current_tenant() and g.node_id = a.node_id offset 0) g
+            order by g.type, g.identity, case when g.valid_to is not null then g.node_id end, a.n),
         members as materialized (
-            select l.n, l.node_id as lead_id, m.*
+            select l.node_id as lead_id, m.node_id
             from leads l
             cross join lateral (
-                select g.* from graph_nodes g
-                where g.tenant_id = current_tenant() and g.node_id = l.node_id
-                union all
-                select g.* from graph_nodes g
-                where l.valid_to is null and g.tenant_id = current_tenant() and g.type = l.type
-                    and g.identity = l.identity and g.valid_to is null
-                    and g.node_id <> l.node_id) m),
-        states as (
-            select m.n, m.lead_id, m.node_id, m.properties, m.confidence, m.weight, m.heat, m.trust,
-                m.valid_from, m.valid_to, m.archived, m.created_at as first_at,
-                m.updated_at as last_at
-            from members m where %(as_of)s::timestamptz is null
-            union all
-            select m.n, m.lead_id, m.node_id, s.properties, s.confidence, s.weight, s.heat, s.trust,
-                s.valid_from, s.valid_to, s.archived, s.first_at, s.last_at
-            from observed_state(array(
-                select m.node_id from members m where %(as_of)s::timestamptz is not null),
-                %(as_of)s, false) s
-            join members m on m.node_id = s.target_id),
+                select m.node_id from graph_nodes m
+                where m.tenant_id = current_tenant() and m.type = l.type
+                    and m.identity = l.identity
+                    and (m.node_id = l.node_id or l.valid_to is null and m.valid_to is null)) m),
         joined as (
-            select s.n, s.lead_id,
-                merge_patches(s.properties order by s.last_at, s.node_id) as properties,
-                sum(s.confidence * s.weight) / nullif(sum(s.weight), 0) as confidence,
+            select m.lead_id,
+                merge_patches(s.properties order by s.last_at, m.node_id) as properties,
+                sum(s.confidence * s.weight) / sum(s.weight) as confidence,
                 sum(s.weight)::int as weight, max(s.heat) as heat,
                 (array_agg(s.trust order by trust_rank(s.trust)))[1] as trust,
                 min(s.valid_from) as valid_from,
-                (array_agg(s.valid_to) filter (where s.node_id = s.lead_id))[1] as valid_to,
+                (array_agg(s.valid_to) filter (where m.node_id = m.lead_id))[1] as valid_to,
                 bool_and(s.archived) as archived, min(s.first_at) as created_at,
-                max(s.last_at) as updated_at, array_agg(s.node_id order by s.node_id) as member_ids
-            from states s group by s.n, s.lead_id
-            having bool_or(s.node_id = s.lead_id))
-        select l.node_id, l.type, l.name, j.properties, coalesce(j.confidence, 0) as confidence,
-            j.weight, j.trust, j.valid_from, j.valid_to, j.created_at, j.updated_at, j.member_ids,
-            j.archived, j.heat, l.participants
-        from joined j join members l on l.node_id = j.lead_id and l.n = j.n
-        order by j.n
+                max(s.last_at) as updated_at, array_agg(m.node_id order by m.node_id) as member_ids
+            from observed_state(array(select node_id from members), %(as_of)s, false) s
+            join members m on m.node_id = s.target_id
+            group by m.lead_id having bool_or(m.node_id = m.lead_id))
+        select l.node_id, l.type, l.name, j.properties, j.confidence, j.weight, j.trust,
+            j.valid_from, j.valid_to, j.created_at, j.updated_at, j.member_ids, j.archived, j.heat,
+            l.participants
+        from joined j join leads l on l.node_id = j.lead_id
+        order by l.n
         """,
         {"ids": list(node_ids), "as_of": as_of},
     )
@@ -112,23 +133,29 @@ class EdgeRow:
 
 def query_edges(edge_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[EdgeRow]:
     """Gives the visible ones of these edges, by id, as they were observed up to `as_of`."""
+    if as_of is None:
+        return RowQuery(
+            EdgeRow,
+            """
+            select e.edge_id, e.from_id, e.to_id, e.type, e.label, e.properties, e.confidence,
+                e.weight, e.heat, e.trust, e.valid_from, e.valid_to, e.last_seen
+            from graph_edges e
+            where e.tenant_id = current_tenant() and e.edge_id = any (%(ids)s)
+            order by e.edge_id
+            """,
+            {"ids": list(edge_ids)},
+        )
     return RowQuery(
         EdgeRow,
         """
         with edges as materialized (
-            select e.* from graph_edges e
+            select e.edge_id, e.from_id, e.to_id, e.type, e.label from graph_edges e
             where e.tenant_id = current_tenant() and e.edge_id = any (%(ids)s))
-        select e.edge_id, e.from_id, e.to_id, e.type, e.label, e.properties, e.confidence, e.weight,
-            e.heat, e.trust, e.valid_from, e.valid_to, e.last_seen
-        from edges e where %(as_of)s::timestamptz is null
-        union all
         select e.edge_id, e.from_id, e.to_id, e.type, e.label, s.properties, s.confidence, s.weight,
-            s.heat, s.trust, s.valid_from, s.valid_to, s.last_at
-        from observed_state(array(
-            select e.edge_id from edges e where %(as_of)s::timestamptz is not null),
-            %(as_of)s, false) s
+            s.heat, s.trust, s.valid_from, s.valid_to, s.last_at as last_seen
+        from observed_state(array(select edge_id from edges), %(as_of)s, false) s
         join edges e on e.edge_id = s.target_id
-        order by 1
+        order by e.edge_id
         """,
         {"ids": list(edge_ids), "as_of": as_of},
     )
