@@ -49,9 +49,7 @@ def crew(*names: str) -> list[dict[str, Any]]:
 
 def between(name: str, *others: str) -> dict[str, Any]:
     """An entity that is related to these, less surely."""
-    links = [
-        {"edge": "RELATES_TO", "target": other.lower(), "confidence": 0.5} for other in others
-    ]
+    links = [{"edge": "RELATES_TO", "target": other.lower(), "confidence": 0.5} for other in others]
     return {"type": "entity", "name": name, "relationships": links}
 
 
