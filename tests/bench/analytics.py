@@ -35,7 +35,7 @@ CROSSING = 0.1
 COMMUNITY = 100
 MEMBERS = ["user:ada"]
 _RUN = """
-import json, resource, sys, time
+import json, re, sys, time
 from datetime import UTC, datetime
 begin = time.monotonic()
 from strandline.graph import analytics
@@ -46,7 +46,8 @@ from strandline.jobs.context import Tally
 from strandline.resources import Resources
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not getrusage: its maximum includes that of the process before exec.
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
 
 resources, now, tally, idle = Resources(), datetime.now(UTC), Tally(), peak()
 access = resources.database.connect_as(Caller.background(sys.argv[1]))
