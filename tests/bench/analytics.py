@@ -104,9 +104,7 @@ def measure(base: ScratchDatabase, size: int) -> Figures:
     load(base, tenant, size, links)
     print(f"{size:,} nodes loaded in {time.monotonic() - begin:.1f} s", file=sys.stderr)
     done = run(base, tenant)
-    failures = base.rows(
-        "select reason from jobs where tenant_id = %s and state <> 'done'", tenant
-    )
+    failures = base.rows("select reason from jobs where tenant_id = %s and state <> 'done'", tenant)
     assert not failures, failures
     rows = base.rows(
         "select m.community_id, n.name::int from graph_members m"
