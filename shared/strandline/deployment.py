@@ -73,22 +73,6 @@ MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")
 
 JOBS = (
     JobSpec(
-        name="analytics",
-        memory=3008,
-        timeout=900,
-        needs=frozenset({"database", "blobs", "job_queue"}),
-        actions={
-            "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
-            "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
-        },
-        reserved_concurrency=5,
-        layers=("deps", "domain", "graph"),
-        min_spacing=timedelta(minutes=60),
-        next_due="next_analysis(%(analytics_spacing)s, %(now)s)",
-    ),
-    JobSpec(
         name="archiver",
         memory=1024,
         timeout=900,
@@ -104,6 +88,22 @@ JOBS = (
         min_spacing=timedelta(minutes=60),
         next_due="next_archive(%(blob_grace)s, %(garbage_period)s, %(snapshot_age)s,"
         " %(archiver_spacing)s, %(now)s)",
+    ),
+    JobSpec(
+        name="analytics",
+        memory=3008,
+        timeout=900,
+        needs=frozenset({"database", "blobs", "job_queue"}),
+        actions={
+            "s3:PutObject": ("bucket/_jobs/*",),
+            "s3:GetObject": ("bucket/_jobs/*",),
+            "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
+            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
+        },
+        reserved_concurrency=20,
+        layers=("deps", "domain", "graph"),
+        min_spacing=timedelta(minutes=60),
+        next_due="next_analysis(%(analytics_spacing)s, %(now)s)",
     ),
     JobSpec(
         name="builder",

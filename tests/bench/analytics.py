@@ -35,7 +35,7 @@ CROSSING = 0.1
 COMMUNITY = 100
 MEMBERS = ["user:ada"]
 _RUN = """
-import json, resource, sys, time
+import json, re, sys, time
 from datetime import UTC, datetime
 begin = time.monotonic()
 from strandline.graph import analytics
@@ -46,7 +46,8 @@ from strandline.jobs.context import Tally
 from strandline.resources import Resources
 
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not getrusage: its maximum includes that of the process before exec.
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
 
 resources, now, tally, idle = Resources(), datetime.now(UTC), Tally(), peak()
 access = resources.database.connect_as(Caller.background(sys.argv[1]))
@@ -103,6 +104,8 @@ def measure(base: ScratchDatabase, size: int) -> Figures:
     load(base, tenant, size, links)
     print(f"{size:,} nodes loaded in {time.monotonic() - begin:.1f} s", file=sys.stderr)
     done = run(base, tenant)
+    failures = base.rows("select reason from jobs where tenant_id = %s and state <> 'done'", tenant)
+    assert not failures, failures
     rows = base.rows(
         "select m.community_id, n.name::int from graph_members m"
         " join graph_nodes n using (tenant_id, node_id) where m.tenant_id = %s",

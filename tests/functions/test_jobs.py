@@ -266,4 +266,5 @@ def test_every_kind_of_job_can_be_asked_for() -> None:
         *(*control.JOB_NAMES, "enrich", store_failures.CONTINUES_KIND),
         *(store_failures.FOLD_KIND, store_failures.EMBED_KIND, store_failures.GROW_KIND),
         store_failures.PROMOTE_KIND,
+        store_failures.ANALYZE_KIND,
     }

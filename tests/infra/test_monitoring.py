@@ -155,6 +155,7 @@ def test_what_alarms_watch_is_what_the_handlers_print(
     ask()
     gateway.run_job("sweeper", "acme")
     gateway.run_job("archiver", "acme")
+    gateway.run_job("analytics", "acme")
     gateway.run_job("builder", "acme")
     found = emitted(printed.getvalue())
     looked_at = watching(alarms(**MODEL))

@@ -144,6 +144,8 @@ def read_graph(
     )
     if len(nodes) > max_nodes:
         return None
+    # The planner expects few rows of what policies filter, and would compare all with all.
+    access.execute("set local enable_nestloop = off", {})
     rows = access.fetch(
         _LinkRow,
         """
@@ -156,6 +158,7 @@ def read_graph(
             sum(e.weight * greatest(1, round(e.confidence * 100)))::bigint as weight
         from vertices f
         join graph_edges e on e.from_id = f.node_id and e.valid_to is null
+            and e.scope_id = any (%(scope_ids)s)
         join vertices t on t.node_id = e.to_id
         where f.number <> t.number
         group by 1, 2 order by 1, 2 limit %(limit)s

@@ -57,6 +57,9 @@ PROBED = (
     "promotions_due",
     "tenants_to_promote",
     "next_promotion",
+    "analyses_due",
+    "tenants_to_analyse",
+    "next_analysis",
     "stored_blobs",
     "totals_of_run",
     "refuse_erased_event",
@@ -370,6 +373,7 @@ def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) ->
         "select * from tenants_to_sweep('a space nobody has', now())",
         "select * from tenants_to_archive('infinity', '6 hours', '0')",
         "select * from tenants_to_archive('infinity', '6 hours', '0', '0')",
+        "select * from tenants_to_analyse('infinity')",
     ],
 )
 def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], planner: str) -> None:
@@ -385,6 +389,7 @@ def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connecti
         "select next_archive('1 day', '6 hours', '1 hour', '2026-11-21T12:00Z')",
         "select next_archive('1 day', '6 hours', '30 days', '1 hour', '2026-11-21T12:00Z')",
         "select next_build('5 minutes', '2026-11-21T12:00Z')",
+        "select next_analysis('1 hour', '2026-11-21T12:00Z')",
     ):
         with app.cursor() as cursor:
             ((moment,),) = cursor.execute(asked.encode()).fetchall()

@@ -2,6 +2,8 @@
 -- nodes and edges, and replaced by each analysis of a graph that has changed. No text: a community is
 -- named by its nodes when it is read.
 
+create index graph_edges_scope on graph_edges (tenant_id, scope_id);
+
 -- of each scope ------------------------------------------------------------------------------------
 
 -- How far a scope's graph is analysed. A trigger counts changes.
