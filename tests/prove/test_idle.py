@@ -88,7 +88,7 @@ def unexplained(
 
 def half_hour_after(at: datetime) -> datetime:
     """When a chain is promoted that is formed at this time."""
-    return at + -(at - EPOCH) % (30 * MINUTE)
+    return at + -(at - EPOCH) % (30 * MINUTE) + 2 * MINUTE
 
 
 def dues_of(stage: ProofService, said: datetime) -> list[tuple[datetime, timedelta]]:
