@@ -253,11 +253,11 @@ def test_a_warm_chain_is_due_in_half_an_hour_and_a_hot_one_at_once(
                 now=now,
             ).get("promoter")
 
-    assert next_run() == now + timedelta(minutes=20)
+    assert next_run() == now + timedelta(minutes=22)
     scratch_db.rows("update chains set importance = 1, density = 0.9")
     assert next_run() == now + timedelta(minutes=1)
     scratch_db.rows("update tenants set tuning = '{\"promote_at_once\": 1}'")
-    assert next_run() == now + timedelta(minutes=20)
+    assert next_run() == now + timedelta(minutes=22)
     scratch_db.rows("update tenants set tuning = '{\"ltm_enabled\": false}'")
     assert next_run() is None
     scratch_db.rows("update tenants set tuning = '{}'")

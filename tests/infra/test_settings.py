@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from infra.load_settings import build_settings, load_settings
 from infra.settings import SettingsError, StackSettings
-from strandline.deployment import FUNCTIONS
+from strandline.deployment import FUNCTIONS, JOBS
 
 ROOT = Path(__file__).parents[2]
 CERTIFICATE = "arn:aws:acm:eu-west-1:111122223333:certificate/c"
@@ -103,7 +103,7 @@ def test_no_refusal_repeats_a_secret() -> None:
 )
 def test_connections_are_those_of_aurora_s_table(low: float, high: float, connections: int) -> None:
     """189, 823, 1,669, 3,360 and 5,000 there: never more than it, and at most 1 % less."""
-    few = dict.fromkeys(("ingest", "query", "sweeper", "worker"), 10)
+    few = dict.fromkeys(("ingest", "query", "worker", *(job.name for job in JOBS)), 10)
     given = build_settings({"min_capacity": low, "max_capacity": high, "reserved": few})
     assert given.database_connections == connections
 

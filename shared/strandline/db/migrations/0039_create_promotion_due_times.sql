@@ -1,6 +1,9 @@
 -- When chains are promoted into the knowledge graph: those that are warm, half an hour after they were
 -- formed or recalled, so that what is merged meanwhile is promoted once; hot ones at once. A tenant that
 -- has switched long-term memory off is left out.
+--
+-- Two minutes past the half hour: a builder that begins at it has ended by then. A job that ends asks what
+-- is due next, and would take the lease of one that still runs for something to look after.
 
 grant create on schema public to strandline_planner;
 
@@ -11,7 +14,7 @@ returns table (tenant_id text, due_at timestamptz, pause interval)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
     select t.tenant_id,
         case when c.is_hot then c.accessed_at
-            else period_start(c.accessed_at, interval '30 minutes') + interval '30 minutes' end,
+            else period_start(c.accessed_at, interval '30 minutes') + interval '32 minutes' end,
         case when c.is_hot then p_spacing else interval '30 minutes' end
     from tenants t
     cross join lateral (
