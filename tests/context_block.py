@@ -18,7 +18,7 @@ class Block:
 HEADINGS = ("Latest events:", "Topics:", "Events about the question:")
 _NOTES = ("Left out for length: ", "Shortened, ", "No stored event ", "Nothing is remembered.")
 _EVENT = re.compile(
-    r"\[(\d+)\] \d+ [A-Z][a-z]+ \d{4}, "
+    r"\[(\d+)\]↳? \d+ [A-Z][a-z]+ \d{4}, "
     r"(?:[^()\[\]:<>]+(?: \([a-z]+(?:, newest of \d+)?\)|)|\([a-z]+(?:, newest of \d+)?\)): .*"
 )
 _TOPIC = re.compile(
@@ -115,6 +115,6 @@ def read_block(text: str) -> Block:
             match = _EVENT.fullmatch(line)
             assert match, line
             cited.append(int(match[1]))
-            assert not _CITES.search(_as_it_looks(line.partition("] ")[2])), line
+            assert not _CITES.search(_as_it_looks(line.partition(" ")[2])), line
         parts.setdefault(heading, []).append(line)
     return Block(parts, cited)

@@ -4,10 +4,11 @@ import hashlib
 import json
 import re
 import unicodedata
-import uuid
 from collections.abc import Iterable, Sequence
+from uuid import UUID
 
 from strandline.errors import Invalid
+from strandline.identifiers import to_uuid8
 
 MAX_PARTICIPANTS = 64
 MAX_LENGTH = 200
@@ -41,15 +42,12 @@ def normalize_set(names: Iterable[str], field: str = "participants") -> list[str
     return members
 
 
-def derive_scope_id(tenant: str, members: list[str]) -> uuid.UUID:
+def derive_scope_id(tenant: str, members: list[str]) -> UUID:
     """The id of the scope of exactly these canonical participants in this tenant. It is a UUIDv8
     (RFC 9562) over SHA-256, so the id is the unique hash of the set: nobody has to look it up, and
     two writers that create the same scope at once conflict on one row."""
     digest = hashlib.sha256(json.dumps([tenant, *members], ensure_ascii=False).encode()).digest()
-    number = int.from_bytes(digest[:16])
-    number = number & ~(0xF << 76) | (8 << 76)
-    number = number & ~(0x3 << 62) | (2 << 62)
-    return uuid.UUID(int=number)
+    return to_uuid8(digest)
 
 
 def drop_agents(members: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self, cast
 
@@ -19,6 +19,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from strandline import participants
 from strandline.errors import Invalid, Malformed
@@ -129,13 +130,11 @@ def validate[Model: BaseModel](model: type[Model], value: object) -> Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=False, include_input=False)
-    paths = [
-        ".".join(str(part) for part in e["loc"])[:_MAX_PATH_CHARS] or "body" for e in errors[:20]
-    ]
+        errors = error.errors(include_url=False, include_input=False)
+    paths = [_locate(error, value)[:_MAX_PATH_CHARS] or "body" for error in errors[:20]]
     known_fields = model.model_fields.keys()
     messages = (
-        _explain(path, error["msg"], known_fields)
+        _explain(path, _describe(error), known_fields)
         for path, error in zip(paths, errors, strict=False)
     )
     fields = list(zip(paths, messages, strict=False))
@@ -144,6 +143,34 @@ def validate[Model: BaseModel](model: type[Model], value: object) -> Model:
         field=fields[0][0],
         fields=[{"field": f, "message": m} for f, m in fields],
     )
+
+
+def _locate(error: ErrorDetails, value: object) -> str:
+    """The path of a field in the body, as in `events.0.content`. pydantic's path also names which
+    member of a union was tried, which is no part of the body."""
+    *_, last = error["loc"] or ("",)
+    path: list[str] = []
+    for part in error["loc"]:
+        fields = cast("Mapping[object, object]", value) if isinstance(value, dict) else {}
+        items = cast("Sequence[object]", value) if isinstance(value, list) else ()
+        if part in fields:
+            value = fields[part]
+        elif isinstance(part, int) and part < len(items):
+            value = items[part]
+        elif isinstance(value, dict) and not (part is last and error["type"] == "missing"):
+            continue
+        path.append(str(part))
+    return ".".join(path)
+
+
+def _describe(error: ErrorDetails) -> str:
+    """pydantic's message, without the value that the caller sent."""
+    context = error.get("ctx", {})
+    if error["type"] == "union_tag_invalid":
+        return f"{context['discriminator']} must be one of {context['expected_tags']}"
+    if error["type"] == "union_tag_not_found":
+        return f"{context['discriminator']} is missing"
+    return error["msg"]
 
 
 def _explain(path: str, message: str, known_fields: Collection[str]) -> str:

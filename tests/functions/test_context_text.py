@@ -78,7 +78,7 @@ def test_a_question_gets_short_term_memory_topics_and_events(
     chain = add_chain(gateway, scratch_db, [old, seen], topic="paint", embedder=embedder)
     add_chain(gateway, scratch_db, [bread], topic="bread", embedder=embedder)
     age(scratch_db, old, seen)
-    body = ask(gateway, key, query=QUESTION, limit=2)
+    body = ask(gateway, key, query=QUESTION, limit=2, session_id="t")
     assert lines(body, LATEST) == ["alice: Bread rises overnight."]
     assert lines(body, ABOUT) == [
         "alice: The buoy is bright red.",
@@ -111,10 +111,19 @@ def test_the_same_answer_is_the_same_text(
 def test_an_event_of_short_term_memory_is_not_shown_again(
     gateway: Gateway, tell: Told, key: str
 ) -> None:
-    tell(key, "The buoy is red.")
-    body = ask(gateway, key, query=QUESTION)
+    tell(key, "The buoy is red.", session_id="s")
+    body = ask(gateway, key, query=QUESTION, session_id="s")
     assert (lines(body, LATEST), lines(body, ABOUT)) == (["alice: The buoy is red."], [])
     assert body["text"].count("The buoy is red.") == 1
+
+
+def test_a_question_without_a_session_gets_no_short_term_memory(
+    gateway: Gateway, tell: Told, key: str
+) -> None:
+    tell(key, "The buoy is red.")
+    tell(key, "Bread rises overnight.")
+    body = ask(gateway, key, query=QUESTION, limit=1)
+    assert (lines(body, LATEST), lines(body, ABOUT)) == ([], ["alice: The buoy is red."])
 
 
 def test_a_reply_is_shown_with_what_it_answers(
@@ -168,9 +177,10 @@ def test_by_default_it_shows_as_many_events_as_the_budget_holds(
 def test_when_nothing_answers_it_says_so(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str
 ) -> None:
-    tell(key, "The buoy is red.")
+    tell(key, "The buoy is red.", session_id="s")
     gateway.sweep()
-    body = ask(gateway, key, query="Who won the chess game?", min_relevance=1)
+    question = "Who won the chess game?"
+    body = ask(gateway, key, query=question, min_relevance=1, session_id="s")
     assert "No stored event answers the question." in body["text"]
     assert (lines(body, ABOUT), lines(body, TOPICS)) == ([], [])
     assert lines(body, LATEST) == ["alice: The buoy is red."]
@@ -207,7 +217,7 @@ def test_without_a_model_words_answer_and_say_so(
 
 def test_a_payload_is_named(gateway: Gateway, tell: Told, key: str) -> None:
     tell(key, "buoy " * 20_000, name="log [1].txt")
-    (line,) = lines(ask(gateway, key, query="buoy"), LATEST)
+    (line,) = lines(ask(gateway, key, query="buoy"), ABOUT)
     assert line == 'alice: (a file: "log (1).txt", 100,000 bytes)'
 
 
@@ -226,7 +236,7 @@ def test_an_answer_is_given_even_if_its_use_cannot_be_recorded(
         raise RuntimeError("the disk is full")
 
     monkeypatch.setattr(store_recalls, "record_chains", fail)
-    assert lines(ask(gateway, key, query="buoy"), LATEST) == ["alice: The buoy is red."]
+    assert lines(ask(gateway, key, query="buoy"), ABOUT) == ["alice: The buoy is red."]
     assert (len(tried), recalled(scratch_db)) == (1, set())
 
 

@@ -88,10 +88,10 @@ def test_a_replaced_fact_is_told_as_it_was_known(gateway: Gateway) -> None:
 @pytest.mark.parametrize(
     ("node", "field"),
     [
-        ({"type": "fact"}, "nodes.0.fact.content"),
-        ({"type": "fact", "content": " . "}, "nodes.0.fact.content"),
+        ({"type": "fact"}, "nodes.0.content"),
+        ({"type": "fact", "content": " . "}, "nodes.0.content"),
         ({"type": "person", "name": "Ada"}, "nodes.0"),
-        ({"type": "entity", "name": "Ada", "kind": "robot"}, "nodes.0.entity.kind"),
+        ({"type": "entity", "name": "Ada", "kind": "robot"}, "nodes.0.kind"),
         (
             {"type": "fact", "content": "x", "relationships": [{"edge": "USES", "target": "y"}]},
             "nodes.0.relationships.0",
@@ -100,7 +100,7 @@ def test_a_replaced_fact_is_told_as_it_was_known(gateway: Gateway) -> None:
             {"type": "fact", "content": "x", "invalidates": "ent:7", "reason": "r"},
             "nodes.0.invalidates",
         ),
-        ({"type": "fact", "content": "x", "reason": "r"}, "nodes.0.fact"),
+        ({"type": "fact", "content": "x", "reason": "r"}, "nodes.0"),
         ({"type": "fact", "content": "\U0001f6f6" * 4000}, "nodes.0"),
         (
             {
@@ -120,6 +120,17 @@ def test_what_cannot_be_stored_is_refused_by_its_field(
     assert (answer.status, answer.error["details"]["field"]) == (422, field)
     assert scratch_db.rows("select count(*) from graph_nodes") == [(0,)]
     assert scratch_db.rows("select count(*) from events") == [(0,)]
+
+
+def test_a_refusal_names_the_types_and_repeats_nothing_of_the_request(gateway: Gateway) -> None:
+    key = gateway.key()
+    answer = store(gateway, key, [{"type": "person", "name": "Ada"}])
+    expected = "nodes.0: 'type' must be one of 'fact', 'decision', 'entity', 'event', 'topic'"
+    assert answer.error["message"] == expected
+    assert "'type' is missing" in store(gateway, key, [{"name": "Ada"}]).error["message"]
+    link = {"edge": "USES", "target": "a secret"}
+    answer = store(gateway, key, [{"type": "fact", "content": "x", "relationships": [link]}])
+    assert "secret" not in answer.text
 
 
 def test_the_largest_decision_is_stored(gateway: Gateway) -> None:

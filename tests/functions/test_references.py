@@ -207,7 +207,7 @@ def test_when_the_time_ends_the_answer_says_so(
 ) -> None:
     from strandline.topics import selection
 
-    monkeypatch.setattr(selection.Inquiry, "is_late", property(lambda _: True))
+    monkeypatch.setattr(selection.Question, "is_late", property(lambda _: True))
     answer = ask(gateway, key, query=QUESTION)
     assert answer["cut"]["time"] is True
     assert set(leaf_ids(answer)) == set(talk[:12])

@@ -53,6 +53,9 @@ WRITES = {route for route in ROUTES if not route.startswith("GET ")} - {*READS, 
 SCOPES = [("user:alice", "user:bob"), ("user:alice",), ("agent:helper", "user:alice")]
 SESSION_MEMBERS = SCOPES[2]
 FIRST_EVENT = AppendOp("There before.", ("user:alice",), session="before")
+FIRST_FACT = AppendOp("A fact before.", ("user:alice",), "fact before#0")
+FIRST_TOPIC = AppendOp("A berth before", ("user:alice",), "fact before#1")
+FIRST_REVISION = AppendOp("A berth before, boat: Petrel.", ("user:alice",), "revision before")
 """What is there before the load."""
 
 
@@ -418,6 +421,21 @@ def publish_two(gateway: Gateway) -> int:
     return base + 2
 
 
+def _state_first_nodes(gateway: Gateway, key: str) -> list[str]:
+    """The ids of a fact and of a topic, which has a field."""
+    topic = {"type": "topic", "name": FIRST_TOPIC.content}
+    who = {"participants": FIRST_FACT.participants}
+    body = {**who, "nodes": [{"type": "fact", "content": FIRST_FACT.content}, topic]}
+    headers = {"Idempotency-Key": "fact before"}
+    reply = gateway.call("POST", "/api/v1/graph/nodes", body, key=key, headers=headers)
+    ids = [node["id"] for node in reply.body["nodes"]]
+    path = f"/api/v1/graph/topics/{ids[1]}/fields/boat"
+    headers = {"Idempotency-Key": "revision before"}
+    revision = {**who, "value": "Petrel"}
+    assert gateway.call("POST", path, revision, key=key, headers=headers).status == 201
+    return ids
+
+
 def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]:
     """Every operation that reads, of whatever function, with its answer while all is well."""
     first = gateway.call("POST", EVENTS, FIRST_EVENT.request()[0], key=key).body
@@ -427,13 +445,14 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
     path_values |= {"tenant": TENANT, "key_id": gateway.new_key().key.key_id, "file": "page.js"}
     access = gateway.database.connect_as(Caller.background(TENANT))
     certificate = certificates.add_certificate(access, AuditContext("a load"), subject="CN=before")
+    fact_id, topic_id = _state_first_nodes(gateway, key)
     path_values |= {
         "session_id": "before",
         "job": job,
         "version": "1",
         "row_id": first["event_id"],
-        "node_id": f"fact:{first['event_id']}",
-        "topic_id": f"topic:{first['event_id']}",
+        "node_id": fact_id,
+        "topic_id": topic_id,
         "field": "boat",
         "certificate_id": str(certificate.certificate_id),
     }

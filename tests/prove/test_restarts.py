@@ -18,7 +18,15 @@ from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import store_work
 from strandline.sessions import store as sessions_store
 from tests.prove.append_history import Findings, check_log, make_rng, stored_in
-from tests.prove.load import FIRST_EVENT, WRITES, Load, list_reads
+from tests.prove.load import (
+    FIRST_EVENT,
+    FIRST_FACT,
+    FIRST_REVISION,
+    FIRST_TOPIC,
+    WRITES,
+    Load,
+    list_reads,
+)
 from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.support import KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, wire_handlers
 
@@ -58,7 +66,7 @@ def served(
     assert all(path.startswith(refused) for path in unserved), "no `from`, no payload"
     assert len(unserved) == len(refused)
     load = Load(gateway, key, reads)
-    load.history.invoked.add(FIRST_EVENT)
+    load.history.invoked |= {FIRST_EVENT, FIRST_FACT, FIRST_TOPIC, FIRST_REVISION}
     yield server, load
     for database in [gateway.database, *(service.database for service in services)]:
         database.close()

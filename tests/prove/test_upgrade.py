@@ -67,6 +67,15 @@ def test_the_last_commit_with_another_schema_is_taken(
     assert not run_tests(place, ["tests"], quiet=True)
 
 
+def test_a_migration_that_was_changed_before_it_was_merged_is_passed_over(clone: Path) -> None:
+    (clone / MIGRATIONS / "0003_grow.sql").write_text("select 3;")
+    git(clone, "add", ".")
+    git(clone, "commit", "-q", "-m", "a first try")
+    (clone / MIGRATIONS / "0003_grow.sql").write_text("select 'three';")
+    git(clone, "commit", "-q", "-a", "-m", "the one that is merged")
+    assert find_previous_commit(clone) == git(clone, "rev-parse", "HEAD~2")
+
+
 @pytest.mark.parametrize("change", ["edited", "replaced", "moved here"])
 def test_a_commit_older_than_the_baseline_is_refused(
     clone: Path, tmp_path: Path, change: str

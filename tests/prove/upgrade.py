@@ -1,12 +1,12 @@
 """`make upgrade`: does the code that ran before go on serving on this release's schema?
 
-Takes the last commit whose migrations differ from what lies here (or the one that is named), lays
-the migrations of here over it, and runs that commit's own tests of its functions and services. Then
-it plants a migration that takes a column away, and those tests must notice.
+Takes the last commit that has fewer migrations than lie here (or the one that is named), lays the
+migrations of here over it, and runs that commit's own tests of its functions and services. Then it
+plants a migration that takes a column away, and those tests must notice.
 
 The history of the schema begins at its baseline: a commit with a migration that is not here, or not
-the same here, is refused. While no commit since the baseline has other migrations, only the planted
-fault is tried, on the code of the last commit.
+the same here, is passed over, and refused where it is named. While no commit since the baseline has
+fewer migrations, only the planted fault is tried, on the code of the last commit.
 
 What lists the whole catalogue by name (tests/strandline/store) is not run: what a newer schema adds
 is no fault of it. Nor are the proofs: they are the same code at greater sizes.
@@ -18,12 +18,14 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MIGRATIONS = Path("shared/strandline/db/migrations")
 TESTS = ("tests/functions", "tests/strandline/services", "tests/strandline/test_db.py")
+MAX_CHANGES = 50
+"""How many changes of the schema are looked at, back from now."""
 FAULT = "alter table jobs drop column advice;\n"
 FAULT_TESTS = ("tests/functions/test_jobs.py",)
 
@@ -33,35 +35,44 @@ class NoHistory(Exception):
 
 
 def find_previous_commit(root: Path) -> str | None:
-    """The last commit whose migrations differ from those that lie in `root`; None where that one is
-    older than the baseline. Raises NoHistory."""
-    commit = _find_other_schema(root)
-    return commit if _is_since_baseline(root, commit) else None
+    """The last commit that has fewer migrations than lie in `root`, and those the same; None where
+    there is none since the baseline. Raises NoHistory."""
+    others = _list_other_schemas(root)
+    return next((commit for commit in others if _is_since_baseline(root, commit)), None)
 
 
-def _find_other_schema(root: Path) -> str:
+def _list_other_schemas(root: Path) -> Iterator[str]:
+    """The commits before each change of the schema, the newest first. One of them may have a
+    migration that a branch changed again before it was merged."""
     head = _git(root, "rev-parse", "HEAD")
     if head is None:
         raise NoHistory(f"{root} is no git checkout: run this in a clone.")
     if _git(root, "status", "--porcelain", "--", str(MIGRATIONS)):
-        return head
-    changed = _git(root, "rev-list", "-1", "HEAD", "--", str(MIGRATIONS))
-    commit = _git(root, "rev-parse", "--verify", "--quiet", f"{changed}^")
-    if commit is None:
-        raise NoHistory(
-            "The history ends before the last change of the schema: `git fetch --unshallow`, or "
-            "`fetch-depth: 0` where CI checks out."
-        )
-    return commit
+        yield head
+    changes = _git(root, "rev-list", f"-{MAX_CHANGES}", "HEAD", "--", str(MIGRATIONS)) or ""
+    for n, change in enumerate(changes.split()):
+        commit = _git(root, "rev-parse", "--verify", "--quiet", f"{change}^")
+        if commit is None and n == 0:
+            raise NoHistory(
+                "The history ends before the last change of the schema: `git fetch --unshallow`,"
+                " or `fetch-depth: 0` where CI checks out."
+            )
+        if commit is None or not _has_migrations(root, commit):
+            return
+        yield commit
 
 
 def _is_since_baseline(root: Path, commit: str) -> bool:
     """Whether each of that commit's migrations lies in `root`, the same: none is ever edited."""
-    if _git(root, "cat-file", "-e", f"{commit}:{MIGRATIONS}") is None:
+    if not _has_migrations(root, commit):
         return False  # another schema, or the same one before it was moved here
     numbered = f"{MIGRATIONS}/[0-9]*.sql"
     added = ("--no-renames", "--diff-filter=a")  # lower case: all but what was added since
     return _git(root, "diff", "--name-only", *added, commit, "--", numbered) == ""
+
+
+def _has_migrations(root: Path, commit: str) -> bool:
+    return _git(root, "cat-file", "-e", f"{commit}:{MIGRATIONS}") is not None
 
 
 def check_out(root: Path, commit: str, directory: Path) -> None:

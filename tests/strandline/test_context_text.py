@@ -92,6 +92,18 @@ def test_events_of_the_same_time_are_in_the_order_of_the_log() -> None:
     assert [line[-2] for line in shown] == ["1", "2", "3"]
 
 
+def test_a_line_says_that_it_follows_the_one_above_at_once() -> None:
+    events = [event(n) for n in (7, 3, 2, 1, 5)]
+    text = lay_out(replace(EMPTY, events=events, is_known=True), 500).text
+    lines = read_block(text).parts["Events about the question:"]
+    assert [line.partition(" ")[0] for line in lines] == ["[1]", "[2]↳", "[3]↳", "[4]", "[5]"]
+    other_scope = event(2, place=(event(2).said_at, uuid.UUID(int=77), 2))
+    for other in (other_scope, event(2, session_id="other")):
+        text = lay_out(replace(EMPTY, events=[event(1), other], is_known=True), 500).text
+        assert "↳" not in text
+    assert "↳" not in lay_out(replace(EMPTY, recent=events), 500).text
+
+
 def test_it_says_that_nothing_is_known_and_when_there_is_nothing() -> None:
     nothing, unknown = lay_out(EMPTY, 100).text, lay_out(replace(EMPTY, is_known=False), 100).text
     assert read_block(nothing).parts == {"": ["Nothing is remembered."]}
@@ -178,7 +190,7 @@ def test_what_does_not_fit_is_counted_and_said() -> None:
     assert 200 < sizes[0] <= 400
     assert sizes[1] <= 1000
     assert layout.cut[:3] == (10 - len(recent), 10 - len(topics), 35 - len(events))
-    left_out = "9 recent events, {} topics, {} events".format(*layout.cut[1:3])
+    left_out = "9 latest events, {} topics, {} events about the question".format(*layout.cut[1:3])
     assert block.parts[""][0].startswith(f"Left out for length: {left_out}.")
     newest = [line.partition("mara: ")[2][:2] for line in recent]
     assert newest == ["40"]

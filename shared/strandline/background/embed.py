@@ -113,30 +113,14 @@ def _process_leases(
     if not has_progressed:  # and no vector will come by itself
         failures |= {scope_id: Unavailable("A message's vector is missing.") for scope_id in stuck}
     deferrals = _take_deferrals(worker, leases, failures)
-    healthy_scopes = [
-        lease.scope_id
+    healthy_leases = [
+        lease
         for lease in leases
         if lease.scope_id not in failures and lease.scope_id not in deferrals
     ]
-    recovered_scopes = [
-        lease.scope_id for lease in leases if lease.attempts >= store_work.STUCK_ATTEMPTS
-    ]
-    recovered_scopes = [scope_id for scope_id in recovered_scopes if scope_id in healthy_scopes]
-    with access.transaction():
-        finished_count = (
-            store_work.release_leases(
-                access, healthy_scopes, worker.embedder.space, made_progress=has_progressed
-            )
-            if healthy_scopes
-            else 0
-        )
-        if recovered_scopes:
-            store_failures.resolve_failures(
-                access, store_failures.FOLD_KIND, recovered_scopes, worker.clock()
-            )
-        for scope_id, deferral in deferrals.items():
-            seconds = max(1, math.ceil(deferral.seconds))
-            store_work.postpone(access, [scope_id], seconds, deferral.reason, failed=False)
+    finished_count = _release_leases(
+        worker, access, healthy_leases, deferrals, made_progress=has_progressed
+    )
     worker.tally.retry_delays |= {
         scope_id: deferral.seconds
         for scope_id, deferral in deferrals.items()
@@ -149,6 +133,36 @@ def _process_leases(
     return _BatchOutcome(
         finished_count, len(failures) + cut_off_count, len(deferrals) - cut_off_count
     )
+
+
+def _release_leases(
+    worker: Worker,
+    access: TenantDb,
+    healthy_leases: Sequence[store_work.ScopeLease],
+    deferrals: Mapping[UUID, Deferred],
+    *,
+    made_progress: bool,
+) -> int:
+    """Release scopes that did not fail as finished or due again, and postpone deferred ones.
+    Returns how many are finished."""
+    healthy_scopes = [lease.scope_id for lease in healthy_leases]
+    recovered_scopes = [
+        lease.scope_id for lease in healthy_leases if lease.attempts >= store_work.STUCK_ATTEMPTS
+    ]
+    finished_count = 0
+    with access.transaction():
+        if healthy_scopes:
+            finished_count = store_work.release_leases(
+                access, healthy_scopes, worker.embedder.space, made_progress=made_progress
+            )
+        if recovered_scopes:
+            store_failures.resolve_failures(
+                access, store_failures.FOLD_KIND, recovered_scopes, worker.clock()
+            )
+        for scope_id, deferral in deferrals.items():
+            seconds = max(1, math.ceil(deferral.seconds))
+            store_work.postpone(access, [scope_id], seconds, deferral.reason, failed=False)
+    return finished_count
 
 
 def _embed_leases(

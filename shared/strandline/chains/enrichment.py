@@ -89,9 +89,7 @@ def _describe_run(
     )
     worker.require_final((summary, topic, entities), waits_for_model=waits_for_model)
     density = quality.compute_density([_to_trait(text) for text in evidence])
-    coherence = quality.compute_coherence(
-        [json.loads(text.vector) for text in run_events if text.vector]
-    )
+    coherence = quality.compute_coherence([json.loads(t.vector) for t in run_events if t.vector])
     importance = summary.value.importance if evidence else 0.0
     verdict = quality.judge_quality(
         settings.quality,

@@ -3,7 +3,6 @@ scope's `folded_seq` was moved before, in the same transaction."""
 
 import hashlib
 import json
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +15,7 @@ from strandline.chains.fold_state import FoldState
 from strandline.chains.segmentation import TopicRun
 from strandline.chains.store import ChainEvent, ChainHead, ChainVersion
 from strandline.errors import NotFound
+from strandline.identifiers import to_uuid8
 from strandline.jobs import store_failures
 from strandline.jobs.context import ConcurrentUpdate
 
@@ -78,8 +78,7 @@ def make_chain_id(tenant: str, scope_id: UUID, first_event_id: UUID) -> UUID:
     digest = hashlib.sha256(
         json.dumps([tenant, str(scope_id), str(first_event_id)]).encode()
     ).digest()
-    number = int.from_bytes(digest[:16]) & ~(0xF << 76) & ~(0x3 << 62)
-    return uuid.UUID(int=number | (8 << 76) | (2 << 62))
+    return to_uuid8(digest)
 
 
 def _first_head(state: FoldState, run: TopicRun, content: ChainContent) -> ChainHead:

@@ -67,8 +67,8 @@ def build_context_text(
     now: datetime,
     vector_timeout: float,
 ) -> tuple[ContextTextOut, Use]:
-    """The context of all that is in view, with the short-term memory of `session`, or of all in
-    view, as text. Also returns what answers the question.
+    """The context of all that is in view, with the short-term memory of `session`, or without a
+    question of all in view, as text. Also returns what answers the question.
 
     Raises Invalid for a view of the whole tenant without a question or a session: it has no
     short-term memory, so there is nothing to show.
@@ -79,7 +79,9 @@ def build_context_text(
             "session_id or a query",
             field="participants",
         )
-    recent = session_context.list_short_term_of(access, tuning, now, session=session)
+    recent: Mapping[UUID, int] = {}
+    if session or request.query is None:  # the newest events of others rarely help with a question
+        recent = session_context.list_short_term_of(access, tuning, now, session=session)
     if request.query is None:
         latest = store_chains.list_latest(access, None, _LATEST_CHAINS)
         found = FoundChains(latest.rows, None, make_token(access, latest, None))

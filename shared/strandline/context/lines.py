@@ -33,6 +33,7 @@ class EventSource(NamedTuple):
     text: str
     stands_for: int = 1
     """How many recent events it stands for, itself included."""
+    session_id: str | None = None
 
 
 class TopicSource(NamedTuple):

@@ -14,6 +14,7 @@ def to_source(event: HitEvent, stands_for: int = 1) -> EventSource:
         origin=event.origin,
         text=event.content or _describe_payload(event),
         stands_for=stands_for,
+        session_id=event.session_id,
     )
 
 

@@ -17,6 +17,7 @@ from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
 from strandline.db.connection import AuthMode, Connection, connect_restricted, translate_errors
 from strandline.db.pipeline import RowQuery, Statement, parse_rows, run_pipeline
+from strandline.errors import Unavailable
 from strandline.sealing import Sealer
 
 NOBODY = "*"
@@ -274,6 +275,7 @@ class Database:
         self._local = threading.local()
         self._connections: list[tuple[threading.Thread, Connection]] = []
         self._lock = threading.Lock()
+        self._is_closed = False
 
     def connect_as(self, caller: Caller, deadline: float | None = None) -> TenantDb:
         """Connect, and return the database as `caller` sees it. `deadline` is in time.monotonic()
@@ -304,6 +306,9 @@ class Database:
                     stale.close()
             open_connections = [(thread, c) for thread, c in self._connections if not c.closed]
             self._connections = [*open_connections, (threading.current_thread(), connection)]
+            if self._is_closed:
+                connection.close()
+                raise Unavailable("The service stops; try again.")
 
     @property
     def in_transaction(self) -> bool:
@@ -314,9 +319,12 @@ class Database:
         )
 
     def close(self) -> None:
-        """Close every thread's connection, at the end of the process or of a test."""
-        for _, connection in self._connections:
-            connection.close()
+        """Close every thread's connection, at the end of the process or of a test. One that a
+        thread opens at the same time is closed too."""
+        with self._lock:
+            self._is_closed = True
+            for _, connection in self._connections:
+                connection.close()
 
 
 @dataclass

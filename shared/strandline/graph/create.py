@@ -154,8 +154,8 @@ def _resolve_edges(
                 raise Invalid(f"{field}: leads to the node itself", field=field)
             if link.edge == "invalidates" and end.node_id is None:
                 raise StateConflict(
-                    f"{field}: {link.target} is a fact among other participants; invalidate it"
-                    " among these",
+                    f"{field}: this fact is one among other participants; invalidate it among"
+                    " those",
                     field=field,
                 )
             relation = check_relation(
@@ -176,8 +176,8 @@ def _resolve_end(
     target = targets.get(name)
     if target is None:
         raise Invalid(
-            f"{field}: {name!r} is neither the `ref` of a node of this request nor the id of a node"
-            " that all participants can see",
+            f"{field}: is neither the `ref` of a node of this request nor the id of a node that all"
+            " participants can see",
             field=field,
         )
     is_own = target.scope_id == scope_id

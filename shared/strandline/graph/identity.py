@@ -4,12 +4,12 @@ import hashlib
 import json
 import re
 import unicodedata
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Literal
 from uuid import UUID
 
 from strandline.errors import NotFound
+from strandline.identifiers import to_uuid8
 
 type NodeType = Literal["fact", "decision", "entity", "event", "topic"]
 
@@ -42,14 +42,14 @@ def make_node_id(
 ) -> UUID:
     """The id of the node of this name; `ordinal` counts the facts of one name in a scope, each of
     which began after the one before was invalidated."""
-    return _to_uuid([tenant, str(scope_id), "node", node_type, name_hash.hex(), ordinal])
+    return _hash_fields([tenant, str(scope_id), "node", node_type, name_hash.hex(), ordinal])
 
 
 def make_edge_id(
     tenant: str, scope_id: UUID, from_id: UUID, to_id: UUID, edge_type: str, label: str
 ) -> UUID:
     """The id of the edge of this type and label between two nodes of a scope."""
-    return _to_uuid([tenant, str(scope_id), "edge", str(from_id), str(to_id), edge_type, label])
+    return _hash_fields([tenant, str(scope_id), "edge", str(from_id), str(to_id), edge_type, label])
 
 
 def format_node_id(node_type: NodeType, node_id: UUID) -> str:
@@ -63,12 +63,10 @@ def parse_node_id(text: str) -> tuple[NodeType, UUID]:
     try:
         return _TYPES[prefix], UUID(rest)
     except (KeyError, ValueError):
-        raise NotFound(f"there is no node {text[:100]!r}") from None
+        raise NotFound("there is no such node in view") from None
 
 
-def _to_uuid(fields: Sequence[object]) -> UUID:
-    """A UUIDv8 (RFC 9562) of the fields' SHA-256."""
+def _hash_fields(fields: Sequence[object]) -> UUID:
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-    number = int.from_bytes(digest[:16]) & ~(0xF << 76) & ~(0x3 << 62)
-    return uuid.UUID(int=number | (8 << 76) | (2 << 62))
+    return to_uuid8(digest)

@@ -20,7 +20,7 @@ TENANT = "demo"
 _KEY_DAYS = 1
 
 
-class Keys(NamedTuple):
+class DemoKeys(NamedTuple):
     """API keys of the demo's tenant."""
 
     memory: str
@@ -68,7 +68,7 @@ def _is_up(url: str, tls: TlsFiles | None) -> bool:
 
 
 @contextmanager
-def running_service() -> Generator[tuple[str, Keys, TlsFiles | None]]:
+def running_service() -> Generator[tuple[str, DemoKeys, TlsFiles | None]]:
     """The address of the running service, or of one that runs as long as the demo; keys of the
     demo's tenant; and the certificates."""
     file = key_file(directory())
@@ -84,7 +84,7 @@ def running_service() -> Generator[tuple[str, Keys, TlsFiles | None]]:
         yield service.url, _make_keys(environment), service.tls
 
 
-def _make_keys(environment: Mapping[str, str]) -> Keys:
+def _make_keys(environment: Mapping[str, str]) -> DemoKeys:
     """New keys of the demo's tenant: one that reads and writes all of it, and one that starts
     jobs."""
     with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
@@ -98,4 +98,4 @@ def _make_keys(environment: Mapping[str, str]) -> Keys:
                 expires_at=datetime.now(UTC) + timedelta(days=_KEY_DAYS),
             ).token
 
-        return Keys(make("read", "write"), make("admin"))
+        return DemoKeys(make("read", "write"), make("admin"))

@@ -168,8 +168,8 @@ def _start_background(
     )
     for loop in loops:
         loop.start()
+    stack.callback(machine.wait_for_runs)  # after the loops, which may start some
     stack.callback(_stop_together, loops)
-    stack.callback(machine.wait_for_runs)
     create_daily_schedule(
         "daily-sweep", DAILY_SWEEP_SCHEDULE, machine.arn, json.dumps({"job": "sweeper"})
     )

@@ -157,8 +157,6 @@ def search_by(
         calibration,
         _count_searched(result.rows) if filters and vector else None,
     )
-    thresholds = (head.min_known if head else None, min_known, calibration.min_known)
-    threshold = next(value for value in thresholds if value is not None)
     return Search(
         ranking=ranking,
         candidates={row.event_id: row for row in result.rows},
@@ -168,8 +166,18 @@ def search_by(
         degraded=degraded,
         space=space,
         calibration=calibration,
-        min_known=threshold if space and calibration.is_calibrated else 0.0,
+        min_known=_choose_threshold(head, min_known, calibration) if space else 0.0,
     )
+
+
+def _choose_threshold(
+    head: CandidateRow | None, min_known: float | None, calibration: Calibration
+) -> float:
+    """The threshold of `known`: the tenant's, else the deployment's, else the space's."""
+    if not calibration.is_calibrated:
+        return 0.0
+    thresholds = (head.min_known if head else None, min_known, calibration.min_known)
+    return next(value for value in thresholds if value is not None)
 
 
 def _count_searched(rows: Sequence[CandidateRow]) -> int | None:

@@ -45,7 +45,7 @@ KEPT_DAYS = 30
 
 
 @dataclass(frozen=True)
-class Contents:
+class AnswerContents:
     """The texts of an answer."""
 
     nodes: Mapping[UUID, NodeContent]
@@ -88,14 +88,14 @@ def read_contents(
     nodes: Sequence[UUID],
     events: Sequence[UUID],
     participants: Mapping[UUID, Sequence[str]],
-) -> Contents:
+) -> AnswerContents:
     """The texts of those of these that are visible and still there."""
     if not (nodes or events):
-        return Contents({}, {}, participants)
+        return AnswerContents({}, {}, participants)
     node_rows, event_rows = access.fetch_pair(
         store_references.query_nodes(nodes), query_hits(events)
     )
-    return Contents(
+    return AnswerContents(
         {row.node_id: row for row in node_rows},
         {row.event_id: row for row in event_rows},
         participants,
@@ -104,7 +104,7 @@ def read_contents(
 
 def render(
     plan: Plan,
-    contents: Contents,
+    contents: AnswerContents,
     snapshot: Snapshot | None,
     request: ReferencesRequest,
     token: str,

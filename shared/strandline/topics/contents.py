@@ -8,6 +8,7 @@ from itertools import groupby
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.identifiers import to_uuid8
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult, Overview, TaskContext, TopicPart
 from strandline.log.trust import least_trusted
@@ -36,7 +37,7 @@ class Builder:
 
 
 @dataclass
-class Contents:
+class SlotContents:
     """The contents that were read or are new, by id."""
 
     builder: Builder
@@ -60,7 +61,7 @@ class Contents:
         children = {child for slot in slots for child in tree.children(slot)}
         self._read([tree.node_ids[child] for child in children if child in tree.node_ids])
         digests = self._hash_slots(tree, slots)
-        ids = {slot: hashes.to_uuid(digest) for slot, digest in digests.items()}
+        ids = {slot: to_uuid8(digest) for slot, digest in digests.items()}
         self._read(ids.values())
         new_nodes: list[Node] = []
         for _, level in groupby(slots, key=tree.depth):
@@ -71,7 +72,7 @@ class Contents:
         self, tree: Tree, slots: Sequence[UUID], digests: Mapping[UUID, bytes]
     ) -> list[Node]:
         """Give slots their content that do not rest on each other. Returns the new contents."""
-        ids = {slot: hashes.to_uuid(digests[slot]) for slot in slots}
+        ids = {slot: to_uuid8(digests[slot]) for slot in slots}
         new_slots = [slot for slot in slots if ids[slot] not in self.nodes]
         children = [
             [self.nodes[tree.node_ids[child]] for child in tree.children(slot)]
@@ -143,7 +144,7 @@ def _make_inner_node(
         "fell_back": result.fallback_reason,
     }
     return Node(
-        node_id=hashes.to_uuid(digest),
+        node_id=to_uuid8(digest),
         kind="inner",
         content_hash=digest,
         chain_id=None,

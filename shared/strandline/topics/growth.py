@@ -12,8 +12,9 @@ from uuid import UUID
 
 from strandline.chains.decisions import Decision, give_up_vector
 from strandline.errors import StrandlineError
+from strandline.identifiers import to_uuid8
 from strandline.topics import hashes, limits, store_growth, store_tail
-from strandline.topics.contents import Builder, Contents
+from strandline.topics.contents import Builder, SlotContents
 from strandline.topics.store_build import BuildScope
 from strandline.topics.store_growth import LeafEvent, NewVersion, Node, ScopeTree, pack_vector
 from strandline.topics.tree import NewLeaf, Tree, TreeRow, TreeSettings
@@ -90,7 +91,7 @@ class _Growth:
         settings = TreeSettings(make_slot, builder.descend_cosine)
         rows: Sequence[TreeRow] = () if self.is_foreign else self.base_rows
         slots = 0 if self.is_foreign else self.published.slots or 0
-        self.contents = Contents(builder, scope)
+        self.contents = SlotContents(builder, scope)
         self.tree = Tree(settings, self._load_vectors, rows, slots)
         self.position = 0 if self.is_foreign else self.published.position or 0
 
@@ -207,7 +208,7 @@ class _Growth:
         )
         is_listed = version.rejected is None
         return Node(
-            node_id=hashes.to_uuid(digest),
+            node_id=to_uuid8(digest),
             kind="leaf",
             content_hash=digest,
             chain_id=version.chain_id,

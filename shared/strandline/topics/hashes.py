@@ -3,10 +3,10 @@
 import hashlib
 import json
 import struct
-import uuid
 from collections.abc import Sequence
 from uuid import UUID
 
+from strandline.identifiers import to_uuid8
 from strandline.topics.vectors import MeanVector
 
 
@@ -32,13 +32,7 @@ def hash_inner(
 
 def make_slot_id(tenant: str, scope_id: UUID, space: str, number: int) -> UUID:
     """The id of a scope's inner slot of this number."""
-    return to_uuid(_hash([tenant, str(scope_id), space, "slot", number]))
-
-
-def to_uuid(digest: bytes) -> UUID:
-    """A UUIDv8 (RFC 9562) of a hash."""
-    number = int.from_bytes(digest[:16]) & ~(0xF << 76) & ~(0x3 << 62)
-    return uuid.UUID(int=number | (8 << 76) | (2 << 62))
+    return to_uuid8(_hash([tenant, str(scope_id), space, "slot", number]))
 
 
 def _hash(fields: Sequence[object]) -> bytes:

@@ -26,7 +26,7 @@ _MIN_SHOWN_BYTES = 60
 
 
 @dataclass(frozen=True)
-class Material:
+class LayoutCandidates:
     """What may be shown, each part in the order in which it is wanted."""
 
     events: Sequence[PlannedEvent]
@@ -39,7 +39,7 @@ class Material:
 class Layout:
     """A selection that grows."""
 
-    material: Material
+    candidates: LayoutCandidates
     lines: Lines
     events: list[PlannedEvent] = field(default_factory=list[PlannedEvent])
     headings: set[UUID] = field(default_factory=set[UUID])
@@ -62,22 +62,22 @@ class Layout:
 
     def fill(self) -> None:
         """Select."""
-        if self.material.has_question:
+        if self.candidates.has_question:
             self._fill_events(_EVENTS_SHARE)
             self._fill_summaries(self._topics_of_events())
         else:
             self._fill_events(_TAIL_SHARE)
-            self._fill_summaries(list(self.material.nodes))
+            self._fill_summaries(list(self.candidates.nodes))
         self._fill_events(1.0, shorten=True)
-        if self.material.has_question:
+        if self.candidates.has_question:
             self._fill_summaries(self._topics_of_events())
 
     # events --------------------------------------------------------------------------------------
 
     def _fill_events(self, share: float, *, shorten: bool = False) -> None:
         limit = int(self._max_bytes * share)
-        while len(self.events) < len(self.material.events):
-            event = self.material.events[len(self.events)]
+        while len(self.events) < len(self.candidates.events):
+            event = self.candidates.events[len(self.events)]
             line, day = self.lines.event(event.event_id), self.lines.day(event.slot)
             depth = 1 if event.slot is None else 1 + self._indent(event.slot)
             above = self._bytes_above(event)
@@ -127,7 +127,7 @@ class Layout:
         joins = [slot for slot, children in below.items() if len(children) > 1]
         joins.sort(
             key=lambda slot: (
-                -(self.material.nodes[slot].relevance or 0.0),
+                -(self.candidates.nodes[slot].relevance or 0.0),
                 -self._depth(slot),
                 slot,
             )
@@ -140,19 +140,19 @@ class Layout:
         for slot in slots:
             if slot in self.summaries or not self._is_reached(slot):
                 continue
-            line, node = self.lines.topic(slot), self.material.nodes[slot]
+            line, node = self.lines.topic(slot), self.candidates.nodes[slot]
             text = line.shown_text
             if not self.texts.keeps_summaries:
                 text = drop_sentences(line.text, line.source.participants, texts)
             cost = size(text) + 1 + size("…")
-            if not self.material.has_question:
+            if not self.candidates.has_question:
                 cost += 1 + CITATION_BYTES
             if slot not in self.headings:
                 cost += self._heading_bytes(slot) + len(INDENT) * self._count_lines_below(slot)
             if ("scope", node.scope_id) not in self._parts:
                 cost += outline.scope_bytes(self.texts.participants[node.scope_id])
             if self._bytes + cost > self._max_bytes:
-                if self.material.has_question:
+                if self.candidates.has_question:
                     continue
                 return
             self._bytes += cost
@@ -164,8 +164,8 @@ class Layout:
     def _is_reached(self, slot: UUID) -> bool:
         """Whether what is above is shown: in an outline without a question nothing hangs in the
         air."""
-        parent = self.material.nodes[slot].parent
-        return self.material.has_question or parent is None or parent in self.headings
+        parent = self.candidates.nodes[slot].parent
+        return self.candidates.has_question or parent is None or parent in self.headings
 
     def _heading_bytes(self, slot: UUID) -> int:
         return heading_bytes(self.lines.topic(slot, has_summary=False), self._indent(slot))
@@ -182,7 +182,7 @@ class Layout:
     def _path(self, slot: UUID) -> Sequence[UUID]:
         """A slot and those above it, up to the root."""
         if slot not in self._paths:
-            parent = self.material.nodes[slot].parent
+            parent = self.candidates.nodes[slot].parent
             self._paths[slot] = (slot,) if parent is None else (slot, *self._path(parent))
         return self._paths[slot]
 
@@ -196,7 +196,7 @@ class Layout:
         slots = {above for slot in self.headings for above in self._path(slot)}
         in_order = sorted(slots, key=lambda slot: (self._depth(slot), slot))
         return [
-            self.material.nodes[slot].model_copy(update={"has_summary": slot in self.summaries})
+            self.candidates.nodes[slot].model_copy(update={"has_summary": slot in self.summaries})
             for slot in in_order
         ]
 
@@ -210,7 +210,7 @@ class Layout:
             self.summaries.discard(slot)
         else:
             return False
-        if self.material.has_question:
+        if self.candidates.has_question:
             self.headings = {event.slot for event in self.events if event.slot} | {
                 slot for slot in self.headings if self._holds_event(slot)
             }

@@ -5,14 +5,14 @@ from datetime import datetime
 
 from strandline.db.database import TenantDb
 from strandline.topics import answers, store_references
-from strandline.topics.answers import Contents
-from strandline.topics.layout import Layout, Material
+from strandline.topics.answers import AnswerContents
+from strandline.topics.layout import Layout, LayoutCandidates
 from strandline.topics.outline import Outline, group_by
 from strandline.topics.plan import Cut, Plan, PlannedNode
 from strandline.topics.schemas_references import ReferencesOut
 from strandline.topics.selection import (
-    Hits,
-    Inquiry,
+    PlacedHits,
+    Question,
     Selection,
     find_hits,
     select_by_beam,
@@ -20,33 +20,33 @@ from strandline.topics.selection import (
 )
 from strandline.topics.topic_lines import Lines
 
-type ModelWalk = Callable[[Inquiry, Hits], Selection]
+type ModelWalk = Callable[[Question, PlacedHits], Selection]
 """Selects with a language model."""
 
 
 def answer_references(
-    inquiry: Inquiry, now: datetime, model_walk: ModelWalk | None
+    question: Question, now: datetime, model_walk: ModelWalk | None
 ) -> tuple[ReferencesOut, bool]:
     """The answer to a question from the active snapshot and the fresh tail, or an outline of both.
     Also returns whether it could be recorded which events it used. `now` is the server's time;
     `model_walk` is asked where the request wants it."""
-    request = inquiry.request
+    request = question.request
     if request.query is None:
-        selection = select_outline(inquiry)
+        selection = select_outline(question)
     elif request.walk == "model":
-        hits = find_hits(inquiry, with_roots=True)
+        hits = find_hits(question, with_roots=True)
         if model_walk is None:
-            selection = select_by_beam(inquiry, hits)
+            selection = select_by_beam(question, hits)
             selection.degraded.append("no_model")
         else:
-            selection = model_walk(inquiry, hits)
+            selection = model_walk(question, hits)
     else:
-        selection = select_by_beam(inquiry, find_hits(inquiry, with_roots=False))
-    contents = _read_contents(inquiry.access, selection)
-    plan, outline = _lay_out(inquiry, selection, contents, now)
-    contents = _cite(inquiry.access, plan, contents)
+        selection = select_by_beam(question, find_hits(question, with_roots=False))
+    contents = _read_contents(question.access, selection)
+    plan, outline = _lay_out(question, selection, contents, now)
+    contents = _cite(question.access, plan, contents)
     stored = answers.store_answer(
-        inquiry.access,
+        question.access,
         plan,
         request,
         selection.read.pg_snapshot,
@@ -58,7 +58,7 @@ def answer_references(
     return answer, stored.is_use_recorded
 
 
-def _read_contents(access: TenantDb, selection: Selection) -> Contents:
+def _read_contents(access: TenantDb, selection: Selection) -> AnswerContents:
     """The texts of all that may be shown. What was erased meanwhile leaves the selection."""
     contents = answers.read_contents(
         access,
@@ -79,34 +79,34 @@ def _read_contents(access: TenantDb, selection: Selection) -> Contents:
 
 
 def _lay_out(
-    inquiry: Inquiry, selection: Selection, contents: Contents, now: datetime
+    question: Question, selection: Selection, contents: AnswerContents, now: datetime
 ) -> tuple[Plan, Outline]:
     """What of the selection the budget holds, and its outline."""
-    request = inquiry.request
+    request = question.request
     texts = contents.to_texts(
         list(selection.nodes.values()),
         selection.events,
         keeps_summaries=request.format == "json",
     )
-    material = Material(selection.events, selection.nodes, request.query is not None)
+    candidates = LayoutCandidates(selection.events, selection.nodes, request.query is not None)
     lines = Lines(texts, request.budget)
-    layout = Layout(material, lines)
+    layout = Layout(candidates, lines)
     layout.fill()
     while True:
-        plan = _to_plan(inquiry, selection, layout, now)
-        plan = plan.model_copy(update={"nodes": tuple(_with_first_events(inquiry.access, plan))})
+        plan = _to_plan(question, selection, layout, now)
+        plan = plan.model_copy(update={"nodes": tuple(_with_first_events(question.access, plan))})
         outline = Outline(plan, lines)
         is_within = len(outline.text.encode()) <= lines.max_bytes
         if is_within or not layout.drop_last():
             return plan, outline
 
 
-def _to_plan(inquiry: Inquiry, selection: Selection, layout: Layout, now: datetime) -> Plan:
+def _to_plan(question: Question, selection: Selection, layout: Layout, now: datetime) -> Plan:
     search, nodes, events = selection.search, layout.shown_nodes(), layout.events
     degraded = selection.degraded
     if search is not None:
         degraded = list(
-            dict.fromkeys([*search.note_floor(inquiry.request.min_relevance), *degraded])
+            dict.fromkeys([*search.note_floor(question.request.min_relevance), *degraded])
         )
     if search is not None and not search.calibration.is_calibrated:
         nodes = [node.model_copy(update={"relevance": None}) for node in nodes]
@@ -153,10 +153,12 @@ def _with_first_events(access: TenantDb, plan: Plan) -> Sequence[PlannedNode]:
     ]
 
 
-def _cite(access: TenantDb, plan: Plan, contents: Contents) -> Contents:
+def _cite(access: TenantDb, plan: Plan, contents: AnswerContents) -> AnswerContents:
     """The contents with those of the events that are only cited."""
     missing = [i for i in plan.event_ids if i not in contents.events]
     if not missing:
         return contents
     citations = answers.read_contents(access, [], missing, contents.participants)
-    return Contents(contents.nodes, {**contents.events, **citations.events}, contents.participants)
+    return AnswerContents(
+        contents.nodes, {**contents.events, **citations.events}, contents.participants
+    )

@@ -15,7 +15,7 @@ from strandline.topics.provenance import trace_provenance
 from strandline.topics.references import answer_references
 from strandline.topics.schemas_provenance import ProvenanceOut, ProvenanceQuery
 from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
-from strandline.topics.selection import Inquiry
+from strandline.topics.selection import Question
 from strandline.topics.walk_model import ModelWalk
 
 
@@ -32,7 +32,7 @@ def post_references(request: Request) -> Response:
     now, settings = datetime.now(UTC), get_settings()
     if body.read_token is not None:
         return json_response(repeat_answer(access, body, now))
-    inquiry = Inquiry(
+    question = Question(
         access,
         request.resources.embedder,
         body,
@@ -41,7 +41,7 @@ def post_references(request: Request) -> Response:
         settings.tuning.min_known,
     )
     llm = request.resources.llm if body.walk == "model" else None
-    answer, is_recorded = answer_references(inquiry, now, _make_model_walk(request, body, access))
+    answer, is_recorded = answer_references(question, now, _make_model_walk(request, body, access))
     if llm is not None:
         llm.store_call_records(access)
         request.metrics |= llm.take_metrics()

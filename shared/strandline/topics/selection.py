@@ -64,7 +64,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Inquiry:
+class Question:
     """A question, and how it is answered."""
 
     access: TenantDb
@@ -89,7 +89,7 @@ class Inquiry:
 
 
 @dataclass(frozen=True)
-class Hits:
+class PlacedHits:
     """What was found for a question, and where it stands in the pinned snapshot."""
 
     search: Search
@@ -111,25 +111,25 @@ class Hits:
         return [event for event in self.event_ids if event not in events_in_leaves]
 
 
-def find_hits(inquiry: Inquiry, *, with_roots: bool) -> Hits:
+def find_hits(question: Question, *, with_roots: bool) -> PlacedHits:
     """Search, pin the active snapshot, and look up where the events stand in it, all in one
     database snapshot. `with_roots` also looks up the trees nearest to the question."""
-    request, access = inquiry.request, inquiry.access
+    request, access = question.request, question.access
     assert request.query is not None
-    timeout = min(inquiry.vector_timeout, request.time_limit)
-    query_vector = embed_query(inquiry.embedder, request.query, timeout)
-    query = Query(query_vector[0], inquiry.embedder.space)
+    timeout = min(question.vector_timeout, request.time_limit)
+    query_vector = embed_query(question.embedder, request.query, timeout)
+    query = Query(query_vector[0], question.embedder.space)
     with access.snapshot_transaction():
         search = search_by(
             access,
-            inquiry.embedder,
+            question.embedder,
             request.query,
             query_vector,
-            now=inquiry.now,
+            now=question.now,
             filters={},
-            min_known=inquiry.min_known,
+            min_known=question.min_known,
         )
-        best = _without_statements(search, request.min_relevance)[: inquiry.max_events]
+        best = _without_statements(search, request.min_relevance)[: question.max_events]
         hit_scopes = list(dict.fromkeys(event.candidate.scope_id for event in best))
         snapshot, read = store_references.pin_snapshot(access, query, hit_scopes, MAX_EVENTS)
         rows = list(read.rows)
@@ -144,7 +144,7 @@ def find_hits(inquiry: Inquiry, *, with_roots: bool) -> Hits:
     scopes = {row.scope_id: row for row in rows if row.scope_id is not None}
     forest = Forest({node.slot: node for node in nodes}, relevance)
     event_ids = order_by_topic(relevance, _group_events(search, forest))
-    return Hits(search, query, event_ids, relevance, snapshot, read, scopes, forest)
+    return PlacedHits(search, query, event_ids, relevance, snapshot, read, scopes, forest)
 
 
 def _group_events(search: Search, forest: Forest) -> Mapping[UUID, UUID | tuple[UUID, str]]:
@@ -167,14 +167,14 @@ def _without_statements(search: Search, min_relevance: float | None) -> list[Sco
     ]
 
 
-def select_by_beam(inquiry: Inquiry, hits: Hits) -> Selection:
+def select_by_beam(question: Question, hits: PlacedHits) -> Selection:
     """The events that a deterministic beam reaches from the roots, and the fresh tail's."""
-    request = inquiry.request
+    request = question.request
     walk = walk_beam(
         hits.forest,
         depth=request.depth,
         width=request.width,
-        is_late=lambda: inquiry.is_late,
+        is_late=lambda: question.is_late,
     )
     selection = assemble(hits, walk.slot_by_event, hits.event_ids)
     selection.cut_by_width, selection.is_late = walk.cut_by_width, walk.is_late
@@ -182,7 +182,7 @@ def select_by_beam(inquiry: Inquiry, hits: Hits) -> Selection:
 
 
 def assemble(
-    hits: Hits,
+    hits: PlacedHits,
     slot_by_event: Mapping[UUID, UUID],
     event_ids: Sequence[UUID],
     scope_by_event: Mapping[UUID, UUID] | None = None,
@@ -234,18 +234,18 @@ def _round(number: float | None) -> float | None:
     return None if number is None else round(number, 4)
 
 
-def select_outline(inquiry: Inquiry) -> Selection:
+def select_outline(question: Question) -> Selection:
     """Without a question: the trees in view from their roots down, the newest topics first, and the
     newest events of the fresh tail."""
-    access = inquiry.access
-    query = Query(None, inquiry.embedder.space)
+    access = question.access
+    query = Query(None, question.embedder.space)
     with access.snapshot_transaction():
         snapshot, read = store_references.pin_snapshot(access, query, None, MAX_SCOPES)
         scopes = {row.scope_id: row for row in read.rows if row.scope_id is not None}
         marks = [(s, row.cutoff or 0, row.last_seq or 0) for s, row in scopes.items()]
         version = snapshot.version if snapshot else 0
-        tail = store_tail.list_tail(access, version, marks, inquiry.max_events)
-        nodes, is_late = _walk_breadth_first(inquiry, version, query, scopes)
+        tail = store_tail.list_tail(access, version, marks, question.max_events)
+        nodes, is_late = _walk_breadth_first(question, version, query, scopes)
     return Selection(
         snapshot,
         read,
@@ -266,11 +266,11 @@ def select_outline(inquiry: Inquiry) -> Selection:
 
 
 def _walk_breadth_first(
-    inquiry: Inquiry, version: int, query: Query, scopes: Mapping[UUID, PinnedScope]
+    question: Question, version: int, query: Query, scopes: Mapping[UUID, PinnedScope]
 ) -> tuple[list[PlacedNode], bool]:
     """The slots of the trees level by level, as many as an outline could hold; and whether the time
     ended before."""
-    request = inquiry.request
+    request = question.request
     max_nodes = request.budget * 4 // _BYTES_PER_LINE
     nodes = root_nodes(scopes)
     level: Sequence[PlacedNode] = nodes
@@ -278,10 +278,10 @@ def _walk_breadth_first(
         parents = [(n.scope_id, n.slot) for n in level[: request.width] if not n.is_leaf]
         if not parents or len(nodes) >= max_nodes:
             break
-        if inquiry.is_late:
+        if question.is_late:
             return nodes, True
         room = max_nodes - len(nodes)
-        level = store_references.list_children(inquiry.access, version, query, parents, room)
+        level = store_references.list_children(question.access, version, query, parents, room)
         nodes += level
     return nodes, False
 

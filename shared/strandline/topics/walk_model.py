@@ -14,8 +14,8 @@ from strandline.llm.types import TaskContext, TopicPart, WalkOption
 from strandline.topics import store_references, store_tail
 from strandline.topics.plan import WalkChoice
 from strandline.topics.selection import (
-    Hits,
-    Inquiry,
+    PlacedHits,
+    Question,
     Selection,
     assemble,
     root_nodes,
@@ -53,19 +53,19 @@ class ModelWalk:
     llm: LlmTasks
     task: TaskContext
 
-    def __call__(self, inquiry: Inquiry, hits: Hits) -> Selection:
+    def __call__(self, question: Question, hits: PlacedHits) -> Selection:
         """The selection of a question, what the model chose first. Falls back to the beam where it
         gives no usable answer, which `degraded` says."""
-        beam = select_by_beam(inquiry, hits)
+        beam = select_by_beam(question, hits)
         if hits.snapshot is None:
             return beam
-        choices = self._choose(inquiry, hits, hits.snapshot.version)
+        choices = self._choose(question, hits, hits.snapshot.version)
         if choices.failed:
             beam.degraded.append("model_failed")
         beam.is_late = beam.is_late or choices.is_late
         if not choices.rounds:
             return beam
-        selection = _merge(inquiry, hits, choices)
+        selection = _merge(question, hits, choices)
         selection.degraded, selection.cut_by_width = beam.degraded, beam.cut_by_width
         selection.is_late = beam.is_late
         selection.walk = WalkChoice(
@@ -76,19 +76,19 @@ class ModelWalk:
         )
         return selection
 
-    def _choose(self, inquiry: Inquiry, hits: Hits, version: int) -> _Choices:
+    def _choose(self, question: Question, hits: PlacedHits, version: int) -> _Choices:
         choices = _Choices()
         level: Sequence[PlacedNode] = root_nodes(hits.scopes)
         if len(level) == 1:
-            level = self._children(inquiry, hits, version, level)
+            level = self._children(question, hits, version, level)
         for _ in range(_MAX_ROUNDS):
             level = self._best(hits, [n for n in level if n.slot not in choices.nodes])
-            if not level or inquiry.is_late:
-                choices.is_late = inquiry.is_late and bool(level)
+            if not level or question.is_late:
+                choices.is_late = question.is_late and bool(level)
                 break
-            contents = store_references.read_nodes(inquiry.access, [n.node_id for n in level])
+            contents = store_references.read_nodes(question.access, [n.node_id for n in level])
             level = [node for node in level if _can_be_judged(contents.get(node.node_id))]
-            choice = self._ask(inquiry, hits, level, contents, choices)
+            choice = self._ask(question, hits, level, contents, choices)
             if choice is None:
                 break
             for node in choice:
@@ -97,13 +97,13 @@ class ModelWalk:
                     choices.leaf_versions[node.slot] = version_of_chain
             inner = [node for node in choice if not node.is_leaf]
             choices.slots += [node.slot for node in choice]
-            level = self._children(inquiry, hits, version, inner) if inner else ()
+            level = self._children(question, hits, version, inner) if inner else ()
         return choices
 
     def _ask(
         self,
-        inquiry: Inquiry,
-        hits: Hits,
+        question: Question,
+        hits: PlacedHits,
         level: Sequence[PlacedNode],
         contents: Mapping[UUID, NodeContent],
         choices: _Choices,
@@ -111,7 +111,7 @@ class ModelWalk:
         """The slots that the model chose; None where its answer could not be used."""
         choices.nodes |= {node.slot: node for node in level}
         options = [_to_option(contents[n.node_id], _score(hits, n)) for n in level]
-        result = self.llm.walk(self.task, inquiry.request.query or "", options)
+        result = self.llm.walk(self.task, question.request.query or "", options)
         if result.fallback_reason is not None:
             choices.failed = True
             return None
@@ -120,13 +120,13 @@ class ModelWalk:
         return [level[number - 1] for number in dict.fromkeys(result.value.numbers)]
 
     def _children(
-        self, inquiry: Inquiry, hits: Hits, version: int, parents: Sequence[PlacedNode]
+        self, question: Question, hits: PlacedHits, version: int, parents: Sequence[PlacedNode]
     ) -> Sequence[PlacedNode]:
         slots = [(node.scope_id, node.slot) for node in parents]
         limit = _MAX_OPTIONS * len(slots)
-        return store_references.list_children(inquiry.access, version, hits.query, slots, limit)
+        return store_references.list_children(question.access, version, hits.query, slots, limit)
 
-    def _best(self, hits: Hits, level: Sequence[PlacedNode]) -> list[PlacedNode]:
+    def _best(self, hits: PlacedHits, level: Sequence[PlacedNode]) -> list[PlacedNode]:
         return sorted(level, key=lambda node: (-_score(hits, node), node.slot))[:_MAX_OPTIONS]
 
 
@@ -135,7 +135,7 @@ def _can_be_judged(content: NodeContent | None) -> bool:
     return content is not None and bool(content.topic or content.summary)
 
 
-def _score(hits: Hits, node: PlacedNode) -> float:
+def _score(hits: PlacedHits, node: PlacedNode) -> float:
     if node.slot in hits.forest.nodes:
         return hits.forest.score(node.slot)
     return 0.1 * (node.similarity or 0.0)
@@ -152,10 +152,10 @@ def _to_option(content: NodeContent, score: float) -> WalkOption:
     return WalkOption(part, tuple(content.participants), score)
 
 
-def _merge(inquiry: Inquiry, hits: Hits, choices: _Choices) -> Selection:
+def _merge(question: Question, hits: PlacedHits, choices: _Choices) -> Selection:
     """What was found below chosen slots and in the fresh tail, then the first events of chosen
     leaves without any, then the rest."""
-    walk = walk_beam(hits.forest, depth=inquiry.request.depth, width=inquiry.request.width)
+    walk = walk_beam(hits.forest, depth=question.request.depth, width=question.request.width)
     chosen_slots, tail = set(choices.slots), set(hits.tail)
 
     def is_chosen(event_id: UUID) -> bool:
@@ -166,11 +166,13 @@ def _merge(inquiry: Inquiry, hits: Hits, choices: _Choices) -> Selection:
 
     slots_with_hits = {node.slot for node in hits.forest.nodes.values() if node.event_ids}
     bare = {s: version for s, version in choices.leaf_versions.items() if s not in slots_with_hits}
-    extra = store_tail.list_events_of_leaves(inquiry.access, bare, _MAX_LEAF_EVENTS) if bare else ()
+    extra = (
+        store_tail.list_events_of_leaves(question.access, bare, _MAX_LEAF_EVENTS) if bare else ()
+    )
     best = [event_id for event_id in hits.event_ids if is_chosen(event_id)]
     rest = [event_id for event_id in hits.event_ids if not is_chosen(event_id)]
     nodes = {**choices.nodes, **{n.slot: n for n in root_nodes(hits.scopes)}, **hits.forest.nodes}
-    all_hits = Hits(
+    all_hits = PlacedHits(
         hits.search,
         hits.query,
         hits.event_ids,
@@ -184,6 +186,6 @@ def _merge(inquiry: Inquiry, hits: Hits, choices: _Choices) -> Selection:
     return assemble(
         all_hits,
         {**walk.slot_by_event, **{event.event_id: event.slot for event in extra}},
-        [*best, *leaf_events, *rest][: inquiry.max_events],
+        [*best, *leaf_events, *rest][: question.max_events],
         scope_by_event={event.event_id: event.scope_id for event in extra},
     )
