@@ -189,8 +189,7 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
             for n in ("node_id", "target", "invalidates", "replacement_id")
         },
         **{
-            n: [is_(rain, lambda: f"topic:{uuid.uuid4()}")]
-            for n in ("from_id", "to_id", "into_id")
+            n: [is_(rain, lambda: f"topic:{uuid.uuid4()}")] for n in ("from_id", "to_id", "into_id")
         },
         "edge_id": [is_(graph["edges"][0]["id"], _uuid)],
         "merge_id": [is_(merge_id, _uuid)],

@@ -23,7 +23,7 @@ def groups(graph: Graph, **query: Any) -> set[frozenset[str]]:
 def test_merged_nodes_are_one_until_it_is_undone(graph: Graph) -> None:
     ada, byron, lady = graph.create(
         entity("Ada", kind="person"),
-        entity("Ada Byron", description="A sailor"),
+        entity("Ada Byron", kind="person", description="A sailor"),
         entity("Lady Lovelace"),
     )
     first = graph.write("POST", "merges", from_id=byron, into_id=ada, reason="One name")
@@ -84,9 +84,7 @@ def test_a_merge_holds_in_its_scope(graph: Graph) -> None:
     assert (reply.status, reply.error["details"]["field"]) == (409, "from_id")
 
 
-def test_what_is_no_pair_is_refused_by_its_field(
-    graph: Graph, scratch_db: ScratchDatabase
-) -> None:
+def test_what_is_no_pair_is_refused_by_its_field(graph: Graph, scratch_db: ScratchDatabase) -> None:
     ada, same, rowing, rows, tall = graph.create(
         entity("Ada"), entity("Adah"), topic("rowing"), fact("Ada rows"), fact("Ada is tall")
     )

@@ -262,9 +262,7 @@ class Load:
         self.history.invoked.add(op)
         status = 200 if method == "PATCH" else 201
         headers = {"Idempotency-Key": key}
-        reply = self._call_write(
-            method, path, {**who, **fields}, status, headers=headers, **ids
-        )
+        reply = self._call_write(method, path, {**who, **fields}, status, headers=headers, **ids)
         if reply is None:
             self.history.unknown.append(op)
             return None

@@ -34,7 +34,7 @@ from strandline.graph.store_write import write_observations
 from strandline.graph.targets import UPKEEP
 from strandline.http.request import Request
 from strandline.log.append import make_caller
-from strandline.log.append_batch import AppendBatch, AppendResult
+from strandline.log.append_batch import AppendResult
 from strandline.log.statements import Statement, build_statements, store_statements
 
 _NOT_PROPERTIES = {

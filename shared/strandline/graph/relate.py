@@ -96,9 +96,7 @@ def _resolve_edges(scope: GraphScope, links: Sequence[RelationIn]) -> list[_Edge
                 field=field,
             )
         if (start.type, normalise(start.name)) == (end.type, normalise(end.name)):
-            raise Invalid(
-                f"edges.{n}.to_id: leads to the node itself", field=f"edges.{n}.to_id"
-            )
+            raise Invalid(f"edges.{n}.to_id: leads to the node itself", field=f"edges.{n}.to_id")
         relation = check_relation(
             link.edge, start.type, end.type, has_label=bool(link.role), field=field
         )
@@ -141,9 +139,7 @@ def _observe(edges: Sequence[_Edge], sources: Sequence[Source]) -> Observations:
     return Observations(nodes, links)
 
 
-def _answer(
-    scope: GraphScope, edges: Sequence[_Edge], stored: StoredStatements
-) -> RelationsAnswer:
+def _answer(scope: GraphScope, edges: Sequence[_Edge], stored: StoredStatements) -> RelationsAnswer:
     node_ids = stored.written.node_ids
     return RelationsAnswer(
         scope_id=scope.scope_id,

@@ -34,9 +34,7 @@ def get_node(request: Request) -> Response:
     query = request.parse_query(NodeQuery)
     access = request.connect_reader(query.participants)
     node_type, node_id = parse_node_id(request.path_parameter("node_id"))
-    row = store_read.get_node(
-        access, node_id, query.as_of, halves_confidence=halves_by_default()
-    )
+    row = store_read.get_node(access, node_id, query.as_of, halves_confidence=halves_by_default())
     if row is None or row.type != node_type:
         raise NotFound("there is no such node in view")
     return json_response(to_node_out(row))

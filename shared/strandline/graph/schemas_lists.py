@@ -7,14 +7,24 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.graph.identity import NodeType
-from strandline.graph.schemas_nodes import (
-    DecisionStatus,
-    EntityKind,
-    FactCategory,
-    NodeOut,
-)
+from strandline.graph.schemas_nodes import DecisionStatus, NodeOut
 from strandline.schemas import Count, Moment, ParticipantsQuery, ResponseModel, Switch
 
+type NodeCategory = Literal[
+    "personal",
+    "professional",
+    "preference",
+    "technical",
+    "relationship",
+    "general",
+    "person",
+    "company",
+    "project",
+    "product",
+    "technology",
+    "place",
+    "other",
+]
 type NodeSort = Literal["updated_at", "created_at", "name", "weight", "confidence"]
 
 
@@ -22,7 +32,7 @@ class NodesQuery(ParticipantsQuery):
     """Query string of the list of nodes."""
 
     type: NodeType | None = None
-    category: FactCategory | EntityKind | None = None
+    category: NodeCategory | None = None
     """A fact's category, or an entity's kind."""
     status: DecisionStatus | None = None
     """A decision's."""
