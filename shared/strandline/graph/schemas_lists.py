@@ -32,6 +32,7 @@ class NodesQuery(ParticipantsQuery):
     """Query string of the list of nodes."""
 
     type: NodeType | None = None
+    """Only nodes of this type."""
     category: NodeCategory | None = None
     """A fact's category, or an entity's kind."""
     status: DecisionStatus | None = None
@@ -43,7 +44,9 @@ class NodesQuery(ParticipantsQuery):
     valid_only: Switch = True
     """Leave out what does not hold at that time: its valid time has ended, or not begun."""
     sort: NodeSort = "updated_at"
+    """What orders the list."""
     order: Literal["asc", "desc"] = "desc"
+    """`asc`: the least, the oldest or the first of the alphabet first."""
     limit: Count = Field(default=50, ge=1, le=100)
     """The most entries of a page."""
     cursor: str | None = Field(default=None, max_length=4096)
