@@ -23,7 +23,7 @@ def groups(graph: Graph, **query: Any) -> set[frozenset[str]]:
 def test_merged_nodes_are_one_until_it_is_undone(graph: Graph) -> None:
     ada, byron, lady = graph.create(
         entity("Ada", kind="person"),
-        entity("Ada Byron", description="A sailor"),
+        entity("Ada Byron", kind="person", description="A sailor"),
         entity("Lady Lovelace"),
     )
     first = graph.write("POST", "merges", from_id=byron, into_id=ada, reason="One name")

@@ -130,8 +130,8 @@ def _require_valid(nodes: Iterable[NodeTarget], target: NodeTarget) -> None:
             is_target = node.node_id == target.node_id
             what = "the fact" if is_target else "replacement_id: the replacement"
             raise StateConflict(
-                f"{what} ended already ({node.valid_to.isoformat()}); if it holds again, state it again:"
-                " POST /api/v1/graph/nodes",
+                f"{what} ended already ({node.valid_to.isoformat()}); if it holds again, state it"
+                " again: POST /api/v1/graph/nodes",
                 **({} if is_target else {"field": "replacement_id"}),
             )
 

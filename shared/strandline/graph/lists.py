@@ -108,6 +108,8 @@ def _to_observation(node: NodeRow, row: ObservationRow) -> Observation:
     changes = {name: value for name, value in row.patch.items() if name not in _CONTROL_FIELDS}
     if node.type == "entity" and "category" in changes:
         changes["kind"] = changes.pop("category")
+    if changes.get("valid_to"):
+        changes["valid_to"] = datetime.fromisoformat(changes["valid_to"])
     if "identity" in row.patch:
         into = row.merged_into
         changes["merged_into"] = format_node_id(node.type, into) if into else None

@@ -240,6 +240,7 @@ class ProposalsQuery(ParticipantsQuery):
     archived: Switch = False
     """Also archived nodes."""
     limit: Count = Field(default=20, ge=1, le=100)
+    """The most pairs."""
 
 
 class Proposal(ResponseModel):

@@ -7,14 +7,24 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.graph.identity import NodeType
-from strandline.graph.schemas_nodes import (
-    DecisionStatus,
-    EntityKind,
-    FactCategory,
-    NodeOut,
-)
+from strandline.graph.schemas_nodes import DecisionStatus, NodeOut
 from strandline.schemas import Count, Moment, ParticipantsQuery, ResponseModel, Switch
 
+type NodeCategory = Literal[
+    "personal",
+    "professional",
+    "preference",
+    "technical",
+    "relationship",
+    "general",
+    "person",
+    "company",
+    "project",
+    "product",
+    "technology",
+    "place",
+    "other",
+]
 type NodeSort = Literal["updated_at", "created_at", "name", "weight", "confidence"]
 
 
@@ -22,7 +32,8 @@ class NodesQuery(ParticipantsQuery):
     """Query string of the list of nodes."""
 
     type: NodeType | None = None
-    category: FactCategory | EntityKind | None = None
+    """Only nodes of this type."""
+    category: NodeCategory | None = None
     """A fact's category, or an entity's kind."""
     status: DecisionStatus | None = None
     """A decision's."""
@@ -33,7 +44,9 @@ class NodesQuery(ParticipantsQuery):
     valid_only: Switch = True
     """Leave out what does not hold at that time: its valid time has ended, or not begun."""
     sort: NodeSort = "updated_at"
+    """What orders the list."""
     order: Literal["asc", "desc"] = "desc"
+    """`asc`: the least, the oldest or the first of the alphabet first."""
     limit: Count = Field(default=50, ge=1, le=100)
     """The most entries of a page."""
     cursor: str | None = Field(default=None, max_length=4096)

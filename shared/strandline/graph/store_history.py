@@ -54,8 +54,9 @@ def list_observations(
                         > (%(after_at)s::timestamptz, %(after_source)s::uuid,
                             %(after_target)s::uuid))
             order by o.observed_at, o.source_id, o.target_id limit %(limit)s)
-        select p.target_id, p.source_id, p.source_version, p.patch, into_node.node_id as merged_into,
-            p.confidence, p.trust, p.observed_at, p.valid_from, cited.event_ids, cited.speakers
+        select p.target_id, p.source_id, p.source_version, p.patch,
+            into_node.node_id as merged_into, p.confidence, p.trust, p.observed_at, p.valid_from,
+            cited.event_ids, cited.speakers
         from page p
         cross join lateral (
             select coalesce(array_agg(e.event_id order by e.seq), '{}') as event_ids,

@@ -102,8 +102,8 @@ _GROUPS: LiteralString = """
                 when 'weight' then g.weight::float8
                 when 'confidence' then round(g.confidence::numeric, 9)::float8
                 else 0 end as sort_number,
-            (case when %(sort)s::text = 'name' then left(lower(g.name), 100) else '' end) collate "C"
-                as sort_text
+            (case when %(sort)s::text = 'name' then left(lower(g.name), 100) else '' end)
+                collate "C" as sort_text
         from groups g
         where (%(category)s::text is null or g.category = %(category)s)
             and (%(status)s::text is null or g.status = %(status)s)

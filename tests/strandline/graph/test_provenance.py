@@ -136,18 +136,18 @@ def test_everything_leads_to_events_that_its_reader_sees(
     assert total > 20
 
 
-@pytest.mark.parametrize("table", ["graph_sources", "graph_observations"])
+@pytest.mark.parametrize("removal", ["delete from graph_sources", "delete from graph_observations"])
 def test_nothing_outlives_its_last_source(
-    gateway: Gateway, scratch_db: ScratchDatabase, table: str
+    gateway: Gateway, scratch_db: ScratchDatabase, removal: str
 ) -> None:
     graph = Graph(gateway, gateway.key())
     ada, kayak = graph.create(entity("Ada"), entity("kayak"))
     graph.relate("USES", ada, kayak)
     with pytest.raises(psycopg.errors.ForeignKeyViolation):
-        scratch_db.rows(f"delete from {table}")
+        scratch_db.rows(removal)
     assert len(graph.read("nodes")["nodes"]) == 2
     with psycopg.connect(scratch_db.admin_url) as administrator:  # with what rests on it, it may go
-        for gone in ("graph_observations", "graph_nodes"):
-            administrator.execute(f"delete from {gone}".encode())
+        administrator.execute("delete from graph_observations")
+        administrator.execute("delete from graph_nodes")
     assert scratch_db.rows("select count(*) from graph_sources") == [(0,)]
     assert graph.read("nodes")["nodes"] == []
