@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from strandline.graph.identity import format_node_id
+from strandline.graph.identity import NodeType, format_node_id
 from strandline.graph.schemas_nodes import NodeOut
 from strandline.graph.schemas_search import EdgeOut, FoundNode, Reason
 from strandline.graph.store_joined import EdgeRow, JoinedNode
@@ -12,17 +12,29 @@ from strandline.graph.store_read import NodeRow
 from strandline.graph.store_search import Match
 from strandline.log.trust import least_trusted
 
+_DEFAULTS: Mapping[NodeType, Mapping[str, str]] = {
+    "fact": {"category": "general"},
+    "entity": {"category": "other"},
+    "decision": {"status": "active"},
+}
+"""Fields of nodes of which no observation says anything."""
+
+
+def to_fields(node_type: NodeType, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """A node's fields by the names of the API, with their defaults."""
+    fields = {**_DEFAULTS.get(node_type, {}), **properties}
+    if node_type == "entity":
+        fields["kind"] = fields.pop("category")
+    return fields
+
 
 def to_node_out(row: NodeRow) -> NodeOut:
     """Convert a joined node for an answer."""
-    properties = dict(row.properties)
-    if row.type == "entity" and "category" in properties:
-        properties["kind"] = properties.pop("category")
     return NodeOut.model_validate(
         {
             **vars(row),
             "id": format_node_id(row.type, row.node_id),
-            "properties": properties,
+            "properties": to_fields(row.type, row.properties),
             "members": [format_node_id(row.type, member) for member in row.member_ids],
         }
     )
@@ -32,14 +44,11 @@ def to_found_node(
     node: JoinedNode, match: Match | None, *, hops: int = 0, is_exact: bool = False
 ) -> FoundNode:
     """A node of an answer; `match` is why it was found, unless an edge led to it."""
-    properties: dict[str, Any] = dict(node.properties)
-    if node.type == "entity" and "category" in properties:
-        properties["kind"] = properties.pop("category")
     return FoundNode.model_validate(
         {
             **vars(node),
             "id": format_node_id(node.type, node.node_id),
-            "properties": properties,
+            "properties": to_fields(node.type, node.properties),
             "members": [format_node_id(node.type, member) for member in node.member_ids],
             "score": None if match is None else round(match.score, 4),
             "similarity": None

@@ -238,7 +238,11 @@ def _observe(
 
 
 def _properties(node: NodeIn) -> dict[str, Any]:
-    fields = node.model_dump(mode="json", exclude=_NOT_PROPERTIES, exclude_none=True)
+    """What the request says of the node's fields. One that it leaves out may have been set before:
+    its default is filled in when the node is read."""
+    fields = node.model_dump(
+        mode="json", exclude=_NOT_PROPERTIES, exclude_none=True, exclude_unset=True
+    )
     if "kind" in fields:
         fields["category"] = fields.pop("kind")
     return fields

@@ -14,6 +14,7 @@ from strandline.graph import store_promotion
 from strandline.graph.extraction import ChainExtraction, extract_chain, store_extraction
 from strandline.graph.promotion import Promotion, build_promotion
 from strandline.graph.store_promotion import DueChain
+from strandline.graph.store_vectors import enqueue_scopes
 from strandline.graph.store_write import compute, lock_scopes, write_observations
 from strandline.jobs import store_failures
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
@@ -200,6 +201,8 @@ def _promote_chain(work: _Work, chain: DueChain, *, is_retry: bool) -> None:
     is_written = _write(work, chain, extracted, promotion, is_retry=is_retry)
     _sample(work, "GraphWriteMilliseconds", start)
     if is_written:
+        with work.lease.transaction():  # a writer of events locks the same rows in another order
+            enqueue_scopes(work.lease.access, [chain.scope_id])
         work.totals["chains_promoted"] += 1
         work.totals["nodes"] += len(promotion.nodes)
         work.totals["edges"] += len(promotion.edges)

@@ -19,6 +19,7 @@ from strandline.graph.store_fields import RevisionRow
 from strandline.graph.store_read import NodeName
 from strandline.graph.store_revisions import FieldBefore, NewRevision
 from strandline.graph.store_write import lock_scopes, write_observations
+from strandline.graph.targets import UPKEEP
 from strandline.http.request import Request
 from strandline.log.append import make_caller
 from strandline.log.append_batch import AppendBatch, AppendResult
@@ -227,7 +228,7 @@ def _write_observations(
         relate(ref.name, own_id, {"valid_to": None, "reason": None})  # it may have ended before
     if before.ref_id and before.ref_name and not stays:
         until = body.valid_from or source.valid_from
-        patch = {"valid_to": until.isoformat(), "reason": body.why_changed}
+        patch = {**UPKEEP, "valid_to": until.isoformat(), "reason": body.why_changed}
         relate(before.ref_name, before.ref_id, patch)
     node_ids = write_observations(access, nodes, edges).node_ids
     if stays:

@@ -52,7 +52,8 @@ class NodePatch(ScopeRequest):
     it."""
     name: str | None = Field(default=None, max_length=500)
     """Of an entity or a topic, as `title`."""
-    category: FactCategory | None = None
+    category: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """Of a fact one of its categories, of a topic any."""
     kind: EntityKind | None = None
     status: DecisionStatus | None = None
     rationale: Text | None = None

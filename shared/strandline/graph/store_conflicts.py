@@ -39,7 +39,8 @@ def list_similar_pairs(
                 where g.tenant_id = current_tenant() and g.type = 'fact' and g.space = %(space)s
                     and g.embedding is not null
                     and may_hold(g.valid_from, g.valid_to, g.archived, null, false)
-                    and (%(category)s::text is null or g.category = %(category)s)
+                    and (%(category)s::text is null
+                        or coalesce(g.category, 'general') = %(category)s)
                 order by g.updated_at desc, g.node_id limit %(scanned)s) f
             order by f.identity, f.updated_at desc, f.node_id)
         select p.first_id, p.second_id, p.similarity
@@ -84,7 +85,7 @@ def list_similar_to(
                 select g.identity, g.node_id, g.category from graph_nodes g
                 where g.tenant_id = current_tenant() and g.node_id = n.node_id offset 0) g
             where g.identity <> %(name_hash)s and g.node_id <> all (%(excluded)s::uuid[])
-                and (%(category)s::text is null or g.category = %(category)s)
+                and (%(category)s::text is null or coalesce(g.category, 'general') = %(category)s)
             order by g.identity, n.distance, g.node_id)
         select %(first_id)s::uuid as first_id, s.node_id as second_id, s.similarity
         from near s where s.similarity >= %(threshold)s

@@ -105,8 +105,10 @@ _GROUPS: LiteralString = """
             (case when %(sort)s::text = 'name' then left(lower(g.name), 100) else '' end)
                 collate "C" as sort_text
         from groups g
-        where (%(category)s::text is null or g.category = %(category)s)
-            and (%(status)s::text is null or g.status = %(status)s)
+        where (%(category)s::text is null or %(category)s = coalesce(g.category,
+                case g.type when 'fact' then 'general' when 'entity' then 'other' end))
+            and (%(status)s::text is null or %(status)s = coalesce(g.status,
+                case g.type when 'decision' then 'active' end))
             and (%(archived)s::boolean or not g.archived)),
 """
 _DOWN: LiteralString = """

@@ -1,13 +1,14 @@
 """Change the fields of a node."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
 from strandline.graph.identity import NodeType, normalise
 from strandline.graph.observations import NodeObservation, Source
 from strandline.graph.schemas_changes import NodeChange, NodePatch
+from strandline.graph.schemas_nodes import FactCategory
 from strandline.graph.scope_writes import (
     Observations,
     check_size,
@@ -26,8 +27,9 @@ _FIELDS: Mapping[NodeType, frozenset[str]] = {
     "decision": frozenset({"title", "rationale", "alternatives", "status"}),
     "entity": frozenset({"name", "kind", "description"}),
     "event": frozenset({"title", "description", "event_date"}),
-    "topic": frozenset({"name", "description"}),
+    "topic": frozenset({"name", "description", "category"}),
 }
+_FACT_CATEGORIES: Sequence[str] = get_args(FactCategory.__value__)
 _NAMES = frozenset({"content", "title", "name"})
 _COMMON = frozenset({"participants", "speaker", "confidence", "archived"})
 
@@ -90,6 +92,10 @@ def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
             f"{name}: is no field of {article} {target.type}, which has"
             f" {', '.join(sorted(_FIELDS[target.type] | {'archived', 'confidence'}))}",
             field=name,
+        )
+    if target.type == "fact" and body.category not in (None, *_FACT_CATEGORIES):
+        raise Invalid(
+            f"category: of a fact, must be one of {', '.join(_FACT_CATEGORIES)}", field="category"
         )
     for name in names & _NAMES:
         if normalise(getattr(body, name)) != normalise(target.name):
