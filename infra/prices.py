@@ -61,7 +61,7 @@ ENDPOINTS = 2
 """Interface endpoints of `network=endpoints`: SQS and Secrets Manager."""
 SECRETS = 3
 """Secrets of the settings, the first key and the master user."""
-ALARM_METRICS = 22
+ALARM_METRICS = 23
 """Metrics that alarms use without a language model. A test counts them in the template."""
 
 _MEMORY = {fn.name: fn.memory / 1024 for fn in FUNCTIONS}

@@ -24,8 +24,6 @@ from layers import build
 from strandline.deployment import FUNCTIONS
 
 ARCH: build.Arch = "x86_64"
-LAYERS = ("deps", "domain")
-"""Of every function."""
 _CLIENT = ("awslambdaric", "runtime_client", "simplejson", "snapshot_restore_py")
 _START = """
 import sys
@@ -68,7 +66,7 @@ class LambdaFunction:
     @property
     def path(self) -> list[str]:
         """Where it looks for modules: /var/task, and /opt/python of its layers."""
-        return self.path_of(*LAYERS, *(["model"] if "model" in self._row.needs else []))
+        return self.path_of(*self._row.layers)
 
     def path_of(self, *layers: str) -> list[str]:
         """Its own module and those of these layers."""

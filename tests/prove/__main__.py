@@ -37,7 +37,7 @@ PARALLEL = (
     ("replay", "tests/prove/test_replay.py tests/strandline/topics/test_replay.py", 6),
     ("order", "tests/prove/test_order.py", 6),
     ("plans", "tests/prove/test_plans.py", 8),
-    ("graph", "tests/prove/test_graph_plans.py", 12),
+    ("graph", "tests/prove/test_graph_plans.py tests/strandline/graph", 12),
     ("inputs", "tests/functions/test_search_strings.py tests/functions/test_canary.py", 8),
     ("credentials", "tests/functions/test_authentication.py", 5),
     (

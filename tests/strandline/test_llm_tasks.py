@@ -156,7 +156,7 @@ def test_every_task_goes_to_the_model(
     assert [one.prompt for one in done.values()] == [
         f"{verb}/{n}" for verb, n in PROMPT_VERSIONS.items()
     ]
-    assert len(provider.requests) == 8
+    assert len(provider.requests) == 9
     reasoner.store_call_records(database.connect_as(Caller.background("acme")))
     assert written(scratch_db) == [(verb, "ok", 100, 20) for verb in done]
     row = "select scope_id, job, model, prompt, cost_usd from model_calls where task = 'continues'"

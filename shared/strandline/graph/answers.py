@@ -6,7 +6,7 @@ from uuid import UUID
 
 from strandline.graph.identity import NodeType, format_node_id
 from strandline.graph.schemas_nodes import NodeOut
-from strandline.graph.schemas_search import EdgeOut, FoundNode, Reason
+from strandline.graph.schemas_search import FoundNode, GraphEdge, Reason
 from strandline.graph.store_joined import EdgeRow, JoinedNode
 from strandline.graph.store_read import NodeRow
 from strandline.graph.store_search import Match
@@ -71,7 +71,7 @@ def _explain(match: Match | None, is_exact: bool) -> list[Reason]:
     return [reason for holds, reason in reasons if holds]
 
 
-def to_edges(rows: Iterable[EdgeRow], leads: Mapping[UUID, JoinedNode]) -> list[EdgeOut]:
+def to_edges(rows: Iterable[EdgeRow], leads: Mapping[UUID, JoinedNode]) -> list[GraphEdge]:
     """The edges between these nodes, those of the same ends, type and label joined; heaviest first.
     `leads` has the node that the answer names, by the id of each member."""
     groups: dict[tuple[UUID, UUID, str, str], list[EdgeRow]] = {}
@@ -87,14 +87,14 @@ def to_edges(rows: Iterable[EdgeRow], leads: Mapping[UUID, JoinedNode]) -> list[
     return sorted(edges, key=lambda edge: (-edge.weight, -edge.heat, edge.id))
 
 
-def _join_edges(rows: Sequence[EdgeRow], start: JoinedNode, end: JoinedNode) -> EdgeOut:
+def _join_edges(rows: Sequence[EdgeRow], start: JoinedNode, end: JoinedNode) -> GraphEdge:
     first = min(rows, key=lambda row: row.edge_id)
     weight = sum(row.weight for row in rows)
     ends = [row.valid_to for row in rows if row.valid_to]
     properties: dict[str, Any] = {}
     for row in sorted(rows, key=lambda row: (row.last_seen, row.edge_id)):
         properties |= row.properties
-    return EdgeOut.model_validate(
+    return GraphEdge.model_validate(
         {
             "id": first.edge_id,
             "type": first.type,

@@ -19,9 +19,9 @@ from strandline.schemas import ListQuery
 
 
 def trigger_analytics(request: Request) -> Response:
-    """Start the analytics of the graph in the credential's tenant, whether or not they are due, as
-    `POST /api/v1/admin/jobs/analytics` does. If they are queued or running already, the answer is a
-    409 with their `job_id`."""
+    """Start the analytics of the graph in the credential's tenant. They run whether or not they are
+    due, as with `POST /api/v1/admin/jobs/analytics`. If they are queued or running already, the
+    answer is a 409 with their `job_id`."""
     caller = Caller.background(request.principal.tenant)
     job = control.start_job(
         request.resources.database.connect_as(caller, request.deadline),
@@ -33,7 +33,7 @@ def trigger_analytics(request: Request) -> Response:
     return json_response(job, 202)
 
 
-def list_communities(request: Request) -> Response:
+def list_tenant_communities(request: Request) -> Response:
     """Communities of the tenant's whole graph, in which nodes of one name in several scopes are
     one; the largest first. Needs a credential that is not bound to a user."""
     query = request.parse_query(TenantCommunitiesQuery)
@@ -42,7 +42,7 @@ def list_communities(request: Request) -> Response:
     return json_response(page)
 
 
-def get_community(request: Request) -> Response:
+def get_tenant_community(request: Request) -> Response:
     """One community of the tenant's whole graph, with its neighbours and its nodes. Needs a
     credential that is not bound to a user."""
     query = request.parse_query(ListQuery)
@@ -73,13 +73,13 @@ ROUTES = {
         audits_in_transaction=True,
     ),
     "GET /api/v1/admin/communities": Route(
-        list_communities,
+        list_tenant_communities,
         "admin",
         {200: CommunitiesPage},
         query=TenantCommunitiesQuery,
         errors=(Forbidden,),
     ),
     f"GET {_COMMUNITY}": Route(
-        get_community, "admin", {200: CommunityDetail}, query=ListQuery, errors=(Forbidden,)
+        get_tenant_community, "admin", {200: CommunityDetail}, query=ListQuery, errors=(Forbidden,)
     ),
 }

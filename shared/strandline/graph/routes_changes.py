@@ -15,10 +15,10 @@ from strandline.graph.schemas_changes import (
     MergeRequest,
     MergeUndo,
     MergeUndoRequest,
-    NodeChange,
     NodePatch,
     RelationsAnswer,
     RelationsRequest,
+    StoredChange,
 )
 from strandline.graph.update import update_node
 from strandline.http.request import Request
@@ -85,7 +85,7 @@ ROUTES = {
     "PATCH /api/v1/graph/nodes/{node_id}": Route(
         patch_node,
         "write",
-        {200: NodeChange},
+        {200: StoredChange},
         body=NodePatch,
         headers=AppendHeaders,
         response_headers=_REPLAYED,

@@ -6,8 +6,8 @@ from strandline.config import get_settings
 from strandline.errors import NotFound
 from strandline.graph.schemas_search import (
     GraphOut,
+    GraphSearchRequest,
     NearestTopicsRequest,
-    SearchRequest,
     TraverseRequest,
 )
 from strandline.graph.search import Finder, find_nearest_topics, search
@@ -22,7 +22,7 @@ def post_search(request: Request) -> Response:
     edges of what a question names. A node is joined over all scopes in view. A new node is found by
     its name and words at once, and by its meaning once a worker has embedded it."""
     query = request.parse_query(ParticipantsQuery)
-    body = request.parse_body(SearchRequest)
+    body = request.parse_body(GraphSearchRequest)
     finder = make_finder(request, body.participants, query.participants)
     return _answer(request, search(finder, body))
 
@@ -69,7 +69,7 @@ ROUTES = {
         "read",
         {200: GraphOut},
         query=ParticipantsQuery,
-        body=SearchRequest,
+        body=GraphSearchRequest,
         errors=(NotFound,),
     ),
     "POST /api/v1/graph/topics/nearest": Route(

@@ -84,7 +84,7 @@ class NodePatch(ScopeRequest):
         return self
 
 
-class NodeChange(ResponseModel):
+class StoredChange(ResponseModel):
     """A change that was stored."""
 
     id: str

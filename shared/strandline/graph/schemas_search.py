@@ -34,7 +34,7 @@ class _Reading(RequestModel):
     """Whether archived nodes may be in the answer."""
 
 
-class SearchRequest(_Reading):
+class GraphSearchRequest(_Reading):
     """What to search the graph for."""
 
     query: str = Field(min_length=1, max_length=8000)
@@ -91,7 +91,7 @@ class FoundNode(NodeOut):
     """How many edges it is away; 0: it was found, or it is where the walk began."""
 
 
-class EdgeOut(ResponseModel):
+class GraphEdge(ResponseModel):
     """An edge between nodes of an answer, joined over the scopes in view."""
 
     id: UUID
@@ -118,7 +118,7 @@ class GraphOut(ResponseModel):
     """A part of the graph."""
 
     nodes: list[FoundNode]
-    edges: list[EdgeOut]
+    edges: list[GraphEdge]
     degraded: list[str]
     """How this answer is limited; empty if it is not. `no_query_vector`: it was searched by names
     and words alone. `cut_by_limit`: there is more than the answer may hold."""

@@ -15,8 +15,8 @@ from strandline.graph.identity import PREFIXES, NodeType, hash_name, normalise, 
 from strandline.graph.schemas_search import (
     FoundNode,
     GraphOut,
+    GraphSearchRequest,
     NearestTopicsRequest,
-    SearchRequest,
 )
 from strandline.graph.store_joined import JoinedNode, leads_by_member, read_graph, read_nodes
 from strandline.graph.store_search import Match, Narrowing
@@ -65,7 +65,7 @@ class Finder:
         )
 
 
-def search(finder: Finder, request: SearchRequest) -> GraphOut:
+def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
     """The part of the graph that a query finds. Raises NotFound for the id of a node that is not in
     view."""
     types = request.types or ALL_TYPES
@@ -137,7 +137,9 @@ def hash_names(text: str) -> list[bytes]:
     return [hash_name(name) for name in sorted(names - {""})]
 
 
-def _search_graph(finder: Finder, request: SearchRequest, types: Sequence[NodeType]) -> GraphOut:
+def _search_graph(
+    finder: Finder, request: GraphSearchRequest, types: Sequence[NodeType]
+) -> GraphOut:
     starts, degraded = _find_starts(finder, request)
     walk = Walk(
         None,
@@ -167,7 +169,7 @@ def _search_graph(finder: Finder, request: SearchRequest, types: Sequence[NodeTy
 
 
 def _find_starts(
-    finder: Finder, request: SearchRequest
+    finder: Finder, request: GraphSearchRequest
 ) -> tuple[dict[UUID, Match | None], list[str]]:
     """Where a search along edges begins: the node whose id the query is, else the nodes that it
     names, else the nearest. Raises NotFound."""

@@ -7,7 +7,7 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
 from strandline.graph.identity import NodeType, normalise
 from strandline.graph.observations import NodeObservation, Source
-from strandline.graph.schemas_changes import NodeChange, NodePatch
+from strandline.graph.schemas_changes import NodePatch, StoredChange
 from strandline.graph.schemas_nodes import FactCategory
 from strandline.graph.scope_writes import (
     Observations,
@@ -36,7 +36,7 @@ _COMMON = frozenset({"participants", "speaker", "confidence", "archived"})
 
 def update_node(
     request: Request, node_id: str, body: NodePatch, key: str | None
-) -> tuple[NodeChange, bool]:
+) -> tuple[StoredChange, bool]:
     """Store new values of a node's fields as a statement. Returns what was stored, and whether it
     was before, under the same key.
 
@@ -75,7 +75,7 @@ def update_node(
         key=key,
     )
     stored = store_observed(request, [statement], observe)
-    answer = NodeChange(
+    answer = StoredChange(
         id=format_target(target),
         scope_id=scope.scope_id,
         event_id=stored.receipts[0].event_id,
