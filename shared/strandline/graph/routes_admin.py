@@ -34,8 +34,8 @@ def trigger_analytics(request: Request) -> Response:
 
 
 def list_tenant_communities(request: Request) -> Response:
-    """Communities of the tenant's whole graph, in which nodes of one name in several scopes are
-    one; the largest first. Needs a credential that is not bound to a user."""
+    """Communities of the tenant's whole graph, the largest first. Nodes of one name in several
+    scopes are one there. Needs a credential that is not bound to a user."""
     query = request.parse_query(TenantCommunitiesQuery)
     access = _connect(request)
     page = communities.list_communities(access, "tenant", query.node_id, query.cursor, query.limit)
