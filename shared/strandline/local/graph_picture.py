@@ -64,8 +64,8 @@ def draw_graph(graph: Graph, title: str) -> str:
         drawing.parts += _draw_panel(panel, drawing.bottom)
         drawing.bottom += panel.height + _GAP
     subtitle = (
-        f"{len(graph.nodes)} nodes, {len(graph.edges)} edges, {len(graph.communities)} communities."
-        f" Drawn: the {len(panels)} of which most is stated."
+        f"Nodes: {len(graph.nodes)}. Edges: {len(graph.edges)}. "
+        f"Communities: {len(graph.communities)}. Drawn: the {len(panels)} of which most is stated."
     )
     height = round(drawing.bottom)
     parts = [
