@@ -4,9 +4,9 @@ people expect there it finds.
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.graph_extraction [--list]
 
 What is expected was written down by reading the conversations, before anything extracted it:
-`expected_graph.jsonl` of events/demo and events/orchard, and `tests/bench/expected_graph`. A fact or a decision is right
-where its event is expected to state one that holds the same words; a relation where one between the
-same two is expected. Topics are cut as people cut them.
+`expected_graph.jsonl` of events/demo and events/orchard, and `tests/bench/expected_graph`. A fact
+or a decision is right where its event is expected to state one that holds the same words; a
+relation where one between the same two is expected. Topics are cut as people cut them.
 """
 
 import argparse
@@ -122,7 +122,7 @@ def table_rows(name: str, scores: Mapping[Kind, Score]) -> Iterator[str]:
     """The rows of a conversation in the table of docs/graph.md."""
     for kind, result in scores.items():
         found = f"{result.right} of {result.found}" if result.found else "none"
-        precision = f"{result.precision:.2f}" if result.found else "–"
+        precision = f"{result.precision:.2f}" if result.found else "none"
         figures = f"{found} | {result.expected} | {precision} | {result.recall:.2f}"
         yield f"| {SUBJECTS[name]} | {kind}s | {figures} |"
 

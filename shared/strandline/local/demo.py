@@ -1,5 +1,5 @@
-"""`make demo`: appends the conversations that ship with the project, asks questions about the first,
-and shows the knowledge graph of both.
+"""`make demo`: appends the conversations that ship with the project, asks questions about the
+first, and shows the knowledge graph of both.
 
 It uses a tenant of its own, and its memory is kept: a second run stores nothing twice.
 """

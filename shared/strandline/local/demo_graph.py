@@ -123,7 +123,7 @@ def score_graph(
 def _describe_scores(scores: Mapping[str, GraphScore]) -> Iterator[str]:
     yield "              found   right   expected   precision   recall"
     for kind, score in scores.items():
-        precision = f"{score.precision:.2f}" if score.found else "–"
+        precision = f"{score.precision:.2f}" if score.found else "none"
         yield (
             f"  {kind:10} {score.found:7} {score.right:7} {score.expected:10} {precision:>11} "
             f"{score.recall:8.2f}"
@@ -178,6 +178,4 @@ def _of(shown: int, total: int) -> str:
 
 
 def _wrap(text: str, indent: str = "    ") -> list[str]:
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=indent, subsequent_indent=indent + "  "
-    )
+    return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")

@@ -73,9 +73,7 @@ def score_statements(
     return GraphScore(len(statements), right, met, len(tests))
 
 
-def _make_test(
-    row: Mapping[str, Any], event_ids: Mapping[str, str]
-) -> Callable[[Statement], bool]:
+def _make_test(row: Mapping[str, Any], event_ids: Mapping[str, str]) -> Callable[[Statement], bool]:
     words: Iterable[str] = row.get("says") or row["between"]
     folded, event_id = [word.casefold() for word in words], event_ids[row["event"]]
 

@@ -118,7 +118,11 @@ def _tell_nodes(graph: Graph, home: Collection[Key]) -> list[_Statement]:
     for node in graph.nodes.values():
         if node.key in home and COLUMNS[node.type] == 2:
             pairs = [(edge.end, edge) for edge in graph.edges if edge.start == node.key]
-            ends = [(end, _label(edge)) for end, edge in pairs if end[0] == "entity" and end in graph.nodes]
+            ends = [
+                (end, _label(edge))
+                for end, edge in pairs
+                if end[0] == "entity" and end in graph.nodes
+            ]
             topics = [end for end, _ in pairs if end[0] == "topic"]
             told.append(_Statement(node.type, node.name, node.key, ends, topics))
     return told

@@ -1,5 +1,5 @@
-"""A picture of a knowledge graph as SVG: its communities as panels, in each of them topics, entities
-and what is stated of them, in columns.
+"""A picture of a knowledge graph as SVG: its communities as panels, in each of them topics,
+entities and what is stated of them, in columns.
 
 The same graph gives the same bytes. Texts are wrapped into boxes whose sizes follow from them, so
 that none covers another; lines run behind the boxes.
@@ -206,4 +206,3 @@ def _draw_legend() -> Iterator[str]:
 
 def _text(x: float, y: float, text: str, attributes: str) -> str:
     return f'<text x="{x}" y="{y}" {attributes}>{escape(text)}</text>'
-

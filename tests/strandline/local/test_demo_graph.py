@@ -62,7 +62,10 @@ def test_a_graph_is_told_by_scores_nodes_and_what_they_cite(tmp_path: Path) -> N
     (tmp_path / "expected_entities.jsonl").write_text(
         json.dumps({"entities": [{"name": "Mara"}, {"name": "Keel"}]})
     )
-    rows = [{**row, "type": kind} for row, kind in zip(ROWS, ("fact", "decision", "relation"), strict=True)]
+    rows = [
+        {**row, "type": kind}
+        for row, kind in zip(ROWS, ("fact", "decision", "relation"), strict=True)
+    ]
     (tmp_path / "expected_graph.jsonl").write_text("\n".join(map(json.dumps, rows)))
     graph = sample()
     sources = {
