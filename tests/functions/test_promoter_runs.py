@@ -228,7 +228,7 @@ def test_an_unusable_answer_is_counted_seen_and_retried(
     assert failures(gateway, key) == [("failed", "invalid_output")]
     assert background(gateway, key) == 1
     calls = gateway.call("GET", "/api/v1/model-calls", key=key).body["calls"]
-    assert sorted(call["outcome"] for call in calls) == ["invalid_output", "ok"]
+    assert sorted(call["outcome"] for call in calls) == ["invalid_output", "invalid_output", "ok"]
     half = names(scratch_db, "fact")
     assert set(half) & set(FACTS), "the model's answer about the other chain"
     assert len(half) > len(FACTS), "and what the heuristic model found in this one"

@@ -271,7 +271,8 @@ def _show_graphs(client: Client, admin: Client, talks: Sequence[Talk]) -> bool:
         "is parted into communities. Each node cites what was said. A graph is held against what "
         "people expected of it, who wrote that down before anything extracted it: found is what "
         "the graph holds, right what of that was expected. The heuristic model is careful; a "
-        "language model finds more."
+        "language model finds more. The last topic of a session is closed after half an hour of "
+        "silence, and is in no graph before."
     )
     for talk in talks:
         show_graph(client, talk, directory() / f"graph-{talk.folder.name}.svg")

@@ -54,7 +54,7 @@ def show_graph(client: Caller, talk: Talk, picture: Path) -> None:
     }
     for line in describe_graph(client, talk, graph, sources):
         print(line)
-    picture.write_text(draw_graph(graph, f"The knowledge graph of {talk.title}"), "utf-8")
+    picture.write_text(draw_graph(graph, f"Knowledge graph: {talk.title}"), "utf-8")
     print(f"  A picture of it: {picture}")
 
 

@@ -28,6 +28,7 @@ _MAX_LABEL = 20
 _UNDER = 12
 """How far lines begin under their box, whose sides may slant."""
 _MAX_ENTITIES, _MAX_TOPICS, _MAX_STATEMENTS = 10, 4, 9
+_SOURCE = "from"
 _LABELS = {"fact_entity": "about", "decision_entity": "involves", "event_decision": "led to"}
 
 
@@ -54,6 +55,7 @@ class Line:
     label: str
     label_at: tuple[float, float]
     is_topic: bool
+    has_arrow: bool = False
 
 
 @dataclass
@@ -135,7 +137,7 @@ def _tell_relations(graph: Graph, home: Collection[Key]) -> list[_Statement]:
             "relation",
             edge.type + (f": {edge.label or edge.nuance}" if edge.label or edge.nuance else ""),
             ("relation", str(number)),
-            [(edge.start, "from"), (edge.end, "to")],
+            [(edge.start, _SOURCE), (edge.end, "to")],
             [],
         )
         for number, edge in enumerate(graph.relations())
@@ -208,7 +210,8 @@ def _connect_statements(
             y = box.y + box.height / 2 + (number - (len(ends) - 1) / 2) * _PORT
             target = boxes[end]
             path = _curve(box.x + _UNDER, y, target.x + target.width, target.y + target.height / 2)
-            panel.lines.append(Line(path, label, (box.x - 5, round(y - 2, 1)), is_topic=False))
+            at, is_source = (box.x - 5, round(y - 2, 1)), label == _SOURCE
+            panel.lines.append(Line(path, label, at, is_topic=False, has_arrow=not is_source))
 
 
 def _connect_topics(

@@ -25,7 +25,7 @@ from strandline.local.graph_view import Graph
 _WIDTH = PANEL_WIDTH + 2 * PADDING
 _HEAD = 132
 _GAP = 18
-_MAX_PANELS = 6
+_MAX_PANELS = 8
 _TITLE_CHARACTERS = 110
 
 
@@ -146,7 +146,7 @@ _LABEL = (
 
 def _draw_line(line: Line) -> str:
     colour = _LINES["topic" if line.is_topic else "about"]
-    marker = "" if line.is_topic else ' marker-end="url(#to)"'
+    marker = ' marker-end="url(#to)"' if line.has_arrow else ""
     return f'<path d="{line.path}" fill="none" stroke="{colour}"{marker}/>'
 
 

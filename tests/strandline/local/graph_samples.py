@@ -100,5 +100,5 @@ class Service:
             {"id": "e", "type": "entity", "name": "MARA "},
             {"id": "f", "type": "fact", "name": f"Fact of {who}"},
         ]
-        more = {"type": "fact_entity", "label": "", "properties": {}}
+        more: dict[str, Any] = {"type": "fact_entity", "label": "", "properties": {}}
         return {"nodes": nodes, "edges": [{"from_id": "f", "to_id": "e", **more}]}

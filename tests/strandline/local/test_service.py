@@ -170,14 +170,12 @@ def test_the_demo_answers_in_plain_text_and_hides(
         assert re.search(r"  \d+ events under topics of the tree, \d+ that are in no", said)
         for title in demo.TITLES.values():
             graph = said.partition(f"\n{title}: ")[2]
-            kinds = re.findall(r"^  (\w+) +(\d+) +\d+ +\d+ +(?:none|[\d.]+) +[\d.]+$", graph, re.MULTILINE)
-            assert [kind for kind, _ in kinds[:4]] == [
-                "entities",
-                "facts",
-                "decisions",
-                "relations",
-            ]
-            assert all(int(count) for kind, count in kinds[:2]), "entities and facts"
+            kinds = re.findall(
+                r"^  (\w+) +(\d+) +\d+ +\d+ +(?:none|[\d.]+) +[\d.]+$", graph, re.MULTILINE
+            )
+            names, counts = zip(*kinds[:4], strict=True)
+            assert names == ("entities", "facts", "decisions", "relations")
+            assert int(counts[0]), "entities"
             assert re.search(r"^  Communities.*:\n +\d+ nodes  \w", graph, re.MULTILINE)
         assert re.search(r"        cited: \w+, \d+ \w+ 20\d\d, \d\d:\d\d: \"", said), "decisions"
         picture = (place / "graph-demo.svg").read_text("utf-8")
