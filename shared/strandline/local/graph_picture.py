@@ -65,8 +65,10 @@ def draw_graph(graph: Graph, title: str) -> str:
         drawing.bottom += panel.height + _GAP
     subtitle = (
         f"Nodes: {len(graph.nodes)}. Edges: {len(graph.edges)}. "
-        f"Communities: {len(graph.communities)}. Drawn: the {len(panels)} of which most is stated."
+        f"Communities: {len(graph.communities)}."
     )
+    if len(panels) < len(graph.communities):
+        subtitle += f" Drawn: the {len(panels)} of which most is stated."
     height = round(drawing.bottom)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
@@ -101,8 +103,8 @@ def _choose_panels(graph: Graph) -> list[Panel]:
         make_panel(graph, community.name, {key for key, at in home.items() if at == number})
         for number, community in enumerate(graph.communities)
     ]
-    told = [panel for panel in panels if panel.statements]
-    return sorted(told, key=lambda panel: -panel.statements)[:_MAX_PANELS]
+    shown = [panel for panel in panels if panel.boxes]
+    return sorted(shown, key=lambda panel: -panel.statements)[:_MAX_PANELS]
 
 
 def _describe(subtitle: str, panels: Iterable[Panel]) -> str:
@@ -110,6 +112,7 @@ def _describe(subtitle: str, panels: Iterable[Panel]) -> str:
     told = (
         f"{panel.name}: " + "; ".join(box.text for box in panel.boxes if box.type in _TOLD)
         for panel in panels
+        if panel.statements
     )
     return " ".join([subtitle, *(f"{sentence}." for sentence in told)])
 
@@ -133,7 +136,7 @@ def _draw_panel(panel: Panel, top: float) -> Iterator[str]:
         if line.label:
             yield _text(*line.label_at, line.label, _LABEL)
     if panel.rest:
-        more = f"and {panel.rest} more of its nodes, of which nothing is stated"
+        more = f"and {panel.rest} more of its nodes"
         yield _text(PADDING, round(panel.height) - 12, more, 'fill="#475569" font-size="12"')
     yield "</g>"
 

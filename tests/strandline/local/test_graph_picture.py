@@ -36,7 +36,7 @@ def test_it_shows_what_is_stated_in_communities_with_a_legend() -> None:
     picture = draw_graph(sample(), "The graph of buoys & nuts")
     shown = texts(picture)
     assert "The graph of buoys & nuts" in shown
-    assert "Nodes: 9. Edges: 11. Communities: 2. Drawn: the 2 of which most is stated." in shown
+    assert "Nodes: 9. Edges: 11. Communities: 2." in shown
     assert [text for text in shown if text.startswith("Community")] == [
         "Community: Mara, nuts",
         "Community: Cod",
@@ -106,8 +106,14 @@ def check_readable(panel: Panel) -> None:
         assert one[0] != other[0] or abs(one[1] - other[1]) >= 11, "labels stand apart"
 
 
-def test_a_graph_without_statements_is_a_picture_too() -> None:
-    graph = make_graph([node("entity", "Mara")], [], {"Mara": [key("entity", "Mara")]})
-    assert "Nodes: 1. Edges: 0. Communities: 1. Drawn: the 0 of which most is stated." in texts(
-        draw_graph(graph, "Nothing")
+def test_where_nothing_is_stated_the_communities_are_drawn() -> None:
+    names = [f"Person {n}" for n in range(10)]
+    nodes = [node("entity", name) for name in names]
+    groups = {name: [key("entity", name)] for name in names}
+    graph = make_graph(nodes, [], {**groups, "Gone": [key("entity", "Nobody")]})
+    shown = texts(draw_graph(graph, "People"))
+    assert "Nodes: 10. Edges: 0. Communities: 11. Drawn: the 8 of which most is stated." in shown
+    assert [text for text in shown if text.startswith("Person")] == names[:8]
+    assert "Nodes: 0. Edges: 0. Communities: 0." in texts(
+        draw_graph(make_graph([], [], {}), "Gone")
     )
