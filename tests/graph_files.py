@@ -3,9 +3,12 @@
 import hashlib
 import json
 import urllib.request
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from strandline.graph.export_lines import FORMAT
+from strandline.graph.schemas_transfer import TransferCounts
 from tests.support import Gateway, Reply, ScratchDatabase
 
 EXPORTS, IMPORTS = "/api/v1/graph/exports", "/api/v1/graph/imports"
@@ -26,7 +29,7 @@ def export(gateway: Gateway, key: str, *who: str, **fields: Any) -> tuple[Any, b
     with urllib.request.urlopen(reply.body["url"], timeout=10) as answer:  # noqa: S310
         data = answer.read()
     assert (len(data), hashlib.sha256(data).hexdigest()) == (
-        reply.body["size"],
+        reply.body["bytes"],
         reply.body["sha256"],
     )
     return reply.body, data
@@ -67,6 +70,28 @@ def rehash(lines: list[dict[str, Any]]) -> bytes:
         chain = hashlib.sha256(chain + b"\n" + body).hexdigest().encode()
         data += body + b',"chain":"' + chain + b'"}\n'
     return data
+
+
+def tell_entity(name: str, participants: Sequence[str]) -> bytes:
+    """A file of one entity."""
+    at, id_ = "2026-05-08T12:00:00+00:00", str(uuid.uuid4())
+    counts = dict.fromkeys(TransferCounts.model_fields, 0)
+    counts |= dict.fromkeys(("scopes", "nodes", "statements", "observations"), 1)
+    said = {"node": 1, "patch": {}, "confidence": None, "heat": None, "valid_from": at}
+    lines: list[dict[str, Any]] = [
+        {"kind": "header", "format": FORMAT, "version": 1, "exported_at": at, "counts": counts},
+        {"kind": "scope", "scope": 1, "participants": sorted(participants)},
+        {
+            **{"kind": "node", "node": 1, "id": f"ent:{id_}", "type": "entity", "name": name},
+            **{"ordinal": 0, "state": {}},
+        },
+        {
+            **{"kind": "statement", "id": id_, "events": [id_], "role": "user", "speaker": None},
+            **{"trust": "user", "said_at": at, "content": name, "says": [said]},
+        },
+        {"kind": "end", "lines": 5},
+    ]
+    return rehash(lines)
 
 
 def damages(data: bytes) -> Iterator[tuple[str, int, bytes]]:

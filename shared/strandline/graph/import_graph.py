@@ -100,7 +100,7 @@ def _store(request: Request, access: TenantDb, graph: GraphFile) -> GraphImport:
     statements = [one for one in graph.statements if one.source_id not in stored_ids]
     if not statements:
         return _answer(graph, [], 0, GraphWriter(access, graph))
-    batch = build_statements(principal, list(_write_statements(principal, graph, statements)))
+    batch = build_statements(principal, list(write_statements(principal, graph, statements)))
     writer = GraphWriter(access, graph)
 
     def write_rows(results: Sequence[AppendResult]) -> None:
@@ -152,7 +152,7 @@ def _count_lowered(
     )
 
 
-def _write_statements(
+def write_statements(
     principal: Principal, graph: GraphFile, statements: Sequence[FileStatement]
 ) -> Iterator[Statement]:
     """The statements with keys that follow from what they say, so that the same is stored once,

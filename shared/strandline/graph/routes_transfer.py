@@ -44,7 +44,7 @@ def post_export(request: Request) -> Response:
         export_id=export_id,
         url=blobs.presign_export(tenant, export_id, seconds),
         expires_at=datetime.now(UTC) + timedelta(seconds=seconds),
-        size=len(file.data),
+        bytes=len(file.data),
         sha256=file.sha256,
         lines=file.lines,
         counts=file.counts,

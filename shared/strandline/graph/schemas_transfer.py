@@ -45,8 +45,8 @@ class GraphExport(ResponseModel):
     expires_at: datetime
     """When the address expires; the file is removed within two days. Export again for another
     one."""
-    size: int
-    """Bytes of the file."""
+    bytes: int
+    """Of the file."""
     sha256: str
     """The SHA-256 of the file, in hex."""
     lines: int
