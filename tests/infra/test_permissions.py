@@ -173,6 +173,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
         "log/statements:store_statements",
+        *("graph/import_graph:_load", "graph/routes_transfer:post_export"),
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,
