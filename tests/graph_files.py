@@ -61,7 +61,7 @@ def of_kind(data: bytes, kind: str) -> list[dict[str, Any]]:
 
 
 def rehash(lines: list[dict[str, Any]]) -> bytes:
-    """A file of these lines, numbered and hashed as the export does it, by whoever wants to deceive."""
+    """A file of these lines, numbered and hashed as by whoever wants to deceive."""
     data, chain = b"", b""
     for number, line in enumerate(lines, 1):
         members = {name: value for name, value in line.items() if name != "chain"}
@@ -77,17 +77,35 @@ def tell_entity(name: str, participants: Sequence[str]) -> bytes:
     at, id_ = "2026-05-08T12:00:00+00:00", str(uuid.uuid4())
     counts = dict.fromkeys(TransferCounts.model_fields, 0)
     counts |= dict.fromkeys(("scopes", "nodes", "statements", "observations"), 1)
-    said = {"node": 1, "patch": {}, "confidence": None, "heat": None, "valid_from": at}
+    said: dict[str, Any] = {
+        "node": 1,
+        "patch": {},
+        "confidence": None,
+        "heat": None,
+        "valid_from": at,
+    }
     lines: list[dict[str, Any]] = [
         {"kind": "header", "format": FORMAT, "version": 1, "exported_at": at, "counts": counts},
         {"kind": "scope", "scope": 1, "participants": sorted(participants)},
         {
-            **{"kind": "node", "node": 1, "id": f"ent:{id_}", "type": "entity", "name": name},
-            **{"ordinal": 0, "state": {}},
+            "kind": "node",
+            "node": 1,
+            "id": f"ent:{id_}",
+            "type": "entity",
+            "name": name,
+            "ordinal": 0,
+            "state": {},
         },
         {
-            **{"kind": "statement", "id": id_, "events": [id_], "role": "user", "speaker": None},
-            **{"trust": "user", "said_at": at, "content": name, "says": [said]},
+            "kind": "statement",
+            "id": id_,
+            "events": [id_],
+            "role": "user",
+            "speaker": None,
+            "trust": "user",
+            "said_at": at,
+            "content": name,
+            "says": [said],
         },
         {"kind": "end", "lines": 5},
     ]

@@ -201,7 +201,9 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/*",),  # payloads of inserts, exports
-            "s3:GetObject": ("bucket/*",),  # the URLs of payloads and exports are signed by this role
+            "s3:GetObject": (
+                "bucket/*",
+            ),  # the URLs of payloads and exports are signed by this role
             "s3:DeleteObject": ("bucket/_uploads/*",),  # it never removes a payload
             "s3:ListBucket": ("bucket",),  # health: HeadBucket
             "sqs:GetQueueAttributes": ("work_queue",),  # health

@@ -4,15 +4,17 @@ nothing of it is stored."""
 
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from strandline.db.database import Caller
-from strandline.graph import export, import_file, import_graph, import_rows, store_import
+from strandline.graph import export, import_file, import_graph, store_import
 from strandline.graph.export_lines import ExportLine
+from strandline.graph.import_file import FileReader
+from strandline.graph.import_rows import GraphWriter, Row, StoredStatement
 from strandline.graph.observations import EdgeObservation, NodeObservation, Source
 from strandline.graph.store_write import write_observations
 from tests.graph_calls import Graph, entity, fact, topic
@@ -33,6 +35,7 @@ NODES = 10_000
 ADA, BO, HELPER = "user:ada", "user:bo", "agent:helper"
 PAIR, ALONE, ALL = (HELPER, ADA), (BO,), (HELPER, ADA, BO)
 OTHER = "globex"
+NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)
 
 
 def tell_story(graph: Graph) -> None:
@@ -46,7 +49,9 @@ def tell_story(graph: Graph) -> None:
     graph.create(entity("Ada", kind="person", confidence=0.25), entity("Ada B."))
     plan, autumn, boats, harbour = graph.create(
         {
-            **{"type": "decision", "title": "Sell the boat", "rationale": "It leaks: \u201cbadly\u201d."},
+            "type": "decision",
+            "title": "Sell the boat",
+            "rationale": "It leaks: \u201cbadly\u201d.",
             "alternatives": ["repair it", "keep it"],
         },
         {"type": "event", "title": "Regatta", "event_date": "2026-05-08T13:56:00Z"},
@@ -179,7 +184,8 @@ def test_what_was_imported_is_exported_the_same(
     read = Graph(plenty, other, PAIR)
     nodes = read.read("nodes", limit=100)["nodes"]
     assert "Ada rows" in {node["name"] for node in nodes}
-    event = of_kind(fetch(plenty, other, *ALONE)[1], "statement")[0]["events"][0]
+    statements = of_kind(fetch(plenty, other, *ALONE)[1], "statement")
+    (event,) = next(line["events"] for line in statements if line["content"] == "Bo rows.")
     stored = plenty.call(
         "GET", f"/api/v1/events/{event}", key=other, query={"participants": BO}
     ).body
@@ -191,25 +197,20 @@ def test_what_was_imported_is_exported_the_same(
 def test_a_graph_that_is_not_the_same_is_noticed(
     plenty: Gateway, key: str, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """Planted in the export and in the import."""
-    add = store_import.add_observations
-    if fault == "a field that is not stored":
-        without = lambda access, rows: add(access, [{**r, "confidence": None} for r in rows])  # noqa: E731
-        monkeypatch.setattr(store_import, "add_observations", without)
-    elif fault == "another order":
-        describe = import_rows.GraphWriter._describe_observations  # noqa: SLF001
-        moments = iter(range(1_000_000, 0, -1))
+    """Planted in the import: a confidence that is not stored, the order turned round, another
+    time."""
+    describe = GraphWriter.describe_observations
+    turns: Mapping[str, Callable[[int], Row]] = {
+        "a field that is not stored": lambda n: {"confidence": None},
+        "another order": lambda n: {"observed_at": (NOON - timedelta(seconds=n)).isoformat()},
+        "a time": lambda n: {"valid_from": NOON.isoformat()},
+    }
 
-        def backwards(writer: Any, statements: Any) -> Iterator[Any]:
-            for row in describe(writer, statements):
-                at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=next(moments))
-                yield {**row, "observed_at": at.isoformat()}
+    def faulty(writer: GraphWriter, statements: Sequence[StoredStatement]) -> Iterator[Row]:
+        for n, row in enumerate(describe(writer, statements)):
+            yield {**row, **turns[fault](n)}
 
-        monkeypatch.setattr(import_rows.GraphWriter, "_describe_observations", backwards)
-    else:
-        now = datetime.now(UTC).isoformat()
-        late = lambda access, rows: add(access, [{**r, "valid_from": now} for r in rows])  # noqa: E731
-        monkeypatch.setattr(store_import, "add_observations", late)
+    monkeypatch.setattr(GraphWriter, "describe_observations", faulty)
     _, data = fetch(plenty, key, ADA)
     with pytest.raises(AssertionError):
         round_trip(plenty, data, ADA)
@@ -291,13 +292,7 @@ def test_an_import_that_takes_a_damaged_file_is_noticed(
 
         monkeypatch.setattr(import_file, "read_lines", trusting)
     else:
-        finish = import_file._Reader.finish  # noqa: SLF001
-
-        def lenient(reader: Any, last: int) -> Any:
-            reader._has_ended, reader._header.counts = True, reader._file.counts.model_dump()
-            return finish(reader, last)
-
-        monkeypatch.setattr(import_file._Reader, "finish", lenient)  # noqa: SLF001
+        monkeypatch.setattr(FileReader, "finish", lambda reader, last: reader.file)
     with pytest.raises((AssertionError, ValueError)):
         refuse_damages(plenty, scratch_db, data)
 
@@ -420,7 +415,7 @@ def test_an_import_raises_no_trust_and_writes_only_where_its_credential_may(
     reply = import_text(plenty, ada, rehash(lines))
     assert (reply.status, reply.body["lowered_trust"]) == (201, reply.body["new_statements"])
     of_tenant = "from events where tenant_id = %s"
-    assert scratch_db.rows(f"select distinct origin, speaker, writer {of_tenant}", OTHER) == [  # noqa: S608
+    assert scratch_db.rows(f"select distinct origin, speaker, writer {of_tenant}", OTHER) == [
         ("user", ADA, ADA)
     ]
     third = plenty.key("initech", user=ADA)

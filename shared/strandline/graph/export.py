@@ -23,7 +23,7 @@ from strandline.graph.store_export import ExportEdge, ExportNode, ExportScope
 MAX_FILE_BYTES = 64 * 1024 * 1024
 """Of an export, and of what an import reads."""
 MAX_ROWS = 200_000
-"""Nodes, edges, observations and revisions of an export: what the time of a request is enough for."""
+"""Nodes, edges, observations and revisions of an export: what a request has the time for."""
 _NODE_PAGE = 500
 _LINE_BYTES = 150
 """Of a line beside its members, at most: its number, its kind and its hash."""
@@ -61,8 +61,8 @@ def _check_rows(scopes: Sequence[ExportScope]) -> None:
     rows = sum(scope.rows for scope in scopes)
     if rows > MAX_ROWS:
         raise TooLarge(
-            f"participants: the graph in view has {rows} nodes, edges, observations and revisions in"
-            f" {len(scopes)} scopes, and an export takes {MAX_ROWS}. Name more participants, or"
+            f"participants: the graph in view has {rows} nodes, edges, observations and revisions"
+            f" in {len(scopes)} scopes, and an export takes {MAX_ROWS}. Name more participants, or"
             " export scope by scope: `scope_id`, from GET /api/v1/scopes",
             field="participants",
             limit=MAX_ROWS,
@@ -137,7 +137,9 @@ class _Exporter:
         for start in range(0, len(node_ids), _NODE_PAGE):
             rows = store_export.list_edges(self._access, node_ids[start : start + _NODE_PAGE])
             for row in sorted(rows, key=lambda row: _edge_key(row, numbers)):
-                numbers.edges[row.edge_id] = self._add("edges", "edge", _describe_edge(row, numbers))
+                numbers.edges[row.edge_id] = self._add(
+                    "edges", "edge", _describe_edge(row, numbers)
+                )
 
     def _add_statements(self, scope: ExportScope, numbers: _Numbers) -> None:
         for said in _iter_said(self._access, scope.scope_id):

@@ -1,13 +1,13 @@
-"""The lines of an export file: JSON objects, each of which bears its number and ends with a hash over
-itself and all lines before it. So a file that is not whole is known by the first line that is not
-what the export wrote there.
+"""The lines of an export file: JSON objects, each of which bears its number and ends with a hash
+over itself and all lines before it. So a file that is not whole is known by the first line that is
+not what the export wrote there.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from strandline.errors import Invalid, Malformed
 from strandline.schemas import check_storable, parse_json
@@ -59,8 +59,8 @@ def encode_members(members: Mapping[str, Any]) -> bytes:
 
 
 def read_lines(data: bytes) -> Iterator[ExportLine]:
-    """The lines of a file, in order. Raises Invalid, which names the line, at the first one that the
-    export did not write there."""
+    """The lines of a file, in order. Raises Invalid, which names the line, at the first one that
+    the export did not write there."""
     chain, start, number = b"", 0, 0
     while start < len(data):
         number += 1
@@ -96,6 +96,7 @@ def _parse_members(number: int, text: bytes) -> dict[str, Any]:
         raise refuse_line(number, "is not a JSON object") from None
     except Invalid as error:
         raise refuse_line(number, error.message) from None
-    if not isinstance(members, dict) or members.get("line") != number:
+    fields = cast("dict[str, Any]", members) if isinstance(members, dict) else {}
+    if fields.get("line") != number:
         raise refuse_line(number, "does not bear its own number as `line`")
-    return members
+    return fields

@@ -1,4 +1,4 @@
-"""What was said at once, as an export tells it: one line, which an import makes one statement of."""
+"""What was said at once, as an export tells it: a line, of which an import makes a statement."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

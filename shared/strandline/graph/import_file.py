@@ -39,7 +39,7 @@ _CATEGORIES: Mapping[NodeType, frozenset[str]] = {
 def read_file(data: bytes, may_write: Callable[[Sequence[str]], bool]) -> GraphFile:
     """The graph that a file tells. `may_write` says whether the caller may write into the scope of
     these participants. Raises Invalid or Forbidden, which name the line."""
-    reader = _Reader(may_write)
+    reader = FileReader(may_write)
     last = 0
     for line in read_lines(data):
         reader.add(line)
@@ -47,12 +47,12 @@ def read_file(data: bytes, may_write: Callable[[Sequence[str]], bool]) -> GraphF
     return reader.finish(last)
 
 
-class _Reader:
+class FileReader:
     """Takes line by line, each of which may speak of what stands before it."""
 
     def __init__(self, may_write: Callable[[Sequence[str]], bool]) -> None:
         self._may_write = may_write
-        self._file = GraphFile()
+        self.file = GraphFile()
         self._header: HeaderLine | None = None
         self._has_ended = False
         self._seen: set[tuple[object, ...]] = set()
@@ -82,21 +82,21 @@ class _Reader:
         """The whole file, after its last line."""
         if not self._has_ended or self._header is None:
             raise refuse_line(last + 1, "is missing: the file ends before the line that ends it")
-        counts = self._file.counts.model_dump()
+        counts = self.file.counts.model_dump()
         if counts != self._header.counts:
             raise refuse_line(1, "its `counts` are not those of the lines that follow")
-        for target in (*self._file.nodes, *self._file.edges):
+        for target in (*self.file.nodes, *self.file.edges):
             if not target.is_observed:
                 raise refuse_line(target.line, "no statement of the file says anything of it")
         self._check_ordinals()
-        return self._file
+        return self.file
 
     def _add_header(self, line: ExportLine) -> None:
         self._header = _parse(HeaderLine, line)
 
     def _add_scope(self, line: ExportLine) -> None:
         scope = _parse(ScopeLine, line)
-        self._check_number(line, scope.scope, self._file.scopes)
+        self._check_number(line, scope.scope, self.file.scopes)
         try:
             members = normalize_set(scope.participants)
         except Invalid as error:
@@ -110,41 +110,39 @@ class _Reader:
                 line=line.number,
             )
         self._require_new(line, "scope", *members)
-        self._file.scopes.append(members)
+        self.file.scopes.append(members)
 
     def _add_node(self, line: ExportLine) -> None:
         node = _parse(NodeLine, line)
-        self._check_number(line, node.node, self._file.nodes)
+        self._check_number(line, node.node, self.file.nodes)
         name_hash = hash_name(node.name)
         self._require_new(line, "node", self._scope(line), node.type, name_hash, node.ordinal)
         if node.ordinal and node.type != "fact":
             raise refuse_line(line.number, "only of facts there are several of one name")
-        self._file.nodes.append(
-            FileNode(
-                line.number, self._scope(line), node.type, node.name, name_hash, node.ordinal
-            )
+        self.file.nodes.append(
+            FileNode(line.number, self._scope(line), node.type, node.name, name_hash, node.ordinal)
         )
 
     def _add_edge(self, line: ExportLine) -> None:
         edge = _parse(EdgeLine, line)
-        self._check_number(line, edge.edge, self._file.edges)
-        start = self._find(line, self._file.nodes, edge.from_node, "from_node")
-        end = self._find(line, self._file.nodes, edge.to_node, "to_node")
+        self._check_number(line, edge.edge, self.file.edges)
+        start = self._find(line, self.file.nodes, edge.from_node, "from_node")
+        end = self._find(line, self.file.nodes, edge.to_node, "to_node")
         if start == end:
             raise refuse_line(line.number, "leads from a node to itself")
-        types = self._file.nodes[start].type, self._file.nodes[end].type
+        types = self.file.nodes[start].type, self.file.nodes[end].type
         try:
             check_relation(edge.type, *types, has_label=bool(edge.label), field="type")
         except Invalid as error:
             raise refuse_line(line.number, error.message) from None
         self._require_new(line, "edge", start, end, edge.type, edge.label)
-        self._file.edges.append(
+        self.file.edges.append(
             FileEdge(line.number, self._scope(line), edge.type, edge.label, start, end)
         )
 
     def _add_statement(self, line: ExportLine) -> None:
         statement = _parse(StatementLine, line)
-        members = self._file.scopes[self._scope(line)]
+        members = self.file.scopes[self._scope(line)]
         speaker = statement.speaker
         is_agent = speaker is not None and speaker.startswith("agent:")
         if speaker is not None and (
@@ -158,7 +156,7 @@ class _Reader:
         says = list(self._read_observations(line, statement))
         if statement.revision:
             self._check_revision(line, statement.revision)
-        self._file.statements.append(
+        self.file.statements.append(
             FileStatement(
                 line=line.number,
                 scope=self._scope(line),
@@ -180,7 +178,7 @@ class _Reader:
         for said in statement.says:
             patch = said.patch.model_dump(mode="json", exclude_unset=True)
             is_edge = said.node is None
-            rows = self._file.edges if said.node is None else self._file.nodes
+            rows = self.file.edges if said.node is None else self.file.nodes
             target = self._find(line, rows, said.node or said.edge or 0, "says")
             if (is_edge, target) in targets:
                 raise refuse_line(line.number, "says something twice of one node or edge")
@@ -194,9 +192,7 @@ class _Reader:
                 is_edge, target, patch, said.confidence, said.heat, said.valid_from
             )
 
-    def _check_node_patch(
-        self, line: ExportLine, node: FileNode, patch: Mapping[str, Any]
-    ) -> None:
+    def _check_node_patch(self, line: ExportLine, node: FileNode, patch: Mapping[str, Any]) -> None:
         if "valid_to" in patch and (node.type != "fact" or patch["valid_to"] is None):
             raise refuse_line(line.number, "only facts end, and none that ended holds again")
         if "identity" in patch and node.type == "fact":
@@ -210,19 +206,19 @@ class _Reader:
     def _check_revision(self, line: ExportLine, revision: RevisionFields) -> None:
         for number in (revision.node, revision.ref_node):
             if number is not None:
-                topic = self._find(line, self._file.nodes, number, "revision")
-                if self._file.nodes[topic].type != "topic":
+                topic = self._find(line, self.file.nodes, number, "revision")
+                if self.file.nodes[topic].type != "topic":
                     raise refuse_line(line.number, "only topics have fields")
         self._check_field(line, revision.field)
 
     def _add_field(self, line: ExportLine) -> None:
         row = _parse(FieldLine, line)
-        topic = self._find(line, self._file.nodes, row.node, "node")
-        if self._file.nodes[topic].type != "topic":
+        topic = self._find(line, self.file.nodes, row.node, "node")
+        if self.file.nodes[topic].type != "topic":
             raise refuse_line(line.number, "only topics have fields")
         self._check_field(line, row.field)
         self._require_new(line, "field", topic, row.field)
-        self._file.fields[topic, row.field] = row
+        self.file.fields[topic, row.field] = row
 
     def _add_end(self, line: ExportLine) -> None:
         if _parse(EndLine, line).lines != line.number:
@@ -242,7 +238,7 @@ class _Reader:
         ended: two that hold would be one."""
         facts = {
             (node.scope, node.name_hash, node.ordinal): node
-            for node in self._file.nodes
+            for node in self.file.nodes
             if node.type == "fact"
         }
         for (scope, name_hash, ordinal), node in facts.items():
@@ -253,9 +249,9 @@ class _Reader:
                 )
 
     def _scope(self, line: ExportLine) -> int:
-        if not self._file.scopes:
+        if not self.file.scopes:
             raise refuse_line(line.number, "stands before the line of its scope")
-        return len(self._file.scopes) - 1
+        return len(self.file.scopes) - 1
 
     def _find(
         self, line: ExportLine, rows: Sequence[FileNode | FileEdge], number: int, member: str

@@ -55,7 +55,9 @@ def import_graph(request: Request, body: ImportRequest) -> GraphImport:
             )
         return _store(request, access, graph)
     except (Invalid, Forbidden, TooLarge) as error:
-        raise type(error)(f"{field}: {error.message}", **{"field": field, **error.details}) from None
+        raise type(error)(
+            f"{field}: {error.message}", **{"field": field, **error.details}
+        ) from None
 
 
 def _may_write(principal: Principal, participants: Sequence[str]) -> bool:
@@ -68,8 +70,8 @@ def _load(request: Request, access: TenantDb, body: ImportRequest) -> bytes:
         return body.content.encode()
     cid = body.cid or ""
     digest = sha256_of_cid(cid, "cid")
-    payload = [{"place": 0, "cid": cid, "participants": []}]
-    for row in store_uploads.look_up_payloads(access, payload):
+    payload: dict[str, object] = {"place": 0, "cid": cid, "participants": []}
+    for row in store_uploads.look_up_payloads(access, [payload]):
         if row.upload_id is None:
             continue
         if (row.size or 0) > MAX_FILE_BYTES:
@@ -130,9 +132,7 @@ def _store(request: Request, access: TenantDb, graph: GraphFile) -> GraphImport:
     return _answer(graph, new, _count_lowered(batch, statements, new), writer)
 
 
-def _answer(
-    graph: GraphFile, new: Sequence[int], lowered: int, writer: GraphWriter
-) -> GraphImport:
+def _answer(graph: GraphFile, new: Sequence[int], lowered: int, writer: GraphWriter) -> GraphImport:
     return GraphImport(
         new_statements=len(new),
         known_statements=len(graph.statements) - len(new),
@@ -147,9 +147,7 @@ def _answer(
 def _count_lowered(
     batch: AppendBatch, statements: Sequence[FileStatement], new: Sequence[int]
 ) -> int:
-    return sum(
-        trust_rank(batch.drafts[n].origin) < trust_rank(statements[n].trust) for n in new
-    )
+    return sum(trust_rank(batch.drafts[n].origin) < trust_rank(statements[n].trust) for n in new)
 
 
 def write_statements(

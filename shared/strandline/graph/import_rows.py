@@ -1,4 +1,4 @@
-"""The rows of an import: nodes, edges, observations and revisions of the statements that are new."""
+"""The rows of an import: what the statements that are new say of nodes, edges and fields."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from strandline.graph.scope_writes import halves_by_default
 from strandline.graph.store_write import compute, lock_scopes
 from strandline.participants import derive_scope_id
 
-type _Row = dict[str, Any]
+type Row = dict[str, Any]
 type StoredStatement = tuple[FileStatement, Source]
 
 
@@ -64,7 +64,7 @@ class GraphWriter:
         self.new_nodes = store_import.add_nodes(access, node_rows)
         self.new_edges = store_import.add_edges(access, edge_rows)
         self._drop_former_observations(statements)
-        store_import.add_observations(access, list(self._describe_observations(statements)))
+        store_import.add_observations(access, list(self.describe_observations(statements)))
         ids = [self._id_of(target) for target in first_sources]
         self._require_founded(first_sources)
         store_import.suspend_facts(access, ids)
@@ -105,7 +105,7 @@ class GraphWriter:
                 " its scope",
             )
 
-    def _describe_node(self, index: int, source: Source) -> _Row:
+    def _describe_node(self, index: int, source: Source) -> Row:
         node = self._graph.nodes[index]
         return {
             **_describe_source(source),
@@ -116,7 +116,7 @@ class GraphWriter:
             "ordinal": node.ordinal,
         }
 
-    def _describe_edge(self, index: int, source: Source) -> _Row:
+    def _describe_edge(self, index: int, source: Source) -> Row:
         edge = self._graph.edges[index]
         return {
             **_describe_source(source),
@@ -127,7 +127,8 @@ class GraphWriter:
             "label": edge.label,
         }
 
-    def _describe_observations(self, statements: Sequence[StoredStatement]) -> Iterable[_Row]:
+    def describe_observations(self, statements: Sequence[StoredStatement]) -> Iterable[Row]:
+        """The rows of what these statements say."""
         for statement, source in statements:
             for said in statement.says:
                 yield {
@@ -154,8 +155,8 @@ class GraphWriter:
         revised = [(s.revision, source) for s, source in statements if s.revision]
         if not revised:
             return
-        field_rows: dict[tuple[int, str], _Row] = {}
-        rows: list[_Row] = []
+        field_rows: dict[tuple[int, str], Row] = {}
+        rows: list[Row] = []
         for place, (revision, source) in enumerate(revised):
             row = {**_describe_source(source), **self._describe_revision(revision, place)}
             known = self._graph.fields.get((revision.node - 1, revision.field))
@@ -171,7 +172,7 @@ class GraphWriter:
         store_import.add_revisions(self._access, list(field_rows.values()), rows)
         self.new_revisions = len(rows)
 
-    def _describe_revision(self, revision: RevisionFields, place: int) -> _Row:
+    def _describe_revision(self, revision: RevisionFields, place: int) -> Row:
         ref = revision.ref_node
         return {
             "place": place,
@@ -185,7 +186,7 @@ class GraphWriter:
         }
 
 
-def _describe_source(source: Source) -> _Row:
+def _describe_source(source: Source) -> Row:
     return {
         "scope_id": str(source.scope_id),
         "participants": list(source.participants),

@@ -69,7 +69,7 @@ class GraphUse(ResponseModel):
     observed_at: datetime | None
     """When the last observation was made."""
     answers: int
-    """Recalls and reads of fields in the last 30 days, on behalf of those asked for, with or without
+    """Recalls and reads of fields in the last 30 days, on behalf of those asked for, alone or with
     others."""
     answered_at: datetime | None
 

@@ -1,4 +1,4 @@
-"""SQL that reads the graph for an export, scope by scope, in pages by key. All of one export is read
+"""SQL that reads the graph for an export, scope by scope, in pages by key. All of an export is read
 in one snapshot."""
 
 from collections.abc import Iterator, Sequence
@@ -192,8 +192,9 @@ def iter_observations(access: TenantDb, scope_id: UUID) -> Iterator[ExportObserv
                                 %(target_id)s::uuid))
                 order by o.observed_at, o.source_id, o.trust, o.target_id limit %(limit)s)
             select p.target_id, n.name, p.source_id, p.source_version is null as is_statement,
-                p.patch, p.confidence, p.heat, p.trust, p.observed_at, p.valid_from, cited.event_ids,
-                cited.speakers, e.role, e.speaker, e.content, e.occurred_at as said_at
+                p.patch, p.confidence, p.heat, p.trust, p.observed_at, p.valid_from,
+                cited.event_ids, cited.speakers, e.role, e.speaker, e.content,
+                e.occurred_at as said_at
             from page p
             cross join lateral (
                 select coalesce(array_agg(c.event_id order by c.seq), '{}') as event_ids,

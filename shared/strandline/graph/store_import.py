@@ -1,5 +1,5 @@
-"""SQL that stores what an import tells of the graph, in the transaction of its statements. The number
-of statements depends on the size of the import only by the thousands."""
+"""SQL that stores what an import tells of the graph, in the transaction of its statements; some
+thousand rows at a time."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -94,7 +94,8 @@ def add_observations(access: TenantDb, rows: Rows) -> None:
             select current_tenant(), target_id, source_id, scope_id, participants, patch,
                 confidence, heat, trust, observed_at, valid_from
             from said)
-        insert into graph_sources (tenant_id, target_id, source_id, event_id, scope_id, participants)
+        insert into graph_sources (tenant_id, target_id, source_id, event_id, scope_id,
+            participants)
         select current_tenant(), target_id, source_id, source_id, scope_id, participants from said
         """,
         rows,
@@ -184,7 +185,8 @@ _ADD_REVISIONS: LiteralString = """
         value, valid_from, why_changed, impact_expected, ref_id, event_id, recorded_at)
     select current_tenant(), d.node_id, d.field, coalesce((
             select max(r.revision) from topic_field_revisions r
-            where r.tenant_id = current_tenant() and r.node_id = d.node_id and r.field = d.field), 0)
+            where r.tenant_id = current_tenant() and r.node_id = d.node_id
+                and r.field = d.field), 0)
             + row_number() over (partition by d.node_id, d.field order by d.place),
         d.scope_id, d.participants, coalesce(d.value, 'null'), d.valid_from, d.why_changed,
         d.impact_expected, d.ref_id, d.source_id, d.observed_at

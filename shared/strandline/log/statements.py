@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from strandline.auth.principals import Principal
 from strandline.aws.work_queue import WorkQueue
@@ -65,7 +65,9 @@ class _StatementRequest(AppendRequest):
     """The append of a statement."""
 
     type: EventType = "statement"
-    metadata: Annotated[dict[str, Any], BeforeValidator(_check_metadata)]
+    metadata: Annotated[dict[str, Any], BeforeValidator(_check_metadata)] = Field(
+        default_factory=dict[str, Any]
+    )
 
 
 def build_statements(principal: Principal, statements: Sequence[Statement]) -> AppendBatch:
