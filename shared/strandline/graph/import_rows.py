@@ -15,6 +15,9 @@ from strandline.graph.scope_writes import halves_by_default
 from strandline.graph.store_write import compute, lock_scopes
 from strandline.participants import derive_scope_id
 
+_COMPUTED_AT_ONCE = 500
+"""Nodes and edges: the planner joins their observations as if they were few."""
+
 type Row = dict[str, Any]
 type StoredStatement = tuple[FileStatement, Source]
 
@@ -68,7 +71,9 @@ class GraphWriter:
         ids = [self._id_of(target) for target in first_sources]
         self._require_founded(first_sources)
         store_import.suspend_facts(access, ids)
-        compute(access, ids, halves_confidence=halves_by_default())
+        for start in range(0, len(ids), _COMPUTED_AT_ONCE):
+            some_ids = ids[start : start + _COMPUTED_AT_ONCE]
+            compute(access, some_ids, halves_confidence=halves_by_default())
         self._add_revisions(statements)
 
     def _find_first_sources(
