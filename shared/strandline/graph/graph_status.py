@@ -1,5 +1,6 @@
 """The state of the graph in view: what it has, how large it is, and how far background work is."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from strandline.db.database import TenantDb
@@ -12,6 +13,7 @@ from strandline.graph.schemas_status import (
     GraphUse,
     NodeCounts,
 )
+from strandline.graph.store_status import NodeTotals, Progress
 
 
 def read_status(access: TenantDb, now: datetime) -> GraphStatus:
@@ -24,18 +26,10 @@ def read_status(access: TenantDb, now: datetime) -> GraphStatus:
     return GraphStatus(
         scopes=said.scopes,
         nodes={
-            row.type: NodeCounts(
-                total=row.total,
-                current=row.current,
-                ended=row.ended,
-                archived=row.archived,
-                merged=row.merged,
-            )
-            for row in nodes
+            row.type: NodeCounts.model_validate(row, from_attributes=True) for row in nodes
         },
         edges={
-            row.type: EdgeCounts(total=row.total, current=row.current, ended=row.ended)
-            for row in edges
+            row.type: EdgeCounts.model_validate(row, from_attributes=True) for row in edges
         },
         observations=said.observations,
         fields=said.fields,
@@ -48,16 +42,7 @@ def read_status(access: TenantDb, now: datetime) -> GraphStatus:
             observations=said.observation_bytes,
             revisions=said.revision_bytes,
         ),
-        health=GraphHealth(
-            promoted_at=progress.promoted_at,
-            chains_due=progress.chains_due,
-            promotions_failed=progress.promotions_failed,
-            analysed_at=progress.analysed_at,
-            scopes_to_analyse=progress.scopes_to_analyse,
-            analyses_failed=progress.analyses_failed,
-            nodes_without_vector=sum(row.unembedded for row in nodes),
-            nodes_refused=sum(row.refused for row in nodes),
-        ),
+        health=_describe_health(nodes, progress),
         use=GraphUse(
             statements=said.statements,
             chains=said.chains,
@@ -65,4 +50,17 @@ def read_status(access: TenantDb, now: datetime) -> GraphStatus:
             answers=progress.answers,
             answered_at=progress.answered_at,
         ),
+    )
+
+
+def _describe_health(nodes: Sequence[NodeTotals], progress: Progress) -> GraphHealth:
+    return GraphHealth(
+        promoted_at=progress.promoted_at,
+        chains_due=progress.chains_due,
+        promotions_failed=progress.promotions_failed,
+        analysed_at=progress.analysed_at,
+        scopes_to_analyse=progress.scopes_to_analyse,
+        analyses_failed=progress.analyses_failed,
+        nodes_without_vector=sum(row.unembedded for row in nodes),
+        nodes_refused=sum(row.refused for row in nodes),
     )
