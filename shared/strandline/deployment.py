@@ -144,7 +144,8 @@ JOBS = (
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
             "s3:GetObject": ("bucket/*",),  # texts of payloads, and the lists of its runs
-            "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*"),  # expired uploads
+            # expired uploads and exports
+            "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*", "bucket/_exports/*"),
             "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
             "sqs:SendMessage": ("work_queue",),
         },
@@ -199,8 +200,10 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         timeout=29,
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         actions={
-            "s3:PutObject": ("bucket/*",),  # payloads of inserts
-            "s3:GetObject": ("bucket/*",),  # the URLs of payloads are signed by this role
+            "s3:PutObject": ("bucket/*",),  # payloads of inserts, exports
+            "s3:GetObject": (
+                "bucket/*",
+            ),  # the URLs of payloads and exports are signed by this role
             "s3:DeleteObject": ("bucket/_uploads/*",),  # it never removes a payload
             "s3:ListBucket": ("bucket",),  # health: HeadBucket
             "sqs:GetQueueAttributes": ("work_queue",),  # health
@@ -242,6 +245,9 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /api/v1/graph/topics/{topic_id}/fields/{field}",
             "GET /api/v1/graph/communities",
             "GET /api/v1/graph/communities/{community_id}",
+            "GET /api/v1/graph/status",
+            "POST /api/v1/graph/exports",
+            "POST /api/v1/graph/imports",
             "GET /api/v1/provenance/{row_id}",
             "GET /api/v1/usage",
             "GET /api/v1/model-calls",

@@ -26,6 +26,7 @@ from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
 from tests.functions.example_calls import Story
+from tests.graph_files import tell_entity
 from tests.infra.recorded_calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
 from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import drop_index
@@ -176,6 +177,10 @@ def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
         begun = begin(front, key, other)
         put_unchecked(aws, pending_key("acme", begun), b"What was not, and longer than that.")
         assert front.call("POST", path, citing(cid_of(other)), key=key).status == 422
+    file = tell_entity("The buoy", ["user:alice"])
+    uploaded(front, key, file)
+    body = {"cid": cid_of(file)}
+    assert front.call("POST", "/api/v1/graph/imports", body, key=key).status == 201
     age(base)
 
 

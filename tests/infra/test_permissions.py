@@ -35,7 +35,7 @@ from tests.infra.stacks import Template, properties, template
 from tests.support import TEMPLATE, ScratchDatabase, unique_name
 
 KEY = ARN.format("kms", "key/1")
-PARTS = ("_uploads/*", "_jobs/*")
+PARTS = ("_uploads/*", "_jobs/*", "_exports/*")
 """Of the bucket, which can be granted alone."""
 PSEUDO = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT_ID}
 EACH = pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.name)
@@ -173,6 +173,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
         "log/statements:store_statements",
+        *("graph/import_graph:_load", "graph/routes_transfer:post_export"),
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,

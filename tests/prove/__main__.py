@@ -38,6 +38,7 @@ PARALLEL = (
     ("order", "tests/prove/test_order.py", 6),
     ("plans", "tests/prove/test_plans.py", 8),
     ("graph", "tests/prove/test_graph_plans.py tests/strandline/graph", 12),
+    ("transfer", "tests/prove/test_graph_transfer.py", 8),
     ("inputs", "tests/functions/test_search_strings.py tests/functions/test_canary.py", 8),
     ("credentials", "tests/functions/test_authentication.py", 5),
     (

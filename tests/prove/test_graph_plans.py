@@ -2,13 +2,16 @@
 them, search and traversal go by index under row-level security, and two hops take at most three
 times what they take as bare SQL."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
-from strandline.db.database import Caller, TenantDb
+from strandline.db.database import Caller, Database, TenantDb
+from strandline.graph.graph_status import read_status
 from strandline.graph.identity import format_node_id
 from strandline.graph.schemas_search import TraverseRequest
 from strandline.graph.search import ALL_TYPES, hash_names, read_matches
@@ -21,6 +24,7 @@ from tests.support import ScratchDatabase
 
 NODES, EDGES = 100_000, 500_000
 MOST_TIMES = 3.0
+MOST_STATUS_SECONDS = 10.0
 pytestmark = pytest.mark.own_database
 
 type Call = Callable[[TenantDb], object]
@@ -94,6 +98,19 @@ def test_without_an_index_it_is_noticed(
 ) -> None:
     scratch_db.rows(f"drop index {index}")
     assert list(faults(scratch_db, graph)) != []
+
+
+@pytest.mark.proof
+def test_its_state_is_told_in_bounded_time(scratch_db: ScratchDatabase, graph: LargeGraph) -> None:
+    """Of a quarter of it, and of all of it for an admin."""
+    with closing(Database(scratch_db.url)) as database:
+        for viewer in ((WIDE,), ()):
+            access, began = database.connect_as(Caller(TENANT, viewer)), time.monotonic()
+            status = read_status(access, datetime.now(UTC))
+            seconds = time.monotonic() - began
+            print(f"  the state of {status.observations} observations: {seconds:.1f} s")
+            assert sum(edges.total for edges in status.edges.values()) >= graph.edges // 5
+            assert seconds < MOST_STATUS_SECONDS
 
 
 @pytest.mark.proof
