@@ -194,6 +194,22 @@ def test_the_text_says_what_holds_and_whose_word_it_is(
     assert "Ada lives in Bergen" in content
 
 
+def test_a_replacement_is_found_by_what_it_replaced(graph: Graph, ids: list[str]) -> None:
+    """Also one that is stated with the invalidation alone, and so about nothing."""
+    fact_id = ids[4]
+    for place in ("Bergen", "Rome", "Turku"):
+        moved = graph.write(
+            "POST",
+            f"nodes/{fact_id}/invalidate",
+            reason="A move.",
+            replacement={"content": f"Home is {place}"},
+        )
+        fact_id = moved["replacement"]
+        found = [name for name in names(search(graph, "Ada?")) if "Home" in name or "Oslo" in name]
+        assert found == [f"Home is {place}"]
+    assert ": Home is Turku" in known(graph, "Ada?")
+
+
 @pytest.mark.parametrize("fault", ["confidence", "trust", "since"])
 def test_a_fault_in_what_holds_is_noticed(
     graph: Graph,

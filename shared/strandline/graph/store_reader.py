@@ -19,6 +19,8 @@ LIMIT = 50
 """The most nodes, and the most edges, of an answer."""
 _MAX_STARTS = 20
 """From how many of the nodes that a question names edges are followed."""
+_MAX_REPLACEMENTS = 10
+"""How many replacements of a fact, one of the other, are followed."""
 _MAX_EVENTS = 20
 """How many of the events that a node or an edge cites are read: the newest."""
 _MAX_EDGE_ROWS = 500
@@ -61,10 +63,11 @@ def read_nodes_about(
 ) -> Sequence[KnownNodeRow]:
     """The visible nodes of these types that a question names, by their whole names or by words, and
     what lies within two edges of these: first what it names, then what the heaviest edges lead to,
-    of these the hottest. All of it holds, and none is archived or of low confidence."""
+    of these the hottest; and what replaced facts about what it names. All of it holds, and none is
+    archived or of low confidence."""
     return access.fetch(
         KnownNodeRow,
-        "with"  # noqa: S608
+        "with recursive"  # noqa: S608
         + MATCHES
         + """,
         starts as materialized (
@@ -75,6 +78,25 @@ def read_nodes_about(
             select w.hop, w.edge_id, w.node_id
             from walk_graph(array(select s.node_id from starts s), null, %(hops)s, %(max_nodes)s,
                 %(min_confidence)s, null, false, false) w (hop, edge_id, node_id)),
+        ended as materialized (  -- of the facts about what is named
+            select w.node_id
+            from walk_graph(array(select s.node_id from starts s),
+                array['fact_entity', 'fact_topic'], 1, %(max_nodes)s, %(min_confidence)s, null,
+                false, true) w (hop, edge_id, node_id)
+            cross join lateral (
+                select g.valid_to from graph_nodes g
+                where g.tenant_id = current_tenant() and g.node_id = w.node_id offset 0) g
+            where g.valid_to <= now()),
+        replacements (node_id, depth, weight, heat) as (  -- which may be about nothing themselves
+            select e.node_id, 0, 0, 0::float8 from ended e
+            union
+            select i.from_id, r.depth + 1, i.weight, i.heat
+            from replacements r
+            cross join lateral (
+                select i.from_id, i.weight, i.heat from graph_edges i
+                where i.tenant_id = current_tenant() and i.to_id = r.node_id
+                    and i.type = 'invalidates' offset 0) i
+            where r.depth < %(max_replacements)s),
         reached as materialized (  -- each by the heaviest edge of its hop
             select distinct on (r.node_id) r.*
             from (
@@ -86,7 +108,10 @@ def read_nodes_about(
                 from steps s
                 cross join lateral (
                     select e.weight, e.heat from graph_edges e
-                    where e.tenant_id = current_tenant() and e.edge_id = s.edge_id offset 0) e) r
+                    where e.tenant_id = current_tenant() and e.edge_id = s.edge_id offset 0) e
+                union all
+                select r.node_id, %(hops)s, null, r.weight, r.heat, null, null, null
+                from replacements r) r
             order by r.node_id, r.hop, r.edge_weight desc, r.edge_heat desc),
         identities as materialized (
             select distinct on (g.type, g.identity, case when g.valid_to is not null
@@ -129,6 +154,7 @@ def read_nodes_about(
             "max_nodes": MAX_NODES,
             "min_confidence": MIN_CONFIDENCE,
             "max_starts": _MAX_STARTS,
+            "max_replacements": _MAX_REPLACEMENTS,
             "max_events": _MAX_EVENTS,
             "limit": LIMIT,
         },
