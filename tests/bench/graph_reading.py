@@ -11,7 +11,6 @@ PYTHONPATH=shared:. .venv/bin/python -m tests.bench.graph_reading [--locomo FILE
 """
 
 import argparse
-import itertools
 import json
 import re
 import sys
@@ -125,7 +124,9 @@ def rank_all(service: RecallService, asking: Asking) -> tuple[dict[str, Score], 
         orders[f"near {weight}"] = boost(weight)(scores, by_cosine)
     orders["places"] = give_places(scores, by_cosine)
     evidence = asking.evidence
-    return {way: score(evidence, order) for way, order in orders.items()}, bool(evidence & {*by_hops})
+    return {way: score(evidence, order) for way, order in orders.items()}, bool(
+        evidence & {*by_hops}
+    )
 
 
 def read_text(service: RecallService, asking: Asking) -> tuple[set[str], int, set[str], float]:
@@ -199,7 +200,7 @@ def table(results: Mapping[str, Results]) -> Iterator[str]:
         ]
         yield f"| {name} | {len(result.found)} | {fmean(result.found):.2f} | {' | '.join(cells)} |"
     yield ""
-    yield "| text | lines known | with evidence | evidence cited | without the section | ms | without |"
+    yield "| text | lines known | with evidence | cited | without the section | ms | without |"
     yield "|---" * 7 + "|"
     for name, result in sorted(results.items()):
         shown = [fmean(result.shown[is_on]) for is_on in (True, False)]
@@ -228,10 +229,12 @@ def main() -> None:
     corpora = [c for c in corpora if not arguments.groups or c.group in arguments.groups]
     with serve(corpora, Known(LocalEmbedder())) as service:
         promote(service, corpora)
-        counts = service.system.base.rows("select type, count(*) from graph_nodes group by 1 order by 1")
+        counts = service.system.base.rows(
+            "select type, count(*) from graph_nodes group by 1 order by 1"
+        )
         results = measure(corpora, service)
-    print(", ".join(f"{count} × {node_type}" for node_type, count in counts))
-    for line in itertools.chain(table(results)):
+    print(", ".join(f"{count} {node_type}" for node_type, count in counts))
+    for line in table(results):
         print(line)
 
 

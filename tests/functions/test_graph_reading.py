@@ -186,7 +186,9 @@ def test_the_text_says_what_holds_and_whose_word_it_is(
     }
     body = ask(graph, "What about Ada?", budget=2000)
     cited = {citation["n"]: citation["event_id"] for citation in body["citations"]}
-    (line,) = [line for line in body["text"].split("\n") if line.startswith("- ") and "Berg" in line]
+    (line,) = [
+        line for line in body["text"].split("\n") if line.startswith("- ") and "Berg" in line
+    ]
     (number,) = re.findall(r"\[(\d+)\]", line)
     ((content,),) = scratch_db.rows(
         "select content from events where event_id::text = %s", cited[int(number)]
@@ -229,9 +231,7 @@ def test_a_fault_in_what_holds_is_noticed(
 
         monkeypatch.setattr(layout, "known_line", forget)
     else:
-        scratch_db.rows(
-            "update graph_nodes set valid_to = null where name = 'Ada lives in Oslo'"
-        )
+        scratch_db.rows("update graph_nodes set valid_to = null where name = 'Ada lives in Oslo'")
     assert set(known(graph, "What about Ada?", budget=2000)) != HOLDS
 
 
@@ -313,9 +313,7 @@ def test_a_switch_or_one_session_leaves_the_graph_out(
     ]
     assert [KNOWN in text for text in texts] == [True, False]
     for switch in ("ltm_enabled", "ltm_kg_enabled"):
-        scratch_db.rows(
-            "update tenants set tuning = jsonb_build_object(%s::text, false)", switch
-        )
+        scratch_db.rows("update tenants set tuning = jsonb_build_object(%s::text, false)", switch)
         assert search(graph, "Ada?") == nothing
         assert known(graph, "Ada?") == []
         assert (with_graph, without_names) == (count("Ada?") + 2, count("Why?") + 1)

@@ -93,27 +93,39 @@ def build_context_text(
     recent: Mapping[UUID, int] = {}
     if session or request.query is None:  # the newest events of others rarely help with a question
         recent = session_context.list_short_term_of(access, tuning, now, session=session)
-    known: Sequence[KnownSource] = ()
-    if request.query is None:
-        latest = store_chains.list_latest(access, None, _LATEST_CHAINS)
-        found = FoundChains(latest.rows, None, make_token(access, latest, None))
-    else:
-        result = search(
-            access,
-            embedder,
-            request.query,
-            now=request.now or now,
-            vector_timeout=vector_timeout,
-            filters={},
-            min_known=tuning.min_known,
-        )
-        chains = session_context.list_relevant_chains(
-            access, embedder.space, result, request.min_relevance
-        )
-        found = FoundChains(chains, result, make_token(access, result.result, result.space))
-        known = find_known(access, tuning, request.query, result.vector, embedder.space)
+    found, known = _find(access, embedder, request, tuning, now, vector_timeout)
     shown = _Request(request.min_relevance, request.limit, request.budget)
     return _write(access, recent, known, found, shown)
+
+
+def _find(
+    access: TenantDb,
+    embedder: Embedder,
+    request: ContextTextRequest,
+    tuning: Tuning,
+    now: datetime,
+    vector_timeout: float,
+) -> tuple[FoundChains, Sequence[KnownSource]]:
+    """What answers the question, and what the graph knows about it; without one the latest
+    chains."""
+    if request.query is None:
+        latest = store_chains.list_latest(access, None, _LATEST_CHAINS)
+        return FoundChains(latest.rows, None, make_token(access, latest, None)), ()
+    result = search(
+        access,
+        embedder,
+        request.query,
+        now=request.now or now,
+        vector_timeout=vector_timeout,
+        filters={},
+        min_known=tuning.min_known,
+    )
+    chains = session_context.list_relevant_chains(
+        access, embedder.space, result, request.min_relevance
+    )
+    known = find_known(access, tuning, request.query, result.vector, embedder.space)
+    token = make_token(access, result.result, result.space)
+    return FoundChains(chains, result, token), known
 
 
 def build_session_text(

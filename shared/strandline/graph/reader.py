@@ -58,9 +58,7 @@ def read_knowledge(
     rows = read_edges_between(access, list(leads)) if len(nodes) > 1 else ()
     cited = _collect_events(rows, leads)
     edges = [
-        KnownEdge(
-            **dict(edge), event_ids=cited[edge.from_id, edge.to_id, edge.type, edge.label]
-        )
+        KnownEdge(**dict(edge), event_ids=cited[edge.from_id, edge.to_id, edge.type, edge.label])
         for edge in to_edges(rows, leads)[:LIMIT]
     ]
     return Knowledge(nodes, edges)

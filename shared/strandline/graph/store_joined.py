@@ -60,7 +60,7 @@ def query_nodes(node_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[Jo
             j.weight, j.trust, j.valid_from, l.valid_to, j.created_at, j.updated_at, j.member_ids,
             j.archived, j.heat, l.participants
         from leads l
-        """
+        """  # noqa: S608
         + MEMBERS
         + """
         order by l.n

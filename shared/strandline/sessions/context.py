@@ -164,7 +164,9 @@ def of_type[Model: BaseModel](model_type: type[Model], models: Sequence[BaseMode
     return [model for model in models if isinstance(model, model_type)]
 
 
-def search_view(view: SessionView, embedder: Embedder, question: str, vector_timeout: float) -> Search:
+def search_view(
+    view: SessionView, embedder: Embedder, question: str, vector_timeout: float
+) -> Search:
     """Search the view's events for a question."""
     return search(
         view.access,
