@@ -301,7 +301,7 @@ def test_a_switch_or_one_session_leaves_the_graph_out(
         return len(counts)
 
     monkeypatch.setattr(TenantDb, "fetch", counted)
-    nothing = {"nodes": [], "edges": []}
+    nothing: dict[str, list[object]] = {"nodes": [], "edges": []}
     with_graph, without_names = count("What does Ada say?"), count("Why?")
     assert search(graph, "Ada?", only_session=True) == nothing
     query = {"query": "Ada?", "format": "text"}
