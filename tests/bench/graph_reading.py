@@ -4,8 +4,9 @@ heuristic model extracted from it.
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.graph_reading [--locomo FILE] [--talks FOLDER]
 
 - As a candidate source of recall: events that the graph cites about the question are ranked higher
-  (`bonus`: what its facts and decisions cite, by hops; `near`: by the cosine of fact and question),
-  or take the last two of the ten places (`places`). R@10 and MRR less those without the graph.
+  (`facts`: what facts and decisions cite, the nearer the more; `all`: what any node cites), or the
+  nearest facts' events take the last two of the ten places (`places`). R@10 and MRR less those
+  without the graph.
 - In a context's text at 1,000 tokens: how much of a question's evidence the text cites with and
   without the section of what is known, and how often a line of that section cites some.
 """
@@ -24,7 +25,9 @@ from typing import Any
 
 from strandline.db.database import Caller
 from strandline.embeddings.minilm import LocalEmbedder
+from strandline.graph.identity import NodeType
 from strandline.graph.reader import Knowledge, read_knowledge
+from strandline.graph.search import ALL_TYPES
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.relevance import rank
 from tests.bench import recall_corpora
@@ -93,11 +96,17 @@ def give_places(scores: Mapping[str, float], cited: Mapping[str, float]) -> list
     return list(dict.fromkeys([*first, *others[:_PLACES], *order]))
 
 
-def cite(service: RecallService, knowledge: Knowledge, *, by_cosine: bool) -> dict[str, float]:
-    """The events that facts and decisions about a question cite, with what that says of each."""
+def cite(
+    service: RecallService,
+    knowledge: Knowledge,
+    types: Sequence[NodeType] = ("fact", "decision"),
+    *,
+    by_cosine: bool = False,
+) -> dict[str, float]:
+    """The events that nodes about a question cite, with what that says of each."""
     cited: dict[str, float] = {}
     for node in knowledge.nodes:
-        if node.type in ("fact", "decision"):
+        if node.type in types:
             weight = max(node.similarity or 0, 0) if by_cosine else _HOP_WEIGHTS[node.hops]
             for event_id in node.event_ids:
                 key = service.event_keys.get(str(event_id))
@@ -116,12 +125,13 @@ def rank_all(service: RecallService, asking: Asking) -> tuple[dict[str, Score], 
     access = service.database.connect_as(Caller(asking.tenant.name, viewer))
     (vector,) = service.embedder.embed([text], timeout=60.0)
     knowledge = read_knowledge(access, text, vector, service.embedder.space)
-    by_hops = cite(service, knowledge, by_cosine=False)
+    by_hops = cite(service, knowledge)
+    by_all = cite(service, knowledge, ALL_TYPES)
     by_cosine = cite(service, knowledge, by_cosine=True)
     orders = {"without": sorted(scores, key=lambda key: -scores[key])}
     for weight in _BONUSES:
-        orders[f"bonus {weight}"] = boost(weight)(scores, by_hops)
-        orders[f"near {weight}"] = boost(weight)(scores, by_cosine)
+        orders[f"facts +{weight}"] = boost(weight)(scores, by_hops)
+        orders[f"all +{weight}"] = boost(weight)(scores, by_all)
     orders["places"] = give_places(scores, by_cosine)
     evidence = asking.evidence
     return {way: score(evidence, order) for way, order in orders.items()}, bool(

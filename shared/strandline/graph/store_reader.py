@@ -37,7 +37,7 @@ _EVENTS: LiteralString = """
                     and not o.patch ? 'upkeep'  -- an end or a merge is no evidence
                 group by s.event_id
                 order by max(o.observed_at) desc, s.event_id desc
-                limit %(max_events)s) as event_ids) c
+                limit %(max_events)s) as event_ids offset 0) c
 """
 """The events that the nodes or edges `cited.target_ids` cite, newest first, as `c`."""
 
@@ -67,17 +67,13 @@ def read_nodes_about(
     archived or of low confidence."""
     return access.fetch(
         KnownNodeRow,
-        "with recursive"  # noqa: S608
+        "with"  # noqa: S608
         + MATCHES
         + """,
         starts as materialized (
             select b.node_id, b.score, b.is_named, b.has_words,
                 row_number() over (order by b.is_named desc, b.score desc, b.node_id) as place
             from best b order by place limit %(max_starts)s),
-        steps as materialized (
-            select w.hop, w.edge_id, w.node_id
-            from walk_graph(array(select s.node_id from starts s), null, %(hops)s, %(max_nodes)s,
-                %(min_confidence)s, null, false, false) w (hop, edge_id, node_id)),
         ended as materialized (  -- of the facts about what is named
             select w.node_id
             from walk_graph(array(select s.node_id from starts s),
@@ -87,16 +83,15 @@ def read_nodes_about(
                 select g.valid_to from graph_nodes g
                 where g.tenant_id = current_tenant() and g.node_id = w.node_id offset 0) g
             where g.valid_to <= now()),
-        replacements (node_id, depth, weight, heat) as (  -- which may be about nothing themselves
-            select e.node_id, 0, 0, 0::float8 from ended e
-            union
-            select i.from_id, r.depth + 1, i.weight, i.heat
-            from replacements r
-            cross join lateral (
-                select i.from_id, i.weight, i.heat from graph_edges i
-                where i.tenant_id = current_tenant() and i.to_id = r.node_id
-                    and i.type = 'invalidates' offset 0) i
-            where r.depth < %(max_replacements)s),
+        steps as materialized (
+            select w.hop, w.edge_id, w.node_id
+            from walk_graph(array(select s.node_id from starts s), null, %(hops)s, %(max_nodes)s,
+                %(min_confidence)s, null, false, false) w (hop, edge_id, node_id)
+            union all
+            select %(hops)s, w.edge_id, w.node_id  -- a replacement may be about nothing itself
+            from walk_graph(array(select e.node_id from ended e), array['invalidates'],
+                %(max_replacements)s, %(max_nodes)s, 0, null, false, true)
+                w (hop, edge_id, node_id)),
         reached as materialized (  -- each by the heaviest edge of its hop
             select distinct on (r.node_id) r.*
             from (
@@ -108,10 +103,7 @@ def read_nodes_about(
                 from steps s
                 cross join lateral (
                     select e.weight, e.heat from graph_edges e
-                    where e.tenant_id = current_tenant() and e.edge_id = s.edge_id offset 0) e
-                union all
-                select r.node_id, %(hops)s, null, r.weight, r.heat, null, null, null
-                from replacements r) r
+                    where e.tenant_id = current_tenant() and e.edge_id = s.edge_id offset 0) e) r
             order by r.node_id, r.hop, r.edge_weight desc, r.edge_heat desc),
         identities as materialized (
             select distinct on (g.type, g.identity, case when g.valid_to is not null
