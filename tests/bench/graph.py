@@ -28,6 +28,7 @@ from pgvector import HalfVector
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.graph.identity import format_node_id
+from strandline.graph.reader import read_known
 from strandline.graph.schemas_search import TraverseRequest
 from strandline.graph.search import ALL_TYPES, Finder, read_matches
 from strandline.graph.store_search import Narrowing, find_containing
@@ -204,6 +205,9 @@ def _calls(
         text = f" {1 + 500 * (n % 100)} {RARE}"
         return read_matches(access, find_containing(access, text, narrowing), narrowing, 10)
 
+    def known(n: int) -> object:
+        return read_known(access, f"What about the {RARE}?", graph.vectors[n % 100], SPACE)
+
     def query(statement: LiteralString, **params: object) -> object:
         params |= {"tenant": TENANT, "view": [viewer], "nodes": MAX_NODES}
         return bare.execute(statement, params).fetchall()
@@ -222,6 +226,7 @@ def _calls(
         "three hops": (lambda n: walk(n, 3), None),
         "one hop from a name of every scope": (lambda n: walk(n, 1, graph.shared), None),
         "search by meaning": (near, bare_near),
+        "what is known, for a context": (known, None),
         "search by a part of a text": (
             contains,
             lambda n: query(_CONTAINING, text=f" {1 + 500 * (n % 100)} {RARE}"),

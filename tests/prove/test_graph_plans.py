@@ -13,9 +13,10 @@ import pytest
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.graph.graph_status import read_status
 from strandline.graph.identity import format_node_id
+from strandline.graph.reader import read_known
 from strandline.graph.schemas_search import TraverseRequest
 from strandline.graph.search import ALL_TYPES, hash_names, read_matches
-from strandline.graph.store_search import Narrowing, find_containing, find_similar
+from strandline.graph.store_search import Narrowing, Wanted, find_containing, find_similar
 from strandline.graph.traverse import traverse
 from tests.bench.graph import measure
 from tests.bench.graph_data import RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
@@ -47,14 +48,14 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
         return traverse(access, TraverseRequest(node_id=name, hops=hops, limit=500))
 
     def near(access: TenantDb) -> object:
-        return find_similar(
-            access,
-            question=f"about {RARE}",
-            name_hashes=hash_names("The helper"),
-            vector=graph.vectors[0],
-            space=SPACE,
-            narrowing=narrowing,
+        wanted = Wanted(
+            f"about {RARE}", hash_names("The helper"), graph.vectors[0], SPACE, narrowing
         )
+        return find_similar(access, wanted)
+
+    def known(access: TenantDb) -> object:
+        question = f"What does The helper know about {RARE}?"
+        return read_known(access, question, graph.vectors[0], SPACE)
 
     def contains(access: TenantDb) -> object:
         matches = find_containing(access, RARE, narrowing)
@@ -64,6 +65,7 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
         "two hops": (partial(walk, 2), reach),
         "three hops": (partial(walk, 3), reach),
         "search by meaning": (near, view * 2 + graph.nodes // 100 * 4 + 4_000),
+        "what is known": (known, reach + graph.nodes // 100 * 2 + 1_000),
         "search by a part": (contains, graph.nodes // 100 + 1_000),
     }
 
