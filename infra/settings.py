@@ -166,6 +166,10 @@ class StackSettings(_SettingsModel):
     proxy: bool = False
     """RDS Proxy between the functions and the database. It keeps connections open, so the database
     never pauses."""
+    ca_bundle: str | None = None
+    """File of the database's certificate authorities (PEM), instead of those that ship: AWS's
+    global-bundle.pem, for a Region for which no root ships. The path is relative to the
+    repository."""
     snapshot: Arn | None = None
     """Cluster snapshot that the database is restored from, into a new cluster. Once used, the
     setting must stay."""

@@ -136,6 +136,7 @@ WRITTEN: Mapping[str, object] = {
     },
     "vpc_endpoint_ids": ["vpce-0"],
     "min_capacity": 1.5,
+    "ca_bundle": "global-bundle.pem",
     "snapshot": "arn:aws:rds:eu-west-1:111122223333:cluster-snapshot:s",
     "key": True,
     "proxy": True,
