@@ -266,6 +266,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         actions={
             "s3:GetObject": ("bucket/*",),
             "sqs:SendMessage": ("work_queue",),  # delayed messages, for scopes that must wait
+            "sqs:ChangeMessageVisibility": ("work_queue",),  # messages that return early
         },
         reserved_concurrency=20,
         layers=MODEL_LAYERS,

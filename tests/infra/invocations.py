@@ -21,6 +21,7 @@ from strandline.db import migrate
 from strandline.db.migrate import Migration
 from strandline.deployment import FUNCTIONS, JOBS
 from strandline.embeddings.embedder import Embedder
+from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
 from strandline.resources import Resources
@@ -58,6 +59,7 @@ def take(
         _unhinted(front, patch)
         _uploads(base, aws, front)
         _background(base, aws, front)
+        _hint_during_outage(patch)
         _with_bedrock(base, front, patch)
     _migrate(patch)
     _wake(patch)
@@ -272,6 +274,21 @@ def _hint(base: ScratchDatabase) -> None:
     assert scopes
     hint = {"messageId": "m", "body": json.dumps({"tenant": "acme", "scopes": scopes})}
     worker.lambda_handler({"Records": [hint]}, LambdaContext("worker", 120))
+
+
+def _hint_during_outage(patch: pytest.MonkeyPatch) -> None:
+    """A hint that comes while the database is away returns early."""
+    worker: Any = importlib.import_module("functions.worker.handler")
+
+    def away(*_: object) -> None:
+        raise Unavailable
+
+    body = json.dumps({"tenant": "acme", "scopes": []})
+    hint = {"messageId": "m", "receiptHandle": "r", "body": body}
+    with patch.context() as planted:
+        planted.setattr(worker.resources.database, "connection", away)
+        answer = worker.lambda_handler({"Records": [hint]}, LambdaContext("worker", 120))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m"}]}
 
 
 def _wake(patch: pytest.MonkeyPatch) -> None:

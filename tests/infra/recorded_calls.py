@@ -102,6 +102,7 @@ OPERATIONS: Mapping[str, Callable[[Mapping[str, Any]], list[tuple[str, str]]]] =
     "HeadBucket": lambda asked: [("s3:ListBucket", _bucket(asked))],
     "SendMessage": lambda asked: [("sqs:SendMessage", _queue(asked))],
     "SendMessageBatch": lambda asked: [("sqs:SendMessage", _queue(asked))],
+    "ChangeMessageVisibility": lambda asked: [("sqs:ChangeMessageVisibility", _queue(asked))],
     "GetQueueAttributes": lambda asked: [("sqs:GetQueueAttributes", _queue(asked))],
     "StartExecution": lambda asked: [("states:StartExecution", asked["stateMachineArn"])],
     "CreateSchedule": lambda asked: [

@@ -1,6 +1,8 @@
 """Connections to Postgres: how they are opened and checked, and what the driver's errors mean."""
 
 import os
+import socket
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,6 +21,8 @@ type AuthMode = Literal["password", "iam"]
 """How a role authenticates: by the password in its URL, or by an IAM token."""
 _CONNECT_TIMEOUT_SECONDS = 20
 """A paused Aurora needs up to 15 s to resume; a request has 25 s."""
+_UNACKNOWLEDGED_MS = 5000
+"""How long a connected peer may leave what was sent without acknowledgement, in ms."""
 
 
 def connect(
@@ -29,15 +33,14 @@ def connect(
     `seconds`. Raises Unavailable."""
     token = _iam_token(url) if auth == "iam" else None
     try:
-        return psycopg.connect(
+        connection = psycopg.connect(
             url,
             password=token,
             autocommit=True,
             prepare_threshold=None,  # a proxy pins connections that prepare; plans stay custom
             connect_timeout=max(2, min(_CONNECT_TIMEOUT_SECONDS, int(seconds))),
-            # Detect a vanished peer within seconds, idle or with data in flight, not after the
-            # kernel's two hours.
-            tcp_user_timeout=5000,
+            # Detect a vanished peer within seconds, not after the kernel's two hours. This is for
+            # an idle connection; `_limit_unacknowledged` is for one with data in flight.
             keepalives=1,
             keepalives_idle=1,
             keepalives_interval=1,
@@ -45,6 +48,22 @@ def connect(
         )
     except psycopg.OperationalError as error:
         raise Unavailable("The database is unreachable or still starting. Try again.") from error
+    _limit_unacknowledged(connection)
+    return connection
+
+
+def _limit_unacknowledged(connection: Connection) -> None:
+    """End the connection when its peer acknowledges nothing for _UNACKNOWLEDGED_MS. libpq's own
+    tcp_user_timeout is set before it connects, and would bound that too: a database that wakes up
+    and accepts nobody yet would be given up after five seconds instead of twenty."""
+    if sys.platform != "linux":
+        return
+    peer = socket.socket(fileno=connection.fileno())
+    try:
+        if peer.family != socket.AF_UNIX:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+    finally:
+        peer.detach()
 
 
 def _iam_token(url: str) -> str:
