@@ -117,8 +117,8 @@ class Api(Construct):
             else None,
             deploy_options=apigateway.StageOptions(
                 stage_name=STAGE,
-                throttling_rate_limit=settings.throttle_rate,
-                throttling_burst_limit=settings.throttle_burst,
+                throttling_rate_limit=settings.request_rate,
+                throttling_burst_limit=settings.request_burst,
                 tracing_enabled=settings.tracing,
                 data_trace_enabled=False,
                 logging_level=apigateway.MethodLoggingLevel.OFF,  # it would show headers

@@ -32,8 +32,8 @@ _WILDCARDS = {
     "Resource::.*/": "Objects of one bucket, or schedules of one group, each with its own name.",
     ":log-group:": "The streams of the function's log group.",
     ":foundation-model": "An inference profile calls its model in several Regions.",
-    r"::\*$": "Lambda's network interfaces (and traces) take no resource; the condition grants "
-    "them to Lambda alone (infra/permissions.py).",
+    r"::\*$": "Lambda's network interfaces (and traces) take no resource; the function's code is "
+    "denied the interfaces (infra/permissions.py).",
 }
 """Why a function's role may have a wildcard. tests/infra shows that every grant is used."""
 
@@ -137,6 +137,7 @@ class Compute(Construct):
             ),
             environment=build_environment(fn, settings, parts, self._assets.certificates),
             tracing=lambda_.Tracing.ACTIVE if settings.tracing else None,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if fn.feeds_itself else None,
             vpc=parts.network.vpc if in_vpc else None,
             vpc_subnets=parts.network.subnets if in_vpc else None,
             security_groups=parts.network.security_groups if in_vpc else None,

@@ -49,6 +49,12 @@ class FunctionSpec:
     infra/permissions.py names them."""
 
     @property
+    def feeds_itself(self) -> bool:
+        """Whether it sends to the queue that invokes it. Lambda counts the rounds of such a message
+        and drops it after about 16, unless the function declares that it means it."""
+        return self.queue in self.needs
+
+    @property
     def max_connections(self) -> int:
         """The most database connections of one instance. A function that folds asks the language
         model from three threads besides its own (chains/parallel.py)."""

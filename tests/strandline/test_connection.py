@@ -1,7 +1,6 @@
 """How a connection is opened: how long it waits, and what bounds it once it is open."""
 
 import socket
-import sys
 import threading
 import time
 from contextlib import ExitStack, closing
@@ -13,10 +12,7 @@ from strandline.db.connection import connect
 from strandline.errors import Unavailable
 from tests.support import ScratchDatabase
 
-pytestmark = [
-    pytest.mark.own_sessions,
-    pytest.mark.skipif(sys.platform != "linux", reason="the kernel's queue and option are Linux's"),
-]
+pytestmark = pytest.mark.own_sessions
 ASLEEP = 5.5
 """Seconds for which nobody is accepted: more than the five that bound an open connection."""
 
