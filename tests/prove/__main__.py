@@ -67,6 +67,7 @@ SEQUENTIAL = (
     ("restarts", "tests/prove/test_restarts.py", 10),
     ("quotas", "tests/prove/test_quotas.py", 10),
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 12),
+    ("due times", "tests/prove/test_due_times.py", 6),
 )
 CASES_MINUTES, UPGRADE_MINUTES = 16, 10
 CASES_IN_TIME = 20_000
