@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.deployment import FUNCTIONS
+from strandline.jobs.runner import Shard, pack
 
 AS_OF = "November 2026"
 """Month in which the pages were read."""
@@ -144,6 +145,20 @@ RECALLS: Sequence[Item] = (
     Item("log", 1.5, "1.5 KB of log"),
     Item("out", 8, "8 KB of answer"),
 )
+SWEPT_TENANTS = 1000
+RUNS = 8 * 12 * 31
+"""Sweeps in a month of eight busy hours a day, every five minutes."""
+
+
+def count_transitions(tenants: int) -> int:
+    """State transitions of a run with work in so many tenants: start, plan, choice, map, finish and
+    end, and of each item its state and its end."""
+    return 6 + 2 * len(pack([Shard("", number) for number in range(tenants)]))
+
+
+SWEEPS: Sequence[Item] = (
+    Item("transition", RUNS * count_transitions(SWEPT_TENANTS), "eight hours a day"),
+)
 RECORDS: Sequence[Item] = (Item("storage", 0.5, "5 KB each"),)
 AWAKE_COSTS: Sequence[Item] = (Item("acu", HOURS, "one unit, all month"),)
 METRICS: Sequence[Item] = (Item("metric", 60, "60 metrics"),)
@@ -168,6 +183,10 @@ def render_table() -> str:
         "100,000 long-term memories, a month": (RECORDS, AGENTCORE["record"].usd * 1e5),
     }
     usage_rows = [f"| {n} | {_usd(total(i))} | {_usd(peer)} |" for n, (i, peer) in peers.items()]
+    usage_rows.append(
+        f"| Step Functions, work in {SWEPT_TENANTS:,} tenants every 5 minutes, 8 hours a day, a "
+        f"month | {_usd(total(SWEEPS))} | |"
+    )
     lines = (
         BEGIN,
         _wrap(
