@@ -1,0 +1,45 @@
+"""What runs inside the arm64 root: every handler is imported, certificates are loaded, clients are
+made, and the model embeds. Prints what came of it, as JSON."""
+
+import importlib.util
+import json
+import platform
+import ssl
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, "/opt/python")
+asked: dict[str, Any] = json.loads(sys.stdin.read())
+
+
+def imported(name: str) -> str:
+    """The function's handler, as Lambda imports it."""
+    spec = importlib.util.spec_from_file_location(f"{name}_handler", f"/var/task/{name}/handler.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return name if callable(module.lambda_handler) else ""
+
+
+told: dict[str, Any] = {"machine": platform.machine(), "sys": Path("/sys/devices").exists()}
+told["imported"] = [imported(name) for name in asked["functions"]]
+
+import psycopg
+from botocore.config import Config
+
+from strandline.aws import clients
+from strandline.config import get_settings
+from strandline.embeddings.choice import make_embedder
+
+told["authorities"] = len(ssl.create_default_context(cafile=asked["certificates"]).get_ca_certs())
+told["libpq"] = psycopg.pq.version()
+told["clients"] = [
+    clients.client(service, Config()).meta.service_model.service_name
+    for service in ("s3", "sqs", "bedrock-runtime", "stepfunctions", "scheduler")
+]
+embedder = make_embedder(get_settings())
+told["space"] = embedder.space
+told["vectors"] = [list(map(float, v)) for v in embedder.embed(asked["texts"], timeout=600.0)]
+sys.stdout.write(json.dumps(told))
