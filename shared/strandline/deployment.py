@@ -86,7 +86,6 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/*",),  # uncited payloads, and the lists of its runs
             "s3:ListBucket": ("bucket",),
         },
@@ -102,9 +101,7 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
         },
         reserved_concurrency=20,
         layers=("deps", "domain", "graph"),
@@ -118,9 +115,7 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
         },
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=5),
@@ -133,9 +128,7 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
         },
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=1),  # of hot chains; warm ones wait for half an hour
@@ -149,9 +142,9 @@ JOBS = (
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/*",),  # texts of payloads, and the lists of its runs
+            "s3:GetObject": ("bucket/*",),  # texts of payloads
             "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*"),  # expired uploads
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
+            "s3:ListBucket": ("bucket",),  # without it a missing text is a 403, not a 404
             "sqs:SendMessage": ("work_queue",),
         },
         reserved_concurrency=20,

@@ -12,7 +12,7 @@ from strandline.background import sweeper
 from strandline.jobs import runner
 from strandline.jobs.runner import MAX_CONCURRENCY, MAX_PACKED, Lease, Shard, ShardFailed, pack
 from strandline.local.lambda_context import LambdaContext
-from tests.support import Gateway, ScratchDatabase, user_message
+from tests.support import Gateway, ScratchDatabase, planned_items, user_message
 
 TENANTS = [f"tenant-{n:02}" for n in range(45)]
 
@@ -62,7 +62,7 @@ def planned(gateway: Gateway) -> list[dict[str, Any]]:
         key = gateway.key(tenant)
         assert gateway.call("POST", "/api/v1/events", user_message("Hello."), key=key).status == 201
     assert step("plan")["shards"] == len(TENANTS)
-    items: list[dict[str, Any]] = handler().resources.blobs.read_shards("r")
+    items = planned_items("r")
     assert [len(item["shards"]) for item in items] == [3] * 15
     return items
 

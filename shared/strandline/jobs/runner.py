@@ -307,8 +307,8 @@ def _record_failure(
 def finish_run(resources: JobResources, job: Job, run_id: str, now: datetime) -> dict[str, int]:
     """End a run: in each tenant, a job that is not done is marked as failed. Returns the counts of
     the whole run."""
-    items = resources.blobs.read_shards(run_id)
-    for tenant in sorted({shard.tenant for item in items for shard in list_shards(item)}):
+    connection = resources.database.connection()
+    for tenant in store_runs.list_unfinished_tenants(connection, job.name, run_id):
         access = resources.database.connect_as(Caller.background(tenant))
         with access.transaction():
             store_runs.fail_run(access, job.name, run_id, now)

@@ -376,6 +376,17 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     ) d where d.changed_at is not null
 $$;
 
+-- Tenant ids, and nothing else about them, whose job of a run is not done: what is left to close at the
+-- run's end. A job that failed counts, because its shards may not be closed.
+create function tenants_of_run(p_kind text, p_run text) returns table (tenant_id text)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select j.tenant_id from jobs j
+    where j.run = p_run and p_run <> '' and j.kind = p_kind and j.ref is null and j.state <> 'done'
+    order by 1
+$$;
+revoke execute on function tenants_of_run(text, text) from public;
+grant execute on function tenants_of_run(text, text) to strandline_app;
+
 revoke execute on function heat_settings_differ(jsonb) from public;
 revoke execute on function period_ends_due(interval, interval, interval, timestamptz) from public;
 reset role;
