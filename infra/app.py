@@ -65,7 +65,9 @@ def choose_bundle(ca_bundle: str | None, region: str | None) -> str | None:
             text = (build.ROOT / ca_bundle).read_text("ascii")
             replacement = bundle = certificates.replace_databases(build.ROOT, text)
         except (OSError, ValueError) as error:
-            raise SettingsError(f"The stack cannot be made. ca_bundle: {ca_bundle} {error}.") from None
+            raise SettingsError(
+                f"The stack cannot be made. ca_bundle: {ca_bundle} {error}."
+            ) from None
     if region is not None and region not in certificates.list_regions(bundle):
         raise SettingsError(
             f"The stack cannot be made. {ca_bundle or 'What ships'} has no certificate authority "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from aws_cdk import CustomResource, Duration, Stack
+from aws_cdk import CustomResource, Duration
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 

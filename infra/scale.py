@@ -105,7 +105,7 @@ def update_document(document: str) -> str:
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise ValueError(f"{DOCUMENT.name} has no {BEGIN} … {END}: put both where the table belongs")
+        raise ValueError(f"{DOCUMENT.name} has no {BEGIN} … {END}: put both in their place")
     return before + render_table() + after
 
 

@@ -111,7 +111,9 @@ class Smoke:
                 "expires_at": expires_at.isoformat(),
             }
             path = f"/api/v1/admin/tenants/{tenant}/keys"
-            key = _expect(self.call("POST", path, wanted, self.operator_key), f"key of {tenant}", 201)
+            key = _expect(
+                self.call("POST", path, wanted, self.operator_key), f"key of {tenant}", 201
+            )
             self.keys[tenant] = key["token"]
             self.key_paths.append(f"{path}/{key['key_id']}")
 
@@ -302,9 +304,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Follow none: its answer is what is checked."""
 
 
-def send_request(
-    method: str, url: str, body: bytes | None, headers: Mapping[str, str]
-) -> Answer:
+def send_request(method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
     """Send one request over HTTP. Raises OSError when no answer comes."""
     request = urllib.request.Request(url, body, dict(headers), method=method)  # noqa: S310
     opener = urllib.request.build_opener(_NoRedirect)

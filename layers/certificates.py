@@ -45,8 +45,8 @@ def replace_databases(root: Path, databases: str) -> str:
     try:
         for pem in pems:
             read_certificate(pem)
-    except ssl.SSLError as error:
-        raise ValueError(f"has a certificate that cannot be read ({error.reason})") from None
+    except (ssl.SSLError, ValueError):
+        raise ValueError("has something that is no certificate of an authority") from None
     _, proxies, _ = source_files(root)
     return "".join([*pems, *_proxy_roots(proxies)])
 
@@ -97,7 +97,7 @@ class Certificate(NamedTuple):
 
 
 def read_certificate(pem: str) -> Certificate:
-    """Read one certificate of an authority. Raises ssl.SSLError."""
+    """Read one certificate of an authority. Raises ssl.SSLError, and ValueError for another's."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=pem)
     (fields,) = cast("list[dict[str, Any]]", context.get_ca_certs())

@@ -134,7 +134,9 @@ def undeclared_loop(found: Template) -> list[str]:
         if more == reached:
             break
         reached = more
-    return [n for n in functions if n in reached[n] and functions[n].get("RecursiveLoop") != "Allow"]
+    return [
+        n for n in functions if n in reached[n] and functions[n].get("RecursiveLoop") != "Allow"
+    ]
 
 
 def _invoked_by(

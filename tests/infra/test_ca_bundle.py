@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import botocore
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from infra import app
@@ -16,8 +17,8 @@ from infra.load_settings import build_settings
 from infra.settings import SettingsError
 from infra.stack import StrandlineStack
 from layers import build, certificates
-from tests.certificates import certificate
 from tests.infra.stacks import CONTEXT, StandIns, Template, cdk, properties
+from tests.tokens import ec_key
 
 REGION = "il-central-1"
 
@@ -37,13 +38,20 @@ def documented(repository: Path) -> set[str]:
 
 
 @pytest.fixture
-def bundle(tmp_path: Path) -> Iterator[Path]:
+def bundle(tmp_path: Path) -> Path:
     """A file like AWS's, with a root of the Region that what ships lacks."""
-    name = f"CN=Amazon RDS {REGION} Root CA RSA2048 G1,OU=Amazon RDS,O=Amazon Web Services\\, Inc."
-    made = x509.load_der_x509_certificate(certificate(name, issuer=name))
+    name = x509.Name.from_rfc4514_string(f"CN=Amazon RDS {REGION} Root CA RSA2048 G1,OU=Amazon RDS")
+    key, now = ec_key("P-256"), datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
     file = tmp_path / "global-bundle.pem"
     file.write_bytes(made.public_bytes(Encoding.PEM))
-    yield file
+    return file
 
 
 def test_the_guide_names_every_region_that_no_root_ships_for(repository: Path) -> None:
@@ -81,13 +89,11 @@ def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> Non
         ("nothing\n", "ca_bundle: .* has no certificate in PEM form"),
         (
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-            "ca_bundle: .* cannot be read",
+            "ca_bundle: .* no certificate of an authority",
         ),
     ],
 )
-def test_a_file_that_is_no_bundle_is_refused(
-    tmp_path: Path, text: str | None, words: str
-) -> None:
+def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str | None, words: str) -> None:
     file = tmp_path / "roots.pem"
     if text is not None:
         file.write_text(text)

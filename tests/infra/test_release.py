@@ -4,7 +4,6 @@ import io
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +25,7 @@ class Account:
         self.answers: list[dict[str, Any]] = []
         self.error: dict[str, str] | None = None
 
-    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803 - boto3's
+    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
         """Lambda's own call."""
         assert json.loads(Payload) == {}
         self.called.append(FunctionName)
@@ -63,7 +62,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
         def log_message(self, format: str, *args: Any) -> None:
             del format, args
 
-    with closing(HTTPServer(("127.0.0.1", 0), Answers)) as server:
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
         given = Account(f"http://127.0.0.1:{server.server_port}/")
 
         def client(service: str, config: Any) -> Account:

@@ -65,7 +65,10 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ({"reserved": {"scheduler": -5}}, "reserved.scheduler: .*greater than or equal to 0"),
     ({"engine_version": "17.4"}, "engine_version: Postgres 18 is the version that is tested: set"),
     ({"throttle_rate": 40, "settings": {"tenant_requests_per_minute": 6000}}, "throttle_rate: a"),
-    ({"settings": {"tenant_burst_seconds": 10}}, "throttle_burst: a tenant may send 800 .* at most"),
+    (
+        {"settings": {"tenant_burst_seconds": 10}},
+        "throttle_burst: a tenant may send 800 .* at most",
+    ),
     ({"throttle_burst": 500}, "throttle_burst is 500, and .* 210 instances"),
     ({"alarms": {"usd_per_month": 9}}, "alarms.usd_per_month notifies nobody"),
     ({"settings": {"llm_seconds": 600}}, "settings.llm_seconds: .*less than or equal to 120"),

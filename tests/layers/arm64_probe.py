@@ -6,11 +6,9 @@ import json
 import platform
 import ssl
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, "/opt/python")
-asked: dict[str, Any] = json.loads(sys.stdin.read())
 
 
 def imported(name: str) -> str:
@@ -23,23 +21,33 @@ def imported(name: str) -> str:
     return name if callable(module.lambda_handler) else ""
 
 
-told: dict[str, Any] = {"machine": platform.machine(), "sys": Path("/sys/devices").exists()}
-told["imported"] = [imported(name) for name in asked["functions"]]
+def tell(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that is asked of the layers."""
+    handlers = [imported(name) for name in asked["functions"]]
+    import psycopg
+    from botocore.config import Config
 
-import psycopg
-from botocore.config import Config
+    from strandline.aws import clients
+    from strandline.config import get_settings
+    from strandline.embeddings.choice import make_embedder
 
-from strandline.aws import clients
-from strandline.config import get_settings
-from strandline.embeddings.choice import make_embedder
+    embedder = make_embedder(get_settings())
+    vectors = embedder.embed(asked["texts"], timeout=600.0)
+    return {
+        "machine": platform.machine(),
+        "sys": Path("/sys/devices").exists(),
+        "imported": handlers,
+        "authorities": len(ssl.create_default_context(cafile=asked["certificates"]).get_ca_certs()),
+        "libpq": psycopg.pq.version(),
+        "clients": [
+            clients.client(service, Config()).meta.service_model.service_name
+            for service in ("s3", "sqs", "bedrock-runtime", "stepfunctions", "scheduler")
+        ],
+        "space": embedder.space,
+        "vectors": [list(map(float, vector)) for vector in vectors],
+    }
 
-told["authorities"] = len(ssl.create_default_context(cafile=asked["certificates"]).get_ca_certs())
-told["libpq"] = psycopg.pq.version()
-told["clients"] = [
-    clients.client(service, Config()).meta.service_model.service_name
-    for service in ("s3", "sqs", "bedrock-runtime", "stepfunctions", "scheduler")
-]
-embedder = make_embedder(get_settings())
-told["space"] = embedder.space
-told["vectors"] = [list(map(float, v)) for v in embedder.embed(asked["texts"], timeout=600.0)]
-sys.stdout.write(json.dumps(told))
+
+if __name__ == "__main__":
+    sys.path.insert(0, "/opt/python")
+    sys.stdout.write(json.dumps(tell(json.loads(sys.stdin.read()))))

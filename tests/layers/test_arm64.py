@@ -44,7 +44,7 @@ def told(built: None) -> dict[str, Any]:
     done = subprocess.run(
         [*enter, "/qemu", "/usr/bin/python3.13", "/probe.py"],
         input=json.dumps(asked),
-        env=ENVIRONMENT | keys | {"HOME": "/tmp", "PATH": os.environ["PATH"]},
+        env=ENVIRONMENT | keys | {"HOME": "/", "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
         check=False,

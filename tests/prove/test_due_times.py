@@ -5,7 +5,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Any
@@ -18,7 +17,7 @@ from strandline.db.migrate import list_migrations
 from tests.support import ScratchDatabase
 
 TENANTS = 100_000
-MOST_MS, MOST_PAGES = 2.0, 400
+MOST_MS, MOST_PAGES = 2.0, 100
 pytestmark = pytest.mark.own_database
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SWEEP = "select next_sweep('space', '{}', '5 minutes', %s)"
@@ -98,7 +97,8 @@ def test_what_is_due_next_is_found_by_index(
     del tenants
     with psycopg.connect(scratch_db.url, autocommit=True) as app:
         for statement in (SWEEP, ARCHIVE, ANALYSE):
-            read, spent = pages(app, statement), milliseconds(app, statement)
+            # First the time: after some calls the server takes a plan for any parameters.
+            spent, read = milliseconds(app, statement), pages(app, statement)
             print(f"  {statement[:25]}: {read} pages, {spent:.2f} ms")
             assert read <= MOST_PAGES, statement
             assert spent <= MOST_MS or scaled(TENANTS) < TENANTS, statement
@@ -113,7 +113,7 @@ def test_a_look_at_each_tenant_is_noticed(
         assert pages(app, SWEEP) > MOST_PAGES or milliseconds(app, SWEEP) > MOST_MS
 
 
-# the same moments as by a look at each tenant ------------------------------------------------------
+# the same moments as by a look at each tenant -----------------------------------------------------
 
 
 def former(connection: Connection[Any], name: str, file: str) -> None:
@@ -123,66 +123,96 @@ def former(connection: Connection[Any], name: str, file: str) -> None:
     connection.execute(f"create function former_{definition}".encode())
 
 
-PARTS = (
-    "update scope_work set due_at = %(t)s, attempts = %(k)s %% 22 where tenant_id = %(tenant)s",
-    "update lanes set idle_at = %(t)s where tenant_id = %(tenant)s",
-    "update scopes set last_seq = folded_seq + %(k)s %% 2 where tenant_id = %(tenant)s",
-    "update quotas set theoretical_arrival_at = %(t)s where tenant_id = %(tenant)s"
-    " and quota = 'appends'",
-    "update quotas set level = level + %(k)s %% 2, leased = leased + 1 where tenant_id ="
-    " %(tenant)s and quota = 'stored_bytes'",
-    "update quotas set measured = level, measured_at = %(t)s where tenant_id = %(tenant)s"
-    " and quota = 'stored_bytes'",
-    "update blob_scans set ended_at = %(t)s, position = left('x', %(k)s %% 2)"
-    " where tenant_id = %(tenant)s",
-    "insert into uploads (tenant_id, upload_id, writer, cid, size, created_at, remove_at)"
-    " values (%(tenant)s, gen_random_uuid(), '*', 'c', 1, '2020-01-01', %(t)s)",
-    "insert into blob_removals (tenant_id, cid, marked_at)"
-    " values (%(tenant)s, gen_random_uuid()::text, %(t)s)",
-    "update blob_removals set removing_until = %(t)s where tenant_id = %(tenant)s",
-    "insert into snapshots select tenant_id, version + 1, gen_random_uuid(), version, null, null,"
-    " %(t)s, 0, 0, 0, 0, 0, '[]', '{}' from active_snapshot where tenant_id = %(tenant)s"
-    " on conflict do nothing",
-    "update active_snapshot a set version = (select max(s.version) from snapshots s"
-    " where s.tenant_id = a.tenant_id) where tenant_id = %(tenant)s",
-    "delete from snapshots s using active_snapshot a where a.tenant_id = s.tenant_id"
-    " and s.version < a.version and s.tenant_id = %(tenant)s and %(k)s %% 3 = 0",
-    "insert into jobs (tenant_id, job_id, kind, state, ref, created_at)"
-    " values (%(tenant)s, gen_random_uuid(), 'enrich', 'queued', gen_random_uuid()::text, %(t)s)",
-    "insert into jobs (tenant_id, job_id, kind, state, leased_until)"
-    " values (%(tenant)s, gen_random_uuid(), 'kind_' || %(k)s, 'running', %(t)s)"
-    " on conflict do nothing",
-    "delete from jobs where tenant_id = %(tenant)s",
+PARTS: tuple[tuple[str, ...], ...] = (
+    ("update scope_work set due_at = %(t)s, attempts = %(k)s %% 22 where tenant_id = %(tenant)s",),
+    ("update lanes set idle_at = %(t)s where tenant_id = %(tenant)s",),
+    ("update scopes set last_seq = folded_seq + %(k)s %% 2 where tenant_id = %(tenant)s",),
+    (
+        "update quotas set theoretical_arrival_at = date_trunc('hour', %(t)s::timestamptz)"
+        " + interval '59 minutes' where tenant_id = %(tenant)s and quota = 'appends'",
+    ),
+    (
+        "update quotas set level = level + %(k)s %% 2, leased = leased + 1 where tenant_id ="
+        " %(tenant)s and quota = 'stored_bytes'",
+    ),
+    (
+        "update quotas set measured = level, measured_at = %(t)s where tenant_id = %(tenant)s"
+        " and quota = 'stored_bytes'",
+    ),
+    (
+        "update blob_scans set ended_at = %(t)s, position = left('x', %(k)s %% 2)"
+        " where tenant_id = %(tenant)s",
+    ),
+    (
+        "insert into uploads (tenant_id, upload_id, writer, cid, size, created_at, remove_at)"
+        " values (%(tenant)s, gen_random_uuid(), '*', 'c', 1, '2020-01-01', %(t)s)",
+    ),
+    (
+        "delete from blob_removals where tenant_id = %(tenant)s",
+        "insert into blob_removals (tenant_id, cid, marked_at) values (%(tenant)s, 'c', %(t)s)",
+    ),
+    ("update blob_removals set removing_until = %(t)s where tenant_id = %(tenant)s",),
+    (
+        "insert into snapshots select tenant_id, version + 1, gen_random_uuid(), version, null,"
+        " null, %(t)s, 0, 0, 0, 0, 0, '[]', '{}' from active_snapshot"
+        " where tenant_id = %(tenant)s on conflict do nothing",
+    ),
+    (
+        "update active_snapshot a set version = (select max(s.version) from snapshots s"
+        " where s.tenant_id = a.tenant_id) where tenant_id = %(tenant)s",
+    ),
+    (
+        "delete from snapshots s using active_snapshot a where a.tenant_id = s.tenant_id"
+        " and s.version < a.version and s.tenant_id = %(tenant)s and %(k)s %% 3 = 0",
+    ),
+    (
+        "delete from jobs where tenant_id = %(tenant)s and ref is not null",
+        "insert into jobs (tenant_id, job_id, kind, state, ref, created_at)"
+        " values (%(tenant)s, gen_random_uuid(), 'enrich', 'queued', 'chain', %(t)s)",
+    ),
+    (
+        "delete from jobs where tenant_id = %(tenant)s and ref is null",
+        "insert into jobs (tenant_id, job_id, kind, state, leased_until)"
+        " values (%(tenant)s, gen_random_uuid(), 'builder', 'running', %(t)s)",
+    ),
+    ("delete from jobs where tenant_id = %(tenant)s",),
 )
+"""Changes of one tenant's rows, each in one or two statements."""
 
 
-def test_moments_are_those_of_a_look_at_each_tenant(scratch_db: ScratchDatabase) -> None:
-    """In worlds of four tenants that change at random. Of what is overdue in several tenants, the
-    look at each found the earliest of their next tries; here the one of the latest that is
-    overdue counts, which comes within one spacing of it."""
+@pytest.mark.parametrize("count", [1, 4])
+def test_moments_are_those_of_a_look_at_each_tenant(
+    scratch_db: ScratchDatabase, count: int
+) -> None:
+    """In worlds that change at random. Of what is overdue in several tenants, the look at each
+    found the earliest of their next tries; now the next try of the latest that is overdue counts.
+    Payloads ripen by the hour: here each appends at the end of one."""
     chance = random.Random(20)
     differences = 0
     with psycopg.connect(scratch_db.admin_url, autocommit=True) as connection:
         former(connection, "next_sweep", "0020")
         former(connection, "next_archive", "0026")
         for statement in FILL:
-            connection.execute(statement.encode(), {"n": 4, "now": NOW})
+            connection.execute(statement.encode(), {"n": count, "now": NOW})
+        connection.execute(
+            "update quotas set theoretical_arrival_at ="
+            " date_trunc('hour', theoretical_arrival_at) + interval '59 minutes'"
+        )
         for _ in range(400):
             at = NOW + timedelta(minutes=chance.randint(-3000, 3000))
-            given = {"t": at, "k": chance.randint(0, 50), "tenant": f"t{chance.randint(1, 4)}"}
-            connection.execute(chance.choice(PARTS).encode(), given)
+            given = {"t": at, "k": chance.randint(0, 50), "tenant": f"t{chance.randint(1, count)}"}
+            for statement in chance.choice(PARTS):
+                connection.execute(statement.encode(), given)
             now = NOW + timedelta(minutes=chance.randint(-600, 600))
-            for statement, spacing in ((SWEEP, 5), (ARCHIVE, 60)):
+            for statement in (SWEEP, ARCHIVE):
                 before = moment(connection, statement.replace("select ", "select former_"), now)
                 after = moment(connection, statement, now)
                 assert (before is None) == (after is None), (statement, now)
                 if before and after and before != after:
                     differences += 1
-                    limit = timedelta(minutes=spacing)
-                    if statement == ARCHIVE:
-                        limit += timedelta(hours=7)  # a row's hour, and the period it may lead to
-                    assert before <= after <= max(before, now) + limit, (statement, now)
-    print(f"  {differences} of 800 moments are later, within one spacing")
+                    assert now < before < after < now + timedelta(days=2), (statement, now)
+        assert count > 1 or not differences
+    print(f"  {differences} of 800 moments are later")
 
 
 def test_what_is_appended_after_a_scan_is_due_again(scratch_db: ScratchDatabase) -> None:

@@ -206,8 +206,9 @@ $$;
 -- When the sweeper has something to do next, in any tenant; null: nothing known. With a space it also
 -- counts what a sweep looks through and no row names: tenants that are new to the space, or to these
 -- settings of heat. Of each kind the latest that is overdue is enough, because it has the shortest
--- pause, and the earliest to come. Of lanes and recalls whose scope or chain is not ready, a thousand are
--- passed over at most: what makes them ready asks again.
+-- pause, and the earliest to come. Lanes and recalls whose scope or chain is not ready are passed over,
+-- one by one (a subquery is not turned into a join) and a thousand at most: what makes them ready asks
+-- again.
 create or replace function next_sweep(
     p_space text, p_deployment jsonb, p_spacing interval, p_now timestamptz)
 returns timestamptz
@@ -235,14 +236,16 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
         (select l.idle_at from (
             select o.tenant_id, o.scope_id, o.idle_at from lanes o
             where o.idle_at <= p_now order by o.idle_at desc limit 1000) l
-        join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
-        where s.folded_seq >= s.last_seq order by l.idle_at desc limit 1)
+        where (select s.folded_seq >= s.last_seq from scopes s
+            where s.tenant_id = l.tenant_id and s.scope_id = l.scope_id)
+        order by l.idle_at desc limit 1)
         union all
         (select l.idle_at from (
             select o.tenant_id, o.scope_id, o.idle_at from lanes o
             where o.idle_at > p_now order by o.idle_at limit 1000) l
-        join scopes s on s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
-        where s.folded_seq >= s.last_seq order by l.idle_at limit 1)
+        where (select s.folded_seq >= s.last_seq from scopes s
+            where s.tenant_id = l.tenant_id and s.scope_id = l.scope_id)
+        order by l.idle_at limit 1)
         union all
         select max(greatest(j.created_at, j.leased_until)) from jobs j
         where j.state = 'queued' and j.ref is not null
@@ -261,7 +264,8 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
         (select r.recalled_at from (
             select o.tenant_id, o.chain_id, o.recalled_at from recalls o
             where o.folded_at is null order by o.recalled_at desc limit 1000) r
-        join chains c on c.tenant_id = r.tenant_id and c.chain_id = r.chain_id
+        where (select true from chains c
+            where c.tenant_id = r.tenant_id and c.chain_id = r.chain_id)
         order by r.recalled_at desc limit 1)
         union all
         select max(u.remove_at) from uploads u where u.remove_at <= p_now
@@ -276,8 +280,9 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
         union all
         select p_now where p_space is not null and (
             exists (select from tenants t where t.swept_space is null)
-            or exists (select from tenants t where t.swept_space < p_space)
-            or exists (select from tenants t where t.swept_space > p_space)
+            -- by the ends of the index: a plan for any space would expect many that are less
+            or (select min(t.swept_space) from tenants t) < p_space
+            or (select max(t.swept_space) from tenants t) > p_space
             or exists (select from tenants t where t.heat_recomputed_to is not null)
             or heat_settings_differ(p_deployment))
     ) due
