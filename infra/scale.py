@@ -87,7 +87,7 @@ def render_table() -> str:
     return "\n".join(
         (
             BEGIN,
-            "| `max_capacity` | recalls/s | `throttle_rate` | events/s | workers for them | tenants "
+            "| `max_capacity` | recalls/s | `throttle_rate` | events/s | workers | tenants "
             "| GB a year | USD a month at most |",
             "|---|---|---|---|---|---|---|---|",
             *rows,

@@ -227,11 +227,11 @@ def test_messages_return_later_each_time_and_then_as_the_queue_says(
     """So that an outage of some minutes makes no dead letters."""
     queue = WorkQueue(aws.work_queue_url)
     asked: list[int] = []
-    monkeypatch.setattr(
-        queue,
-        "_sqs",
-        SimpleNamespace(change_message_visibility=lambda **p: asked.append(p["VisibilityTimeout"])),
-    )
+
+    def change(**given: Any) -> None:
+        asked.append(given["VisibilityTimeout"])
+
+    monkeypatch.setattr(queue, "_sqs", SimpleNamespace(change_message_visibility=change))
     for count in range(6):
         queue.return_soon("receipt", count)
     assert asked == [5, 30, 120]

@@ -69,14 +69,14 @@ def test_every_check_succeeds_against_the_service(tape: Tape) -> None:
 type Fault = Callable[[str, str, Answer], Answer | None]
 
 
-def changed(path: str, status: int | None = None, **members: object) -> Fault:
+def changed(path: str, answer_status: int | None = None, **members: object) -> Fault:
     """An answer of this path that says something else."""
 
     def fault(method: str, url: str, answer: Answer) -> Answer | None:
         if path not in f"{method} {url}":
             return None
         body = json.dumps({**answer.json(), **members}).encode() if members else answer.body
-        return Answer(status or answer.status, answer.headers, body)
+        return Answer(answer_status or answer.status, answer.headers, body)
 
     return fault
 
