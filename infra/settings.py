@@ -193,6 +193,9 @@ class StackSettings(_SettingsModel):
 
     domain: Domain | None = None
     """A custom domain."""
+    web_acl: Arn | None = None
+    """A web ACL of AWS WAF, regional and of the stack's Region, to put in front of the API. AWS
+    charges for the ACL, its rules and each request."""
     cors_origins: list[str] = []
     """Origins whose pages may call the API from a browser; none by default."""
     throttle_rate: float | None = Field(default=None, gt=0)

@@ -143,8 +143,8 @@ JOBS = (
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
             "s3:GetObject": ("bucket/*",),  # texts of payloads
+            "s3:ListBucket": ("bucket",),  # without it a missing payload is a 403, not a 404
             "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*"),  # expired uploads
-            "s3:ListBucket": ("bucket",),  # without it a missing text is a 403, not a 404
             "sqs:SendMessage": ("work_queue",),
         },
         reserved_concurrency=20,
@@ -264,6 +264,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         actions={
             "s3:GetObject": ("bucket/*",),
+            "s3:ListBucket": ("bucket",),  # without it a missing payload is a 403, not a 404
             "sqs:SendMessage": ("work_queue",),  # delayed messages, for scopes that must wait
             "sqs:ChangeMessageVisibility": ("work_queue",),  # messages that return early
         },

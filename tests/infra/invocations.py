@@ -184,6 +184,7 @@ def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
 def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     """The worker by its hint, and the jobs' three verbs, with something to remove."""
     _talk_on(front)
+    _lose_payload(aws, front, b"A text that the worker misses.")
     _hint(base)
     put_unchecked(aws, f"acme/{cid_of(b'nobody cites it')}", b"nobody cites it")
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
@@ -193,6 +194,7 @@ def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     uploaded(front, front.key(), text, mime_type="text/plain")
     assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
     _talk_on(front)
+    _lose_payload(aws, front, b"A text that the sweeper misses.")
     base.rows("delete from jobs")  # what the examples started would be another run's
     for job in ("archiver", *(job.name for job in JOBS)):
         front.run_job(job, "acme")
@@ -201,6 +203,14 @@ def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
         # The end of a run that comes twice finds its list forgotten.
         handler: Any = importlib.import_module(f"functions.{job}.handler")
         handler.lambda_handler({"verb": "finish", "run": "over"}, LambdaContext(job, 900))
+
+
+def _lose_payload(aws: LocalAws, front: Gateway, text: bytes) -> None:
+    """An event whose payload is gone from the bucket."""
+    uploaded(front, front.key(), text, mime_type="text/plain")
+    assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
+    with closing(client("s3")) as s3:
+        s3.delete_object(Bucket=aws.bucket, Key=f"acme/{cid_of(text)}")
 
 
 def _talk_on(front: Gateway) -> None:

@@ -189,6 +189,15 @@ def test_the_api_s_stage_is_told_to_whoever_puts_a_firewall_before_it() -> None:
     assert words == "arn:*:apigateway:*::/restapis/*/stages/*"
 
 
+def test_a_firewall_of_one_s_own_is_put_in_front_of_the_stage() -> None:
+    acl = "arn:aws:wafv2:eu-west-1:111122223333:regional/webacl/w/1"
+    assert not properties(template(), "WAFv2::WebACLAssociation"), "it costs"
+    found = template(web_acl=acl)
+    (given,) = properties(found, "WAFv2::WebACLAssociation").values()
+    assert given["WebACLArn"] == acl
+    assert given["ResourceArn"] == found["Outputs"]["ApiStage"]["Value"]
+
+
 def test_nobody_else_makes_a_log_group_for_ever() -> None:
     """The proxy would, and every function."""
     found = template(**VARIANTS["proxy"], log_days=90)

@@ -154,7 +154,7 @@ def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: ResourceArns)
 # --- what is written beside what was heard
 
 NEVER_IN_JOBS = (
-    "background/job_handler:run_step",
+    "background/job_handler:_run_item",
     "background/queue_handler:_handle_message",
     "jobs/context:read_text_head",
     "resources:Resources._request_sweep",

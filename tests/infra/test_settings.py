@@ -160,6 +160,7 @@ WRITTEN: Mapping[str, object] = {
     "vpc_endpoint_ids": ["vpce-0"],
     "min_capacity": 1.5,
     "ca_bundle": "global-bundle.pem",
+    "web_acl": "arn:aws:wafv2:eu-west-1:111122223333:regional/webacl/w/1",
     "throttle_rate": 100,
     "throttle_burst": 150,
     "snapshot": "arn:aws:rds:eu-west-1:111122223333:cluster-snapshot:s",

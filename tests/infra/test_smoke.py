@@ -83,7 +83,8 @@ def changed(path: str, answer_status: int | None = None, **members: object) -> F
 
 def unmarked(method: str, url: str, answer: Answer) -> Answer | None:
     """A replay without its header."""
-    if method == "POST" and "Idempotent-Replayed" in answer.headers and url.endswith("/events"):
+    names = {name.lower() for name in answer.headers}
+    if method == "POST" and "idempotent-replayed" in names and url.endswith("/events"):
         return Answer(answer.status, OTHERWISE, answer.body)
     return None
 

@@ -91,7 +91,8 @@ def _silent_loops(found: Template) -> None:
 
 def _scheduler_sends(found: Template) -> None:
     """What the scheduler sends comes back to it."""
-    queue = next(n for n in properties(found, "SQS::Queue") if n.startswith("StorageJobQueue"))
+    queues = [n for n in properties(found, "SQS::Queue") if "DeadLetters" not in n]
+    queue = next(n for n in queues if n.startswith("StorageJobQueue"))
     role = next(p for n, p in properties(found, "IAM::Role").items() if "SchedulerRole" in n)
     role["Policies"][0]["PolicyDocument"]["Statement"].append(
         {
