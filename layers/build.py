@@ -37,6 +37,8 @@ HANDLER = "handler.lambda_handler"
 """The handler of every function: its asset has handler.py at the root."""
 CERTIFICATES_PATH = "/opt/python/strandline_certs/rds.pem"
 """Path at which a function finds the root certificates of RDS, for sslrootcert."""
+OWN_CERTIFICATES_PATH = "/opt/strandline_certs/rds.pem"
+"""The same for the certificates that an operator has put in their place."""
 
 _PLATFORMS: Mapping[Arch, str] = {
     "arm64": "aarch64-manylinux_2_28",
@@ -115,6 +117,19 @@ def build_functions() -> None:
             _compile(into, "/var/task")
 
         _build_if_changed(function_directory(name), [source], copy)
+
+
+def build_certificates(bundle: str) -> Path:
+    """The directory of a layer that holds this bundle at OWN_CERTIFICATES_PATH."""
+    directory = BUILD / "layers" / "certificates"
+
+    def write(into: Path) -> None:
+        file = into / Path(OWN_CERTIFICATES_PATH).relative_to("/opt")
+        file.parent.mkdir()
+        file.write_text(bundle, "utf-8")
+
+    _build_if_changed(directory, [bundle], write)
+    return directory
 
 
 def _handler(name: str) -> Path:

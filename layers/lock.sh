@@ -16,3 +16,6 @@ resolve $within --group pyproject.toml:functions --group pyproject.toml:infra -o
 # Packages that no layer has are not installed on one machine either: both run the same code.
 left_out=$("$venv/bin/python" -c 'import layers.contents as c; print(*sorted(c.EXCLUDED_PACKAGES - {"click", "pyyaml"}))')
 resolve $within --group pyproject.toml:run $(printf -- '--no-emit-package %s ' $left_out) -o requirements/run.lock
+# In an environment of its own: it needs an older boto3.
+printf 'checkov==3.3.30\n' | "$venv/bin/uv" pip compile --quiet --generate-hashes --universal --python-version 3.13 \
+    --no-header --no-annotate --no-emit-index-url - -o requirements/checkov.lock

@@ -25,6 +25,7 @@ from strandline.db.migrate import migrate, prepare_roles
 from strandline.deployment import FUNCTIONS
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.jobs.runner import ShardFailed
+from strandline.local.aws import client
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
@@ -182,10 +183,17 @@ class Gateway:
 
         if not step("plan", tenant=tenant)["shards"]:
             return {}
-        for shard in handler.resources.blobs.read_shards(run_id):
+        for item in planned_items(run_id):
             with contextlib.suppress(ShardFailed):
-                step("shard", **shard)
+                step("shard", **item)
         return step("finish")
+
+
+def planned_items(run: str) -> list[dict[str, Any]]:
+    """The items of a run, as the state machine reads them from the bucket."""
+    with contextlib.closing(client("s3")) as s3:
+        stored = s3.get_object(Bucket=get_settings().bucket, Key=f"_jobs/{run}/shards.json")
+        return json.loads(stored["Body"].read())
 
 
 class NullJobQueue:

@@ -49,6 +49,12 @@ class FunctionSpec:
     infra/permissions.py names them."""
 
     @property
+    def feeds_itself(self) -> bool:
+        """Whether it sends to the queue that invokes it. Lambda counts the rounds of such a message
+        and drops it after about 16, unless the function declares that it means it."""
+        return self.queue in self.needs
+
+    @property
     def max_connections(self) -> int:
         """The most database connections of one instance. A function that folds asks the language
         model from three threads besides its own (chains/parallel.py)."""
@@ -80,7 +86,6 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/*",),  # uncited payloads, and the lists of its runs
             "s3:ListBucket": ("bucket",),
         },
@@ -96,9 +101,7 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
         },
         reserved_concurrency=20,
         layers=("deps", "domain", "graph"),
@@ -112,9 +115,7 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
         },
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=5),
@@ -127,9 +128,7 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
         },
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=1),  # of hot chains; warm ones wait for half an hour
@@ -143,10 +142,10 @@ JOBS = (
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/*",),  # texts of payloads, and the lists of its runs
+            "s3:GetObject": ("bucket/*",),  # texts of payloads
+            "s3:ListBucket": ("bucket",),  # without it a missing payload is a 403, not a 404
             # expired uploads and exports
             "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*", "bucket/_exports/*"),
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
             "sqs:SendMessage": ("work_queue",),
         },
         reserved_concurrency=20,
@@ -271,7 +270,9 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         actions={
             "s3:GetObject": ("bucket/*",),
+            "s3:ListBucket": ("bucket",),  # without it a missing payload is a 403, not a 404
             "sqs:SendMessage": ("work_queue",),  # delayed messages, for scopes that must wait
+            "sqs:ChangeMessageVisibility": ("work_queue",),  # messages that return early
         },
         reserved_concurrency=20,
         layers=MODEL_LAYERS,

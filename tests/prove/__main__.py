@@ -48,7 +48,8 @@ PARALLEL = (
         6,
     ),
     ("models", "tests/strandline/models tests/bench/test_chains.py", 6),
-    ("stack", "tests/infra/test_stack.py", 5),
+    ("stack", "tests/infra/test_stack.py tests/infra/test_checkov.py", 8),
+    ("arm64", "tests/layers/test_arm64.py", 12),
     ("state machine", "tests/strandline/local/test_state_machine.py", 3),
     ("restore", "tests/prove/test_restore.py", 8),
     ("own writes", "tests/prove/test_idempotency.py tests/prove/test_read_own_writes.py", 8),
@@ -68,6 +69,7 @@ SEQUENTIAL = (
     ("restarts", "tests/prove/test_restarts.py", 10),
     ("quotas", "tests/prove/test_quotas.py", 10),
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 12),
+    ("due times", "tests/prove/test_due_times.py", 6),
 )
 CASES_MINUTES, UPGRADE_MINUTES = 16, 10
 CASES_IN_TIME = 20_000

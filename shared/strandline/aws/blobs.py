@@ -262,24 +262,11 @@ class BlobStore:
         return self._delete_old(_EXPORTS_PREFIX, before)
 
     def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:
-        """Store the list of a run's shards, as the state machine reads it. Returns its key."""
+        """Store the list of a run's items, as the state machine reads it. Returns its key."""
         key = f"{_RUNS_PREFIX}{run}/shards.json"
         with _translate_errors():
             self._s3.put_object(Bucket=self._bucket, Key=key, Body=json.dumps(shards).encode())
         return key
-
-    def read_shards(self, run: str) -> list[dict[str, Any]]:
-        """A run's planned shards; empty once they were deleted."""
-        with _translate_errors():
-            try:
-                response = self._s3.get_object(
-                    Bucket=self._bucket, Key=f"{_RUNS_PREFIX}{run}/shards.json"
-                )
-            except clients.client_error() as error:
-                if _status(error) in _MISSING_STATUSES:
-                    return []
-                raise
-            return json.loads(response["Body"].read())
 
     def delete_shards(self, run: str) -> None:
         """Delete a run's list of shards."""
