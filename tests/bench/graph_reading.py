@@ -34,7 +34,7 @@ from tests.bench import recall_corpora
 from tests.bench.cost import Known
 from tests.bench.recall_corpora import Corpus
 from tests.bench.recall_quality import DEPTH, Score, score
-from tests.bench.recall_service import Asking, RecallService, list_askings, serve
+from tests.bench.recall_service import Asking, RecallService, serve
 from tests.context_block import read_block
 
 BUDGET = 1000
@@ -166,7 +166,12 @@ def read_text(service: RecallService, asking: Asking) -> tuple[set[str], int, se
 def measure(corpora: Sequence[Corpus], service: RecallService) -> dict[str, Results]:
     """All questions with an answer, by group and by kind within it."""
     results: dict[str, Results] = defaultdict(Results)
-    askings = [a for a in list_askings(corpora) if a.tenant is a.home and a.evidence]
+    askings = [
+        Asking(question, corpus, corpus, question.participants)
+        for corpus in corpora
+        for question in corpus.questions
+        if question.evidence
+    ]
 
     def of(asking: Asking) -> Iterator[Results]:
         group = asking.home.group
@@ -230,13 +235,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.graph_reading")
     parser.add_argument("--locomo", type=Path, help="LoCoMo's file, which is not shipped")
     parser.add_argument("--talks", type=Path, default=recall_corpora.SETS, help="a folder of sets")
-    parser.add_argument("--groups", nargs="*", help="only these groups of corpora")
+    parser.add_argument("--only", nargs="*", help="only these corpora, or groups of them")
     arguments = parser.parse_args()
     try:
         corpora = recall_corpora.load(arguments.locomo, arguments.talks)
     except (OSError, KeyError, ValueError) as error:
         sys.exit(f"bench-graph-reading: {error}")
-    corpora = [c for c in corpora if not arguments.groups or c.group in arguments.groups]
+    if arguments.only:
+        corpora = [c for c in corpora if {c.group, c.name} & set(arguments.only)]
     with serve(corpora, Known(LocalEmbedder())) as service:
         promote(service, corpora)
         counts = service.system.base.rows(

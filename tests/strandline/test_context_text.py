@@ -163,20 +163,20 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
     assert "Nothing is remembered" not in lay_out(replace(EMPTY, known=[known(1, 1)]), 300).text
 
 
-def test_what_is_known_takes_an_eighth_and_the_nearest_comes_first() -> None:
+def test_what_is_known_takes_a_sixteenth_and_the_nearest_comes_first() -> None:
     facts = [known(n, n, text=f"Fact {n} {'holds ' * 8}") for n in range(40)]
     for budget in (100, 200, 400, 1000, 4000):
         layout = lay_out(replace(EMPTY, events=[event(50)], is_known=True, known=facts), budget)
         lines = read_block(layout.text).parts.get(KNOWN, [])
-        assert sum(len(line) + 1 for line in [KNOWN, *lines]) <= budget * 4 // 8 or not lines
+        assert sum(len(line) + 1 for line in [KNOWN, *lines]) <= budget * 4 // 16 or not lines
         shown = [int(line.partition("Fact ")[2].partition(" ")[0]) for line in lines]
         assert shown == list(range(len(lines)))
         assert layout.tokens <= budget
-        assert bool(lines) == (budget >= 400), budget
+        assert bool(lines) == (budget >= 1000), budget
     long = known(1, 1, text="word " * 3000)
     layout = lay_out(replace(EMPTY, is_known=True, known=[long]), 1000)
     (line,) = read_block(layout.text).parts[KNOWN]
-    assert (len(line) < 400, line.endswith("word… [1]"), layout.cut) == (True, True, (0, 0, 0, 1))
+    assert (len(line) < 200, line.endswith("word… [1]"), layout.cut) == (True, True, (0, 0, 0, 1))
 
 
 def test_an_event_that_stands_for_others_says_so() -> None:
@@ -379,7 +379,8 @@ def test_a_hundred_texts_that_pretend_stay_in_their_fence() -> None:
         block = read_block(layout.text)
         assert block.cited == [1, 2, 3, 4], repr(text)
         assert len(layout.citations) == 4
-        assert len(block.parts["Topics:"]) == len(block.parts[KNOWN]) == 2
+        assert len(block.parts["Topics:"]) == 2
+        assert len(block.parts[KNOWN]) in (1, 2), "as many as their share holds"
 
 
 @settings(max_examples=300, deadline=None)

@@ -11,8 +11,8 @@ from strandline.context.fence import sanitize, sanitize_label
 from strandline.log.words_index import format_date
 from strandline.participants import display_name
 
-_EVENT_SHARE, _SUMMARY_SHARE = 1 / 4, 1 / 12
-"""The most of a budget that the text of one event takes, or of one topic or thing known."""
+_EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24
+"""The most of a budget that the text of one event takes, of one topic, of one thing known."""
 _MAX_SOURCE_CHARS = 8192
 """No text is shown longer, and no more of one is read."""
 _NAME_CHARS, _TOPIC_CHARS = 40, 100
@@ -122,7 +122,7 @@ def known_line(known: KnownSource, max_bytes: int) -> Line[KnownSource]:
     origin = "" if known.trust == "user" else f" ({known.trust})"
     start = f"- {format_date(known.since)}{kind}{origin}:"
     line = Line(known, start, *_read_text(known.text))
-    line.shorten(int(max_bytes * _SUMMARY_SHARE))
+    line.shorten(int(max_bytes * _KNOWN_SHARE))
     return line
 
 

@@ -29,9 +29,9 @@ def post_context(request: Request) -> Response:
     """Get what memory holds for a prompt, as one block of text. It has short-term memory, then what
     the knowledge graph knows about `query`, topics that say what no shown event says, and the
     events that answer `query`, each part in order of time, within `budget` tokens. With a query
-    short-term memory has at most a tenth of them, what is known an eighth, and topics a quarter as
-    long as others need theirs; an event that is short or follows a question is shown with the one
-    before it.
+    short-term memory has at most a tenth of them, what is known a sixteenth, and topics a quarter
+    as long as others need theirs; an event that is short or follows a question is shown with the
+    one before it.
     Stored text is data between two tags: it cannot close them, start a line or pass for a citation.
     The same answer gives the same text. What answers the question is warmed by it."""
     query = request.parse_query(ParticipantsQuery)
