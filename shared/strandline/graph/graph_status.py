@@ -25,12 +25,8 @@ def read_status(access: TenantDb, now: datetime) -> GraphStatus:
         progress = store_status.read_progress(access, now)
     return GraphStatus(
         scopes=said.scopes,
-        nodes={
-            row.type: NodeCounts.model_validate(row, from_attributes=True) for row in nodes
-        },
-        edges={
-            row.type: EdgeCounts.model_validate(row, from_attributes=True) for row in edges
-        },
+        nodes={row.type: NodeCounts.model_validate(row, from_attributes=True) for row in nodes},
+        edges={row.type: EdgeCounts.model_validate(row, from_attributes=True) for row in edges},
         observations=said.observations,
         fields=said.fields,
         revisions=said.revisions,
