@@ -243,7 +243,9 @@ def test_a_large_graph_goes_round(
     has_vectors = count < NODES
     if has_vectors:
         plenty.sweep()
+    began = datetime.now(UTC)
     answer, data = fetch(plenty, key, ADA, vectors=has_vectors)
+    print(f"  {answer['counts']}: exported in {(datetime.now(UTC) - began).total_seconds():.1f} s")
     assert answer["counts"]["nodes"] == count
     assert all(bool(line.get("vector")) == has_vectors for line in of_kind(data, "node"))
     other = plenty.key(OTHER)

@@ -30,8 +30,8 @@ from strandline.log.trust import trust_rank
 
 CHANNEL = "graph-import"
 """The channel of the statements' keys."""
-MAX_STATEMENTS = 20_000
-"""Of one import: what the time of a request is enough for."""
+MAX_STATEMENTS, MAX_OBSERVATIONS = 10_000, 40_000
+"""Of one import: what a request has the time for."""
 MAX_RECORD_BYTES = 120 * 1024
 """Of one statement as JSON, in the metadata of its event."""
 
@@ -47,17 +47,26 @@ def import_graph(request: Request, body: ImportRequest) -> GraphImport:
     access = request.resources.database.connect_as(make_caller(principal), request.deadline)
     try:
         graph = read_file(_load(request, access, body), lambda names: _may_write(principal, names))
-        if len(graph.statements) > MAX_STATEMENTS:
-            raise TooLarge(
-                f"the file has {len(graph.statements)} statements, and an import takes"
-                f" {MAX_STATEMENTS}. Export scope by scope (`scope_id`), and import file by file",
-                limit=MAX_STATEMENTS,
-            )
+        _check_counts(graph)
         return _store(request, access, graph)
     except (Invalid, Forbidden, TooLarge) as error:
         raise type(error)(
             f"{field}: {error.message}", **{"field": field, **error.details}
         ) from None
+
+
+def _check_counts(graph: GraphFile) -> None:
+    counts = graph.counts
+    for name, count, limit in (
+        ("statements", counts.statements, MAX_STATEMENTS),
+        ("observations", counts.observations, MAX_OBSERVATIONS),
+    ):
+        if count > limit:
+            raise TooLarge(
+                f"the file has {count} {name}, and an import takes {limit}. Export scope by scope"
+                " (`scope_id`), and import file by file",
+                limit=limit,
+            )
 
 
 def _may_write(principal: Principal, participants: Sequence[str]) -> bool:
