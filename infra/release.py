@@ -37,7 +37,7 @@ class Release(Construct):
         caller = self._caller(settings, parts, function)
         self.resource = CustomResource(
             self,
-            "Migrate",
+            "Schema",  # not as CDK's Trigger was called: a resource cannot change its type
             resource_type="Custom::Release",
             service_token=caller.function_arn,
             service_timeout=Duration.seconds(_CALLER_SECONDS + 60),

@@ -41,7 +41,7 @@ class Account:
             "ResponseURL": self.url,
             "StackId": "stack",
             "RequestId": "request",
-            "LogicalResourceId": "ReleaseMigrate",
+            "LogicalResourceId": "ReleaseSchema",
             "ResourceProperties": {"ServiceToken": "caller", "Version": f"{MIGRATE}:{version}"},
         }
         if before is not None:
@@ -81,7 +81,7 @@ def test_a_release_runs_migrate_and_waits_for_it(account: Account) -> None:
     for kind, before in (("Create", None), ("Update", 6), ("Update", 7)):
         answer = account.ask(kind, 7, before)
         assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "release")
-        assert answer["LogicalResourceId"] == "ReleaseMigrate"
+        assert answer["LogicalResourceId"] == "ReleaseSchema"
     assert account.called == [f"{MIGRATE}:7"] * 3
 
 
