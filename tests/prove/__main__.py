@@ -65,6 +65,7 @@ SEQUENTIAL = (
     ("crash", "tests/prove/test_crash.py", 8),
     ("idle", "tests/prove/test_idle.py", 10),
     ("restarts", "tests/prove/test_restarts.py", 10),
+    ("writer", "tests/prove/test_writer.py", 12),
     ("quotas", "tests/prove/test_quotas.py", 10),
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 12),
 )

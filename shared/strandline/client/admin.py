@@ -9,8 +9,9 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import KEEP, AsyncCaller, Caller, Keep, SyncCaller
+from strandline.client.calls import KEEP, Caller, Keep
 from strandline.client.memory import Fields
+from strandline.client.transport import AsyncCaller, SyncCaller
 from strandline.client.verbs import operation, pages
 
 type Right = Literal["read", "write", "admin", "operator"]

@@ -13,13 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 from urllib.parse import quote
 
 from strandline.client import answers
-
-if TYPE_CHECKING:
-    from strandline.client.transport import AsyncConnection, SyncConnection
 
 
 class Keep(Enum):
@@ -58,39 +55,12 @@ class Call[T]:
     """Statuses besides 2xx whose answers are no errors."""
 
 
-# Callers ------------------------------------------------------------------------------------------
-
-
 class Caller:
     """Something that has verbs."""
 
     def __init__(self, bound: Mapping[str, str] | None = None) -> None:
-        self.bound = bound or {}
+        self.bound: Mapping[str, str] = bound or {}
         """Parameters that every call of this object has, as a session its id."""
-
-
-class SyncCaller(Caller):
-    """Something whose verbs return answers."""
-
-    def __init__(self, connection: SyncConnection, bound: Mapping[str, str] | None = None) -> None:
-        super().__init__(bound)
-        self.connection = connection
-
-    def perform[T](self, call: Call[T]) -> T:
-        """Send one request, again where that may help. Raises ServiceError."""
-        return self.connection.perform(call)
-
-
-class AsyncCaller(Caller):
-    """Something whose verbs return awaitables."""
-
-    def __init__(self, connection: AsyncConnection, bound: Mapping[str, str] | None = None) -> None:
-        super().__init__(bound)
-        self.connection = connection
-
-    async def perform[T](self, call: Call[T]) -> T:
-        """Send one request, again where that may help. Raises ServiceError."""
-        return await self.connection.perform(call)
 
 
 # Requests -----------------------------------------------------------------------------------------

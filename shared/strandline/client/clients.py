@@ -12,13 +12,13 @@ from uuid import UUID, uuid4
 
 from strandline.client import answers
 from strandline.client.admin import Admin, AsyncAdmin
-from strandline.client.calls import AsyncCaller, SyncCaller, join_participants
+from strandline.client.calls import join_participants
 from strandline.client.graph import AsyncGraph, Graph
 from strandline.client.lookup import Lookup
 from strandline.client.memory import Fields, Memory
 from strandline.client.retries import Retry
 from strandline.client.sessions import AsyncSession, Session, SessionPlan
-from strandline.client.transport import AsyncConnection, Settings, SyncConnection
+from strandline.client.transport import AsyncCaller, AsyncConnection, Settings, SyncCaller, SyncConnection
 
 if TYPE_CHECKING:
     import httpx2

@@ -7,8 +7,9 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import AsyncCaller, Caller, SyncCaller
+from strandline.client.calls import Caller
 from strandline.client.graph_statements import FIELDS, NODE, GraphStatements, Time
+from strandline.client.transport import AsyncCaller, SyncCaller
 from strandline.client.verbs import operation, pages
 
 type NodeType = Literal["fact", "decision", "entity", "event", "topic"]

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any, Literal, Self
 
 from strandline.client import answers
-from strandline.client.calls import AsyncCaller, Call, Caller, SyncCaller
+from strandline.client.calls import Call, Caller
 from strandline.client.lookup import Lookup
 from strandline.client.memory import EventType, Fields, Role
-from strandline.client.transport import AsyncConnection, SyncConnection
+from strandline.client.transport import AsyncCaller, AsyncConnection, SyncCaller, SyncConnection
 from strandline.client.verbs import operation, pages
 
 _SESSION = "/api/v1/sessions/{session_id}"

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from strandline.client.calls import Call, Stream
+from strandline.client.calls import Call, Caller, Stream
 from strandline.client.errors import (
     ConnectionFailedError,
     ServiceError,
@@ -127,13 +127,13 @@ class SyncConnection:
     def _send[T](self, call: Call[T]) -> T:
         import httpx2
 
-        body = call.body if call.body is None or isinstance(call.body, bytes) else call.body.read()
+        body = call.body
         try:
             response = self._client().request(
                 call.method,
                 self.settings.address(call),
                 params=list(call.query) or None,
-                content=body,
+                content=body if isinstance(body, bytes | None) else body.read(),
                 headers=self.settings.all_headers(call),
                 timeout=_timeout(self.settings),
             )
@@ -185,13 +185,13 @@ class AsyncConnection:
 
         if self._http is None:
             self._http = httpx2.AsyncClient()
-        body = call.body if call.body is None or isinstance(call.body, bytes) else _read_in_thread(call.body)
+        body = call.body
         try:
             response = await self._http.request(
                 call.method,
                 self.settings.address(call),
                 params=list(call.query) or None,
-                content=body,
+                content=body if isinstance(body, bytes | None) else _read_in_thread(body),
                 headers=self.settings.all_headers(call),
                 timeout=_timeout(self.settings),
             )
@@ -212,3 +212,30 @@ async def _read_in_thread(stream: Stream) -> AsyncIterator[bytes]:
     pieces = stream.read()
     while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
         yield piece
+
+
+# Callers ------------------------------------------------------------------------------------------
+
+
+class SyncCaller(Caller):
+    """Something whose verbs return answers."""
+
+    def __init__(self, connection: SyncConnection, bound: Mapping[str, str] | None = None) -> None:
+        super().__init__(bound)
+        self.connection = connection
+
+    def perform[T](self, call: Call[T]) -> T:
+        """Send one request, again where that may help. Raises ServiceError."""
+        return self.connection.perform(call)
+
+
+class AsyncCaller(Caller):
+    """Something whose verbs return awaitables."""
+
+    def __init__(self, connection: AsyncConnection, bound: Mapping[str, str] | None = None) -> None:
+        super().__init__(bound)
+        self.connection = connection
+
+    async def perform[T](self, call: Call[T]) -> T:
+        """Send one request, again where that may help. Raises ServiceError."""
+        return await self.connection.perform(call)

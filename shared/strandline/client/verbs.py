@@ -16,15 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Concatenate, Self, overload
 
 from strandline.client import answers
-from strandline.client.calls import (
-    AsyncCaller,
-    Call,
-    Caller,
-    Declaration,
-    Operation,
-    SyncCaller,
-    read_answer,
-)
+from strandline.client.calls import Call, Caller, Declaration, Operation, read_answer
+from strandline.client.transport import AsyncCaller, SyncCaller
 
 
 class _Descriptor:

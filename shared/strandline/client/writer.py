@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Self, Unpack
 
 from strandline.client import answers
-from strandline.client.calls import SyncCaller
 from strandline.client.errors import ServiceError, TooLargeError, UnavailableError
 from strandline.client.memory import EventFields, Memory
 from strandline.client.outbox import Failure, NotStoredError, Outbox, Pending, halves, logger
+from strandline.client.transport import SyncCaller
 
 
 class Writer:
