@@ -79,6 +79,8 @@ class Operation:
     """What every request has."""
     once: bool = False
     also: tuple[int, ...] = ()
+    more: type | None = None
+    """A TypedDict of further fields, which the declaration takes as `**more`."""
 
     @property
     def path_names(self) -> list[str]:
@@ -167,12 +169,26 @@ class Declaration:
         )
         return typing.get_type_hints(bare, {**vars(typing), "answers": answers})["return"]
 
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        """The parameters with their defaults; `inspect.Parameter.empty` for one that must be
+        given."""
+        named = {
+            name: parameter.default
+            for name, parameter in self.signature.parameters.items()
+            if name not in ("self", "more")
+        }
+        more = self.operation.more
+        return named | dict.fromkeys(more.__annotations__ if more else (), None)
+
     def values(self, caller: Caller, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What is to be sent, by parameter. Raises TypeError for wrong arguments."""
-        parameters = self.signature.parameters
         given = dict(self.signature.bind(caller, *args, **kwargs).arguments)
+        given |= given.pop("more", {})
         given.pop("self")
-        if "participants" in parameters:
+        if unknown := given.keys() - self.defaults.keys():
+            raise TypeError(f"{self.function.__name__}() has no parameter {min(unknown)!r}")
+        if "participants" in self.defaults:
             given["participants"] = join_participants(
                 given.pop("user", None), given.pop("agent", None), given.get("participants")
             )
@@ -183,7 +199,7 @@ class Declaration:
         sent = {
             name: value
             for name, value in given.items()
-            if value is not KEEP and not (value is None and parameters[name].default is None)
+            if value is not KEEP and not (value is None and self.defaults[name] is None)
         }
         return {**caller.bound, **sent}
 
@@ -195,7 +211,7 @@ class Declaration:
         parse: Callable[[bytes], T],
     ) -> Call[T]:
         """The request of these arguments."""
-        keyed = "idempotency_key" in self.signature.parameters
+        keyed = "idempotency_key" in self.defaults
         return self.operation.build(self.values(caller, args, kwargs), parse, keyed=keyed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, Unpack
 from uuid import UUID, uuid4
 
 from strandline.client import answers
@@ -19,14 +19,9 @@ type Fields = Mapping[str, Any]
 
 
 class EventFields(TypedDict, total=False):
-    """The fields of an event that a writer takes, as those of `Memory.add`."""
+    """Fields of an event besides those that every append names; docs/api.md describes each."""
 
-    user: str | None
-    agent: str | None
-    participants: Iterable[str] | None
-    role: Role
     type: EventType | None
-    session_id: str | None
     speaker: str | None
     parts: Sequence[Fields] | None
     model: str | None
@@ -56,7 +51,7 @@ class Memory(Caller):
 
     # Append -----------------------------------------------------------------------------------
 
-    @operation("POST /api/v1/events")
+    @operation("POST /api/v1/events", more=EventFields)
     def add(
         self,
         content: str | None = None,
@@ -65,27 +60,15 @@ class Memory(Caller):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
         role: Role = "user",
-        type: EventType | None = None,
         session_id: str | None = None,
-        speaker: str | None = None,
-        parts: Sequence[Fields] | None = None,
-        model: str | None = None,
-        blob: Fields | None = None,
-        mime_type: str | None = None,
-        name: str | None = None,
-        channel: str | None = None,
-        source_event_key: str | None = None,
-        occurred_at: datetime | float | str | None = None,
-        metadata: Fields | None = None,
-        edges: Sequence[Fields] | None = None,
-        stop_reason: str | None = None,
         idempotency_key: str | None = None,
+        **more: Unpack[EventFields],
     ) -> answers.Receipt:
         """Append one event. It is stored once, however often the request is repeated. Raises
         KeyConflictError if your own key was used before with another event."""
         ...
 
-    @operation("POST /api/v1/insert")
+    @operation("POST /api/v1/insert", more=EventFields)
     def insert(
         self,
         content: str | None = None,
@@ -95,21 +78,9 @@ class Memory(Caller):
         participants: Iterable[str] | None = None,
         role: Role = "user",
         recall: Fields | None = None,
-        type: EventType | None = None,
         session_id: str | None = None,
-        speaker: str | None = None,
-        parts: Sequence[Fields] | None = None,
-        model: str | None = None,
-        blob: Fields | None = None,
-        mime_type: str | None = None,
-        name: str | None = None,
-        channel: str | None = None,
-        source_event_key: str | None = None,
-        occurred_at: datetime | float | str | None = None,
-        metadata: Fields | None = None,
-        edges: Sequence[Fields] | None = None,
-        stop_reason: str | None = None,
         idempotency_key: str | None = None,
+        **more: Unpack[EventFields],
     ) -> answers.InsertReceipt:
         """Append one event, linked to what recall finds for its text."""
         ...

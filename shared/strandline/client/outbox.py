@@ -6,13 +6,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 from uuid import uuid4
 
 from strandline.client import answers
 from strandline.client.calls import Caller, to_json
 from strandline.client.errors import ServiceError, make_error
-from strandline.client.memory import EventFields, Memory
+from strandline.client.memory import Memory
 
 logger = logging.getLogger("strandline.client")
 
@@ -87,9 +87,9 @@ class Outbox:
         """Whether there is something to send."""
         return bool(self._waiting)
 
-    def draft(self, caller: Caller, content: str | None, **fields: Unpack[EventFields]) -> Pending:
-        """An event with its key: the caller's, or one of its own. Raises TypeError for an unknown
-        field."""
+    def draft(self, caller: Caller, content: str | None, fields: Mapping[str, Any]) -> Pending:
+        """An event with its key: the caller's, or one of its own. `fields` are those of
+        `Memory.add`. Raises TypeError for an unknown one."""
         values = Memory.add.declaration.values(caller, (content,), fields)
         self._count += 1
         key = {"source_event_key": f"{self._key_base}-{self._count}"}

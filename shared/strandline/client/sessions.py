@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 from strandline.client import answers
 from strandline.client.calls import Call, Caller
 from strandline.client.lookup import Lookup
-from strandline.client.memory import EventType, Fields, Role
+from strandline.client.memory import EventFields, Fields, Role
 from strandline.client.transport import AsyncCaller, AsyncConnection, SyncCaller, SyncConnection
 from strandline.client.verbs import operation, pages
 
@@ -21,26 +21,14 @@ _SCOPE = ("scope_id",)
 class SessionVerbs(Caller):
     """Verbs of a session. Its participants apply to all of them."""
 
-    @operation(f"POST {_SESSION}/events", in_query=_SCOPE)
+    @operation(f"POST {_SESSION}/events", in_query=_SCOPE, more=EventFields)
     def add(
         self,
         content: str | None = None,
         *,
         role: Role = "user",
-        type: EventType | None = None,
-        speaker: str | None = None,
-        parts: Sequence[Fields] | None = None,
-        model: str | None = None,
-        blob: Fields | None = None,
-        mime_type: str | None = None,
-        name: str | None = None,
-        channel: str | None = None,
-        source_event_key: str | None = None,
-        occurred_at: datetime | float | str | None = None,
-        metadata: Fields | None = None,
-        edges: Sequence[Fields] | None = None,
-        stop_reason: str | None = None,
         idempotency_key: str | None = None,
+        **more: Unpack[EventFields],
     ) -> answers.Receipt:
         """Append one event to the session. It is stored once, however often the request is
         repeated."""

@@ -3,13 +3,13 @@
 import atexit
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Self, Unpack
 
 from strandline.client import answers
 from strandline.client.errors import ServiceError, TooLargeError, UnavailableError
-from strandline.client.memory import EventFields, Memory
+from strandline.client.memory import EventFields, Memory, Role
 from strandline.client.outbox import Failure, NotStoredError, Outbox, Pending, halves, logger
 from strandline.client.transport import SyncCaller
 
@@ -57,12 +57,19 @@ class Writer:
         self,
         content: str | None = None,
         *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        role: Role = "user",
+        session_id: str | None = None,
         timeout: float | None = None,
-        **fields: Unpack[EventFields],
+        **more: Unpack[EventFields],
     ) -> str:
         """Let an event wait, and return its `source_event_key`. Waits while the queue is full, at
         most `timeout` seconds; then raises TimeoutError, and the event is not taken. Raises
         RuntimeError after `close`."""
+        fields = {"user": user, "agent": agent, "participants": participants, "role": role}
+        fields |= {"session_id": session_id, **more}
         with self._changed:
             is_free = self._changed.wait_for(
                 lambda: self._closing or self._outbox.has_room, timeout
@@ -71,7 +78,7 @@ class Writer:
                 raise RuntimeError("the writer is closed")
             if not is_free:
                 raise TimeoutError(f"{self.pending} events wait, and the service takes none")
-            entry = self._outbox.draft(self._client, content, **fields)
+            entry = self._outbox.draft(self._client, content, fields)
             self._outbox.put(entry)
             self._changed.notify_all()
         return entry.event["source_event_key"]

@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Self, Unpack
 
 from strandline.client import answers
 from strandline.client.errors import ServiceError, TooLargeError, UnavailableError
-from strandline.client.memory import EventFields, Memory
+from strandline.client.memory import EventFields, Memory, Role
 from strandline.client.outbox import Failure, NotStoredError, Outbox, Pending, halves, logger
 from strandline.client.transport import AsyncCaller
 
@@ -44,16 +44,28 @@ class AsyncWriter:
         """How many events the service acknowledged."""
         return self._outbox.stored
 
-    async def add(self, content: str | None = None, **fields: Unpack[EventFields]) -> str:
+    async def add(
+        self,
+        content: str | None = None,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        role: Role = "user",
+        session_id: str | None = None,
+        **more: Unpack[EventFields],
+    ) -> str:
         """Let an event wait, and return its `source_event_key`. Waits while the queue is full.
         Raises RuntimeError after `close`."""
+        fields = {"user": user, "agent": agent, "participants": participants, "role": role}
+        fields |= {"session_id": session_id, **more}
         async with self._changed:
             if self._task is None:
                 self._task = asyncio.create_task(self._run(), name="strandline-writer")
             await self._changed.wait_for(lambda: self._closing or self._outbox.has_room)
             if self._closing:
                 raise RuntimeError("the writer is closed")
-            entry = self._outbox.draft(self._client, content, **fields)
+            entry = self._outbox.draft(self._client, content, fields)
             self._outbox.put(entry)
             self._changed.notify_all()
         return entry.event["source_event_key"]

@@ -15,9 +15,11 @@ from strandline.client.admin import Admin, AsyncAdmin
 from strandline.client.calls import KEEP
 from strandline.client.clients import AsyncStrandline, Strandline
 from strandline.client.graph import AsyncGraph, Graph
-from strandline.client.memory import EventFields, Memory
+from strandline.client.memory import Memory
 from strandline.client.sessions import AsyncSession, Session
 from strandline.client.verbs import Pages, Verb
+from strandline.client.writer import Writer
+from strandline.client.writer_async import AsyncWriter
 from strandline.errors import StrandlineError
 from strandline.http import gateway_responses
 from strandline.http.app import STATUS
@@ -73,12 +75,12 @@ def taken(operation: Mapping[str, Any]) -> dict[str, bool]:
 def sent(verb: AnyVerb) -> dict[str, bool]:
     """What a verb can send, and whether it always does."""
     operation = verb.declaration.operation
-    parameters = dict(verb.declaration.signature.parameters)
-    parameters.pop("self")
+    parameters = verb.declaration.defaults
+    here_only = HERE_ONLY if "participants" in parameters else {"idempotency_key"}
     fields = {
-        operation.names.get(name, name): parameter.default is inspect.Parameter.empty
-        for name, parameter in parameters.items()
-        if name not in HERE_ONLY or (name != "idempotency_key" and "participants" not in parameters)
+        operation.names.get(name, name): default is inspect.Parameter.empty
+        for name, default in parameters.items()
+        if name not in here_only
     }
     fields |= dict.fromkeys(operation.fixed, True)
     if "{session_id}" in operation.name:
@@ -98,7 +100,7 @@ def differences(verb: AnyVerb, operation: Mapping[str, Any]) -> list[str]:
         if must and not given.get(name, True) and name not in joined
     ]
     keyed = any(p["name"] == "Idempotency-Key" for p in operation.get("parameters", []))
-    has_key = "idempotency_key" in verb.declaration.signature.parameters
+    has_key = "idempotency_key" in verb.declaration.defaults
     if keyed != has_key and verb is not declared(Strandline)["post_batch"]:
         said.append("disagrees about the idempotency key")
     return said
@@ -221,8 +223,10 @@ def test_the_table_of_answers_is_what_type_checkers_see() -> None:
 
 
 def test_a_writer_takes_what_an_append_takes() -> None:
-    parameters = inspect.signature(Memory.add.declaration.function).parameters.keys()
-    assert EventFields.__annotations__.keys() == parameters - {"self", "content", "idempotency_key"}
+    named = inspect.signature(Memory.add.declaration.function).parameters.keys()
+    for writer in (Writer, AsyncWriter):
+        taken_by_writer = inspect.signature(writer.add).parameters.keys() - {"timeout"}
+        assert taken_by_writer == named - {"idempotency_key"}
 
 
 def test_every_code_has_its_exception_and_way_out() -> None:
@@ -249,8 +253,7 @@ def test_null_is_sent_only_where_it_means_something() -> None:
         if "requestBody" not in operation:
             continue
         body = resolved(operation["requestBody"]["content"]["application/json"]["schema"])
-        for parameter in verb.declaration.signature.parameters.values():
-            if parameter.default is KEEP:
-                schema = body["properties"][parameter.name]
-                kinds = schema.get("anyOf", [])
-                assert {"type": "null"} in kinds, f"{name}: {parameter.name}"
+        for parameter, default in verb.declaration.defaults.items():
+            if default is KEEP:
+                kinds = body["properties"][parameter].get("anyOf", [])
+                assert {"type": "null"} in kinds, f"{name}: {parameter}"
