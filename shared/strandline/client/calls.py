@@ -183,9 +183,11 @@ class Declaration:
 
     def values(self, caller: Caller, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What is to be sent, by parameter. Raises TypeError for wrong arguments."""
-        given = dict(self.signature.bind(caller, *args, **kwargs).arguments)
-        given |= given.pop("more", {})
-        given.pop("self")
+        bound = dict(self.signature.bind(caller, *args, **kwargs).arguments)
+        bound |= bound.pop("more", {})
+        bound.pop("self")
+        silent = (None, KEEP, inspect.Parameter.empty)
+        given = {n: default for n, default in self.defaults.items() if default not in silent} | bound
         if unknown := given.keys() - self.defaults.keys():
             raise TypeError(f"{self.function.__name__}() has no parameter {min(unknown)!r}")
         if "participants" in self.defaults:

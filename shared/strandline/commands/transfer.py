@@ -1,0 +1,125 @@
+"""Commands that import and export conversations."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from strandline.client import answers
+from strandline.client.clients import Strandline
+from strandline.client.errors import make_error
+from strandline.commands.formats import Event, People, UnreadableFile, read_events
+from strandline.commands.invocation import Invocation, participant_options
+from strandline.commands.output import print_json, print_json_line
+
+BATCH = 200
+_PORTABLE = (
+    *("participants", "role", "type", "speaker", "content", "parts", "session_id"),
+    *("channel", "mime_type", "name", "stop_reason", "metadata", "occurred_at"),
+)
+"""Fields of an event that an append takes back."""
+_SHOWN_REFUSALS = 5
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--user", default="user", show_default=True, help="The person's name.")
+@click.option("--agent", default="assistant", show_default=True, help="The agent's name.")
+@click.pass_obj
+def import_file(run: Invocation, file: Path, user: str, agent: str) -> int:
+    """Import conversations from FILE: JSON Lines as export writes them, conversations.json of
+    ChatGPT or Claude, or LoCoMo's JSON.
+
+    Interrupted, it can be run again: each message is stored once, in order, with its time.
+    """
+    try:
+        events = [*read_events(file, People(user, agent))]
+    except (UnreadableFile, UnicodeDecodeError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    stored, refusals = 0, list[str]()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        task = progress.add_task(file.name, total=len(events))
+        for batch in itertools.batched(events, BATCH, strict=False):
+            answer = run.client.add_batch(batch)
+            stored += answer.stored
+            refusals += _refusals(batch, answer)
+            progress.advance(task, len(batch))
+    if run.as_json:
+        print_json({"events": len(events), "stored": stored, "refused": refusals})
+    else:
+        click.echo(f"{stored} of {len(events)} events of {file.name} are stored")
+        for refusal in refusals[:_SHOWN_REFUSALS]:
+            click.echo(f"refused: {refusal}", err=True)
+        if len(refusals) > _SHOWN_REFUSALS:
+            click.echo(f"and {len(refusals) - _SHOWN_REFUSALS} more refusals", err=True)
+    return 1 if refusals else 0
+
+
+def _refusals(batch: Iterable[Event], answer: answers.BatchAnswer) -> Iterator[str]:
+    for event, item in zip(batch, answer.results, strict=True):
+        if item.error is not None:
+            error = make_error(item.status, item.error.model_dump(), None)
+            yield f"{event.get('source_event_key')}: {error}"
+
+
+@click.command("export")
+@participant_options
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="By default standard output."
+)
+@click.pass_obj
+def export(
+    run: Invocation,
+    user: str | None,
+    agent: str | None,
+    participants: tuple[str, ...],
+    out: Path | None,
+) -> None:
+    """Write all visible events as JSON Lines, scope by scope in order; import reads them.
+
+    The text of a payload is not in it, only its CID.
+    """
+    lines = _exported(run.client, user, agent, participants)
+    if out is None:
+        for line in lines:
+            print_json_line(line)
+        return
+    count = 0
+    draft = out.with_name(f".{out.name}.draft")
+    with draft.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            count += 1
+    draft.replace(out)
+    click.echo(f"{count} events in {out}", err=True)
+
+
+def _exported(
+    client: Strandline, user: str | None, agent: str | None, participants: Iterable[str]
+) -> Iterator[Event]:
+    readers = {"user": user, "agent": agent, "participants": [*participants]}
+    for scope in client.scopes(**readers):
+        for event in client.events(scope.scope_id, page_size=500, **readers):
+            whole = event.model_dump(mode="json", exclude_none=True)
+            portable = {name: whole[name] for name in _PORTABLE if name in whole}
+            key = {"channel": "import", "source_event_key": f"export:{event.event_id}"}
+            origin = {"event_id": str(event.event_id), "recorded_at": whole["recorded_at"]}
+            line = {**portable, **key, "metadata": {**event.metadata, "exported": origin}}
+            if event.parts is not None:
+                line["parts"] = [part.model_dump(include={"content", "model"}) for part in event.parts]
+                line.pop("content", None)
+            if event.blob is not None:
+                line["blob"] = {"cid": event.blob.cid}
+                line.pop("content", None)
+            yield line
+
+
+COMMANDS = (import_file, export)
