@@ -36,12 +36,12 @@ def files(directory: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("arch", build.ARCHES)
 def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
-    """The package's files but `local` and the client, byte for byte."""
+    """The package's files but `local`, the client and its commands, byte for byte."""
     source = repository / "shared" / "strandline"
     wanted = {
         path: (source / path).read_bytes()
         for path in files(source)
-        if path.parts[0] not in ("local", "client") and "__pycache__" not in path.parts
+        if path.parts[0] not in ("local", "client", "commands") and "__pycache__" not in path.parts
     }
     data = {"apidocs/examples.json", "apidocs/page/docs.html"}
     data |= {f"llm/heuristic/{name}" for name in ("lexicon.txt", "weights.json", "words.txt")}

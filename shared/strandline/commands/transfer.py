@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from strandline.client import answers
+from strandline.client.calls import join_participants
 from strandline.client.clients import Strandline
 from strandline.client.errors import make_error
 from strandline.commands.formats import Event, People, UnreadableFile, read_events
@@ -20,7 +21,7 @@ from strandline.commands.output import print_json, print_json_line
 
 BATCH = 200
 _PORTABLE = (
-    *("participants", "role", "type", "speaker", "content", "parts", "session_id"),
+    *("participants", "role", "type", "speaker", "content", "session_id"),
     *("channel", "mime_type", "name", "stop_reason", "metadata", "occurred_at"),
 )
 """Fields of an event that an append takes back."""
@@ -87,39 +88,55 @@ def export(
 
     The text of a payload is not in it, only its CID.
     """
-    lines = _exported(run.client, user, agent, participants)
+    left_out: list[str] = []
+    lines = _export_lines(run.client, user, agent, participants, left_out)
+    count = 0
     if out is None:
         for line in lines:
             print_json_line(line)
-        return
-    count = 0
-    draft = out.with_name(f".{out.name}.draft")
-    with draft.open("w", encoding="utf-8") as file:
-        for line in lines:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
             count += 1
-    draft.replace(out)
-    click.echo(f"{count} events in {out}", err=True)
+    else:
+        draft = out.with_name(f".{out.name}.draft")
+        with draft.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                count += 1
+        draft.replace(out)
+    click.echo(f"{count} events exported", err=True)
+    if left_out:
+        click.echo(f"left out: {len(left_out)} statements to the knowledge graph", err=True)
 
 
-def _exported(
-    client: Strandline, user: str | None, agent: str | None, participants: Iterable[str]
+def _export_lines(
+    client: Strandline,
+    user: str | None,
+    agent: str | None,
+    participants: Iterable[str],
+    left_out: list[str],
 ) -> Iterator[Event]:
-    readers = {"user": user, "agent": agent, "participants": [*participants]}
-    for scope in client.scopes(**readers):
-        for event in client.events(scope.scope_id, page_size=500, **readers):
-            whole = event.model_dump(mode="json", exclude_none=True)
-            portable = {name: whole[name] for name in _PORTABLE if name in whole}
-            key = {"channel": "import", "source_event_key": f"export:{event.event_id}"}
-            origin = {"event_id": str(event.event_id), "recorded_at": whole["recorded_at"]}
-            line = {**portable, **key, "metadata": {**event.metadata, "exported": origin}}
-            if event.parts is not None:
-                line["parts"] = [part.model_dump(include={"content", "model"}) for part in event.parts]
-                line.pop("content", None)
-            if event.blob is not None:
-                line["blob"] = {"cid": event.blob.cid}
-                line.pop("content", None)
-            yield line
+    """The events as an append takes them. `left_out` gets the ids of statements, which no append
+    takes."""
+    readers = join_participants(user, agent, participants)
+    for scope in client.scopes(participants=readers):
+        for event in client.events(scope.scope_id, page_size=500, participants=readers):
+            if event.type == "statement":
+                left_out.append(str(event.event_id))
+            else:
+                yield _to_line(event)
+
+
+def _to_line(event: answers.EventOut) -> Event:
+    whole = event.model_dump(mode="json", exclude_none=True)
+    line: Event = {name: whole[name] for name in _PORTABLE if name in whole}
+    line["source_event_key"] = f"export:{event.event_id}"
+    line.setdefault("occurred_at", whole["recorded_at"])
+    if event.parts is not None:
+        line["parts"] = [part.model_dump(include={"content", "model"}) for part in event.parts]
+    if event.blob is not None:
+        line["blob"] = {"cid": event.blob.cid}
+    if "parts" in line or "blob" in line:
+        line.pop("content", None)
+    return line
 
 
 COMMANDS = (import_file, export)
