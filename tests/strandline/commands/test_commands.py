@@ -156,6 +156,12 @@ def test_refused_lines_are_named_and_the_rest_is_stored(run: Run, tmp_path: Path
     assert "refused: lines.jsonl:2: role" in err
 
 
+def count_events(service: HttpService) -> int:
+    """How many events were imported."""
+    with service.client() as memory:
+        return sum(scope.last_seq for scope in memory.scopes(user="user"))
+
+
 def test_an_interrupted_import_is_resumed(
     run: Run, service: HttpService, repository: Path, tmp_path: Path, scaled: Callable[[int], int]
 ) -> None:
@@ -172,7 +178,9 @@ def test_an_interrupted_import_is_resumed(
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        time.sleep(1.2)
+        before = count_events(service)
+        while process.poll() is None and count_events(service) == before:
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
         assert "Traceback" not in err
