@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +41,7 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """An empty environment, the client's lock, and the wheel."""
     root = Path(__file__).parents[2]
     place = tmp_path_factory.mktemp("wheel")
@@ -57,7 +56,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     pip = ("uv", "pip", "install", "--quiet", "--python", str(environment), "--no-deps")
     call(*pip, "--require-hashes", "-r", "requirements/client.lock")
     call(*pip, str(wheel))
-    yield Installed(environment, wheel)
+    return Installed(environment, wheel)
 
 
 def test_the_readme_s_first_program_runs_as_it_stands(

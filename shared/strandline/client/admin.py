@@ -34,13 +34,13 @@ class Tenancy(Caller):
         self,
         tenant_id: str,
         *,
-        requests_per_minute: int | None | Keep = KEEP,
-        appends_per_minute: int | None | Keep = KEEP,
-        stored_bytes: int | None | Keep = KEEP,
-        model_usd_per_month: float | None | Keep = KEEP,
-        agents_share: bool | None | Keep = KEEP,
-        time_zone: str | None | Keep = KEEP,
-        tuning: Fields | None | Keep = KEEP,
+        requests_per_minute: int | Keep | None = KEEP,
+        appends_per_minute: int | Keep | None = KEEP,
+        stored_bytes: int | Keep | None = KEEP,
+        model_usd_per_month: float | Keep | None = KEEP,
+        agents_share: bool | Keep | None = KEEP,
+        time_zone: str | Keep | None = KEEP,
+        tuning: Fields | Keep | None = KEEP,
     ) -> answers.TenantDetails:
         """Create a tenant."""
         ...
@@ -62,13 +62,13 @@ class Tenancy(Caller):
         self,
         tenant: str,
         *,
-        requests_per_minute: int | None | Keep = KEEP,
-        appends_per_minute: int | None | Keep = KEEP,
-        stored_bytes: int | None | Keep = KEEP,
-        model_usd_per_month: float | None | Keep = KEEP,
-        agents_share: bool | None | Keep = KEEP,
-        time_zone: str | None | Keep = KEEP,
-        tuning: Fields | None | Keep = KEEP,
+        requests_per_minute: int | Keep | None = KEEP,
+        appends_per_minute: int | Keep | None = KEEP,
+        stored_bytes: int | Keep | None = KEEP,
+        model_usd_per_month: float | Keep | None = KEEP,
+        agents_share: bool | Keep | None = KEEP,
+        time_zone: str | Keep | None = KEEP,
+        tuning: Fields | Keep | None = KEEP,
     ) -> answers.TenantDetails:
         """Change a tenant. None is the deployment's default; what is left out stays."""
         ...
@@ -150,9 +150,7 @@ class Tenancy(Caller):
         ...
 
     @operation(f"DELETE {_CERTIFICATES}/{{certificate_id}}")
-    def revoke_certificate(
-        self, tenant: str, certificate_id: UUID | str
-    ) -> answers.CertificateOut:
+    def revoke_certificate(self, tenant: str, certificate_id: UUID | str) -> answers.CertificateOut:
         """Revoke a subject; it is refused within 60 seconds."""
         ...
 
@@ -192,9 +190,7 @@ class Upkeep(Caller):
         """Find communities of the graph now."""
         ...
 
-    @pages(
-        "GET /api/v1/admin/communities", "CommunitiesPage.communities", names=_PAGE_SIZE
-    )
+    @pages("GET /api/v1/admin/communities", "CommunitiesPage.communities", names=_PAGE_SIZE)
     def communities(
         self,
         *,

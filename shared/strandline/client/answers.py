@@ -105,7 +105,9 @@ _MODULES = {
     ),
     "sessions.schemas_context": "ContextOut SearchOut",
     "status.schemas": "Health Liveness",
-    "topics.schemas_admin": "DifferencePage SnapshotDetail SnapshotOut SnapshotsPage TopicIndexState",
+    "topics.schemas_admin": (
+        "DifferencePage SnapshotDetail SnapshotOut SnapshotsPage TopicIndexState"
+    ),
     "topics.schemas_provenance": "ProvenanceOut",
     "topics.schemas_references": "ReferencesOut",
 }

@@ -125,9 +125,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, Mapping):
-        return {
-            str(name): to_json(v) for name, v in cast("Mapping[Any, Any]", value).items()
-        }
+        return {str(name): to_json(v) for name, v in cast("Mapping[Any, Any]", value).items()}
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
@@ -187,7 +185,9 @@ class Declaration:
         bound |= bound.pop("more", {})
         bound.pop("self")
         silent = (None, KEEP, inspect.Parameter.empty)
-        given = {n: default for n, default in self.defaults.items() if default not in silent} | bound
+        given = {
+            n: default for n, default in self.defaults.items() if default not in silent
+        } | bound
         if unknown := given.keys() - self.defaults.keys():
             raise TypeError(f"{self.function.__name__}() has no parameter {min(unknown)!r}")
         if "participants" in self.defaults:

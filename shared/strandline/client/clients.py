@@ -18,7 +18,13 @@ from strandline.client.lookup import Lookup
 from strandline.client.memory import Fields, Memory
 from strandline.client.retries import Retry
 from strandline.client.sessions import AsyncSession, Session, SessionPlan
-from strandline.client.transport import AsyncCaller, AsyncConnection, Settings, SyncCaller, SyncConnection
+from strandline.client.transport import (
+    AsyncCaller,
+    AsyncConnection,
+    Settings,
+    SyncCaller,
+    SyncConnection,
+)
 
 if TYPE_CHECKING:
     import httpx2

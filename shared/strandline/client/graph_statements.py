@@ -54,8 +54,8 @@ class GraphStatements(Caller):
         status: str | None = None,
         rationale: str | None = None,
         alternatives: Sequence[str] | None = None,
-        description: str | None | Keep = KEEP,
-        event_date: Time | None | Keep = KEEP,
+        description: str | Keep | None = KEEP,
+        event_date: Time | Keep | None = KEEP,
         confidence: float | None = None,
         archived: bool | None = None,
         idempotency_key: str | None = None,
@@ -157,7 +157,7 @@ class GraphStatements(Caller):
         why_changed: str | None = None,
         impact_expected: str | None = None,
         field_type: str | None = None,
-        ref_topic_id: str | None | Keep = KEEP,
+        ref_topic_id: str | Keep | None = KEEP,
         idempotency_key: str | None = None,
     ) -> answers.StoredRevision:
         """State what a field of a topic holds; None says that it has no value any more."""

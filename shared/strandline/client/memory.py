@@ -140,9 +140,7 @@ class Memory(Caller):
         if len(receipts) < len(events):
             refused = [item for item in answer.results if item.error is not None]
             cause = min(refused, key=lambda item: item.status == 424)
-            raise make_error(
-                cause.status, cause.error.model_dump() if cause.error else None, None
-            )
+            raise make_error(cause.status, cause.error.model_dump() if cause.error else None, None)
         return Turn(*receipts)
 
     # Ask ------------------------------------------------------------------------------------------

@@ -116,9 +116,7 @@ class SessionVerbs(Caller):
         ...
 
     @pages(f"GET {_SESSION}/analysis/heat", "HeatPage.chains", names={"page_size": "limit"})
-    def heat(
-        self, *, page_size: int | None = None, cursor: str | None = None
-    ) -> answers.HeatOut:
+    def heat(self, *, page_size: int | None = None, cursor: str | None = None) -> answers.HeatOut:
         """How warm each chain is, and why."""
         ...
 
@@ -167,8 +165,6 @@ _NOBODY = Caller()
 
 
 class _SessionBase(SessionVerbs):
-    bound: Mapping[str, str]
-
     @property
     def session_id(self) -> str:
         """The session's name."""

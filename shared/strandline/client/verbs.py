@@ -62,7 +62,9 @@ class Verb[**P, T](_Descriptor):
     @overload
     def __get__(self, instance: SyncCaller, owner: type) -> Callable[P, T]: ...
     @overload
-    def __get__(self, instance: AsyncCaller, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(
+        self, instance: AsyncCaller, owner: type
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
         return self._bind(instance)
 
@@ -171,7 +173,9 @@ class Procedure[**P, T](_Descriptor):
     @overload
     def __get__(self, instance: SyncCaller, owner: type) -> Callable[P, T]: ...
     @overload
-    def __get__(self, instance: AsyncCaller, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(
+        self, instance: AsyncCaller, owner: type
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
         return self._bind(instance)
 

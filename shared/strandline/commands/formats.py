@@ -44,9 +44,7 @@ def read_events(path: Path, people: People) -> Iterator[Event]:
     try:
         document: Any = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise UnreadableFile(
-            f"{path}: not JSON ({error}). JSON Lines end in .jsonl."
-        ) from None
+        raise UnreadableFile(f"{path}: not JSON ({error}). JSON Lines end in .jsonl.") from None
     entries = cast("list[Any]", document if isinstance(document, list) else [document])
     for number, entry in enumerate(entries):
         reader = _choose_reader(entry)
@@ -93,9 +91,7 @@ def _read_lines(path: Path) -> Iterator[Event]:
             yield cast("Event", event) if has_key else {**cast("Event", event), **key}
 
 
-def _event(
-    source: str, conversation: str, message: str, people: People, **fields: Any
-) -> Event:
+def _event(source: str, conversation: str, message: str, people: People, **fields: Any) -> Event:
     return {
         "participants": people.participants,
         "channel": CHANNEL,
@@ -119,7 +115,8 @@ def _read_chatgpt(conversation: Json, people: People) -> Iterator[Event]:
         message: Json | None = node.get("message")
         if message is None:
             continue
-        parts = (message.get("content") or {}).get("parts") or []
+        content: Json = message.get("content") or {}
+        parts: list[Any] = content.get("parts") or []
         text = "\n".join(part for part in parts if isinstance(part, str)).strip()
         role = message["author"]["role"]
         if not text or role == "system":
@@ -135,11 +132,12 @@ def _read_chatgpt(conversation: Json, people: People) -> Iterator[Event]:
 
 def _newest_leaf(mapping: Json) -> str | None:
     leaves = [name for name, node in mapping.items() if not node.get("children")]
-    return max(
-        leaves,
-        key=lambda name: (mapping[name].get("message") or {}).get("create_time") or 0,
-        default=None,
-    )
+
+    def written_at(name: str) -> float:
+        message: Json = mapping[name].get("message") or {}
+        return message.get("create_time") or 0
+
+    return max(leaves, key=written_at, default=None)
 
 
 def _read_claude(conversation: Json, people: People) -> Iterator[Event]:

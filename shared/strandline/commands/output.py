@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import click
 from rich.console import Console
@@ -27,7 +27,7 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_plain(item) for item in cast("Sequence[Any]", value)]
     return value
 
 
@@ -55,5 +55,5 @@ def show(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, list | tuple):
-        return ", ".join(show(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+        return ", ".join(show(item) for item in cast("Sequence[object]", value))
     return "".join(c if c.isprintable() else " " for c in str(value))

@@ -31,6 +31,11 @@ class HttpService:
 
 
 @contextlib.contextmanager
+def _no_signals() -> Generator[None]:
+    yield
+
+
+@contextlib.contextmanager
 def serve_http(port: int = 0) -> Generator[str]:
     """Serve the real handlers; gives the address."""
     table = {
@@ -42,7 +47,7 @@ def serve_http(port: int = 0) -> Generator[str]:
         GatewayApp(table), log_level="error", access_log=False, timeout_graceful_shutdown=1
     )
     server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext
+    server.capture_signals = _no_signals
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))

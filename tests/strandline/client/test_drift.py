@@ -69,7 +69,7 @@ def taken(operation: Mapping[str, Any]) -> dict[str, bool]:
         body = resolved(operation["requestBody"]["content"]["application/json"]["schema"])
         required = body.get("required", [])
         fields |= {name: name in required for name in body.get("properties", {})}
-    return {name: must for name, must in fields.items() if name not in REPEATS}
+    return {name: must for name, must in fields.items() if must or name not in REPEATS}
 
 
 def sent(verb: AnyVerb) -> dict[str, bool]:
@@ -78,11 +78,13 @@ def sent(verb: AnyVerb) -> dict[str, bool]:
     parameters = verb.declaration.defaults
     here_only = HERE_ONLY if "participants" in parameters else {"idempotency_key"}
     fields = {
-        operation.names.get(name, name): default is inspect.Parameter.empty
+        operation.names.get(name, name): default is not None and default is not KEEP
         for name, default in parameters.items()
         if name not in here_only
     }
     fields |= dict.fromkeys(operation.fixed, True)
+    if operation.fixed.get("format") == "json":
+        fields["budget"] = False  # which limits a text
     if "{session_id}" in operation.name:
         fields |= {"session_id": True, "scope_id": True}
     return fields
@@ -197,7 +199,9 @@ def models_within(shape: Any) -> Iterator[type[BaseModel]]:
 def test_every_type_has_the_fields_of_its_schema() -> None:
     compared = 0
     schemas = document()["components"]["schemas"]
-    for shape in {m for verb in VERBS.values() for t in answer_types(verb) for m in models_within(t)}:
+    for shape in {
+        m for verb in VERBS.values() for t in answer_types(verb) for m in models_within(t)
+    }:
         if shape.__name__ in schemas:
             compared += 1
             schema = schemas[shape.__name__]

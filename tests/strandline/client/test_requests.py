@@ -1,6 +1,7 @@
 """What a client sends, how often, and what becomes of a refusal; against answers made here."""
 
 import asyncio
+import inspect
 import itertools
 import json
 import time
@@ -27,7 +28,13 @@ RECEIPT = {
     "recorded_at": "2026-05-08T13:56:00Z",
     "blob": None,
 }
-NOTHING = {"known": 0.1, "hits": [], "degraded": [], "not_yet_embedded": 0, "read_token": "t"}
+NOTHING: dict[str, Any] = {
+    "known": 0.1,
+    "hits": [],
+    "degraded": [],
+    "not_yet_embedded": 0,
+    "read_token": "t",
+}
 type Answer = httpx2.Response | Exception
 
 
@@ -57,7 +64,8 @@ class Script:
         answer = next(self._script)
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        kept = {n: v for n, v in answer.headers.items() if n in ("retry-after", "content-type")}
+        return httpx2.Response(answer.status_code, headers=kept, content=answer.content)
 
     async def later(self, request: httpx2.Request) -> httpx2.Response:
         """The same, to an event loop."""
@@ -156,10 +164,11 @@ def test_an_append_is_repeated_with_the_same_key(script: Sequence[Answer]) -> No
     async def append_later(service: Script) -> Any:
         return await service.async_client().add("x", user="alice")
 
-    for append in (
+    ways: tuple[Callable[[Script], Any], ...] = (
         lambda service: service.client().add("x", user="alice"),
         lambda service: asyncio.run(append_later(service)),
-    ):
+    )
+    for append in ways:
         service = Script(*script, stored())
         assert append(service).seq == 1
         assert len(service.requests) == len(script) + 1
@@ -194,6 +203,7 @@ def make_key(client: Strandline) -> Any:
         (lambda: refused(503, "unavailable", retryable=True), 2),
         (lambda: refused(429, "throttled", retryable=True), 2),
     ],
+    ids=["late", "outcome unknown", "gateway", "away", "unavailable", "throttled"],
 )
 def test_what_would_be_done_twice_is_repeated_only_if_it_was_not_done(
     failure: Callable[[], Answer], attempts: int
@@ -233,7 +243,7 @@ def test_retry_after_is_kept_and_so_is_the_limit() -> None:
     assert len(long.requests) == 1, "nobody waits for an hour unseen"
     away = Script(httpx2.ConnectError("away"))
     began = time.monotonic()
-    with pytest.raises(errors.ConnectionFailedError, match="memory.example cannot be reached"):
+    with pytest.raises(errors.ConnectionFailedError, match="cannot be reached"):
         away.client(Retry(seconds=0.3, base=0.01)).ping()
     assert time.monotonic() - began < 1
     assert len(away.requests) > 3
@@ -285,10 +295,11 @@ def test_the_credential_goes_to_the_service_alone(tmp_path: Any) -> None:
     def note(sent: int, size: int) -> None:
         progress.append((sent, size))
 
-    for upload in (
+    ways: tuple[Callable[[Script], Any], ...] = (
         lambda service: service.client().upload(file, user="alice", progress=note),
         lambda service: asyncio.run(upload_later(service)),
-    ):
+    )
+    for upload in ways:
         service, progress = script(), []
         assert upload(service).seq == 1
         prepare, failed, put, cite = service.requests
@@ -314,7 +325,12 @@ def test_an_address_and_a_key_come_from_the_environment(monkeypatch: pytest.Monk
 
 
 def test_a_turn_that_is_refused_raises_its_cause() -> None:
-    other = {"code": "batch_refused", "message": "m", "details": {}, "request_id": "r"}
+    other: dict[str, Any] = {
+        "code": "batch_refused",
+        "message": "m",
+        "details": {},
+        "request_id": "r",
+    }
     cause = {**other, "code": "key_conflict", "retryable": False}
     items = [
         {"status": 424, "event": None, "error": {**other, "retryable": False}},
@@ -329,7 +345,7 @@ def test_verbs_look_like_methods() -> None:
     client = Strandline(URL)
     assert (client.recall.__doc__ or "").startswith("The events that answer")
     assert client.recall.__name__ == "recall"
-    assert asyncio.iscoroutinefunction(AsyncStrandline(URL).recall)
+    assert inspect.iscoroutinefunction(AsyncStrandline(URL).recall)
     assert Strandline.recall.declaration.operation.name == "POST /api/v1/recall"
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 from multiformats import CID, multihash
@@ -13,6 +14,13 @@ from tests.strandline.client.conftest import HttpService
 from tests.uploads import cid_of
 
 TASKS, EVENTS_EACH = 32, 8
+
+
+class Who(TypedDict, total=False):
+    """Who takes part."""
+
+    user: str
+    agent: str
 
 
 def test_memory_from_the_first_event_to_the_prompt(client: Strandline) -> None:
@@ -97,7 +105,9 @@ def test_a_file_is_uploaded_once_and_can_be_read(client: Strandline, tmp_path: P
     assert receipt.blob is not None
     assert receipt.blob.cid == cid_of(file.read_bytes())
     assert (receipt.blob.name, receipt.blob.mime_type) == ("harbour.txt", "text/plain")
-    again = client.upload(file, user="alice", progress=lambda *_: pytest.fail("it is there"))
+    again = client.upload(
+        file, user="alice", progress=lambda sent, _: pytest.fail(f"{sent} bytes are sent again")
+    )
     assert again.seq == 2
     place = client.file(receipt.blob.cid, user="alice")
     assert place.size == 3500
@@ -106,7 +116,7 @@ def test_a_file_is_uploaded_once_and_can_be_read(client: Strandline, tmp_path: P
 
 
 def test_the_graph_s_verbs(client: Strandline) -> None:
-    graph, who = client.graph, {"user": "alice", "agent": "helper"}
+    graph, who = client.graph, Who(user="alice", agent="helper")
     made = graph.add(
         [
             {"type": "entity", "name": "Petrel", "kind": "product", "ref": "boat"},
@@ -146,7 +156,7 @@ def test_the_graph_s_verbs(client: Strandline) -> None:
 
 
 def test_the_graph_s_merges(client: Strandline) -> None:
-    graph, who = client.graph, {"user": "alice"}
+    graph, who = client.graph, Who(user="alice")
     made = graph.add([{"type": "entity", "name": name} for name in ("Petrel", "The Petrel")], **who)
     one, other = (node.id for node in made.nodes)
     assert graph.merge_proposals(user="alice").compared >= 0

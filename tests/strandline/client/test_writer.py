@@ -55,7 +55,7 @@ class LossyService:
         if refusal := self.refuse(event):
             status, code = refusal
             retryable = status == 503
-            error = {"code": code, "message": "m", "details": {}, "request_id": "r"}
+            error: dict[str, Any] = {"code": code, "message": "m", "details": {}, "request_id": "r"}
             return {"status": status, "error": {**error, "retryable": retryable}}
         if not self._keeps_keys or event["source_event_key"] not in self._keys:
             self._keys.add(event["source_event_key"])
@@ -162,7 +162,7 @@ def test_what_is_refused_is_raised_and_the_rest_is_stored() -> None:
     with service.client().writer(on_failure=told.append) as writer:
         key = writer.add("bad", user="alice", source_event_key="mine")
         writer.add("good", user="alice")
-        with pytest.raises(NotStoredError, match="1 events were not stored.*'mine'") as caught:
+        with pytest.raises(NotStoredError, match=r"1 events were not stored.*'mine'") as caught:
             writer.flush()
         writer.flush()  # it is said once
     assert key == "mine"
@@ -178,7 +178,11 @@ def test_an_item_that_may_be_stored_later_is() -> None:
 
     def refuse(event: dict[str, Any]) -> tuple[int, str] | None:
         tries.append(event["content"])
-        return (503, "unavailable") if tries.count("event 1") < 3 and event["content"] == "event 1" else None
+        return (
+            (503, "unavailable")
+            if tries.count("event 1") < 3 and event["content"] == "event 1"
+            else None
+        )
 
     service.refuse = refuse
     service.write(3)
@@ -191,18 +195,18 @@ def test_an_item_that_may_be_stored_later_is() -> None:
 def test_a_service_that_stays_away_is_given_up_with_every_event(way: str) -> None:
     async def write() -> None:
         http = httpx2.AsyncClient(transport=httpx2.MockTransport(LossyService(losses=1).later))
-        async with AsyncStrandline(URL, "k", http=http, retry=QUICK) as client:
-            async with client.writer(give_up_after=0.05) as writer:
-                for n in range(10):
-                    await writer.add(f"event {n}", user="alice")
+        client = AsyncStrandline(URL, "k", http=http, retry=QUICK)
+        async with client.writer(give_up_after=0.05) as writer:
+            for n in range(10):
+                await writer.add(f"event {n}", user="alice")
+
+    def write_from_thread() -> None:
+        with LossyService(losses=1).client().writer(give_up_after=0.05) as writer:
+            for n in range(10):
+                writer.add(f"event {n}", user="alice")
 
     with pytest.raises(NotStoredError) as caught:
-        if way == "task":
-            asyncio.run(write())
-        else:
-            with LossyService(losses=1).client().writer(give_up_after=0.05) as writer:
-                for n in range(10):
-                    writer.add(f"event {n}", user="alice")
+        asyncio.run(write()) if way == "task" else write_from_thread()
     failures = caught.value.failures
     assert [failure.event["content"] for failure in failures] == expected(10)
     assert {type(failure.error) for failure in failures} == {errors.ConnectionFailedError}
@@ -211,9 +215,14 @@ def test_a_service_that_stays_away_is_given_up_with_every_event(way: str) -> Non
 def test_an_error_in_the_block_keeps_its_place() -> None:
     service = LossyService()
     service.refuse = lambda _: (403, "forbidden")
-    with pytest.raises(KeyError) as caught, service.client().writer() as writer:
-        writer.add("x", user="alice")
-        raise KeyError("the program's own")
+
+    def fail() -> None:
+        with service.client().writer() as writer:
+            writer.add("x", user="alice")
+            raise KeyError("the program's own")
+
+    with pytest.raises(KeyError) as caught:
+        fail()
     assert "1 events were not stored" in caught.value.__notes__[0]
 
 

@@ -75,7 +75,7 @@ def test_chatgpt_s_last_branch(tmp_path: Path) -> None:
     assert "occurred_at" not in events[-1]
     no_leaf = {name: value for name, value in chatgpt().items() if name != "current_node"}
     newest = [*read_events(written(tmp_path, "c.json", no_leaf), PEOPLE)]
-    assert newest[-1]["content"] == "Thursday", "the newest of the leaves that have a time"
+    assert newest[-1]["content"] == '{"free": true}', "up from the newest node"
 
 
 def test_claude(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_locomo(tmp_path: Path) -> None:
         "session_2": [{"speaker": "Ann", "dia_id": "D2:1", "text": "First."}],
         "session_2_date_time": "1:56 pm on 8 May, 2023",
     }
-    sample = {"sample_id": "conv-1", "conversation": conversation, "qa": []}
+    sample: dict[str, Any] = {"sample_id": "conv-1", "conversation": conversation, "qa": []}
     events = [*read_events(written(tmp_path, "locomo.json", [sample]), PEOPLE)]
     assert [e["content"] for e in events] == ["First.", "Later."], "sessions in order of number"
     assert events[0]["participants"] == ["user:Ann", "user:Bo"]
@@ -126,17 +126,17 @@ def test_lines_keep_their_keys_or_get_one(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("x.json", "{", "not JSON"),
-        ("x.json", "[1]", "entry 0 is no conversation"),
-        ("x.json", [{"chat_messages": []}, {"chat_messages": [{}]}], "entry 1 cannot be read"),
-        ("x.json", [{"mapping": {}, "conversation_id": "c", "current_node": "gone"}], "KeyError"),
-        ("x.jsonl", '{"a": 1}\n{', "line 2 is not JSON"),
-        ("x.jsonl", "[]", "line 1 is no object"),
-    ],
-)
+UNREADABLE: list[tuple[str, Any, str]] = [
+    ("x.json", "{", "not JSON"),
+    ("x.json", "[1]", "entry 0 is no conversation"),
+    ("x.json", [{"chat_messages": []}, {"chat_messages": [{"text": "x"}]}], "entry 1 cannot be read"),
+    ("x.json", [{"mapping": {}, "conversation_id": "c", "current_node": "gone"}], "KeyError"),
+    ("x.jsonl", '{"a": 1}\n{', "line 2 is not JSON"),
+    ("x.jsonl", "[]", "line 1 is no object"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), UNREADABLE)
 def test_what_cannot_be_read_is_named(
     tmp_path: Path, name: str, content: Any, message: str
 ) -> None:
