@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from strandline import Strandline
+from strandline.deployment import FUNCTIONS
 from tests.strandline.client.conftest import serve_http
 from tests.strandline.client.test_import import PROMISED_MILLISECONDS
+from tests.strandline.local.programs import data_directory, started
 from tests.support import Gateway
 from tests.test_docs import blocks
 
@@ -120,9 +123,39 @@ def test_the_wheel_has_the_package_and_its_data(installed: Installed, repository
         for path in (source / "strandline").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert names == wanted
+    bundle = "strandline/local/bundle"
+    handlers = {f"{bundle}/functions/{fn.name}/handler.py" for fn in FUNCTIONS}
+    assert names == wanted | handlers | {f"{bundle}/job.asl.json"}
     extras = set(re.findall(r"^Provides-Extra: (\w+)$", _metadata(installed.wheel), re.M))
     assert extras == {"functions", "graph", "local", "model", "service"}
+
+
+def test_an_installed_wheel_runs_the_service(installed: Installed) -> None:
+    """With the service's packages of this environment, and nothing of the repository."""
+    (packages,) = installed.directory.glob("lib/python*/site-packages")
+    command = (sys.executable, "-P", "-m", "strandline.commands.main", "run")
+    with (
+        data_directory() as directory,
+        started(command, directory, PYTHONPATH=str(packages)) as program,
+    ):
+        program.wait_for("Ctrl-C stops everything")
+        place = json.loads((directory / "local.json").read_text())
+        with Strandline(place["url"], place["key"]) as memory:
+            memory.add("The buoy goes out on Friday.", user="alice")
+            assert memory.recall("When does the buoy go out?", user="alice").hits
+            assert memory.admin.start_job("builder").kind == "builder"
+        program.interrupt()
+        assert program.end(30) == 0
+        assert not program.traceback
+
+
+def test_without_the_service_s_packages_run_says_what_to_install(installed: Installed) -> None:
+    code = "import sys; from strandline.commands.main import main; sys.exit(main(['run']))"
+    command = [str(installed.directory / "bin" / "python"), "-I", "-c", code]
+    done = subprocess.run(command, cwd=installed.directory, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install 'strandline[service]'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def _metadata(wheel: Path) -> str:

@@ -71,6 +71,19 @@ def cli(context: click.Context, url: str | None, key: str | None, as_json: bool)
     context.obj = Invocation(connect, as_json)
 
 
+@cli.command("run")
+@click.option("--tls", is_flag=True, help="Serve HTTPS, with client certificates.")
+def run_service(tls: bool) -> None:
+    """Start the whole service on this machine; Ctrl-C stops it.
+
+    It needs the packages of `pip install 'strandline[service]'`, and no Docker and no AWS account.
+    Data lies in .strandline, or where STRANDLINE_DATA_DIR says.
+    """
+    from strandline.commands import service
+
+    service.run(["--tls"] if tls else [])
+
+
 @cli.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:

