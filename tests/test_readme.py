@@ -11,6 +11,7 @@ import pytest
 
 from strandline.config import get_settings
 from tests.support import Gateway
+from tests.test_docs import blocks
 
 _CALL = re.compile(r"^post (\S+) '(\{.*?\})'$(?:\n# → ([^\n]*)$)?", re.MULTILINE | re.DOTALL)
 _ID = re.compile(r'"[0-9a-z]{4}…"')
@@ -18,10 +19,9 @@ _ID = re.compile(r'"[0-9a-z]{4}…"')
 
 def read_calls(readme: str) -> list[tuple[str, Any, str]]:
     """Each call's path, body, and the answer that is shown, or ''."""
-    blocks = re.findall(r"^```\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
     return [
         (path, json.loads(body), (shown or "").partition("\n")[0])
-        for block in blocks
+        for block in blocks(readme, "")
         for path, body, shown in _CALL.findall(block)
     ]
 

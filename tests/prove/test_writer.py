@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from strandline import Strandline
+from strandline.client.retries import Retry
 from tests.strandline.local.programs import RUN, Program, data_directory
 
 pytestmark = pytest.mark.integration
@@ -56,7 +57,7 @@ def test_every_event_is_there_once_though_the_service_is_killed(
     began = time.monotonic()
     with data_directory() as directory, restartable(directory) as restart:
         place = json.loads((directory / "local.json").read_text())
-        with Strandline(place["url"], place["key"]) as client:
+        with Strandline(place["url"], place["key"], retry=Retry(cap=1)) as client:
             with client.writer(max_pending=2_000, give_up_after=GIVE_UP_SECONDS) as writer:
                 for n, text in enumerate(expected):
                     if n in deaths:

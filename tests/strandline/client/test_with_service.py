@@ -209,12 +209,12 @@ def test_refusals_name_field_and_way_out(service: HttpService) -> None:
         client.add("x", user="alice", source_event_key="k")
         with pytest.raises(errors.KeyConflictError, match="Use another key"):
             client.add("y", user="alice", source_event_key="k")
-    with Strandline(service.url, "made up") as stranger:
-        with pytest.raises(errors.UnauthorizedError, match="STRANDLINE_API_KEY"):
-            stranger.usage()
-    with Strandline(f"{service.url}/elsewhere", "x") as lost:
-        with pytest.raises(errors.RouteNotFoundError):
-            lost.usage()
+    unauthorized = pytest.raises(errors.UnauthorizedError, match="STRANDLINE_API_KEY")
+    with Strandline(service.url, "made up") as stranger, unauthorized:
+        stranger.usage()
+    elsewhere = Strandline(f"{service.url}/elsewhere", "x")
+    with elsewhere as lost, pytest.raises(errors.RouteNotFoundError):
+        lost.usage()
 
 
 async def append_from_tasks(url: str, key: str) -> Counter[str]:

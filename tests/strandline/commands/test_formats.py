@@ -129,7 +129,11 @@ def test_lines_keep_their_keys_or_get_one(tmp_path: Path) -> None:
 UNREADABLE: list[tuple[str, Any, str]] = [
     ("x.json", "{", "not JSON"),
     ("x.json", "[1]", "entry 0 is no conversation"),
-    ("x.json", [{"chat_messages": []}, {"chat_messages": [{"text": "x"}]}], "entry 1 cannot be read"),
+    (
+        "x.json",
+        [{"chat_messages": []}, {"chat_messages": [{"text": "x"}]}],
+        "entry 1 cannot be read",
+    ),
     ("x.json", [{"mapping": {}, "conversation_id": "c", "current_node": "gone"}], "KeyError"),
     ("x.jsonl", '{"a": 1}\n{', "line 2 is not JSON"),
     ("x.jsonl", "[]", "line 1 is no object"),
