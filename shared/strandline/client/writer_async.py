@@ -1,6 +1,7 @@
 """A writer for high rates in an event loop: as Writer, with a task instead of a thread."""
 
 import asyncio
+import atexit
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +16,8 @@ from strandline.client.transport import AsyncCaller
 
 class AsyncWriter:
     """`async with client.writer() as writer: await writer.add("...", user="alice")`. It promises
-    what Writer promises; the end of the program cannot flush it, so leave the block."""
+    what Writer promises; the end of the program cannot flush it, only log what it did not store, so
+    leave the block."""
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class AsyncWriter:
         self._flushing = 0
         self._closing = False
         self._task: asyncio.Task[None] | None = None
+        atexit.register(self._log_at_exit)
 
     @property
     def pending(self) -> int:
@@ -88,7 +91,12 @@ class AsyncWriter:
             self._changed.notify_all()
         if self._task is not None:
             await self._task
+        atexit.unregister(self._log_at_exit)
         self._outbox.report()
+
+    def _log_at_exit(self) -> None:
+        if self.pending:
+            logger.error("%d events of a writer that nobody closed were not stored", self.pending)
 
     async def __aenter__(self) -> Self:
         return self

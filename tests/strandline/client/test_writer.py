@@ -247,11 +247,23 @@ print(len(service.log))
 """
 
 
+_LEFT_OPEN = """
+import asyncio
+from tests.strandline.client.test_writer import LossyService, httpx2, AsyncStrandline, URL
+async def main():
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(LossyService().later))
+    writer = AsyncStrandline(URL, "k", http=http).writer(linger=10)
+    for n in range(3):
+        await writer.add(f"event {n}", user="alice")
+asyncio.run(main())
+"""
+
+
 def test_the_end_of_a_program_flushes(repository: Path) -> None:
-    def run(losses: float) -> subprocess.CompletedProcess[str]:
+    def run(program: str) -> subprocess.CompletedProcess[str]:
         began = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM.format(losses=losses)],
+            [sys.executable, "-c", program],
             cwd=repository,
             env={"PYTHONPATH": "shared:.", "PATH": "/usr/bin:/bin"},
             capture_output=True,
@@ -261,7 +273,8 @@ def test_the_end_of_a_program_flushes(repository: Path) -> None:
         assert time.monotonic() - began < 9, "it does not linger"
         return done
 
-    assert run(0).stdout == "50\n"
-    lost = run(1)
+    assert run(_PROGRAM.format(losses=0)).stdout == "50\n"
+    assert "3 events of a writer that nobody closed" in run(_LEFT_OPEN).stderr
+    lost = run(_PROGRAM.format(losses=1))
     assert lost.stdout == "0\n"
     assert "50 events were not stored" in lost.stderr
