@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.progress import Progress
 
 from strandline.commands.invocation import Invocation, participant_options
-from strandline.commands.output import print_json, print_table
+from strandline.commands.output import make_progress, print_json, print_table
 
 
 @click.command()
@@ -129,7 +128,7 @@ def upload(
     session_id: str | None,
 ) -> None:
     """Upload FILE, and store an event that cites it."""
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with make_progress(*Progress.get_default_columns()) as progress:
         task = progress.add_task(file.name, total=file.stat().st_size)
         receipt = run.client.upload(
             file,

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import click
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -46,12 +47,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty:
         click.echo(empty)
 
 
+def make_progress(*columns: ProgressColumn) -> Progress:
+    """A progress bar beside the output, on a terminal only."""
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
 def show(value: object) -> str:
     """A value in a cell: times to the minute, control characters as spaces."""
     if value is None:
         return ""
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M")
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, list | tuple):

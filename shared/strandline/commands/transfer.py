@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from strandline.client import answers
 from strandline.client.calls import join_participants
@@ -17,7 +16,7 @@ from strandline.client.clients import Strandline
 from strandline.client.errors import make_error
 from strandline.commands.formats import Event, People, UnreadableFile, read_events
 from strandline.commands.invocation import Invocation, participant_options
-from strandline.commands.output import print_json, print_json_line
+from strandline.commands.output import make_progress, print_json, print_json_line
 
 BATCH = 200
 _PORTABLE = (
@@ -34,10 +33,10 @@ _SHOWN_REFUSALS = 5
 @click.option("--agent", default="assistant", show_default=True, help="The agent's name.")
 @click.pass_obj
 def import_file(run: Invocation, file: Path, user: str, agent: str) -> int:
-    """Import conversations from FILE: JSON Lines as export writes them, conversations.json of
-    ChatGPT or Claude, or LoCoMo's JSON.
+    """Import conversations from a file.
 
-    Interrupted, it can be run again: each message is stored once, in order, with its time.
+    FILE is JSON Lines as export writes them, conversations.json of ChatGPT or Claude, or LoCoMo's
+    JSON. Interrupted, it can be run again: each message is stored once, in order, with its time.
     """
     try:
         events = [*read_events(file, People(user, agent))]
@@ -45,8 +44,7 @@ def import_file(run: Invocation, file: Path, user: str, agent: str) -> int:
         raise click.ClickException(str(error)) from None
     stored, refusals = 0, list[str]()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+    with make_progress(*columns, TimeRemainingColumn()) as progress:
         task = progress.add_task(file.name, total=len(events))
         for batch in itertools.batched(events, BATCH, strict=False):
             answer = run.client.add_batch(batch)
@@ -84,9 +82,9 @@ def export(
     participants: tuple[str, ...],
     out: Path | None,
 ) -> None:
-    """Write all visible events as JSON Lines, scope by scope in order; import reads them.
+    """Write all visible events as JSON Lines.
 
-    The text of a payload is not in it, only its CID.
+    They come scope by scope in order, and import reads them. The text of a payload is not in it, only its CID.
     """
     left_out: list[str] = []
     lines = _export_lines(run.client, user, agent, participants, left_out)
