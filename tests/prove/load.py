@@ -50,7 +50,7 @@ READS = {
     "POST /api/v1/references/query": {"query": "before"},
     "POST /api/v1/events/query": {},
     "POST /api/v1/graph/search": {"query": "before"},
-    "POST /api/v1/graph/traverse": {"node_id": "fact:00000000-0000-0000-0000-000000000000"},
+    "POST /api/v1/graph/traverse": {"node_id": "{node_id}"},
     "POST /api/v1/graph/analyze": {"content": "before"},
     "POST /api/v1/graph/conflicts": {},
     "POST /api/v1/graph/topics/nearest": {"query": "before"},
@@ -559,5 +559,6 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
     for route in sorted(ROUTES - WRITES - {f"POST {EVENTS}"}):
         method, path = route.format(**path_values).split()
         body = READS.get(route)
+        body = body and {name: text.format(**path_values) for name, text in body.items()}
         reads.append((method, path, body, gateway.call(method, path, body, key=key).status))
     return reads
