@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -13,7 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from strandline.client import answers
 from strandline.client.calls import join_participants
 from strandline.client.clients import Strandline
-from strandline.client.errors import make_error
+from strandline.client.errors import TooLargeError, make_error
+from strandline.client.outbox import MAX_BATCH_BYTES
 from strandline.commands.formats import Event, People, UnreadableFile, read_events
 from strandline.commands.invocation import Invocation, participant_options
 from strandline.commands.output import make_progress, print_json, print_json_line
@@ -46,10 +46,10 @@ def import_file(run: Invocation, file: Path, user: str, agent: str) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with make_progress(*columns, TimeRemainingColumn()) as progress:
         task = progress.add_task(file.name, total=len(events))
-        for batch in itertools.batched(events, BATCH, strict=False):
-            answer = run.client.add_batch(batch)
-            stored += answer.stored
-            refusals += _refusals(batch, answer)
+        for batch in _batches(events):
+            refused = _store(run.client, batch)
+            stored += len(batch) - len(refused)
+            refusals += refused
             progress.advance(task, len(batch))
     if run.as_json:
         print_json({"events": len(events), "stored": stored, "refused": refusals})
@@ -62,11 +62,33 @@ def import_file(run: Invocation, file: Path, user: str, agent: str) -> int:
     return 1 if refusals else 0
 
 
-def _refusals(batch: Iterable[Event], answer: answers.BatchAnswer) -> Iterator[str]:
-    for event, item in zip(batch, answer.results, strict=True):
-        if item.error is not None:
-            error = make_error(item.status, item.error.model_dump(), None)
-            yield f"{event.get('source_event_key')}: {error}"
+def _batches(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """The events in requests of a size that the service takes."""
+    batch: list[Event] = []
+    size = 0
+    for event in events:
+        size += len(json.dumps(event))
+        if batch and (len(batch) == BATCH or size > MAX_BATCH_BYTES):
+            yield batch
+            batch, size = [], len(json.dumps(event))
+        batch.append(event)
+    if batch:
+        yield batch
+
+
+def _store(client: Strandline, batch: Sequence[Event]) -> list[str]:
+    """Store events; what was refused, with the reason. Raises ServiceError."""
+    try:
+        answer = client.add_batch(batch)
+    except TooLargeError as error:
+        if len(batch) > 1:
+            raise
+        return [f"{batch[0].get('source_event_key')}: {error}"]
+    return [
+        f"{event.get('source_event_key')}: {make_error(item.status, item.error.model_dump(), None)}"
+        for event, item in zip(batch, answer.results, strict=True)
+        if item.error is not None
+    ]
 
 
 @click.command("export")
@@ -84,7 +106,8 @@ def export(
 ) -> None:
     """Write all visible events as JSON Lines.
 
-    They come scope by scope in order, and import reads them. The text of a payload is not in it, only its CID.
+    They come scope by scope in order, and import reads them. Of a payload the CID is in it, not the
+    text.
     """
     left_out: list[str] = []
     lines = _export_lines(run.client, user, agent, participants, left_out)

@@ -156,6 +156,18 @@ def test_refused_lines_are_named_and_the_rest_is_stored(run: Run, tmp_path: Path
     assert "refused: lines.jsonl:2: role" in err
 
 
+def test_long_messages_are_imported_and_a_giant_is_named(run: Run, tmp_path: Path) -> None:
+    """Seventy of 60 KiB each are more than one request holds; one of 5 MiB is more than any."""
+    event = {"participants": ["user:alice"], "role": "user"}
+    lines = [event | {"content": f"{n} " + "x" * 61_000} for n in range(70)]
+    lines.append(event | {"content": "y" * 5_000_000})
+    file = tmp_path / "long.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    code, out, err = run("import", str(file))
+    assert (code, out) == (1, "70 of 71 events of long.jsonl are stored\n")
+    assert "refused: long.jsonl:71: body" in err
+
+
 def count_events(service: HttpService) -> int:
     """How many events were imported."""
     with service.client() as memory:
