@@ -147,11 +147,12 @@ def _inputs(name: Layer) -> list[Path]:
 
 
 def _package_files() -> Iterable[Path]:
-    """The package strandline without `local`, which runs on one machine only."""
+    """The package strandline without what no function imports: `local`, which runs on one machine
+    only, the client, and the command line."""
     package = ROOT / "shared" / "strandline"
     for path in package.rglob("*"):
         within = path.relative_to(package).parts
-        if within[0] != "local" and "__pycache__" not in within:
+        if within[0] not in ("local", "client", "commands") and "__pycache__" not in within:
             yield path
 
 
