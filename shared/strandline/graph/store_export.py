@@ -201,13 +201,19 @@ def iter_observations(access: TenantDb, scope_id: UUID) -> Iterator[ExportObserv
                     coalesce(array_agg(distinct c.speaker)
                         filter (where c.speaker is not null), '{}') as speakers
                 from graph_sources s
-                join events c on c.tenant_id = s.tenant_id and c.event_id = s.event_id
+                cross join lateral (  -- by key, whatever the planner knows of new rows
+                    select c.event_id, c.seq, c.speaker from events c
+                    where c.tenant_id = s.tenant_id and c.event_id = s.event_id offset 0) c
                 where s.tenant_id = p.tenant_id and s.target_id = p.target_id
                     and s.source_id = p.source_id) cited
-            left join events e on e.tenant_id = p.tenant_id and e.event_id = p.source_id
-                and p.source_version is null
-            left join graph_nodes n on n.tenant_id = p.tenant_id and n.node_id = p.target_id
-                and p.source_version is not null
+            left join lateral (
+                select e.role, e.speaker, e.content, e.occurred_at from events e
+                where e.tenant_id = p.tenant_id and e.event_id = p.source_id
+                    and p.source_version is null offset 0) e on true
+            left join lateral (
+                select n.name from graph_nodes n
+                where n.tenant_id = p.tenant_id and n.node_id = p.target_id
+                    and p.source_version is not null offset 0) n on true
             order by p.observed_at, p.source_id, p.trust, p.target_id
             """,
             {
@@ -262,7 +268,9 @@ def iter_revisions(access: TenantDb, scope_id: UUID) -> Iterator[ExportRevision]
                 p.ref_id, p.event_id, p.recorded_at, e.origin as trust, e.role, e.speaker,
                 e.content, e.occurred_at as said_at
             from page p
-            join events e on e.tenant_id = p.tenant_id and e.event_id = p.event_id
+            cross join lateral (
+                select e.origin, e.role, e.speaker, e.content, e.occurred_at from events e
+                where e.tenant_id = p.tenant_id and e.event_id = p.event_id offset 0) e
             order by p.recorded_at, p.event_id
             """,
             {
