@@ -99,7 +99,8 @@ create trigger record_append after update on quotas
 
 -- What a tenant stores has changed since it was counted, or was counted.
 create function record_change_of_bytes() returns trigger
-language plpgsql set search_path = pg_catalog, public, pg_temp as $$
+language plpgsql set search_path = pg_catalog, public, pg_temp
+set enable_seqscan = off as $$
 begin
     if new.leased > 0 and new.level is distinct from new.measured then
         insert into tenant_due_times (tenant_id, kind, due_since)
@@ -137,7 +138,8 @@ create trigger record_superseded_snapshot after update of version on active_snap
 
 -- Snapshots are collected: the next is the oldest that is left.
 create function record_collected_snapshots() returns trigger
-language plpgsql set search_path = pg_catalog, public, pg_temp as $$
+language plpgsql set search_path = pg_catalog, public, pg_temp
+set enable_seqscan = off as $$
 begin
     delete from tenant_due_times d using collected c
     where d.tenant_id = c.tenant_id and d.kind = 'snapshots';
