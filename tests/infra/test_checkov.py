@@ -26,11 +26,7 @@ ACCEPTED: Mapping[str, str] = {
     "CKV_AWS_158": "As with the secrets.",
     "CKV_AWS_173": "Variables hold ARNs and addresses, no secret; AWS's own key encrypts them.",
     "CKV_AWS_18": "The service logs and audits each access to a payload.",
-<<<<<<< HEAD
-    "CKV_AWS_27": "SQS encrypts the queues itself (SqsManagedSseEnabled), which it does not see.",
-=======
     "CKV_AWS_27": "SQS encrypts its queues itself (SqsManagedSseEnabled): not seen by the check.",
->>>>>>> wt-stack
     "CKV_AWS_59": "The functions authenticate, in one place for every kind of credential.",
     "CKV_AWS_73": "Traces are a setting (tracing), off because they cost.",
 }
