@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.integration
+
 PROMISED_MILLISECONDS = 150
 _MEASURE = """
 import sys, time

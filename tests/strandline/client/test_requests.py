@@ -133,6 +133,9 @@ def test_what_is_left_out_is_not_sent_and_null_only_where_it_is_said() -> None:
         {"agents_share": None},
         {"value": None, "participants": ["user:alice"]},
     ]
+    with pytest.raises(errors.NotFoundError):
+        client.recall("x", user=None, participants=["user:alice"], limit=None, metadata=None)
+    assert script.bodies[-1] == {"query": "x", "participants": ["user:alice"]}
     with pytest.raises(TypeError, match="colour"):
         client.add("x", colour="red")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="participants: give a list"):

@@ -259,6 +259,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.integration
 def test_the_end_of_a_program_flushes(repository: Path) -> None:
     def run(program: str) -> subprocess.CompletedProcess[str]:
         began = time.monotonic()
