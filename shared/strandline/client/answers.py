@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from strandline.admin.schemas_tenants import TenantPage as TenantPage
     from strandline.admin.schemas_tenants import Usage as Usage
     from strandline.context.schemas import ContextTextOut as ContextTextOut
+    from strandline.context.schemas import SearchOut as SearchOut
     from strandline.graph.schemas_changes import EdgeEnd as EdgeEnd
     from strandline.graph.schemas_changes import Invalidation as Invalidation
     from strandline.graph.schemas_changes import Merge as Merge
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from strandline.graph.schemas_nodes import CreateNodesAnswer as CreateNodesAnswer
     from strandline.graph.schemas_nodes import NodeOut as NodeOut
     from strandline.graph.schemas_search import GraphOut as GraphOut
+    from strandline.graph.schemas_status import GraphStatus as GraphStatus
+    from strandline.graph.schemas_transfer import GraphExport as GraphExport
+    from strandline.graph.schemas_transfer import GraphImport as GraphImport
     from strandline.jobs.schemas import JobOut as JobOut
     from strandline.jobs.schemas import JobsPage as JobsPage
     from strandline.llm.schemas import ModelCallOut as ModelCallOut
@@ -66,7 +70,6 @@ if TYPE_CHECKING:
     from strandline.sessions.schemas import SessionPage as SessionPage
     from strandline.sessions.schemas import TopicsOut as TopicsOut
     from strandline.sessions.schemas_context import ContextOut as ContextOut
-    from strandline.sessions.schemas_context import SearchOut as SearchOut
     from strandline.status.schemas import Health as Health
     from strandline.status.schemas import Liveness as Liveness
     from strandline.topics.schemas_admin import DifferencePage as DifferencePage
@@ -82,7 +85,7 @@ _MODULES = {
     "admin.schemas_certificates": "CertificateOut CertificatePage",
     "admin.schemas_keys": "KeyOut KeyPage NewKeyOut RotatedOut",
     "admin.schemas_tenants": "TenantDetails TenantOut TenantPage Usage",
-    "context.schemas": "ContextTextOut",
+    "context.schemas": "ContextTextOut SearchOut",
     "graph.schemas_changes": (
         "EdgeEnd Invalidation Merge MergeUndo Proposals RelationsAnswer StoredChange"
     ),
@@ -92,6 +95,8 @@ _MODULES = {
     "graph.schemas_lists": "NodeHistory NodePage",
     "graph.schemas_nodes": "CreateNodesAnswer NodeOut",
     "graph.schemas_search": "GraphOut",
+    "graph.schemas_status": "GraphStatus",
+    "graph.schemas_transfer": "GraphExport GraphImport",
     "jobs.schemas": "JobOut JobsPage",
     "llm.schemas": "ModelCallOut ModelCallPage",
     "log.schemas": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
@@ -103,7 +108,7 @@ _MODULES = {
         "ChainOut EndedOut HeatOut HeatPage InteractionOut SegmentPage SessionOut SessionPage"
         " TopicsOut"
     ),
-    "sessions.schemas_context": "ContextOut SearchOut",
+    "sessions.schemas_context": "ContextOut",
     "status.schemas": "Health Liveness",
     "topics.schemas_admin": (
         "DifferencePage SnapshotDetail SnapshotOut SnapshotsPage TopicIndexState"

@@ -224,6 +224,30 @@ class GraphQuestions(Caller):
         """A community's nodes, bridges and neighbours."""
         ...
 
+    @operation("GET /api/v1/graph/status")
+    def status(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+    ) -> answers.GraphStatus:
+        """How much there is, its size, how far promotion and analysis are, and its use."""
+        ...
+
+    @operation("POST /api/v1/graph/exports")
+    def export(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        scope_id: UUID | str | None = None,
+        vectors: bool | None = None,
+    ) -> answers.GraphExport:
+        """Write the graph as JSON Lines; the answer has the address to fetch it from."""
+        ...
+
 
 class Graph(GraphStatements, GraphQuestions, SyncCaller):
     """The knowledge graph of a synchronous client."""

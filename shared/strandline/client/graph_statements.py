@@ -111,6 +111,14 @@ class GraphStatements(Caller):
         """End an edge."""
         ...
 
+    @operation("POST /api/v1/graph/imports")
+    def import_file(
+        self, *, content: str | None = None, cid: str | None = None
+    ) -> answers.GraphImport:
+        """Store an export file, given as text or as the CID of an upload: all of it or none, and
+        nothing twice."""
+        ...
+
     @operation("POST /api/v1/graph/merges")
     def merge(
         self,
