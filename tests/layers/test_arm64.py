@@ -41,6 +41,7 @@ def told(built: None) -> dict[str, Any]:
         "texts": TEXTS,
     }
     keys = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"}
+    keys["AWS_DEFAULT_REGION"] = ENVIRONMENT["AWS_REGION"]  # Lambda sets both
     done = subprocess.run(
         [*enter, "/qemu", "/usr/bin/python3.13", "/probe.py"],
         input=json.dumps(asked),
