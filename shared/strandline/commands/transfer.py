@@ -13,17 +13,19 @@ from strandline.client import answers
 from strandline.client.calls import join_participants
 from strandline.client.clients import Strandline
 from strandline.client.errors import TooLargeError, make_error
+from strandline.client.memory import EventFields
 from strandline.client.outbox import MAX_BATCH_BYTES
 from strandline.commands.formats import Event, People, UnreadableFile, read_events
 from strandline.commands.invocation import Invocation, participant_options
 from strandline.commands.output import make_progress, print_json, print_json_line
 
 BATCH = 200
+_REWRITTEN = {"parts", "model", "blob", "edges", "source_event_key"}
 _PORTABLE = (
-    *("participants", "role", "type", "speaker", "content", "session_id"),
-    *("channel", "mime_type", "name", "stop_reason", "metadata", "occurred_at"),
+    *("participants", "role", "content", "session_id"),
+    *sorted(EventFields.__optional_keys__ - _REWRITTEN),
 )
-"""Fields of an event that an append takes back."""
+"""Fields of an event that an append takes back as they are."""
 _SHOWN_REFUSALS = 5
 
 
