@@ -37,9 +37,8 @@ DIMENSIONS = 384
 STEP = 1000
 """Events between two looks at what the fold has cost."""
 MOST_STATEMENTS = 4.0
-MOST_ROWS = 1500.0
-"""Of an event. A chain, which some five events make, is compared with 500 others at most. While a
-deployment has but thousands of chains, Postgres finds these by a scan of all."""
+MOST_ROWS = 1000.0
+"""Of an event. A chain, which some five events make, is compared with 500 others at most."""
 APPENDED = 200
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 WORDS = [f"{one}{two}" for one in "bdfklmnprst" for two in ("ara", "eno", "ilu", "oma", "uve")]
