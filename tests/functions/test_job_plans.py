@@ -181,7 +181,8 @@ def test_a_call_for_many_tenants_leaves_its_transaction_as_it_was(
     with access.transaction():
         before = access.fetch(Asker, WHO, {})
         access.execute(
-            "select claim_run('archiver', 'r', '{acme,nobody}', '{1,1}', %(ids)s, '1 minute', now())",
+            "select claim_run('archiver', 'r', '{acme,nobody}', '{1,1}', %(ids)s, '1 minute',"
+            " now())",
             {"ids": [uuid.uuid4(), uuid.uuid4()]},
         )
         access.execute(
