@@ -82,6 +82,13 @@ class Database(Construct):
         log = log_group(
             self, "Logs", settings, key, f"/aws/rds/cluster/{self.identifier}/postgresql"
         )
+        group = ec2.SecurityGroup(
+            self,
+            "Group",
+            vpc=network.vpc,
+            description="The database, which begins no connection",
+            allow_all_outbound=False,
+        )
         cluster = rds.DatabaseCluster(
             self,
             "Cluster",
@@ -94,6 +101,7 @@ class Database(Construct):
             iam_authentication=True,
             vpc=network.vpc,
             vpc_subnets=network.subnets,
+            security_groups=[group],
             writer=_instance("Writer", settings, key),
             readers=[
                 _instance(f"Reader{n + 1}", settings, key, scale_with_writer=True)

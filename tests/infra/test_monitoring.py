@@ -271,15 +271,20 @@ def test_a_budget_is_of_what_bears_the_stacks_tag() -> None:
     assert of("Budgets::Budget") == []
     given = {"usd_per_month": 50, "email": "ops@example.com"}
     (budget,) = of("Budgets::Budget", alarms=given)
+    assert budget["Budget"]["BudgetName"] == REGIONAL_NAME
     assert budget["Budget"]["BudgetLimit"] == {"Amount": 50, "Unit": "USD"}
     tag = ["user:strandline:stack$strandline-dev"]
     assert budget["Budget"]["CostFilters"] == {"TagKeyValue": tag}
     assert len(budget["NotificationsWithSubscribers"]) == 2
 
 
+REGIONAL_NAME = {"Fn::Join": ["", ["strandline-dev-", {"Ref": "AWS::Region"}]]}
+"""Dashboards and budgets are the account's: a stack of this name in another Region has others."""
+
+
 def test_the_dashboard_is_of_this_stack() -> None:
     (dashboard,) = of("CloudWatch::Dashboard")
-    assert dashboard["DashboardName"] == "strandline-dev"
+    assert dashboard["DashboardName"] == REGIONAL_NAME
 
 
 def test_sources_names_are_all_mapped(repository: Path) -> None:
