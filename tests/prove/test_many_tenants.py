@@ -11,13 +11,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from strandline.jobs import claims, store_claims
+from strandline.jobs import store_claims
 from strandline.jobs.runner import MAX_PACKED
 from strandline.local.lambda_context import LambdaContext
 from tests.machine_states import MAX_STATE_BYTES, state_sizes
 from tests.support import Gateway, ScratchDatabase, planned_items
 
 TENANTS = 100_000
+PER_CALL = 50
+"""How many of them share a round trip and a commit."""
 SECONDS = 225.0
 """A quarter of the time that plan and finish have."""
 RUN = "f" * 80
@@ -71,20 +73,21 @@ def test_a_run_over_all_tenants_is_planned_and_ended(
         ("failed", "CheckViolation", failing),
         ("running", "", count - failing),
     ]
-    step("shard", **items[0])
+    _, item_seconds = step("shard", **items[0])
     totals, finish_seconds = step("finish")
     done = len(items[0]["shards"])
     assert scratch_db.rows(STATES)[-1] == ("failed", "not_finished", count - failing - done)
     assert totals["jobs_done"] == done
     # Each call is a round trip and a commit.
-    batches = -(-count // claims.TENANTS_PER_CALL)
+    batches = -(-count // PER_CALL)
     assert calls["claim_run"] == batches
-    assert calls["close_run"] <= batches + failing // claims.TENANTS_PER_CALL + 1
+    assert calls["close_run"] <= batches + failing // PER_CALL + 1
     definition = json.loads((repository / "infra" / "job.asl.json").read_text())
     run_input = {"job": "sweeper", "tenant": "t" * 63}
     sizes = state_sizes(definition, run_input, plan, items, totals)
     largest = max(sizes, key=lambda name: sizes[name])
     print(f"  plan {plan_seconds:.1f} s, finish {finish_seconds:.1f} s: {count} tenants")
+    print(f"  an item of {done} tenants: {item_seconds:.1f} s")
     print(f"  largest state: {largest}, {sizes[largest]} bytes; {len(items)} items")
     assert sizes[largest] < MAX_STATE_BYTES, largest
     # Of a sample: what grows with the square of tenants is not a multiple of it.
