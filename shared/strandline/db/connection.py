@@ -157,11 +157,13 @@ def translate_errors(connection: Connection | None = None) -> Generator[None]:
 def error_of_state(sqlstate: str, connection: Connection | None = None) -> Exception:
     """The error that a statement which failed with this SQLSTATE would have raised: for what a
     function caught and reports. It has no text."""
+    error: Exception = _driver_error(sqlstate)
     try:
         with translate_errors(connection):
-            raise _driver_error(sqlstate)
-    except Exception as error:
-        return error
+            raise error
+    except Exception as translated:
+        error = translated
+    return error
 
 
 def _driver_error(sqlstate: str) -> psycopg.Error:
