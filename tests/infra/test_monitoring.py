@@ -222,6 +222,15 @@ def test_links_of_the_runbook_lead_somewhere(repository: Path) -> None:
     assert set(re.findall(r"\]\(#([^)]+)\)", runbook)) <= anchors
 
 
+def test_what_the_runbook_looks_for_in_a_log_is_what_is_logged(repository: Path) -> None:
+    runbook = " ".join((repository / "docs" / "runbook.md").read_text().split())
+    messages = re.findall(r"`([a-z_ ]+)` in the (?:[\w-]+'s )?log\b", runbook)
+    assert len(messages) >= 6
+    files = (repository / "shared" / "strandline").rglob("*.py")
+    source = "".join(file.read_text() for file in files)
+    assert [message for message in messages if f'"{message}"' not in source] == []
+
+
 def test_no_alarm_wakes_anybody_for_a_stage_that_rests() -> None:
     found = alarms(**MODEL)
     del found["missing-sweep"]
