@@ -24,6 +24,7 @@ from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
 from strandline.deployment import FUNCTIONS
 from strandline.embeddings.minilm import LocalEmbedder
+from strandline.jobs import store_claims
 from strandline.jobs.runner import ShardFailed
 from strandline.local.aws import client
 from strandline.local.http_routes import Routes
@@ -194,6 +195,14 @@ def planned_items(run: str) -> list[dict[str, Any]]:
     with contextlib.closing(client("s3")) as s3:
         stored = s3.get_object(Bucket=get_settings().bucket, Key=f"_jobs/{run}/shards.json")
         return json.loads(stored["Body"].read())
+
+
+def begin_run(database: Database, kind: str, run: str, shards: int, now: datetime) -> bool:
+    """Begin a run's job in acme, as its plan would; False where it belongs to another run. Outside
+    of a transaction."""
+    (outcome,) = store_claims.claim_run(database.connection(), kind, run, {"acme": shards}, now)
+    assert outcome.error is None, outcome
+    return outcome.is_claimed
 
 
 class NullJobQueue:

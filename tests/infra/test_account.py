@@ -3,6 +3,7 @@ that two stacks have, a restored database that nobody moves to, a topic that nob
 
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,6 +188,14 @@ def test_the_api_s_stage_is_told_to_whoever_puts_a_firewall_before_it() -> None:
     where = template()["Outputs"]["ApiStage"]["Value"]["Fn::Join"][1]
     words = "".join(part if isinstance(part, str) else "*" for part in where)
     assert words == "arn:*:apigateway:*::/restapis/*/stages/*"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_output_has_its_line_in_the_guide(name: str, repository: Path) -> None:
+    guide = (repository / "docs" / "deploy.md").read_text()
+    outputs = template(**VARIANTS[name])["Outputs"]
+    assert outputs
+    assert [output for output in outputs if f"| `{output}` |" not in guide] == []
 
 
 def test_a_firewall_of_one_s_own_is_put_in_front_of_the_stage() -> None:

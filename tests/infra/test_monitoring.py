@@ -222,6 +222,15 @@ def test_links_of_the_runbook_lead_somewhere(repository: Path) -> None:
     assert set(re.findall(r"\]\(#([^)]+)\)", runbook)) <= anchors
 
 
+def test_what_the_runbook_looks_for_in_a_log_is_what_is_logged(repository: Path) -> None:
+    runbook = " ".join((repository / "docs" / "runbook.md").read_text().split())
+    messages = re.findall(r"`([a-z_ ]+)` in the (?:[\w-]+'s )?log\b", runbook)
+    assert len(messages) >= 6
+    files = (repository / "shared" / "strandline").rglob("*.py")
+    source = "".join(file.read_text() for file in files)
+    assert [message for message in messages if f'"{message}"' not in source] == []
+
+
 def test_no_alarm_wakes_anybody_for_a_stage_that_rests() -> None:
     found = alarms(**MODEL)
     del found["missing-sweep"]
@@ -271,15 +280,20 @@ def test_a_budget_is_of_what_bears_the_stacks_tag() -> None:
     assert of("Budgets::Budget") == []
     given = {"usd_per_month": 50, "email": "ops@example.com"}
     (budget,) = of("Budgets::Budget", alarms=given)
+    assert budget["Budget"]["BudgetName"] == REGIONAL_NAME
     assert budget["Budget"]["BudgetLimit"] == {"Amount": 50, "Unit": "USD"}
     tag = ["user:strandline:stack$strandline-dev"]
     assert budget["Budget"]["CostFilters"] == {"TagKeyValue": tag}
     assert len(budget["NotificationsWithSubscribers"]) == 2
 
 
+REGIONAL_NAME = {"Fn::Join": ["", ["strandline-dev-", {"Ref": "AWS::Region"}]]}
+"""Dashboards and budgets are the account's: a stack of this name in another Region has others."""
+
+
 def test_the_dashboard_is_of_this_stack() -> None:
     (dashboard,) = of("CloudWatch::Dashboard")
-    assert dashboard["DashboardName"] == "strandline-dev"
+    assert dashboard["DashboardName"] == REGIONAL_NAME
 
 
 def test_sources_names_are_all_mapped(repository: Path) -> None:

@@ -273,6 +273,44 @@ def test_the_database_stays_at_the_version_that_is_set() -> None:
         assert given["AutoMinorVersionUpgrade"] is False
 
 
+def test_payloads_can_be_brought_back_as_far_as_the_database() -> None:
+    """A restored log cites what was removed since."""
+    for days in (1, 30, 35):
+        bucket = only(template(backup_days=days), "S3::Bucket")
+        kept = [
+            rule["NoncurrentVersionExpiration"]["NoncurrentDays"]
+            for rule in bucket["LifecycleConfiguration"]["Rules"]
+            if "Prefix" not in rule
+        ]
+        assert len(kept) == 1
+        assert kept[0] > days
+        assert kept[0] >= 30
+
+
+def test_the_database_begins_no_connection() -> None:
+    for name in ("as it comes", "nat", "proxy"):
+        found = template(**VARIANTS[name])
+        (group,) = (
+            g["Fn::GetAtt"][0] for g in only(found, "RDS::DBCluster")["VpcSecurityGroupIds"]
+        )
+        (egress,) = properties(found, "EC2::SecurityGroup")[group]["SecurityGroupEgress"]
+        assert egress["CidrIp"] == "255.255.255.255/32", "nowhere, as the CDK writes it"
+        others = properties(found, "EC2::SecurityGroupEgress").values()
+        assert group not in [rule["GroupId"]["Fn::GetAtt"][0] for rule in others]
+
+
+ROOM = 40
+"""Resources that a release may add before the stack has to be divided."""
+
+
+def test_the_stack_has_room_for_the_next_release() -> None:
+    """CloudFormation takes 500 resources and a template of 1 MB; every route is one to three."""
+    for name in NAMES:
+        found = template(**VARIANTS[name])
+        assert len(found["Resources"]) <= 500 - ROOM, name
+        assert len(json.dumps(found)) < 800_000, name
+
+
 def test_insights_need_two_units() -> None:
     """AWS recommends no less with Performance Insights."""
     for units, on in ((0, False), (1, False), (2, True), (8, True)):
@@ -401,12 +439,12 @@ def test_names_bear_the_stack_s() -> None:
 
     def names(found: Template) -> set[str]:
         return {
-            f"{resource['Type']} {given[member]}"
+            f"{resource['Type']} {json.dumps(given[member])}"
             for resource in found["Resources"].values()
             if resource["Type"] not in ("AWS::Lambda::Alias",)  # a name within its function
             for given in [resource.get("Properties", {})]
             for member in ours
-            if isinstance(given.get(member), str)
+            if isinstance(given.get(member), str) or (member == "DashboardName" and member in given)
         }
 
     shared = names(one) & names(two)

@@ -443,6 +443,50 @@ def test_who_ends_a_run_learns_the_names_of_whom_it_left(
             assert admin.execute(empty).fetchall() == []
 
 
+def test_who_claims_a_run_reaches_the_tenants_it_names_and_no_other(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    """It writes as background work in each of them, under row-level security: what is there besides
+    the run's own job stays as it is, and of a tenant that does not exist there is no job."""
+    claim = (
+        "select * from claim_run('builder', 'a run', %s, %s, %s, '1 minute', '2026-11-21T12:00Z')"
+    )
+    close = "select * from close_run(%s, %s, %s, %s, null, '1 minute', '2026-11-21T12:00Z')"
+    others = "select count(*), max(finished_at) from jobs where run <> 'a run'"
+    everybody = ["acme", "globex", "nobody", "%", ""]
+    for named in (["globex"], ["acme", "nobody", "%", ""], everybody):
+        existing = [name for name in named if name in ("acme", "globex")]
+        with app.transaction(force_rollback=True):
+            before = {tenant: as_background(app, tenant, others) for tenant in ("acme", "globex")}
+            ids = [uuid.uuid4() for _ in named]
+            with app.cursor() as cursor:
+                cursor.execute(claim, (named, [2] * len(named), ids))
+                assert [column.name for column in cursor.description or ()] == ["tenant", "outcome"]
+                outcomes = dict(cursor.fetchall())
+            assert [name for name in named if outcomes[name] == "claimed"] == existing
+            assert rows(app, "select job_id from jobs") == [], "it is nobody again"
+            for tenant in ("acme", "globex"):
+                own = "select count(*) from job_shards join jobs using (job_id) where run = 'a run'"
+                assert as_background(app, tenant, own) == [(2 * (tenant in existing),)]
+                assert as_background(app, tenant, others) == before[tenant]
+            reasons = ["unavailable"] * len(named)
+            app.execute(close, ("builder", "another run", named, reasons))
+            app.execute(close, ("archiver", "a run", named, reasons))
+            app.execute(close, ("builder", "", named, reasons))
+            for state in ("running", "failed"):
+                for tenant in existing:
+                    told = "select state from jobs where run = 'a run'"
+                    assert as_background(app, tenant, told) == [(state,)], (tenant, state)
+                app.execute(close, ("builder", "a run", named, reasons))
+
+
+def as_background(app: Connection[Any], tenant: str, statement: LiteralString) -> list[Any]:
+    """What background work in a tenant reads."""
+    with app.transaction(force_rollback=True):
+        ask(app, tenant, "{}", "*")
+        return app.execute(statement).fetchall()
+
+
 def test_an_operator_learns_names_and_dates_of_tenants_and_nothing_else(
     app: Connection[Any],
 ) -> None:
@@ -629,6 +673,12 @@ UNASKED = {
     "stored_blobs": "select * from stored_blobs(array(select cid from blobs))",
     "totals_of_run": "select * from totals_of_run('')",
     "tenants_of_run": "select * from tenants_of_run('archiver', '') where false",
+    # They act as background work in the tenants that they are given: see their test above.
+    "claim_run": "select * from claim_run('archiver', 'r', '{}', '{}', '{}', '1 minute', now())",
+    "close_run": "select * from close_run('archiver', 'r', '{}', '{}', null, '1 minute', now())",
+    "expire_job_leases": "select 1 where expire_job_leases(null, 'infinity') <> 0",
+    "enqueue_job": "select enqueue_job('archiver', 'r', gen_random_uuid(), '1 minute', now())"
+    " where false",
     "hour_end": "select hour_end(now()) where false",
     # Sums and limits of the asker's tenant; who named none leases nothing (see below).
     "pending_upload_bytes": "select 1 where pending_upload_bytes() <> 0",
