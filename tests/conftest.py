@@ -1,12 +1,15 @@
 """Fixtures: one embedded server a run, one database a test, the real handlers."""
 
+import functools
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from botocore import session as botocore_session
 
 from strandline.config import get_settings
 from strandline.db import connection as db_connection
@@ -27,6 +30,8 @@ from tests.support import (
 INTEGRATION_FOLDERS = ("infra", "layers", "prove")
 SERVERS = {"server", "aurora"}
 """Fixtures that start a database."""
+TEST_SETTINGS = {"scram_iterations": "1"}
+"""A login costs 4,096 rounds of a hash by default, which protect a password that someone stole."""
 SAMPLE = 40
 """`make test` runs one in so many of what `make prove` runs."""
 CASES = 20_000
@@ -44,6 +49,16 @@ def clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     get_settings.cache_clear()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def service_models() -> Iterator[None]:
+    """botocore reads the model of a service from its files once a run, instead of once for each
+    `LocalAws`, which begins a session of its own."""
+    botocore: Any = botocore_session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore, "create_loader", functools.cache(botocore.create_loader))
+        yield
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedPostgres]:
     """One embedded Postgres for the run, with the migrated template."""
@@ -51,7 +66,7 @@ def server() -> Iterator[EmbeddedPostgres]:
     directory = Path(tempfile.mkdtemp(prefix="strandline-test-"))
     directory.chmod(0o711)
     try:
-        with EmbeddedPostgres(directory, durable=False) as running:
+        with EmbeddedPostgres(directory, durable=False, settings=TEST_SETTINGS) as running:
             make_template(running)
             yield running
     finally:

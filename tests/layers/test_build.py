@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from infra import app
 from infra.settings import SettingsError
 from layers import build, certificates, contents, elf, install
 from strandline.aws import clients as aws_clients
@@ -56,6 +55,8 @@ def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
 
 def test_what_is_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`cdk deploy` builds nothing."""
+    from infra import app
+
     assert build.find_stale("arm64") == []
     assert app.load_assets() == app.BuildAssets()
     domain = {path for path in build._inputs("domain")}  # pyright: ignore[reportPrivateUsage]
