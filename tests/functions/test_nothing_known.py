@@ -13,6 +13,7 @@ from strandline.embeddings.embedder import Embedder
 from strandline.recall.store import search_candidates
 from strandline.resources import Resources
 from tests.chains import add_chain
+from tests.saved_rows import SavedFixture
 from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
 from tests.support import Gateway, ScratchDatabase
 
@@ -22,14 +23,29 @@ KNOWN, UNKNOWN = "Where is the red buoy?", "Who was the first president of Mongo
 type Told = Callable[..., Any]
 
 
+TEXTS = ("The red buoy is by the lighthouse.", "Bread rises overnight.", "Rain all day.")
+
+
+@pytest.fixture(scope="module")
+def saved_key() -> SavedFixture[str]:
+    """The rows of `key`."""
+    return SavedFixture()
+
+
 @pytest.fixture
-def key(gateway: Gateway, tell: Told) -> str:
+def key(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, saved_key: SavedFixture[str]
+) -> str:
     """A key of a memory of three embedded events."""
-    made = gateway.key(user=ALICE)
-    for text in ("The red buoy is by the lighthouse.", "Bread rises overnight.", "Rain all day."):
-        tell(made, text, session_id="s")
-    gateway.sweep()
-    return made
+
+    def tell_and_embed() -> str:
+        made = gateway.key(user=ALICE)
+        for text in TEXTS:
+            tell(made, text, session_id="s")
+        gateway.sweep()
+        return made
+
+    return saved_key.lay_down(scratch_db, tell_and_embed)
 
 
 def recall(gateway: Gateway, key: str, query: str, **more: object) -> Any:
