@@ -156,13 +156,13 @@ def test_a_reply_is_shown_with_what_it_answers(
 
 
 def test_by_default_it_shows_as_many_events_as_the_budget_holds(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str
 ) -> None:
-    ids = [
-        tell(key, f"Buoy {n} is red and lies by the lighthouse.", session_id=f"s{n}")["event_id"]
-        for n in range(60)
-    ]
-    age(scratch_db, *ids)
+    text = "Buoy {} is red and lies by the lighthouse."
+    events = [user_message(text.format(n), session_id=f"s{n}") for n in range(60)]
+    told = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).body
+    assert told["stored"] == 60
+    age(scratch_db, *(item["event"]["event_id"] for item in told["results"]))
     gateway.sweep()
     small, default, large = (
         ask(gateway, key, query=QUESTION, budget=budget) for budget in (300, 1000, 8000)
