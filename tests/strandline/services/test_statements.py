@@ -383,20 +383,26 @@ def test_a_conversation_is_folded_as_if_nothing_was_stated_in_it(
 
 
 def test_thousands_between_two_messages_cost_no_lane_anything(
-    scratch_db: ScratchDatabase, gateway: Gateway, database: Database, worker: Worker
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    database: Database,
+    worker: Worker,
+    scaled: Callable[[int], int],
 ) -> None:
+    """Three thousand, or three batches of the fold."""
+    size = max(600, scaled(3000))
     talk(gateway, database, "hah", ALICE, HELPER)
     process_due(worker)
     before = (
         scratch_db.rows("select fold_no, folded_seq from scopes"),
         dump_state(scratch_db, "lanes", "decisions", "chains"),
     )
-    for n in range(0, 3000, 500):
-        state(database, [make_statement(f"{BREAD} {i}") for i in range(n, n + 500)])
+    for n in range(0, size, 300):
+        state(database, [make_statement(f"{BREAD} {i}") for i in range(n, n + 300)])
     process_due(worker)
     ((fold_no, folded_seq),) = before[0]
     ((fold_no_after, *after),) = scratch_db.rows("select fold_no, folded_seq, last_seq from scopes")
-    assert (folded_seq, after, fold_no_after > fold_no) == (3, [3003, 3003], True)
+    assert (folded_seq, after, fold_no_after > fold_no) == (3, [size + 3] * 2, True)
     assert dump_state(scratch_db, "lanes", "decisions", "chains") == before[1]
     talk(gateway, database, "hb", ALICE, HELPER)
     process_due(worker)
