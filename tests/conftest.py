@@ -18,20 +18,18 @@ from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from tests.connections import SESSIONS
 from tests.databases import DatabasePool
+from tests.seed_cluster import SETTINGS, copy_seed
 from tests.support import (
     KEY_SECRET,
     CachedEmbedder,
     Gateway,
     ScratchDatabase,
-    make_template,
     wire_handlers,
 )
 
 INTEGRATION_FOLDERS = ("infra", "layers", "prove")
 SERVERS = {"server", "aurora"}
 """Fixtures that start a database."""
-TEST_SETTINGS = {"scram_iterations": "1"}
-"""A login costs 4,096 rounds of a hash by default, which protect a password that someone stole."""
 SAMPLE = 40
 """`make test` runs one in so many of what `make prove` runs."""
 CASES = 20_000
@@ -66,8 +64,8 @@ def server() -> Iterator[EmbeddedPostgres]:
     directory = Path(tempfile.mkdtemp(prefix="strandline-test-"))
     directory.chmod(0o711)
     try:
-        with EmbeddedPostgres(directory, durable=False, settings=TEST_SETTINGS) as running:
-            make_template(running)
+        copy_seed(directory)
+        with EmbeddedPostgres(directory, durable=False, settings=SETTINGS) as running:
             yield running
     finally:
         shutil.rmtree(directory)

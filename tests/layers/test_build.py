@@ -1,11 +1,12 @@
 """What is shipped: complete, of the right machine, within Lambda's limits, nobody's copyleft."""
 
+import functools
 import re
 import shutil
 import ssl
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,10 @@ def site(arch: build.Arch, name: build.Layer) -> Path:
     return build.layer_directory(arch, name) / "python"
 
 
-def files(directory: Path) -> Iterator[Path]:
-    """Every file in it, as it lies there."""
-    return (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
+@functools.cache
+def files(directory: Path) -> Sequence[Path]:
+    """Every file in it, as it lies there. No test adds one."""
+    return [path.relative_to(directory) for path in directory.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("arch", build.ARCHES)
