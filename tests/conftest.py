@@ -30,6 +30,7 @@ from tests.support import (
 INTEGRATION_FOLDERS = ("infra", "layers", "prove")
 SERVERS = {"server", "aurora"}
 """Fixtures that start a database."""
+PROOFS = Path(__file__).parent / "prove"
 SAMPLE = 40
 """`make test` runs one in so many of what `make prove` runs."""
 CASES = 20_000
@@ -153,7 +154,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without `--full` no test that is only a proof; with `--quick` only tests that start no
-    database, no build and no other program."""
+    database, no build and no other program. The longest come first: processes that steal each
+    other's tests then end at about the same time."""
     full, quick = config.getoption("--full"), config.getoption("--quick")
     selected = [
         item
@@ -162,7 +164,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         and not (quick and _is_integration(item))
     ]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
-    items[:] = selected
+    items[:] = sorted(selected, key=lambda item: PROOFS not in item.path.parents)
 
 
 def _is_integration(item: pytest.Item) -> bool:
