@@ -1,21 +1,19 @@
 """Fixtures: one embedded server a run, one database a test, the real handlers."""
 
-import functools
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from botocore import session as botocore_session
 
 from strandline.config import get_settings
 from strandline.db import connection as db_connection
 from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
+from tests.aws_clients import share_clients
 from tests.connections import SESSIONS
 from tests.databases import DatabasePool
 from tests.seed_cluster import SETTINGS, copy_seed
@@ -49,12 +47,10 @@ def clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def service_models() -> Iterator[None]:
-    """botocore reads the model of a service from its files once a run, instead of once for each
-    `LocalAws`, which begins a session of its own."""
-    botocore: Any = botocore_session
+def shared_clients() -> Iterator[None]:
+    """Clients of AWS are made once for each `LocalAws`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(botocore, "create_loader", functools.cache(botocore.create_loader))
+        share_clients(patch)
         yield
 
 
