@@ -96,9 +96,11 @@ def test_a_question_gets_short_term_memory_topics_and_events(
 
 
 def test_the_same_answer_is_the_same_text(
-    gateway: Gateway, scratch_db: ScratchDatabase, embedder: Embedder, tell: Told, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, embedder: Embedder, key: str
 ) -> None:
-    ids = [tell(key, f"Buoy {n} is red.", session_id="s")["event_id"] for n in range(30)]
+    events = [user_message(f"Buoy {n} is red.", session_id="s") for n in range(30)]
+    told = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).body
+    ids = [item["event"]["event_id"] for item in told["results"]]
     add_chain(gateway, scratch_db, ids[:3], embedder=embedder)
     first, second = (ask(gateway, key, query=QUESTION, budget=300) for _ in range(2))
     assert first["text"] == second["text"]

@@ -15,7 +15,7 @@ from strandline.resources import Resources
 from tests.chains import add_chain
 from tests.saved_rows import SavedFixture
 from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
-from tests.support import Gateway, ScratchDatabase
+from tests.support import Gateway, ScratchDatabase, user_message
 
 ALICE = "user:alice"
 ACME, SESSION = "/api/v1/admin/tenants/acme", "/api/v1/sessions/s"
@@ -200,8 +200,9 @@ def test_what_others_sessions_hold_makes_no_answer_of_this_one_less_likely(
     crowd, alone = gateway.key(user=ALICE), gateway.key("globex", user=ALICE)
     tell(alone, "The red buoy is by the lighthouse.", session_id="s")
     tell(crowd, "The red buoy is by the lighthouse.", session_id="s")
-    for n in range(60):
-        tell(crowd, f"Bread number {n} rises.", session_id="t")
+    bread = [user_message(f"Bread number {n} rises.", session_id="t") for n in range(60)]
+    reply = gateway.call("POST", "/api/v1/events/batch", {"events": bread}, key=crowd)
+    assert reply.body["stored"] == 60
     gateway.sweep()
     query = "What shines out there at sea?"
     expected = recall(gateway, alone, query)["known"]
