@@ -29,7 +29,8 @@ def share_clients(patch: pytest.MonkeyPatch) -> None:
             return make(service, config)
         for other in [key for key in made if key[0] != place]:
             made.pop(other, None)  # of an AWS that has ended
-        key = (place, service, repr(sorted(vars(config).items())))
+        options: dict[str, Any] = vars(config)
+        key = (place, service, repr(sorted(options.items())))
         if key not in made:
             made[key] = make(service, config)
         return made[key]

@@ -43,7 +43,8 @@ def test_each_is_made_once_whoever_needs_it_and_a_failure_is_not_kept(
     with pytest.raises(ZeroDivisionError):
         keep("kind", "given", fail)
     with ThreadPoolExecutor(4) as pool:
-        texts = list(pool.map(lambda _: keep("kind", "given", make), range(8)))
+        futures = [pool.submit(keep, "kind", "given", make) for _ in range(8)]
+    texts = [future.result() for future in futures]
     assert (texts, made) == (["1"] * 8, ["it"])
     assert keep("kind", "other", make) == keep("kind", "other", fail) == "2"
     assert keep("another", "given", make) == "3"

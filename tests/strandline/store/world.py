@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 import pytest
@@ -63,7 +63,7 @@ def _read_marks(base: ScratchDatabase) -> list[tuple[Any, ...]]:
             for (name,) in administrator.execute(_TABLES)
         )
         marks = administrator.execute(statement).fetchall()
-    return sorted(cast("list[tuple[Any, ...]]", marks))
+    return sorted(marks)
 
 
 @pytest.fixture(scope="session")
