@@ -14,7 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "templates"
-FOLDERS = ("infra", "layers", "shared/strandline", "tests/infra")
+FOLDERS = ("infra", "layers", "shared/strandline")
+FILES = ("cdk.json", "tests/infra/stacks.py", "tests/infra/synthesis.py")
 PACKAGES = ("aws-cdk-lib", "cdk-nag", "constructs")
 MAX_AGE_SECONDS = 86_400.0
 """Templates of other sources are removed after a day."""
@@ -38,7 +39,7 @@ def hash_sources() -> str:
     versions = [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
     digest = hashlib.sha256(f"{sys.version} {versions}".encode())
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
-    for path in sorted([ROOT / "cdk.json", *files]):
+    for path in sorted([*(ROOT / name for name in FILES), *files]):
         if "__pycache__" not in path.parts:
             data = path.read_bytes()
             digest.update(f"{path.relative_to(ROOT)}\0{len(data)}\0".encode() + data)

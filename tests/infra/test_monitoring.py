@@ -36,7 +36,7 @@ def _made(given: str) -> Mapping[str, Any]:
 
         return synthesis.make_monitoring(json.loads(given), PREFIX)
 
-    return json.loads(keep("monitoring", given, make))
+    return json.loads(keep("monitoring", f"{PREFIX} {given}", make))
 
 
 def of(kind: str, **given: object) -> list[dict[str, Any]]:
