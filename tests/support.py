@@ -15,9 +15,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 import psycopg
+from botocore.config import Config
 from psycopg import sql
 
 from strandline.admin.keys import NewKey, make_key
+from strandline.aws import clients
 from strandline.aws.run_requests import MIN_SPACING
 from strandline.config import ServiceSettings, get_settings
 from strandline.db.database import Caller, Database
@@ -26,7 +28,6 @@ from strandline.deployment import FUNCTIONS
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.jobs import store_claims
 from strandline.jobs.runner import ShardFailed
-from strandline.local.aws import client
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
@@ -192,9 +193,9 @@ class Gateway:
 
 def planned_items(run: str) -> list[dict[str, Any]]:
     """The items of a run, as the state machine reads them from the bucket."""
-    with contextlib.closing(client("s3")) as s3:
-        stored = s3.get_object(Bucket=get_settings().bucket, Key=f"_jobs/{run}/shards.json")
-        return json.loads(stored["Body"].read())
+    s3 = clients.client("s3", Config())
+    stored = s3.get_object(Bucket=get_settings().bucket, Key=f"_jobs/{run}/shards.json")
+    return json.loads(stored["Body"].read())
 
 
 def begin_run(database: Database, kind: str, run: str, shards: int, now: datetime) -> bool:

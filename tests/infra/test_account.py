@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.jobs import DEFINITION
 from strandline.deployment import FUNCTIONS
-from tests.infra.stacks import CONTEXT, KEY, VARIANTS, Template, properties, template
+from tests.infra.stacks import CONTEXT, KEY, ROOT, VARIANTS, Template, properties, template
 
 NAMES = list(VARIANTS)
 ACCOUNT = {"Ref": "AWS::AccountId"}
@@ -181,7 +180,7 @@ def test_the_master_user_s_secret_and_what_performance_insights_keep_are_under_t
 def test_it_is_made_for_the_partition_that_its_state_machine_names() -> None:
     """The definition is one text, which cfn-lint reads as it is: no partition is filled in."""
     assert CONTEXT["@aws-cdk/core:target-partitions"] == ["aws"]
-    assert "arn:aws:states" in DEFINITION.read_text()
+    assert "arn:aws:states" in (ROOT / "infra" / "job.asl.json").read_text()
 
 
 def test_the_api_s_stage_is_told_to_whoever_puts_a_firewall_before_it() -> None:

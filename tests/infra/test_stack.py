@@ -9,27 +9,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_iam, aws_sqs
 
-from infra.jobs import DEFINITION
 from infra.settings import SettingsError
 from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS
 from strandline.local.aws import LocalAws, client
 from strandline.local.state_machine import PREFIX, StateMachine
 from tests.infra import security_findings
-from tests.infra.stacks import (
-    VARIANTS,
-    Template,
-    findings,
-    findings_of,
-    properties,
-    stack,
-    template,
-)
+from tests.infra.stacks import ROOT, VARIANTS, Template, findings, properties, template
 
 type Plant = Callable[[Template], None]
+DEFINITION = ROOT / "infra" / "job.asl.json"
 NAMES = list(VARIANTS)
 MOST = [
     name if name in ("as it comes", "mutual TLS") else pytest.param(name, marks=pytest.mark.proof)
@@ -159,10 +149,14 @@ def test_a_default_endpoint_beside_mutual_tls_is_found() -> None:
 
 @pytest.mark.parametrize("name", MOST)
 def test_no_finding_of_cdk_nag_is_unexplained(name: str) -> None:
-    assert findings(**VARIANTS[name]) == ()
+    assert findings(**VARIANTS[name]) == []
 
 
 def test_an_unexplained_finding_is_found(tmp_path: Path) -> None:
+    from aws_cdk import aws_iam, aws_sqs
+
+    from tests.infra.synthesis import findings_of, stack
+
     made = stack(tmp_path, {})
     aws_sqs.Queue(made, "Bare")
     role = aws_iam.Role(made, "Wide", assumed_by=cast(aws_iam.IPrincipal, aws_iam.AnyPrincipal()))
@@ -373,6 +367,7 @@ def test_the_database_comes_first_then_migrate_then_what_is_called() -> None:
 
 def test_a_release_of_other_layers_migrates_again(tmp_path: Path) -> None:
     """The trigger runs when the version of `migrate` is another; migrations lie in a layer."""
+    from tests.infra.synthesis import cdk, stack
 
     def version(domain: str) -> str:
         directory = tmp_path / domain
@@ -474,6 +469,8 @@ def test_a_key_of_one_s_own_is_everywhere() -> None:
 
 
 def test_layers_that_are_too_large_are_refused(tmp_path: Path) -> None:
+    from tests.infra.synthesis import stack
+
     with pytest.raises(
         SettingsError, match=r"query: its layers \(deps, domain, model\).*over Lambda's 250"
     ):

@@ -27,7 +27,7 @@ BOUND_MINUTES = 90
 SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answers_as_it_says"
 PARALLEL = (
     ("texts", "tests/prove/test_any_text.py", 20),
-    ("fold", "tests/prove/test_fold.py", 15),
+    ("fold", "tests/prove/test_fold.py tests/strandline/services/test_statements.py", 15),
     ("references", "tests/prove/test_references.py", 20),
     ("exactly once", "tests/prove/test_exactly_once.py", 16),
     ("isolation", "tests/strandline/store", 10),

@@ -108,11 +108,10 @@ def searched_in_breach(
     cases: int,
     seed: int = 11,
     function: str = "search_words",
-) -> list[str]:
+) -> Iterator[str]:
     """Askers for whom a search gave a foreign event, or held back one in view."""
     chance = random.Random(seed)
     everywhere = [row.full["scope_id"] for row in truth["scopes"].rows]
-    found: list[str] = []
     for _ in range(cases):
         asker = chance.choice(ASKERS)
         scopes = chance.choice(
@@ -129,23 +128,21 @@ def searched_in_breach(
             if row.belongs_to(asker) and (scopes is None or row.full["scope_id"] in scopes)
         }
         if {event for (event,) in got} != in_view:
-            found.append(f"{asker} found {len(got)} events in {scopes}")
-    return found
+            yield f"{asker} found {len(got)} events in {scopes}"
 
 
 @pytest.mark.parametrize("function", _SEARCHES)
 def test_search_gives_what_is_in_view_and_nothing_else(
     app: Connection[Any], truth: dict[str, Table], function: str
 ) -> None:
-    assert searched_in_breach(app, truth, 150, function=function) == []
+    assert list(searched_in_breach(app, truth, 150, function=function)) == []
 
 
-def nearest_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str]:
+def nearest_in_breach(app: Connection[Any], truth: dict[str, Table]) -> Iterator[str]:
     """Askers for whom nearest_by_code gave a foreign event, or held back one in view."""
     everywhere = [row.full["scope_id"] for row in truth["scopes"].rows]
     vectors = [row for row in truth["event_vectors"].rows if row.full["embedding"] is not None]
     space, vector = vectors[0].full["space"], vectors[0].full["embedding"]
-    found: list[str] = []
     for asker, scopes in itertools.product(ASKERS, (None, everywhere, everywhere[:3])):
         with app.transaction(force_rollback=True):
             ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
@@ -164,22 +161,20 @@ def nearest_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str
             and (scopes is None or row.full["scope_id"] in scopes)
         ]
         if sorted(got) != sorted(in_view):
-            found.append(f"{asker} found {len(got)} vectors in {scopes}")
-    return found
+            yield f"{asker} found {len(got)} vectors in {scopes}"
 
 
 def test_the_nearest_vectors_are_those_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
-    assert nearest_in_breach(app, truth) == []
+    assert list(nearest_in_breach(app, truth)) == []
 
 
-def nodes_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str]:
+def nodes_in_breach(app: Connection[Any], truth: dict[str, Table]) -> Iterator[str]:
     """Askers for whom nearest_nodes or nodes_containing gave a foreign node, or held back one in
     view."""
     nodes = truth["graph_nodes"].rows
     space, vector = nodes[0].full["space"], nodes[0].full["embedding"]
-    found: list[str] = []
     for asker in ASKERS:
         own = sorted(row.full["node_id"] for row in nodes if row.belongs_to(asker))
         with app.transaction(force_rollback=True):
@@ -193,15 +188,14 @@ def nodes_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str]:
                 "all texts": rows(app, text, "", ["topic"]),
             }
             nothing = rows(app, near, vector, space, ["fact"]) + rows(app, text, "x", ["topic"])
-        found += [f"{asker} {name}" for name, got in answers.items() if sorted(got) != own]
-        found += [f"{asker} found {len(nothing)} of nothing"] if nothing else []
-    return found
+        yield from (f"{asker} {name}" for name, got in answers.items() if sorted(got) != own)
+        yield from [f"{asker} found {len(nothing)} of nothing"] if nothing else []
 
 
 def test_nodes_that_a_search_finds_are_those_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
-    assert nodes_in_breach(app, truth) == []
+    assert list(nodes_in_breach(app, truth)) == []
 
 
 def test_events_with_words_are_those_in_view(app: Connection[Any], truth: dict[str, Table]) -> None:
@@ -213,10 +207,9 @@ def test_events_with_words_are_those_in_view(app: Connection[Any], truth: dict[s
         assert sorted(got) == sorted(set(own)), asker
 
 
-def substrings_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str]:
+def substrings_in_breach(app: Connection[Any], truth: dict[str, Table]) -> Iterator[str]:
     """Askers for whom indexed_events_containing gave a foreign event, or held back one in view."""
     everywhere = [row.full["scope_id"] for row in truth["scopes"].rows]
-    found: list[str] = []
     for asker, scopes in itertools.product(ASKERS, (None, everywhere, everywhere[:3])):
         for needle in ("", "e", "the ", "harbour of user:alice", "nowhere"):
             with app.transaction(force_rollback=True):
@@ -235,14 +228,13 @@ def substrings_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[
                 and (scopes is None or row.full["scope_id"] in scopes)
             ]
             if sorted(got) != sorted(in_view):
-                found.append(f"{asker} found {len(got)} events with {needle!r} in {scopes}")
-    return found
+                yield f"{asker} found {len(got)} events with {needle!r} in {scopes}"
 
 
 def test_events_with_a_substring_are_those_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
-    assert substrings_in_breach(app, truth) == []
+    assert list(substrings_in_breach(app, truth)) == []
 
 
 def test_how_far_events_reach_back_is_told_of_ones_own_tenant(
@@ -746,10 +738,9 @@ def plain_item(scope: Row, participants: list[str], key: str) -> str:
     )
 
 
-def appended_in_breach(app: Connection[Any], scopes: Sequence[Row]) -> list[str]:
+def appended_in_breach(app: Connection[Any], scopes: Sequence[Row]) -> Iterator[str]:
     """Who could append where it sees nothing, or could not where it does: as the scope's own
     participants, and under false ones that are in view."""
-    found: list[str] = []
     for asker, scope in itertools.product(ASKERS, scopes):
         own = scope.full["participants"]
         # In another tenant the scope's id is free, but there it is the hash of nobody.
@@ -764,14 +755,13 @@ def appended_in_breach(app: Connection[Any], scopes: Sequence[Row]) -> list[str]
             except (errors.InsufficientPrivilege, errors.ForeignKeyViolation):
                 pass  # not in view, or a tenant that does not exist
             if told != (["created"] if may else []):
-                found.append(f"{asker} as {participants} in {scope.text}: {told}")
-    return found
+                yield f"{asker} as {participants} in {scope.text}: {told}"
 
 
 def test_an_append_reaches_what_is_in_view_and_nothing_else(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
-    assert appended_in_breach(app, truth["scopes"].rows) == []
+    assert list(appended_in_breach(app, truth["scopes"].rows)) == []
 
 
 def test_nobody_can_append(app: Connection[Any]) -> None:
