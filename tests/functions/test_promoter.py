@@ -111,6 +111,21 @@ def test_a_chain_that_is_not_warm_is_left_alone(
     assert scratch_db.rows(STATE) == []
 
 
+def test_an_allergy_is_promoted_while_it_is_warm_and_small_talk_is_not(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+) -> None:
+    """As they are judged: neither is warmed."""
+    key, bob = gateway.key(), ("user:bob", "agent:helper")
+    tell(key, "I'm allergic to penicillin, came out in hives at twelve.")
+    tell(key, "The lamp hums a bit.", *bob)
+    fold_all(gateway, scratch_db)
+    gateway.run_job("promoter", "acme")
+    assert names(scratch_db, "fact") == ["Alice is allergic to penicillin."]
+    assert scratch_db.rows("select distinct 'user:bob' = any (participants) from graph_nodes") == [
+        (False,)
+    ]
+
+
 def test_the_archiver_promotes_what_was_never_looked_at(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
 ) -> None:
