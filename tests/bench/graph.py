@@ -42,24 +42,24 @@ EDGES_PER_NODE = 5
 _WARM_UP = 5
 _TWO_HOPS: LiteralString = """
 with one as materialized (
-    select edge_id, to_id as node_id from graph_edges
+    select to_id as node_id from graph_edges
     where tenant_id = %(tenant)s and from_id = %(start)s
     union all
-    select edge_id, from_id from graph_edges
+    select from_id from graph_edges
     where tenant_id = %(tenant)s and to_id = %(start)s),
 two as materialized (
-    select e.edge_id, e.to_id as node_id from graph_edges e
+    select e.to_id as node_id from graph_edges e
     where e.tenant_id = %(tenant)s and e.from_id in (select node_id from one)
     union all
-    select e.edge_id, e.from_id from graph_edges e
+    select e.from_id from graph_edges e
     where e.tenant_id = %(tenant)s and e.to_id in (select node_id from one)),
-edges as (select edge_id from one union select edge_id from two),
-ends as (select node_id from one union select node_id from two)
+ends as materialized (select node_id from one union select node_id from two)
 select to_jsonb(n) - array['embedding', 'code', 'text'] from graph_nodes n
 where n.tenant_id = %(tenant)s and n.node_id in (select node_id from ends)
 union all
 select to_jsonb(e) from graph_edges e
-where e.tenant_id = %(tenant)s and e.edge_id in (select edge_id from edges)
+where e.tenant_id = %(tenant)s and e.from_id in (select node_id from ends)
+    and e.to_id in (select node_id from ends)
 """
 _TWO_HOPS_BY_NAME: LiteralString = """
 with zero as materialized (
@@ -96,7 +96,12 @@ ends as materialized (
     union select distinct node_id from two limit %(nodes)s),
 edges as (
     select edge_id from one where node_id in (select node_id from ends)
-    union select edge_id from two where node_id in (select node_id from ends))
+    union select edge_id from two where node_id in (select node_id from ends)
+    union (
+        select edge_id from graph_edges
+        where tenant_id = %(tenant)s and from_id in (select node_id from ends)
+            and to_id in (select node_id from ends)
+        order by weight desc, heat desc, edge_id limit 1000))
 select to_jsonb(n) - array['embedding', 'code', 'text'] from graph_nodes n
 where n.tenant_id = %(tenant)s and n.node_id in (select node_id from ends)
 union all

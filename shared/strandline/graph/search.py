@@ -12,15 +12,16 @@ from strandline.errors import NotFound
 from strandline.graph import store_search
 from strandline.graph.answers import to_edges, to_found_node
 from strandline.graph.identity import PREFIXES, NodeType, hash_name, normalise, parse_node_id
+from strandline.graph.reached import read_reached
 from strandline.graph.schemas_search import (
     FoundNode,
     GraphOut,
     GraphSearchRequest,
     NearestTopicsRequest,
 )
-from strandline.graph.store_joined import JoinedNode, leads_by_member, read_graph, read_nodes
+from strandline.graph.store_joined import JoinedNode, leads_by_member, read_nodes
 from strandline.graph.store_search import Match, Narrowing, Wanted
-from strandline.graph.store_walk import Walk, walk_graph
+from strandline.graph.store_walk import Walk
 from strandline.recall.recall import embed_query
 
 ALL_TYPES: Sequence[NodeType] = tuple(PREFIXES)
@@ -142,21 +143,15 @@ def _search_graph(
         as_of=request.as_of,
         archived=request.archived,
     )
-    steps = walk_graph(finder.access, list(starts), walk)
-    hops = {start: 0 for start in starts}
-    for step in steps:
-        hops.setdefault(step.node_id, step.hop)
-    rows, edge_rows = read_graph(
-        finder.access, list(hops), [step.edge_id for step in steps], request.as_of
-    )
+    reached = read_reached(finder.access, list(starts), walk)
     holds = make_filter(request.as_of, archived=request.archived)
-    shown = [row for row in rows if holds(row) and row.type in types]
+    shown = [row for row in reached.nodes if holds(row) and row.type in types]
     nodes = [
-        to_found_node(row, starts.get(row.node_id), hops=hops[row.node_id])
+        to_found_node(row, starts.get(row.node_id), hops=reached.hops[row.node_id])
         for row in shown[: request.limit]
     ]
-    edges = to_edges(edge_rows, leads_by_member(shown[: request.limit]))
-    is_cut = len(shown) > request.limit
+    edges = to_edges(reached.edges, leads_by_member(shown[: request.limit]))
+    is_cut = reached.is_cut or len(shown) > request.limit
     return GraphOut(
         nodes=nodes, edges=edges, degraded=degraded + (["cut_by_limit"] if is_cut else [])
     )

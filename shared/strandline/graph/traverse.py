@@ -7,10 +7,11 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound
 from strandline.graph.answers import to_edges, to_found_node
 from strandline.graph.identity import PREFIXES, NodeType, parse_node_id
+from strandline.graph.reached import read_reached
 from strandline.graph.schemas_search import GraphOut, Traversal, TraverseRequest
 from strandline.graph.search import make_filter
-from strandline.graph.store_joined import leads_by_member, read_graph
-from strandline.graph.store_walk import MAX_NODES, Walk, walk_graph
+from strandline.graph.store_joined import leads_by_member
+from strandline.graph.store_walk import Walk
 
 _ALL: frozenset[NodeType] = frozenset(PREFIXES)
 _VERBS = (
@@ -67,28 +68,26 @@ def traverse(access: TenantDb, request: TraverseRequest) -> GraphOut:
             field="traversal",
         )
     is_chain = request.traversal == "invalidation_chain"
-    walk = Walk(
+    reached = read_reached(access, [start_id], _make_walk(rule, request, is_chain=is_chain))
+    rows = reached.nodes
+    if not rows or rows[0].node_id != start_id or rows[0].type != node_type:
+        raise NotFound("there is no such node in view")
+    holds = make_filter(None if is_chain else request.as_of, archived=request.archived)
+    results = [row for row in rows[1:] if row.type in rule.results and holds(row)]
+    shown = [rows[0], *results[: request.limit]]
+    is_cut = reached.is_cut or len(results) > request.limit
+    return GraphOut(
+        nodes=[to_found_node(row, None, hops=reached.hops[row.node_id]) for row in shown],
+        edges=to_edges(reached.edges, leads_by_member(shown)),
+        degraded=["cut_by_limit"] if is_cut else [],
+    )
+
+
+def _make_walk(rule: _Rule, request: TraverseRequest, *, is_chain: bool) -> Walk:
+    return Walk(
         rule.edge_types,
         hops=_MAX_CHAIN if is_chain else request.hops,
         as_of=request.as_of,
         archived=request.archived,
         ended=is_chain,
-    )
-    steps = walk_graph(access, [start_id], walk)
-    hops = {start_id: 0}
-    for step in steps:
-        hops.setdefault(step.node_id, step.hop)
-    rows, edge_rows = read_graph(
-        access, list(hops), [step.edge_id for step in steps], request.as_of
-    )
-    if not rows or rows[0].node_id != start_id or rows[0].type != node_type:
-        raise NotFound("there is no such node in view")
-    holds = make_filter(None if is_chain else request.as_of, archived=request.archived)
-    reached = [row for row in rows[1:] if row.type in rule.results and holds(row)]
-    shown = [rows[0], *reached[: request.limit]]
-    is_cut = len(reached) > request.limit or len(hops) > MAX_NODES
-    return GraphOut(
-        nodes=[to_found_node(row, None, hops=hops[row.node_id]) for row in shown],
-        edges=to_edges(edge_rows, leads_by_member(shown)),
-        degraded=["cut_by_limit"] if is_cut else [],
     )
