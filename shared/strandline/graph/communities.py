@@ -16,9 +16,12 @@ from strandline.graph.schemas_communities import (
     NeighbourOut,
 )
 from strandline.graph.store_communities import Community, CommunityKind, MemberNode
+from strandline.llm.heuristic.words import WORD, stem, strip_genitive
 
 _PG_SNAPSHOT = "1:1:"
 """Pages of communities show what the last analysis found, not one database snapshot."""
+_NAMED = 3
+"""How many nodes name a community."""
 _UNNAMED = "(no longer there)"
 """The name of a community whose first nodes are gone since."""
 
@@ -89,7 +92,19 @@ def _make_cursors(access: TenantDb, kind: CommunityKind, name: str, node: str | 
 
 def _describe(community: Community) -> dict[str, object]:
     fields = {name: value for name, value in vars(community).items() if name != "neighbours"}
-    return {**fields, "name": ", ".join(community.names) or _UNNAMED}
+    return {**fields, "name": name_community(community.names)}
+
+
+def name_community(names: Sequence[str]) -> str:
+    """The first three of these names that have no word in common, whatever its case and number."""
+    chosen: list[str] = []
+    told: set[str] = set()
+    for name in names:
+        words = {stem(strip_genitive(word)) for word in WORD.findall(name)} or {name.casefold()}
+        if told.isdisjoint(words):
+            chosen.append(name)
+            told |= words
+    return ", ".join(chosen[:_NAMED]) or _UNNAMED
 
 
 def _name_neighbours(
@@ -97,7 +112,7 @@ def _name_neighbours(
 ) -> Sequence[NeighbourOut]:
     neighbours = [(UUID(other), weight) for other, weight in community.neighbours]
     names = {
-        row.community_id: ", ".join(row.names) or _UNNAMED
+        row.community_id: name_community(row.names)
         for row in store_communities.list_by_id(access, kind, [other for other, _ in neighbours])
     }
     return [
