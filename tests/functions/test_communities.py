@@ -70,7 +70,7 @@ def test_communities_are_named_and_explored(
 
 
 def test_no_word_stands_twice_in_a_name(gateway: Gateway, ada: str) -> None:
-    state(gateway, crew("Petrel", "Petrels", "PETREL'S", "Oskar", "Pia"), ["user:ada"])
+    state(gateway, crew("Petrel", "Petrels", "old-PETREL", "Oskar", "Pia"), ["user:ada"])
     gateway.run_job("analytics", "acme")
     (found,) = read(gateway, ada)["communities"]
     assert (found["size"], set(found["name"].split(", "))) == (5, {"Petrel", "Oskar", "Pia"})
@@ -84,6 +84,7 @@ def test_no_word_stands_twice_in_a_name(gateway: Gateway, ada: str) -> None:
         (["harbour", "North Harbours", "Petrel"], "harbour, Petrel"),
         (["The ferry", "ferries of Oslo", "the pier"], "The ferry"),
         (["Ada", "Bo", "Cleo", "Dag"], "Ada, Bo, Cleo"),
+        (["Ada's boat", "the ADA", "sail-boat", "sails"], "Ada's boat, sails"),
         (["Boje", "Буй", "浮标", "浮标"], "Boje, Буй, 浮标"),
         (["+++", "---", "+++"], "+++, ---"),
         ([], "(no longer there)"),

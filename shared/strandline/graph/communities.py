@@ -1,5 +1,6 @@
 """Communities as they are read: listed, and explored node by node and neighbour by neighbour."""
 
+import re
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -22,6 +23,7 @@ _PG_SNAPSHOT = "1:1:"
 """Pages of communities show what the last analysis found, not one database snapshot."""
 _NAMED = 3
 """How many nodes name a community."""
+_PART = re.compile(r"[^\W_]+")
 _UNNAMED = "(no longer there)"
 """The name of a community whose first nodes are gone since."""
 
@@ -100,7 +102,10 @@ def name_community(names: Sequence[str]) -> str:
     chosen: list[str] = []
     told: set[str] = set()
     for name in names:
-        words = {stem(strip_genitive(word)) for word in WORD.findall(name)} or {name.casefold()}
+        parts = (
+            part for word in WORD.findall(name) for part in _PART.findall(strip_genitive(word))
+        )
+        words = set(map(stem, parts)) or {name.casefold()}
         if told.isdisjoint(words):
             chosen.append(name)
             told |= words
