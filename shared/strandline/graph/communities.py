@@ -99,17 +99,17 @@ def _describe(community: Community) -> dict[str, object]:
 
 def name_community(names: Sequence[str]) -> str:
     """The first three of these names that have no word in common, whatever its case and number."""
-    chosen: list[str] = []
-    told: set[str] = set()
+    first_names: list[str] = []
+    their_words: set[str] = set()
     for name in names:
         parts = (
             part for word in WORD.findall(name) for part in _PART.findall(strip_genitive(word))
         )
         words = set(map(stem, parts)) or {name.casefold()}
-        if told.isdisjoint(words):
-            chosen.append(name)
-            told |= words
-    return ", ".join(chosen[:_NAMED]) or _UNNAMED
+        if their_words.isdisjoint(words):
+            first_names.append(name)
+            their_words |= words
+    return ", ".join(first_names[:_NAMED]) or _UNNAMED
 
 
 def _name_neighbours(

@@ -16,7 +16,7 @@ from strandline.graph.schemas_conflicts import (
     VerdictOut,
 )
 from strandline.graph.search import Finder, find_start
-from strandline.graph.store_conflicts import Comparison, SimilarFacts
+from strandline.graph.store_conflicts import Comparison, FactFilter, SimilarFacts
 from strandline.graph.store_joined import JoinedNode, read_nodes
 from strandline.llm.heuristic.contradiction import find_contradiction
 from strandline.llm.tasks import LlmTasks
@@ -70,16 +70,16 @@ def find_conflicts(
 ) -> ConflictsOut:
     """The contradictions that a request asks for, most similar first. Raises NotFound for a node
     that is not in view, and Invalid for one that is not a fact."""
-    threshold = request.threshold or thresholds_for(finder.embedder.space, tuning).conflict
+    space = finder.embedder.space
+    threshold = request.threshold or thresholds_for(space, tuning).conflict
+    wanted = FactFilter(space, threshold, request.category)
     subject = _find_subject(finder, request)
     degraded: list[str] = []
     if subject is None:
-        similar = store_conflicts.compare_newest(
-            finder.access, finder.embedder.space, threshold, request.category
-        )
+        similar = store_conflicts.compare_newest(finder.access, wanted)
     else:
         vector, degraded = embed_query(finder.embedder, subject.content, finder.vector_timeout)
-        similar = find_similar_facts(finder, subject, vector, threshold, request.category)
+        similar = find_similar_facts(finder, subject, vector, wanted)
     conflicts, notes = judge_pairs(finder, judge, similar, subject)
     is_cut = len(conflicts) > request.limit
     return ConflictsOut(
@@ -94,8 +94,7 @@ def find_similar_facts(
     finder: Finder,
     subject: Subject,
     vector: Sequence[float] | None,
-    threshold: float,
-    category: str | None = None,
+    wanted: FactFilter,
 ) -> Comparison:
     """The facts in view that are similar to a statement but not the same; none without its
     vector."""
@@ -104,12 +103,10 @@ def find_similar_facts(
     return store_conflicts.compare_with(
         finder.access,
         vector,
+        wanted,
         first_id=subject.node and subject.node.node_id,
         excluded_ids=subject.node.member_ids if subject.node else (),
         name_hash=hash_name(subject.content),
-        space=finder.embedder.space,
-        threshold=threshold,
-        category=category,
     )
 
 

@@ -12,7 +12,7 @@ from strandline.errors import NotFound
 from strandline.graph import store_search
 from strandline.graph.answers import to_edges, to_found_node
 from strandline.graph.identity import PREFIXES, NodeType, hash_name, normalise, parse_node_id
-from strandline.graph.reached import read_reached
+from strandline.graph.reach import read_reach
 from strandline.graph.schemas_search import (
     FoundNode,
     GraphOut,
@@ -143,15 +143,15 @@ def _search_graph(
         as_of=request.as_of,
         archived=request.archived,
     )
-    reached = read_reached(finder.access, list(starts), walk)
+    reach = read_reach(finder.access, list(starts), walk)
     holds = make_filter(request.as_of, archived=request.archived)
-    shown = [row for row in reached.nodes if holds(row) and row.type in types]
+    shown = [row for row in reach.nodes if holds(row) and row.type in types]
     nodes = [
-        to_found_node(row, starts.get(row.node_id), hops=reached.hops[row.node_id])
+        to_found_node(row, starts.get(row.node_id), hops=reach.hops[row.node_id])
         for row in shown[: request.limit]
     ]
-    edges = to_edges(reached.edges, leads_by_member(shown[: request.limit]))
-    is_cut = reached.is_cut or len(shown) > request.limit
+    edges = to_edges(reach.edges, leads_by_member(shown[: request.limit]))
+    is_cut = reach.is_cut or len(shown) > request.limit
     return GraphOut(
         nodes=nodes, edges=edges, degraded=degraded + (["cut_by_limit"] if is_cut else [])
     )

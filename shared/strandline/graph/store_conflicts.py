@@ -25,6 +25,18 @@ class SimilarFacts:
 
 
 @dataclass(frozen=True)
+class FactFilter:
+    """Which facts are compared."""
+
+    space: str
+    """Of their vectors."""
+    threshold: float
+    """The least cosine of two facts that are similar."""
+    category: str | None = None
+    """None: of all."""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The similar pairs of some facts, most similar first."""
 
@@ -55,9 +67,7 @@ def _to_comparison(rows: Sequence[_PairRow]) -> Comparison:
     return Comparison(pairs, rows[0].facts_cut, rows[0].pairs_cut)
 
 
-def compare_newest(
-    access: TenantDb, space: str, threshold: float, category: str | None
-) -> Comparison:
+def compare_newest(access: TenantDb, wanted: FactFilter) -> Comparison:
     """Of the MAX_SCANNED visible facts that changed last, those that are similar to each other."""
     rows = access.fetch(
         _PairRow,
@@ -87,13 +97,7 @@ def compare_newest(
         left join similar s on true
         order by s.similarity desc, s.first_id, s.second_id limit %(pairs)s
         """,
-        {
-            "space": space,
-            "threshold": threshold,
-            "category": category,
-            "scanned": MAX_SCANNED,
-            "pairs": MAX_PAIRS,
-        },
+        {**vars(wanted), "scanned": MAX_SCANNED, "pairs": MAX_PAIRS},
     )
     return _to_comparison(rows)
 
@@ -101,13 +105,11 @@ def compare_newest(
 def compare_with(
     access: TenantDb,
     vector: Sequence[float],
+    wanted: FactFilter,
     *,
     first_id: UUID | None,
     excluded_ids: Sequence[UUID],
     name_hash: bytes,
-    space: str,
-    threshold: float,
-    category: str | None,
 ) -> Comparison:
     """The visible facts that are similar to a vector, but those of this name and these. `first_id`
     is the fact whose vector it is."""
@@ -135,13 +137,11 @@ def compare_with(
         order by s.similarity desc, s.node_id limit %(pairs)s
         """,
         {
+            **vars(wanted),
             "vector": HalfVector(list(vector)).to_text(),
             "first_id": first_id,
             "excluded": list(excluded_ids),
             "name_hash": name_hash,
-            "space": space,
-            "threshold": threshold,
-            "category": category,
             "pairs": MAX_PAIRS,
         },
     )

@@ -84,9 +84,8 @@ def get_node(
             sum(confidence * greatest(weight, 1)) / sum(greatest(weight, 1)) as confidence,
             sum(weight)::int as weight,
             (array_agg(trust order by trust_rank(trust)))[1] as trust,
-            min(valid_from) as valid_from,
+            min(valid_from) as valid_from, bool_and(archived) as archived,
             (array_agg(valid_to) filter (where leads))[1] as valid_to,
-            bool_and(archived) as archived,
             min(first_at) as created_at, max(last_at) as updated_at,
             array_agg(node_id order by node_id) as member_ids
         from states

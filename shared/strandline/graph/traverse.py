@@ -7,7 +7,7 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound
 from strandline.graph.answers import to_edges, to_found_node
 from strandline.graph.identity import PREFIXES, NodeType, parse_node_id
-from strandline.graph.reached import read_reached
+from strandline.graph.reach import read_reach
 from strandline.graph.schemas_search import GraphOut, Traversal, TraverseRequest
 from strandline.graph.search import make_filter
 from strandline.graph.store_joined import leads_by_member
@@ -68,17 +68,17 @@ def traverse(access: TenantDb, request: TraverseRequest) -> GraphOut:
             field="traversal",
         )
     is_chain = request.traversal == "invalidation_chain"
-    reached = read_reached(access, [start_id], _make_walk(rule, request, is_chain=is_chain))
-    rows = reached.nodes
+    reach = read_reach(access, [start_id], _make_walk(rule, request, is_chain=is_chain))
+    rows = reach.nodes
     if not rows or rows[0].node_id != start_id or rows[0].type != node_type:
         raise NotFound("there is no such node in view")
     holds = make_filter(None if is_chain else request.as_of, archived=request.archived)
     results = [row for row in rows[1:] if row.type in rule.results and holds(row)]
     shown = [rows[0], *results[: request.limit]]
-    is_cut = reached.is_cut or len(results) > request.limit
+    is_cut = reach.is_cut or len(results) > request.limit
     return GraphOut(
-        nodes=[to_found_node(row, None, hops=reached.hops[row.node_id]) for row in shown],
-        edges=to_edges(reached.edges, leads_by_member(shown)),
+        nodes=[to_found_node(row, None, hops=reach.hops[row.node_id]) for row in shown],
+        edges=to_edges(reach.edges, leads_by_member(shown)),
         degraded=["cut_by_limit"] if is_cut else [],
     )
 

@@ -15,7 +15,7 @@ from strandline.graph.store_walk import MAX_NODES, Walk, walk_graph
 
 
 @dataclass(frozen=True)
-class Reached:
+class Reach:
     """A part of the graph around some nodes."""
 
     nodes: Sequence[JoinedNode]
@@ -28,17 +28,17 @@ class Reached:
     """There may be more nodes or edges."""
 
 
-def read_reached(access: TenantDb, start_ids: Sequence[UUID], walk: Walk) -> Reached:
+def read_reach(access: TenantDb, start_ids: Sequence[UUID], walk: Walk) -> Reach:
     """What a walk from these nodes reaches. Two round trips, whatever it is."""
     steps = walk_graph(access, start_ids, walk)
     hops = dict.fromkeys(start_ids, 0)
     for step in steps:
         hops.setdefault(step.node_id, step.hop)
-    followed = {step.edge_id for step in steps}
-    nodes, edges = read_nodes_and_edges(access, list(hops), list(followed), walk)
-    others = [edge.edge_id for edge in edges if edge.edge_id not in followed]
+    followed_ids = {step.edge_id for step in steps}
+    nodes, edges = read_nodes_and_edges(access, list(hops), list(followed_ids), walk)
+    others = [edge.edge_id for edge in edges if edge.edge_id not in followed_ids]
     left_out = frozenset(others[MAX_EDGES_BETWEEN:])
-    return Reached(
+    return Reach(
         nodes,
         hops,
         [edge for edge in edges if edge.edge_id not in left_out],
