@@ -46,6 +46,14 @@ class Finder:
     embedder: Embedder
     vector_timeout: float
     """How many seconds the query's vector may take."""
+    halves_confidence: bool = False
+    """How the deployment computes confidences as of a time."""
+
+    def narrow(
+        self, types: Sequence[NodeType], as_of: datetime | None, *, archived: bool
+    ) -> Narrowing:
+        """Which nodes a search finds."""
+        return Narrowing(types, as_of, archived, self.halves_confidence)
 
     def find(self, query: str, narrowing: Narrowing) -> tuple[Sequence[Match], list[str]]:
         """The nodes that may answer a query, best first, and how the search was limited."""
@@ -66,7 +74,7 @@ def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
     types = request.types or ALL_TYPES
     if request.mode == "graph":
         return _search_graph(finder, request, types)
-    narrowing = Narrowing(types, request.as_of, request.archived)
+    narrowing = finder.narrow(types, request.as_of, archived=request.archived)
     if request.mode == "semantic":
         matches, degraded = finder.find(request.query, narrowing)
         nodes = read_matches(finder.access, matches, narrowing, request.limit)
@@ -82,7 +90,7 @@ def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
 
 def find_nearest_topics(finder: Finder, request: NearestTopicsRequest) -> GraphOut:
     """The topics that a text is nearest to."""
-    narrowing = Narrowing(("topic",), request.as_of, request.archived)
+    narrowing = finder.narrow(("topic",), request.as_of, archived=request.archived)
     matches, degraded = finder.find(request.query, narrowing)
     nodes = read_matches(finder.access, matches, narrowing, request.limit)
     return GraphOut(nodes=nodes, edges=[], degraded=degraded)
@@ -102,7 +110,9 @@ def read_matches(
     holds = make_filter(narrowing.as_of, archived=narrowing.archived)
     nodes = [
         to_found_node(node, by_id[node.node_id], is_exact=is_exact)
-        for node in read_nodes(access, list(by_id), narrowing.as_of)
+        for node in read_nodes(
+            access, list(by_id), narrowing.as_of, halves_confidence=narrowing.halves_confidence
+        )
         if holds(node)
     ]
     return nodes[:limit]
@@ -142,6 +152,7 @@ def _search_graph(
         min_confidence=_MIN_CONFIDENCE,
         as_of=request.as_of,
         archived=request.archived,
+        halves_confidence=finder.halves_confidence,
     )
     reach = read_reach(finder.access, list(starts), walk)
     holds = make_filter(request.as_of, archived=request.archived)
@@ -164,7 +175,7 @@ def _find_starts(
     names, else the nearest. Raises NotFound."""
     if _NODE_ID.fullmatch(request.query.strip()):
         return {find_start(finder.access, request.query.strip(), request.as_of).node_id: None}, []
-    narrowing = Narrowing(ALL_TYPES, request.as_of, request.archived)
+    narrowing = finder.narrow(ALL_TYPES, request.as_of, archived=request.archived)
     matches, degraded = finder.find(request.query, narrowing)
     named = [match for match in matches if match.is_named]
     starts = named[:_MAX_NAMED_STARTS] or matches[:_MAX_SIMILAR_STARTS]

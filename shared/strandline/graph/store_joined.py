@@ -39,12 +39,14 @@ MEMBERS: LiteralString = """
 source."""
 
 
-def query_nodes(node_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[JoinedNode]:
+def query_nodes(
+    node_ids: Sequence[UUID], as_of: datetime | None, *, halves_confidence: bool = False
+) -> RowQuery[JoinedNode]:
     """Gives the visible ones of these nodes in this order, those of one identity once under the
     first of their ids; with `as_of` as they were observed up to then, and joined as they were
     then."""
     if as_of is not None:
-        return _query_nodes_as_of(node_ids, as_of)
+        return _query_nodes_as_of(node_ids, as_of, halves_confidence)
     return RowQuery(
         JoinedNode,
         """
@@ -70,13 +72,15 @@ def query_nodes(node_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[Jo
     )
 
 
-def _query_nodes_as_of(node_ids: Sequence[UUID], as_of: datetime) -> RowQuery[JoinedNode]:
+def _query_nodes_as_of(
+    node_ids: Sequence[UUID], as_of: datetime, halves_confidence: bool
+) -> RowQuery[JoinedNode]:
     return RowQuery(
         JoinedNode,
         """
         with states as materialized (
             select s.*, a.n, case when not s.holds then s.target_id end as ended_id
-            from joined_at(%(ids)s::uuid[], %(as_of)s) s
+            from joined_at(%(ids)s::uuid[], %(as_of)s, %(halves)s) s
             left join unnest(%(ids)s::uuid[]) with ordinality a (node_id, n)
                 on a.node_id = s.target_id),
         leads as (
@@ -104,22 +108,26 @@ def _query_nodes_as_of(node_ids: Sequence[UUID], as_of: datetime) -> RowQuery[Jo
             where g.tenant_id = current_tenant() and g.node_id = j.node_id offset 0) g
         order by j.n
         """,
-        {"ids": list(node_ids), "as_of": as_of},
+        {"ids": list(node_ids), "as_of": as_of, "halves": halves_confidence},
     )
 
 
 def read_nodes(
-    access: TenantDb, node_ids: Sequence[UUID], as_of: datetime | None
+    access: TenantDb,
+    node_ids: Sequence[UUID],
+    as_of: datetime | None,
+    *,
+    halves_confidence: bool = False,
 ) -> Sequence[JoinedNode]:
     """The rows of `query_nodes`."""
-    query = query_nodes(node_ids, as_of)
+    query = query_nodes(node_ids, as_of, halves_confidence=halves_confidence)
     return access.fetch(query.row_type, query.statement, query.params)
 
 
 MAX_EDGES_BETWEEN = 1000
 """How many edges between the nodes of a walk are read, besides those that it followed."""
 _EDGES: LiteralString = """
-        with between as (
+        with others as (
             select e.edge_id from graph_edges e
             where e.tenant_id = current_tenant() and e.from_id = any (%(node_ids)s::uuid[])
                 and e.to_id = any (%(node_ids)s::uuid[]) and e.edge_id <> all (%(ids)s::uuid[])
@@ -130,7 +138,7 @@ _EDGES: LiteralString = """
             order by e.weight desc, e.heat desc, e.edge_id limit %(between)s),
         wanted as materialized (
             select array(
-                select unnest(%(ids)s::uuid[]) union all select b.edge_id from between b) as ids)
+                select unnest(%(ids)s::uuid[]) union all select o.edge_id from others o) as ids)
 """
 _EDGES_NOW: LiteralString = """
         select e.edge_id, e.from_id, e.to_id, e.type, e.label, e.properties, e.confidence, e.weight,
@@ -143,7 +151,7 @@ _EDGES_AS_OF: LiteralString = """
         select s.target_id as edge_id, e.from_id, e.to_id, e.type, e.label, s.properties,
             s.confidence, s.weight, s.heat, s.trust, s.valid_from, s.valid_to,
             s.last_at as last_seen
-        from observed_state((select ids from wanted), %(as_of)s, false) s
+        from observed_state((select ids from wanted), %(as_of)s, %(halves)s) s
         cross join lateral (
             select e.from_id, e.to_id, e.type, e.label from graph_edges e
             where e.tenant_id = current_tenant() and e.edge_id = s.target_id offset 0) e
@@ -185,6 +193,7 @@ def query_edges(
         "min_confidence": walk.min_confidence,
         "as_of": walk.as_of,
         "ended": walk.ended,
+        "halves": walk.halves_confidence,
         "between": MAX_EDGES_BETWEEN + 1,
     }
     state = _EDGES_NOW if walk.as_of is None else _EDGES_AS_OF
@@ -196,7 +205,8 @@ def read_nodes_and_edges(
 ) -> tuple[Sequence[JoinedNode], Sequence[EdgeRow]]:
     """The rows of `query_nodes` and of `query_edges`, in one round trip."""
     return access.fetch_pair(
-        query_nodes(node_ids, walk.as_of), query_edges(edge_ids, node_ids, walk)
+        query_nodes(node_ids, walk.as_of, halves_confidence=walk.halves_confidence),
+        query_edges(edge_ids, node_ids, walk),
     )
 
 

@@ -29,6 +29,8 @@ class Narrowing:
     types: Sequence[NodeType]
     as_of: datetime | None = None
     archived: bool = False
+    halves_confidence: bool = False
+    """How the deployment computes confidences as of a time."""
 
 
 @dataclass(frozen=True)

@@ -54,21 +54,25 @@ _RULES: Mapping[Traversal, _Rule] = {
 }
 
 
-def traverse(access: TenantDb, request: TraverseRequest) -> GraphOut:
+def traverse(
+    access: TenantDb, request: TraverseRequest, *, halves_confidence: bool = False
+) -> GraphOut:
     """The node that a traversal starts at, and what it reaches: nearest first, along the heaviest
     edges first, with the edges between them. Raises NotFound where the node is not in view or was
     not observed yet, and Invalid where the traversal does not start at such a node."""
     node_type, start_id = parse_node_id(request.node_id)
     rule = _RULES[request.traversal]
-    if node_type not in rule.starts:
-        starts = " or ".join(sorted(rule.starts))
-        raise Invalid(
-            f"traversal: {request.traversal} starts at a node of the type {starts}, not at a"
-            f" {node_type}",
-            field="traversal",
-        )
+    _check_start(request.traversal, rule, node_type)
     is_chain = request.traversal == "invalidation_chain"
-    reach = read_reach(access, [start_id], _make_walk(rule, request, is_chain=is_chain))
+    walk = Walk(
+        rule.edge_types,
+        hops=_MAX_CHAIN if is_chain else request.hops,
+        as_of=request.as_of,
+        archived=request.archived,
+        ended=is_chain,
+        halves_confidence=halves_confidence,
+    )
+    reach = read_reach(access, [start_id], walk)
     rows = reach.nodes
     if not rows or rows[0].node_id != start_id or rows[0].type != node_type:
         raise NotFound("there is no such node in view")
@@ -83,11 +87,10 @@ def traverse(access: TenantDb, request: TraverseRequest) -> GraphOut:
     )
 
 
-def _make_walk(rule: _Rule, request: TraverseRequest, *, is_chain: bool) -> Walk:
-    return Walk(
-        rule.edge_types,
-        hops=_MAX_CHAIN if is_chain else request.hops,
-        as_of=request.as_of,
-        archived=request.archived,
-        ended=is_chain,
-    )
+def _check_start(traversal: Traversal, rule: _Rule, node_type: NodeType) -> None:
+    if node_type not in rule.starts:
+        starts = " or ".join(sorted(rule.starts))
+        raise Invalid(
+            f"traversal: {traversal} starts at a node of the type {starts}, not at a {node_type}",
+            field="traversal",
+        )

@@ -3,8 +3,9 @@
 
 -- The nodes in view that may have been one with these at a time, as they were observed up to then: what each
 -- was read as, and whether it held. They are those that today are read as what these nodes are called, are
--- read as, or were read as then. Of these, those of equal type and identity were one.
-create function joined_at(p_ids uuid[], p_as_of timestamptz)
+-- read as, or were read as then. Of these, those of equal type and identity were one. p_halving is as of
+-- observed_state.
+create function joined_at(p_ids uuid[], p_as_of timestamptz, p_halving boolean)
 returns table (target_id uuid, type text, identity bytea, holds boolean, properties jsonb,
     confidence double precision, weight int, heat double precision, trust text,
     valid_from timestamptz, valid_to timestamptz, archived boolean, first_at timestamptz,
@@ -13,7 +14,7 @@ language sql stable parallel safe set search_path = pg_catalog, public, pg_temp
 begin atomic
     with given as materialized (
         select g.type, g.name_hash, g.identity, s.identity as then_identity
-        from observed_state(p_ids, p_as_of, false) s
+        from observed_state(p_ids, p_as_of, p_halving) s
         cross join lateral (
             select g.type, g.name_hash, g.identity from graph_nodes g
             where g.tenant_id = current_tenant() and g.node_id = s.target_id offset 0) g),
@@ -32,7 +33,7 @@ begin atomic
     select c.node_id, c.type, coalesce(s.identity, c.name_hash),
         s.valid_to is null or s.valid_to > p_as_of, s.properties, s.confidence, s.weight, s.heat,
         s.trust, s.valid_from, s.valid_to, s.archived, s.first_at, s.last_at
-    from observed_state(array(select c.node_id from candidates c), p_as_of, false) s
+    from observed_state(array(select c.node_id from candidates c), p_as_of, p_halving) s
     join candidates c on c.node_id = s.target_id;
 end;
 
@@ -46,7 +47,7 @@ begin atomic
         where g.tenant_id = current_tenant() and g.node_id = p_node_id and g.type = 'topic'
             and p_as_of is null),
     observed as materialized (
-        select j.target_id, j.identity, j.holds from joined_at(array[p_node_id], p_as_of) j
+        select j.target_id, j.identity, j.holds from joined_at(array[p_node_id], p_as_of, false) j
         where p_as_of is not null and j.type = 'topic')
     select n.node_id from named n
     union
@@ -97,7 +98,7 @@ begin
             v_frontier := array(
                 with observed as materialized (
                     select j.target_id, j.type, j.identity, j.holds
-                    from joined_at(v_frontier, p_as_of) j)
+                    from joined_at(v_frontier, p_as_of, false) j)
                 select distinct m.target_id from observed f
                 join observed m on m.type = f.type and m.identity = f.identity
                     and (m.target_id = f.target_id or f.holds and m.holds)
