@@ -124,7 +124,7 @@ def test_what_is_promoted_leads_to_events_of_its_scope(
         access = gateway.database.connect_as(Caller("acme", viewer))
         (found,) = access.fetch(Unfounded, CHECK, {})
         assert found == Unfounded(found.seen, 0, 0, 0, 0)
-        assert found.seen > 10
+        assert found.seen > 5
     assert scratch_db.rows(
         "select confidence from graph_nodes where name = %s and 'user:alice' = any (participants)",
         FACTS[0],
