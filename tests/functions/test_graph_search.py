@@ -179,10 +179,10 @@ def test_edges_between_what_is_equally_far_are_shown(
     found = ask(gateway, key, "traverse", node_id=ada)
     assert (names(found)[0], set(names(found)[1:])) == ("Ada", set(boats[:3]))
     shown = {edge["id"] for edge in found["edges"]}
-    assert shown == {edge["edge_id"] for edge in (*uses, *moored[:2])}
+    assert shown == {edge["id"] for edge in (*uses, *moored[:2])}
     assert (found["degraded"], {node["hops"] for node in found["nodes"]}) == ([], {0, 1})
     around = ask(gateway, key, "search", mode="graph", query=ada)
-    assert {edge["id"] for edge in around["edges"]} == {e["edge_id"] for e in (*uses, *moored)}
+    assert {edge["id"] for edge in around["edges"]} == {e["id"] for e in (*uses, *moored)}
 
     graph.relate("RELATES_TO", ids[0], ids[1])
     with monkeypatch.context() as bounded:
@@ -190,16 +190,16 @@ def test_edges_between_what_is_equally_far_are_shown(
             bounded.setattr(module, "MAX_EDGES_BETWEEN", 1)
         cut = ask(gateway, key, "traverse", node_id=ada)
     assert (len(cut["edges"]), cut["degraded"]) == (4, ["cut_by_limit"])
-    assert moored[0]["edge_id"] in {edge["id"] for edge in cut["edges"]}, "the heavier one"
+    assert moored[0]["id"] in {edge["id"] for edge in cut["edges"]}, "the heavier one"
 
     then = graph.recorded_at(moored[1]["event_id"])
-    graph.write("POST", f"edges/{moored[1]['edge_id']}/end", reason="She left")
+    graph.write("POST", f"edges/{moored[1]['id']}/end", reason="She left")
     for when, count in (({}, 4), ({"as_of": then}, 5)):
         assert len(ask(gateway, key, "traverse", node_id=ada, **when)["edges"]) == count
 
 
 def test_only_edges_that_a_traversal_follows_are_shown(gateway: Gateway) -> None:
-    """Two facts about Ada, of which one replaced the other's like, are joined by no fact_entity."""
+    """Two facts about Ada are related by an edge that leads to no fact from an entity."""
     key, graph = gateway.key(), Graph(gateway, gateway.key(), tuple(WHO))
     about = [{"edge": "fact_entity", "target": "ada"}]
     ada, *facts = graph.create(
