@@ -130,17 +130,43 @@ def test_what_is_asked_of_a_time_before_a_merge_tells_them_apart(graph: Graph) -
         }
 
 
-def test_a_node_that_was_separated_since_knows_what_it_was_merged_into(graph: Graph) -> None:
-    """The other way round nothing says so: docs/graph.md, Limits."""
+def test_who_was_one_then_is_told_as_one_whatever_became_of_them(graph: Graph) -> None:
+    """From each of them: a node of the same name that was merged since, and one that was merged
+    then and is not any more."""
+    other = Graph(graph.gateway, graph.key, ("agent:helper", "user:ada", "user:bo"))
     rowing, boats = graph.create(topic("rowing"), topic("row boats"))
+    stated = other.write("POST", "nodes", nodes=[topic("Row boats.")])["nodes"][0]
+    theirs = stated["id"]
     merge = graph.write("POST", "merges", from_id=boats, into_id=rowing)
-    then = graph.recorded_at(merge["merge_id"])
-    graph.write("POST", f"merges/{merge['merge_id']}/undo")
-    for start, members in ((boats, {rowing, boats}), (rowing, {rowing})):
-        body = {"participants": graph.who, "node_id": start, "as_of": then}
-        reply = graph.gateway.call("POST", "/api/v1/graph/traverse", body, key=graph.key)
-        assert set(reply.body["nodes"][0]["members"]) == members
-        assert set(graph.read(f"nodes/{start}", as_of=then)["members"]) == members
+    undone = graph.write("POST", f"merges/{merge['merge_id']}/undo")
+    again = graph.write("POST", "merges", from_id=boats, into_id=rowing)
+    apart = [{boats, theirs}, {rowing}]
+    merged = [{boats, rowing}, {theirs}]
+    for event_id, expected in (
+        (stated["event_id"], apart),
+        (merge["merge_id"], merged),
+        (undone["event_id"], apart),
+        (again["merge_id"], merged),
+    ):
+        as_of = graph.recorded_at(event_id)
+        for members in expected:
+            for start in members:
+                body = {"participants": graph.who, "node_id": start, "as_of": as_of}
+                reply = graph.gateway.call("POST", "/api/v1/graph/traverse", body, key=graph.key)
+                assert set(reply.body["nodes"][0]["members"]) == members
+                assert set(graph.read(f"nodes/{start}", as_of=as_of)["members"]) == members
+
+
+def test_a_name_is_found_after_it_was_merged(graph: Graph) -> None:
+    """However short: no word of the question finds it."""
+    golang, go, _ = graph.create(entity("Golang"), entity("Go"), entity("Gopher"))
+    for expected in ({go}, {golang, go}):
+        body = {"participants": graph.who, "query": "Do we use Go?"}
+        reply = graph.gateway.call("POST", "/api/v1/graph/search", body, key=graph.key)
+        (node,) = reply.body["nodes"]
+        assert (set(node["members"]), node["why"]) == (expected, ["name"])
+        if expected == {go}:
+            graph.write("POST", "merges", from_id=go, into_id=golang)
 
 
 def test_a_merge_holds_in_its_scope(graph: Graph) -> None:

@@ -87,7 +87,7 @@ def _query_nodes_as_of(
             select distinct on (s.type, s.identity, s.ended_id) s.* from states s
             where s.n is not null order by s.type, s.identity, s.ended_id, s.n),
         joined as (
-            select l.n, l.target_id as node_id, l.valid_to,
+            select l.n, l.target_id as node_id, l.type, l.name, l.valid_to,
                 merge_patches(m.properties order by m.last_at, m.target_id) as properties,
                 sum(m.confidence * greatest(m.weight, 1)) / sum(greatest(m.weight, 1))
                     as confidence,
@@ -98,13 +98,11 @@ def _query_nodes_as_of(
                 array_agg(m.target_id order by m.target_id) as member_ids
             from leads l join states m on m.type = l.type and m.identity = l.identity
                 and (m.target_id = l.target_id or l.holds and m.holds)
-            group by l.n, l.target_id, l.valid_to)
-        select j.node_id, g.type, g.name, j.properties, j.confidence, j.weight, j.trust,
-            j.valid_from, j.valid_to, j.created_at, j.updated_at, j.member_ids, j.archived, j.heat,
-            g.participants
+            group by l.n, l.target_id, l.type, l.name, l.valid_to)
+        select j.*, g.participants
         from joined j
         cross join lateral (
-            select g.type, g.name, g.participants from graph_nodes g
+            select g.participants from graph_nodes g
             where g.tenant_id = current_tenant() and g.node_id = j.node_id offset 0) g
         order by j.n
         """,

@@ -64,6 +64,12 @@ MATCHES: LiteralString = """
                 and g.identity = any (%(names)s)
                 and may_hold(g.valid_from, g.valid_to, g.archived, %(as_of)s, %(archived)s)
             limit %(candidates)s)
+            union all  -- by the names of what was merged, too
+            (select g.node_id, null, true, null from graph_nodes g
+            where g.tenant_id = current_tenant() and g.type = any (%(types)s)
+                and g.name_hash = any (%(names)s) and g.identity <> g.name_hash
+                and may_hold(g.valid_from, g.valid_to, g.archived, %(as_of)s, %(archived)s)
+            limit %(candidates)s)
             union all
             select w.node_id, null, false, count(*) / cardinality(min(words.words))::float8
             from words

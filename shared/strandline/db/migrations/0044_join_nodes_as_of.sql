@@ -1,40 +1,52 @@
 -- What a reader is told of a time before a merge: nodes as they were read then. And walks that read fewer
 -- rows.
 
--- The nodes in view that may have been one with these at a time, as they were observed up to then: what each
--- was read as, and whether it held. They are those that today are read as what these nodes are called, are
--- read as, or were read as then. Of these, those of equal type and identity were one. p_halving is as of
--- observed_state.
+-- Whoever was one at a time is found whatever became of it since: by what was merged into a name, and by the
+-- names of what is merged.
+alter table graph_observations add column identity bytea  -- that it sets; null: none
+    generated always as (decode(patch ->> 'identity', 'hex')) stored;
+create index graph_observations_identity on graph_observations (tenant_id, identity)
+    where identity is not null;
+create index graph_nodes_merged on graph_nodes (tenant_id, type, name_hash)
+    where identity <> name_hash;
+
+-- The nodes in view that may have been one with these at a time (null: now), as they were observed up to
+-- then: what each was read as, and whether it held. Those of equal type and identity were one. p_halving is
+-- as of observed_state.
 create function joined_at(p_ids uuid[], p_as_of timestamptz, p_halving boolean)
-returns table (target_id uuid, type text, identity bytea, holds boolean, properties jsonb,
-    confidence double precision, weight int, heat double precision, trust text,
+returns table (target_id uuid, type text, name text, identity bytea, holds boolean,
+    properties jsonb, confidence double precision, weight int, heat double precision, trust text,
     valid_from timestamptz, valid_to timestamptz, archived boolean, first_at timestamptz,
     last_at timestamptz)
 language sql stable parallel safe set search_path = pg_catalog, public, pg_temp
 begin atomic
     with given as materialized (
-        select g.type, g.name_hash, g.identity, s.identity as then_identity
+        select distinct g.type, coalesce(s.identity, g.name_hash) as identity
         from observed_state(p_ids, p_as_of, p_halving) s
         cross join lateral (
-            select g.type, g.name_hash, g.identity from graph_nodes g
+            select g.type, g.name_hash from graph_nodes g
             where g.tenant_id = current_tenant() and g.node_id = s.target_id offset 0) g),
-    names as materialized (
-        select distinct g.type, n.identity
-        from given g
-        cross join lateral unnest(array[g.name_hash, g.identity, g.then_identity]) n (identity)
-        where n.identity is not null),
     candidates as materialized (
-        select m.node_id, m.type, m.name_hash
-        from names n
+        select c.node_id
+        from given g
         cross join lateral (
-            select m.node_id, m.type, m.name_hash from graph_nodes m
-            where m.tenant_id = current_tenant() and m.type = n.type and m.identity = n.identity
-            offset 0) m)
-    select c.node_id, c.type, coalesce(s.identity, c.name_hash),
-        s.valid_to is null or s.valid_to > p_as_of, s.properties, s.confidence, s.weight, s.heat,
-        s.trust, s.valid_from, s.valid_to, s.archived, s.first_at, s.last_at
-    from observed_state(array(select c.node_id from candidates c), p_as_of, p_halving) s
-    join candidates c on c.node_id = s.target_id;
+            select n.node_id from graph_nodes n
+            where n.tenant_id = current_tenant() and n.type = g.type and n.identity = g.identity
+            union all
+            select n.node_id from graph_nodes n
+            where n.tenant_id = current_tenant() and n.type = g.type and n.name_hash = g.identity
+                and n.identity <> n.name_hash
+            union all
+            select o.target_id from graph_observations o
+            where o.tenant_id = current_tenant() and o.identity = g.identity
+            offset 0) c)
+    select s.target_id, n.type, n.name, coalesce(s.identity, n.name_hash),
+        coalesce(s.valid_to > coalesce(p_as_of, now()), true), s.properties, s.confidence,
+        s.weight, s.heat, s.trust, s.valid_from, s.valid_to, s.archived, s.first_at, s.last_at
+    from observed_state(array(select distinct c.node_id from candidates c), p_as_of, p_halving) s
+    cross join lateral (
+        select n.type, n.name, n.name_hash from graph_nodes n
+        where n.tenant_id = current_tenant() and n.node_id = s.target_id offset 0) n;
 end;
 
 -- As before; with p_as_of those that it was read with then.
