@@ -43,9 +43,9 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
     narrowing, view = Narrowing(ALL_TYPES), graph.nodes // 4
     reach = 500 * 40
 
-    def walk(hops: int, access: TenantDb) -> object:
+    def walk(hops: int, access: TenantDb, as_of: datetime | None = None) -> object:
         name = format_node_id("entity", graph.starts[0])
-        return traverse(access, TraverseRequest(node_id=name, hops=hops, limit=500))
+        return traverse(access, TraverseRequest(node_id=name, hops=hops, limit=500, as_of=as_of))
 
     def near(access: TenantDb) -> object:
         wanted = Wanted(
@@ -64,6 +64,7 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
     return {
         "two hops": (partial(walk, 2), reach),
         "three hops": (partial(walk, 3), reach),
+        "two hops, as of a time": (partial(walk, 2, as_of=datetime.now(UTC)), reach),
         "search by meaning": (near, view * 2 + graph.nodes // 100 * 4 + 4_000),
         "what is known": (known, reach + graph.nodes // 100 * 2 + 1_000),
         "search by a part": (contains, graph.nodes // 100 + 1_000),
