@@ -81,6 +81,7 @@ def faults(base: ScratchDatabase, graph: LargeGraph) -> Iterator[str]:
             parts = [part for plan in plans for part in nodes(plan["Plan"])]
             assert parts, "nothing was explained"
             scanned = {p["Relation Name"] for p in parts if p["Node Type"] == "Seq Scan"}
+            scanned -= {"tenants"}  # one row of a tenant, on one page
             read = sum(map(rows_read, parts))
             print(f"  {name}: {read:.0f} rows read, at most {most}")
             if scanned:

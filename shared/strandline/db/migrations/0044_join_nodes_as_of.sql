@@ -19,6 +19,7 @@ returns table (target_id uuid, type text, name text, identity bytea, holds boole
     valid_from timestamptz, valid_to timestamptz, archived boolean, first_at timestamptz,
     last_at timestamptz)
 language sql stable parallel safe set search_path = pg_catalog, public, pg_temp
+set enable_seqscan = off
 begin atomic
     with given as materialized (
         select distinct g.type, coalesce(s.identity, g.name_hash) as identity
