@@ -83,7 +83,7 @@ def compare_newest(access: TenantDb, wanted: FactFilter) -> Comparison:
             select distinct on (f.identity) f.node_id, f.embedding
             from (select * from newest n order by n.updated_at desc, n.node_id limit %(scanned)s) f
             order by f.identity, f.updated_at desc, f.node_id),
-        similar as materialized (
+        alike as materialized (
             select p.* from (
                 select a.node_id as first_id, b.node_id as second_id,
                     1 - (a.embedding <=> b.embedding) as similarity
@@ -93,8 +93,8 @@ def compare_newest(access: TenantDb, wanted: FactFilter) -> Comparison:
         select c.facts_cut, c.pairs_cut, s.first_id, s.second_id, s.similarity
         from (
             select (select count(*) from newest) > %(scanned)s as facts_cut,
-                (select count(*) from similar) > %(pairs)s as pairs_cut) c
-        left join similar s on true
+                (select count(*) from alike) > %(pairs)s as pairs_cut) c
+        left join alike s on true
         order by s.similarity desc, s.first_id, s.second_id limit %(pairs)s
         """,
         {**vars(wanted), "scanned": MAX_SCANNED, "pairs": MAX_PAIRS},
@@ -121,7 +121,7 @@ def compare_with(
             from nearest_nodes(%(vector)s::halfvec, %(space)s, array['fact'], null, false,
                 %(pairs)s + 1) n
             where 1 - n.distance >= %(threshold)s),
-        similar as (
+        alike as (
             select distinct on (g.identity) g.node_id, n.similarity
             from nearest n
             cross join lateral (
@@ -133,7 +133,7 @@ def compare_with(
         select false as facts_cut, c.pairs_cut, %(first_id)s::uuid as first_id,
             s.node_id as second_id, s.similarity
         from (select (select count(*) from nearest) > %(pairs)s as pairs_cut) c
-        left join similar s on true
+        left join alike s on true
         order by s.similarity desc, s.node_id limit %(pairs)s
         """,
         {
