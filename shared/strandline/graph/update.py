@@ -112,7 +112,7 @@ def _make_patch(fields: Mapping[str, Any], *, is_evidence: bool) -> dict[str, An
     patch = {name: value for name, value in fields.items() if name != "confidence"}
     if "kind" in patch:
         patch["category"] = patch.pop("kind")
-    return patch if is_evidence else patch | UPKEEP
+    return patch if is_evidence else {**patch, **UPKEEP}
 
 
 def _explain_name(node_type: NodeType, name: str) -> str:
