@@ -33,6 +33,15 @@ def test_every_example_answers_as_it_says(
     examples.FILE.write_text(renew_text(text, [story.renew(example)[1] for example in EXAMPLES]))
 
 
+def test_what_a_session_s_search_finds_in_the_graph_is_shown() -> None:
+    operation = "POST /api/v1/sessions/{session_id}/context/search"
+    (search,) = [example for example in EXAMPLES if example.operation == operation]
+    known = search.answer["graph"]
+    assert known["nodes"]
+    assert known["edges"]
+    assert all(item["event_ids"] for item in (*known["nodes"], *known["edges"]))
+
+
 def test_answers_are_renewed_where_they_differ(gateway: Gateway) -> None:
     """A field that is new, one that is gone and a value that changed; the rest stays, ids too."""
     first = EXAMPLES[0]

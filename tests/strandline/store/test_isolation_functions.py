@@ -613,6 +613,8 @@ UNASKED = {
     "walk_graph": "select * from walk_graph(array(select node_id from graph_nodes), null, 3, 500,"
     " 0, null, true, true)",
     "held_at": "select * from held_at(array(select node_id from graph_nodes), now(), true, true)",
+    "joined_at": "select target_id, properties::text from"
+    " joined_at(array(select node_id from graph_nodes), now(), false)",
     "node_text": "select node_text('tide', '{}') where false",
     "may_hold": "select may_hold(now(), null, false, null, true) where false",
     "topic_members": "select m.node_id::text from graph_nodes g, topic_members(g.node_id, null) m",
