@@ -130,7 +130,7 @@ def upload(
     """Upload FILE, and store an event that cites it."""
     with make_progress(*Progress.get_default_columns()) as progress:
         task = progress.add_task(file.name, total=file.stat().st_size)
-        receipt = run.client.upload(
+        receipt = run.patient_client.upload(
             file,
             user=user,
             agent=agent,
