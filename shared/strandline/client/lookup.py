@@ -55,6 +55,20 @@ def _hash_file(path: Path) -> tuple[int, str]:
         return file.tell(), digest.hexdigest()
 
 
+def put_file(
+    caller: Caller, file: Path, media: str, name: str, progress: Progress | None
+) -> Steps[str]:
+    """Upload a file unless it is stored already; its CID."""
+    size, digest = yield from ask(Work(lambda: _hash_file(file)))
+    place = yield from ask(
+        Lookup.prepare_upload.call(caller, size=size, sha256=digest, mime_type=media, name=name)
+    )
+    if isinstance(place, answers.UploadOut):
+        stream = _FileStream(file, size, progress)
+        yield from ask(Call("PUT", place.url, _ignore, (), stream, place.headers, also=(_PRESENT,)))
+    return place.cid
+
+
 class Lookup(Caller):
     """Verbs that every client has besides those of memory."""
 
@@ -198,23 +212,13 @@ class Lookup(Caller):
         """Upload a file and append an event that cites it. `progress(sent, size)` is called as it
         goes. The text of a UTF-8 file can be recalled."""
         file = Path(path)
-        size, digest = yield from ask(Work(lambda: _hash_file(file)))
         media = mime_type or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        place = yield from ask(
-            Lookup.prepare_upload.call(
-                self, size=size, sha256=digest, mime_type=media, name=name or file.name
-            )
-        )
-        if isinstance(place, answers.UploadOut):
-            stream = _FileStream(file, size, progress)
-            yield from ask(
-                Call("PUT", place.url, _ignore, (), stream, place.headers, also=(_PRESENT,))
-            )
+        cid = yield from put_file(self, file, media, name or file.name, progress)
         return (
             yield from ask(
                 Memory.add.call(
                     self,
-                    blob={"cid": place.cid},
+                    blob={"cid": cid},
                     type="upload",
                     user=user,
                     agent=agent,
