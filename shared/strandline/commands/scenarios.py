@@ -68,8 +68,16 @@ class World:
     """A name that no other run has."""
     patience: float
     """Seconds to wait for what happens in the background."""
+    key_id: str = ""
+    """The key that was made for the simulation."""
     topics: list[answers.ChainOut] = field(default_factory=list["answers.ChainOut"])
     """The chains of the conversation about the boat, once there are any."""
+
+    def close(self) -> None:
+        """Revoke the key that was made for the simulation. Raises ServiceError."""
+        if self.operator is not None and self.tenant is not None:
+            self.client.close()
+            self.operator.admin.revoke_key(self.tenant, self.key_id)
 
     def members(self, scenario: str) -> Members:
         """The two who talk in a scenario: nobody else's memory is touched."""
@@ -324,4 +332,4 @@ def enter_world(client: Strandline, run: str, patience: float) -> World:
         return World(client, None, None, run, patience)
     key = client.admin.create_key(tenant, rights=["read", "write", "admin"], label="simulation")
     inner = Strandline(client.connection.settings.url, key.token)
-    return World(inner, client, tenant, run, patience)
+    return World(inner, client, tenant, run, patience, key.key_id)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 
 import click
@@ -59,7 +60,7 @@ def simulate(run: Invocation, patience: float) -> int:
     world = enter_world(run.client, name, patience)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     verdicts: list[Verdict] = []
-    with make_progress(*columns) as progress:
+    with closing(world), make_progress(*columns) as progress:
         task = progress.add_task("simulate", total=len(SCENARIOS))
         for scenario in SCENARIOS:
             progress.update(task, description=scenario.name)
