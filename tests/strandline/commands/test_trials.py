@@ -21,7 +21,6 @@ from tests.strandline.local.programs import data_directory
 from tests.support import ScratchDatabase
 
 __all__ = ["run", "service"]
-ANOTHER_CID = "bafyreiars22mfb6xhn4yazarhr3eotj3kzro3463aw2kjsofzki7f5zbym"
 NAMES = [scenario.name for scenario in SCENARIOS]
 
 
@@ -90,7 +89,11 @@ def test_what_is_not_done_in_time_fails(run: Run) -> None:
     [
         ("update events set erased_at = now(), content = null, cid = null where seq = 2", "log"),
         ("update events set content = 'Another.' where seq = 2", "blocks"),
-        (f"update memory_edges set cited_cid = '{ANOTHER_CID}'", "edges"),
+        (
+            "update memory_edges set cited_cid ="
+            " 'bafyreiars22mfb6xhn4yazarhr3eotj3kzro3463aw2kjsofzki7f5zbym'",
+            "edges",
+        ),
     ],
 )
 def test_a_planted_fault_is_found(
