@@ -40,7 +40,9 @@ def read_car(data: bytes) -> tuple[list[str], list[tuple[str, bytes]]]:
     pairs = [(cid, bytes(block)) for cid, block in blocks]
     for cid, block in pairs:
         assert multihash.digest(block, "sha2-256") == cid.digest, cid
-    return [str(root) for root in roots], [(str(cid), block) for cid, block in pairs]
+    return [root.encode("base32") for root in roots], [
+        (cid.encode("base32"), block) for cid, block in pairs
+    ]
 
 
 def links_of(cid: str, block: bytes) -> Iterator[str]:
@@ -48,7 +50,7 @@ def links_of(cid: str, block: bytes) -> Iterator[str]:
 
     def find(node: object) -> Iterator[str]:
         if isinstance(node, CID):
-            yield str(node)
+            yield node.encode("base32")
         elif isinstance(node, dict):
             for value in cast("dict[str, object]", node).values():
                 yield from find(value)
@@ -133,7 +135,7 @@ def test_a_car_file_holds_what_a_block_rests_on(gateway: Gateway, story: Story) 
 
 def test_a_path_leads_from_link_to_link(gateway: Gateway, story: Story) -> None:
     block = dag_cbor.decode(data_of(get(gateway, story.key, story.report)))
-    targets = [str(edge["target"]) for edge in cast("Any", block)["edges"]]
+    targets = [edge["target"].encode("base32") for edge in cast("Any", block)["edges"]]
     place = targets.index(story.chart)
     path = f"{story.report}/edges/{place}/target"
     roots, pairs = read_car(data_of(get(gateway, story.key, path)))
@@ -160,10 +162,8 @@ def test_payloads_and_events_are_single_blocks(gateway: Gateway, story: Story) -
     assert cid_of(event) != story.chart
     assert multihash.digest(event, "sha2-256") == CID.decode(story.chart).digest
     assert data_of(get(gateway, story.key, "bafkqaaa")) == b""
-    assert ipld_car.decode(data_of(get(gateway, story.key, "bafkqaaa", format="car"))) == (
-        [CID.decode("bafkqaaa")],
-        [],
-    )
+    probe = data_of(get(gateway, story.key, "bafkqaaa", format="car"))
+    assert read_car(probe) == (["bafkqaaa"], [])
     ranged = get(gateway, story.key, story.payload, format="car", entity_bytes="5:*")
     assert read_car(data_of(ranged))[1] == [(story.payload, PAYLOAD)]
     beyond = f"{len(PAYLOAD)}:*"
@@ -238,7 +238,7 @@ def test_others_see_no_block_and_no_payload(
     assert story.question not in left
     assert len(left) == 4
     block = dag_cbor.decode(data_of(get(gateway, story.key, story.decision)))
-    targets = [str(edge["target"]) for edge in cast("Any", block)["edges"]]
+    targets = [edge["target"].encode("base32") for edge in cast("Any", block)["edges"]]
     path = f"{story.decision}/edges/{targets.index(story.question)}/target"
     gone = get(gateway, story.key, path)
     assert (gone.status, gone.error["code"]) == (410, "gone")
