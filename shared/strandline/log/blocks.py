@@ -66,10 +66,16 @@ class Block:
 def _find_links(node: object) -> Iterator[bytes]:
     if isinstance(node, bytes):
         yield node
-    elif isinstance(node, dict | list):
-        values = cast("dict[str, object]", node).values() if isinstance(node, dict) else node
-        for value in cast("Sequence[object]", values):
-            yield from _find_links(value)
+    for value in _members(node).values():
+        yield from _find_links(value)
+
+
+def _members(node: object) -> Mapping[str, object]:
+    """The values within a value, by the segment of a path that leads to each."""
+    if isinstance(node, dict):
+        return cast("dict[str, object]", node)
+    items = cast("list[object]", node) if isinstance(node, list) else []
+    return {str(place): item for place, item in enumerate(items)}
 
 
 class BlockReader:
@@ -192,12 +198,9 @@ def _to_block(event: Event) -> Block:
 
 def _step(node: object, segment: str, number: int) -> object:
     """The value under one segment of a path. Raises NotFound, which names the segment's number."""
-    if isinstance(node, dict) and segment in node:
-        return cast("dict[str, object]", node)[segment]
-    if isinstance(node, list) and segment.isascii() and segment.isdecimal():
-        items = cast("list[object]", node)
-        if len(segment) < 10 and int(segment) < len(items):
-            return items[int(segment)]
+    members = _members(node)
+    if segment in members:
+        return members[segment]
     raise NotFound(
         f"path: its segment {number} is not in the block that the segments before it lead to.",
         field="path",
