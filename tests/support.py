@@ -24,7 +24,7 @@ from strandline.aws.run_requests import MIN_SPACING
 from strandline.config import ServiceSettings, get_settings
 from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
-from strandline.deployment import FUNCTIONS
+from strandline.deployment import FUNCTIONS, route_table
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.jobs import store_claims
 from strandline.jobs.runner import ShardFailed
@@ -114,9 +114,8 @@ class Gateway:
         self.database = Database(database_url)
         self._routes = Routes(
             {
-                route: importlib.import_module(f"functions.{fn.name}.handler").lambda_handler
-                for fn in FUNCTIONS
-                for route in fn.routes
+                route: importlib.import_module(f"functions.{name}.handler").lambda_handler
+                for route, name in route_table().items()
             }
         )
 

@@ -260,6 +260,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /memories/list",
             "GET /memory/{cid}",
             "GET /ipfs/{cid}",
+            "GET /ipfs/{cid}/{path+}",
             "GET /file/{cid}",
         ),
     ),
@@ -329,6 +330,10 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
 )
 
 
+HEAD_PATHS = ("/ipfs/{cid}", "/ipfs/{cid}/{path+}")
+"""The resources that have HEAD, too: those whose specification demands it. It is served as GET."""
+
+
 def quote_job_names(conjunction: Literal["and", "or"]) -> str:
     """The names of all jobs for the API's document, as in "`a`, `b` and `c`"."""
     *others, last = (f"`{job.name}`" for job in JOBS)
@@ -338,9 +343,11 @@ def quote_job_names(conjunction: Literal["and", "or"]) -> str:
 def route_table(
     functions: Iterable[FunctionSpec] = FUNCTIONS, *, preflights: bool = False
 ) -> dict[str, str]:
-    """Every route, and the name of its function. With `preflights` every resource has OPTIONS too,
-    served by the first function that has routes, because all give the same answer."""
+    """Every route with those of HEAD, and the name of its function. With `preflights` every
+    resource has OPTIONS too, served by the first function that has routes, because all give the
+    same answer."""
     table = {route: fn.name for fn in functions for route in fn.routes}
+    table |= {f"HEAD {p}": table[f"GET {p}"] for p in HEAD_PATHS if f"GET {p}" in table}
     if preflights:
         first = next(iter(table.values()))
         table |= {f"OPTIONS {route.partition(' ')[2]}": first for route in [*table]}

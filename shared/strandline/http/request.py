@@ -43,8 +43,10 @@ class Request:
 
     @property
     def operation(self) -> str:
-        """The requested operation, as the routes name it: "METHOD /resource/{id}"."""
-        return f"{self._event.get('httpMethod')} {self._event.get('resource')}"
+        """The requested operation, as the routes name it: "METHOD /resource/{id}". A HEAD is served
+        as a GET, and the gateway leaves the body out."""
+        method = self._event.get("httpMethod")
+        return f"{'GET' if method == 'HEAD' else method} {self._event.get('resource')}"
 
     @property
     def raw_path(self) -> str:
@@ -171,8 +173,9 @@ class Request:
         """Parse the query string; only `participants` may be repeated. Raises Invalid naming a
         parameter."""
         raw: Mapping[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
+        known = {field.alias or name for name, field in model.model_fields.items()}
         for name, values in raw.items():
-            if name in model.model_fields and name != "participants" and len(values) > 1:
+            if name in known and name != "participants" and len(values) > 1:
                 raise Invalid(f"{name}: is given {len(values)} times; send it once", field=name)
         parameters = {n: v if n == "participants" else v[-1] for n, v in raw.items()}
         return validate(model, check_storable(parameters))

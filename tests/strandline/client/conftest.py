@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 
 from strandline import Strandline
-from strandline.deployment import FUNCTIONS
+from strandline.deployment import route_table
 from strandline.local.http_server import GatewayApp
 from tests.support import Gateway
 
@@ -39,9 +39,8 @@ def _no_signals() -> Generator[None]:
 def serve_http(port: int = 0) -> Generator[str]:
     """Serve the real handlers; gives the address."""
     table = {
-        route: importlib.import_module(f"functions.{fn.name}.handler").lambda_handler
-        for fn in FUNCTIONS
-        for route in fn.routes
+        route: importlib.import_module(f"functions.{name}.handler").lambda_handler
+        for route, name in route_table().items()
     }
     config = uvicorn.Config(
         GatewayApp(table), log_level="error", access_log=False, timeout_graceful_shutdown=1

@@ -89,6 +89,8 @@ def stored(service: LocalService) -> Any:
 
 def test_it_serves_survives_its_database_and_keeps_everything(shared_place: Path) -> None:
     with run_local_service(shared_place, 0) as service:
+        exports = f"export STRANDLINE_URL={service.url} STRANDLINE_API_KEY={service.key}"
+        assert exports in format_greeting(service, 1.0)
         before = call(service, "/api/v1/events", EVENT)
         postmaster = service.postgres.directory / "pgdata" / "postmaster.pid"
         os.kill(int(postmaster.read_text().split()[0]), signal.SIGKILL)
