@@ -70,13 +70,17 @@ def read_response[T](call: Call[T], response: httpx2.Response) -> T:
 
 
 def _refusal(content: bytes) -> Mapping[str, Any] | None:
-    """The member `error` of an error answer, if it has the service's shape."""
+    """The member `error` of an error answer, if it has the service's shape. One of JSON-RPC, whose
+    code is a number, has not."""
     try:
         body: object = json.loads(content)
     except ValueError:
         return None
-    refusal = cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None
-    return cast("dict[str, Any]", refusal) if isinstance(refusal, dict) else None
+    error = cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None
+    if not isinstance(error, dict):
+        return None
+    refusal = cast("dict[str, Any]", error)
+    return None if isinstance(refusal.get("code"), int) else refusal
 
 
 def connection_error(settings: Settings, error: httpx2.TransportError) -> ServiceError:
