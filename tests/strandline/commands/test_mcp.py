@@ -4,6 +4,7 @@ import asyncio
 import functools
 import importlib
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -12,19 +13,22 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import parse_qs, urlsplit
 
 import anyio
+import click
 import httpx2
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent, TextResourceContents
 
-from strandline.commands.main import main
+from strandline.commands.main import cli, main
 from strandline.http.request import Request
 from strandline.http.routing import Response
 from strandline.mcp.dispatch import TOOLSETS
 from strandline.mcp.protocol import HANDSHAKE_VERSIONS, MODERN
+from strandline.mcp.routes import McpQuery
 from tests.context_block import read_fence
 from tests.mcp_calls import EVERYTHING, Known, calls_of, prepare
 from tests.strandline.client.conftest import HttpService, service
@@ -297,3 +301,39 @@ def test_what_the_service_refuses_is_an_answer(service: HttpService) -> None:
     assert (error["code"], error["data"]["status"]) == (-32603, 401)
     assert lines.end() == []
     assert main(["--url", "nowhere", "mcp"]) == 2
+
+
+# the page of documentation ------------------------------------------------------------------------
+
+
+def snippets() -> Iterator[dict[str, Any]]:
+    """The servers of the configurations in docs/mcp.md."""
+    for block in re.findall(r"```json\n(.*?)```", (ROOT / "docs/mcp.md").read_text(), re.DOTALL):
+        written = json.loads(block)
+        yield from (written.get("mcpServers") or written["servers"]).values()
+
+
+def test_configurations_in_the_documentation_are_understood() -> None:
+    kinds: list[str] = []
+    for server in snippets():
+        if "command" in server:
+            name, *options = server["args"]
+            context = cli.commands[name].make_context(name, options)
+            assert set(context.params["toolsets"].split(",")) <= TOOLSETS.keys()
+            variables = {option.envvar for option in cli.params if isinstance(option, click.Option)}
+            assert server["env"].keys() <= variables
+            kinds.append("stdio")
+        else:
+            query = parse_qs(urlsplit(server["url"]).query)
+            fields = {n: v if n == "participants" else v[0] for n, v in query.items()}
+            assert McpQuery.model_validate(fields).participants == ["user:alice"]
+            assert server["headers"]["Authorization"].startswith("Bearer ")
+            kinds.append("http")
+    assert kinds == ["stdio", "http", "http"]
+
+
+def test_the_page_names_every_tool() -> None:
+    text = (ROOT / "docs/mcp.md").read_text()
+    table = text.partition("| toolset | tool |")[2].partition("\n\n")[0]
+    names = {tool.name for tools in TOOLSETS.values() for tool in tools}
+    assert names <= set(re.findall(r"`(\w+)`", table))
