@@ -1,4 +1,4 @@
-"""MCP by what its makers check servers with: the inspector's command line and the conformance suite.
+"""MCP by what its makers check servers with: the inspector, and the conformance suite.
 
 Both come from npm, with the Node.js that they need (mcp_tools/package-lock.json), into build/.
 """
