@@ -92,11 +92,12 @@ class Tool:
         schema: dict[str, Any] = {"type": "object", "properties": dict(self.properties)}
         if self.required:
             schema["required"] = list(self.required)
+        hints = {"annotations": {"readOnlyHint": True}} if self.is_read_only else {}
         return {
             "name": self.name,
             "description": self.description,
-            "inputSchema": {**schema, "additionalProperties": False},
-            "annotations": {"readOnlyHint": self.is_read_only},
+            "inputSchema": schema,
+            **hints,
         }
 
     def is_allowed(self, principal: Principal) -> bool:

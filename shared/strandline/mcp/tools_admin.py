@@ -82,5 +82,5 @@ TOOLS = (
         },
         is_read_only=False,
     ),
-    Tool("usage", "What the tenant uses of its quotas and model budget.", "admin", get_usage),
+    Tool("usage", "What the tenant uses of its quotas and model budget.", "read", get_usage),
 )

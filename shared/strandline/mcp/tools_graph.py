@@ -180,7 +180,6 @@ def get_status(context: ToolContext, arguments: Arguments) -> str:
 
 
 _TYPE = choice("fact", "decision", "entity", "event", "topic")
-_FACT = choice("personal", "professional", "preference", "technical", "relationship", "general")
 _KIND = choice("person", "company", "project", "product", "technology", "place", "other")
 _STATUS = choice("active", "superseded", "reversed")
 _WHO: dict[str, Schema] = {"participants": TEXTS}
@@ -263,8 +262,8 @@ TOOLS = (
         list_nodes,
         {
             "node_type": _TYPE,
-            "category": _FACT,
-            "kind": _KIND,
+            "category": TEXT,
+            "kind": TEXT,
             "status": _STATUS,
             "valid_only": SWITCH,
             "sort_by": choice("updated_at", "created_at", "name", "weight", "confidence"),
@@ -300,7 +299,7 @@ TOOLS = (
         {
             "content": TEXT,
             "node_id": TEXT,
-            "category": _FACT,
+            "category": TEXT,
             "threshold": NUMBER,
             "limit": WHOLE,
             **_WHO,

@@ -12,7 +12,6 @@ from strandline.mcp.rendering import (
     limits,
 )
 from strandline.mcp.tools import (
-    OBJECT,
     TEXT,
     TEXTS,
     WHOLE,
@@ -27,7 +26,7 @@ from strandline.mcp.tools import (
 FORMAT = choice("text", "json")
 _ROLE = choice("user", "agent", "system")
 _FILTERS = ("session_id", "role", "since", "until")
-_EVENT_FIELDS = ("content", "role", "type", "session_id", "speaker", "occurred_at", "metadata")
+_EVENT_FIELDS = ("content", "role", "type", "session_id", "speaker", "occurred_at")
 _NOTHING = "Nothing is known about this. Try other words, a longer time or other participants."
 
 
@@ -107,7 +106,6 @@ _EVENT: dict[str, Schema] = {
     "session_id": TEXT,
     "occurred_at": TEXT,
     "event_key": TEXT,
-    "metadata": OBJECT,
 }
 _TIMES: dict[str, Schema] = {"session_id": TEXT, "role": _ROLE, "since": TEXT, "until": TEXT}
 
