@@ -373,7 +373,7 @@ def test_a_retried_write_is_stored_once(
     options: dict[str, Any] = {"key": key, "headers": {"Idempotency-Key": "attempt-1"}}
     assert len({call_tool(gateway, "add", said, **options)[0] for _ in range(3)}) == 1
     own = {**said, "content": "By its own key.", "event_key": "k"}
-    assert len({call_tool(gateway, "insert", own, key=key)[0] for _ in range(2)}) == 1
+    assert len({call_tool(gateway, "insert", own, **options)[0] for _ in range(2)}) == 1
     assert scratch_db.rows("select count(*) from events") == [(2,)]
 
 

@@ -56,7 +56,8 @@ class Operations:
     ) -> bytes:
         """The bytes of an operation's answer. Raises Refusal."""
         key = self.request.headers.get("idempotency-key")
-        headers = {} if key is None else {"idempotency-key": key}
+        has_own_key = body is not None and "source_event_key" in body
+        headers = {} if key is None or has_own_key else {"idempotency-key": key}
         event = self.request.make_event(operation, path or {}, query or {}, body, headers)
         response = self.perform(event)
         text: str = response["body"]
