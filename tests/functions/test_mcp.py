@@ -187,6 +187,7 @@ def test_without_a_credential_the_answer_says_where_to_get_one(gateway: Gateway,
     for wrong in (None, "strandline_made-up", "x"):
         reply = post(gateway, "ping", key=wrong)
         assert reply.status == 401
+        assert reply.error["data"]["code"] == "unauthorized"
         said = re.fullmatch(
             r'Bearer resource_metadata="([^"]+)", scope="read write"',
             reply.headers["WWW-Authenticate"],
@@ -277,7 +278,8 @@ def test_a_toolset_is_switched_on_by_the_address(
     assert refused.body["error"]["code"] == -32602
     assert "admin" in refused.body["error"]["message"]
     wrong = post(gateway, "tools/list", key=key, toolsets="memory,other")
-    assert (wrong.status, wrong.error["code"]) == (422, "invalid_field")
+    assert (wrong.status, wrong.error["data"]["code"]) == (422, "invalid_field")
+    assert wrong.error["code"] == -32600
     only_graph = post(gateway, "resources/templates/list", key=key, toolsets="graph")
     assert only_graph.body["result"]["resourceTemplates"] == []
     monkeypatch.setenv("STRANDLINE_MCP_TOOLSETS", "memory, graph")

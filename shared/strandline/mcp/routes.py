@@ -1,9 +1,10 @@
 """The HTTP routes of MCP: one endpoint for messages, stateless and with answers in JSON, and the
 metadata by which a client finds who issues its tokens (RFC 9728)."""
 
+import json
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -18,6 +19,7 @@ from strandline.mcp.dispatch import PERFORMING, Connection, answer
 from strandline.mcp.operations import Operations, Perform
 from strandline.mcp.protocol import (
     HEADER_MISMATCH,
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -181,7 +183,22 @@ def serve_mcp(
     if response["statusCode"] == STATUS[Unauthorized]:
         challenge = response["headers"]["WWW-Authenticate"]
         response["headers"]["WWW-Authenticate"] = _extend(challenge, Request(resources, event, 0.0))
-    return response
+    return _as_message(response)
+
+
+def _as_message(response: Response) -> Response:
+    """A refusal of the service as a JSON-RPC error, whose message clients show; `data` is the
+    refusal itself. Any other answer as it is."""
+    status: int = response["statusCode"]
+    if status < 400 or not response["body"]:
+        return response
+    refusal: object = json.loads(response["body"]).get("error")
+    if not isinstance(refusal, dict) or "request_id" not in refusal:
+        return response
+    error = cast("dict[str, Any]", refusal)
+    code = INTERNAL_ERROR if status >= 500 else INVALID_REQUEST
+    body = make_error(ProtocolError(code, error["message"], error), None)
+    return response | {"body": json.dumps(body)}
 
 
 def _extend(challenge: str, request: Request) -> str:
