@@ -62,9 +62,10 @@ class Operations:
         response = self.perform(event)
         text: str = response["body"]
         data = base64.b64decode(text) if response["isBase64Encoded"] else text.encode()
-        if response["statusCode"] < 400:
+        status: int = response["statusCode"]
+        if status < 300:
             return data
         error = json.loads(data).get("error")
         if error is None:
-            return data  # the state of a service that is not well
-        raise Refusal(response["statusCode"], error, response["headers"].get("Retry-After"))
+            return data  # where a payload is, or the state of a service that is not well
+        raise Refusal(status, error, response["headers"].get("Retry-After"))
