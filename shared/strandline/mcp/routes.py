@@ -35,7 +35,7 @@ from strandline.mcp.protocol import (
 )
 from strandline.mcp.tools import ToolContext
 from strandline.resources import Resources
-from strandline.schemas import ParticipantsQuery, ResponseModel
+from strandline.schemas import ParticipantsQuery
 
 ENDPOINT = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource/mcp"
@@ -58,19 +58,6 @@ class McpQuery(ParticipantsQuery):
     @classmethod
     def _split_commas(cls, value: object) -> object:
         return value.split(",") if isinstance(value, str) else value
-
-
-class ProtectedResource(ResponseModel):
-    """How to get a token for the endpoint (RFC 9728)."""
-
-    resource: str
-    """The endpoint's address, which a token's request names."""
-    resource_name: str
-    authorization_servers: list[str]
-    """Who issues tokens: the issuer of JWTs. Empty where the service accepts API keys or client
-    certificates alone."""
-    scopes_supported: list[str]
-    bearer_methods_supported: list[str]
 
 
 def post_message(request: Request, perform: Perform) -> Response:
@@ -135,17 +122,19 @@ def _check_origin(request: Request) -> None:
 
 
 def get_metadata(request: Request) -> Response:
-    """Describe the endpoint as an OAuth 2.0 protected resource (RFC 9728)."""
+    """Describe the endpoint as an OAuth 2.0 protected resource (RFC 9728): with JWTs, who issues
+    them, and their scopes. What is empty is left out."""
     settings = get_settings()
-    is_address = settings.jwt_issuer.startswith("https://")
     scopes = [scope for scope, right in settings.jwt_scope_rights.items() if right != "operator"]
-    document = ProtectedResource(
-        resource=f"{request.base_address}{ENDPOINT}",
-        resource_name="Strandline",
-        authorization_servers=[settings.jwt_issuer] if settings.jwt_enabled and is_address else [],
-        scopes_supported=scopes,
-        bearer_methods_supported=["header"],
-    )
+    document: dict[str, object] = {
+        "resource": f"{request.base_address}{ENDPOINT}",
+        "resource_name": "Strandline",
+        "bearer_methods_supported": ["header"],
+    }
+    if settings.jwt_enabled:
+        document["scopes_supported"] = scopes
+        if settings.jwt_issuer.startswith("https://"):
+            document["authorization_servers"] = [settings.jwt_issuer]
     return json_response(document, 200, {"Cache-Control": "public, max-age=300"})
 
 
@@ -163,7 +152,7 @@ def make_routes(perform: Perform) -> dict[str, Route]:
         ),
         f"GET {ENDPOINT}": Route(refuse_method, None, {}),
         f"DELETE {ENDPOINT}": Route(refuse_method, None, {}),
-        f"GET {METADATA}": Route(get_metadata, None, {200: ProtectedResource}),
+        f"GET {METADATA}": Route(get_metadata, None, {}),
     }
 
 
