@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from strandline.config import McpToolset
+from strandline.context.fence import sanitize
 from strandline.mcp import memory_resources, tools_admin, tools_graph, tools_memory
 from strandline.mcp.operations import Refusal
 from strandline.mcp.prompts import PROMPTS
@@ -144,7 +145,8 @@ def _explain(refusal: Refusal) -> str:
         advice = 'Give `participants`, as in ["user:alice"].'
     elif refusal.status >= 500:
         advice = f"It is not your fault. Report it with the id {refusal.request_id}."
-    return f"{refusal.message} ({refusal.code}) {advice}".strip()
+    # A message may name participants, which are stored text.
+    return f"{sanitize(refusal.message)} ({refusal.code}) {advice}".strip()
 
 
 def _list_resources(params: Object, connection: Connection) -> Object:

@@ -10,7 +10,6 @@ from strandline.mcp.rendering import (
     label,
     limits,
     node_line,
-    shorten,
 )
 from strandline.mcp.tools import (
     NUMBER,
@@ -40,7 +39,9 @@ def analyze(context: ToolContext, arguments: Arguments) -> str:
     answer = context.operations.call("POST /api/v1/graph/analyze", body)
     lines = [node_line(node) for node in answer["related"]]
     lines += [conflict_line(conflict) for conflict in answer["conflicts"]]
-    lines += [f"Weigh: {shorten(advice['text'])}" for advice in answer["weigh"]]
+    lines += [
+        f"Weigh: {advice['text']} {', '.join(advice['node_ids'])}" for advice in answer["weigh"]
+    ]
     hints = "\n".join(answer["store_as"])
     return f"{fence_lines(lines)}\nStore what is worth it with mie_store:\n{hints}" + limits(
         answer["degraded"]
