@@ -328,6 +328,11 @@ def test_what_is_wrong_is_told_so_that_a_model_can_do_better(gateway: Gateway, k
             {"type": "topic", "name": "x", "participants": [ALICE], "relationships": [{}]},
             "edge: is required",
         ),
+        (
+            "mie_bulk_store",
+            {"nodes": [{"type": "topic", "name": "x", "colour": 1}], "participants": [ALICE]},
+            "colour: is not a known field",
+        ),
         ("mie_update", {"node_id": "x", "action": "invalidate", "participants": [ALICE]}, "reason"),
         (
             "mie_update",

@@ -28,8 +28,6 @@ from strandline.mcp.tools import (
 )
 
 _NODES = "/api/v1/graph/nodes"
-_NODE_FIELDS = ("type", "content", "category", "confidence", "title", "rationale", "alternatives")
-_NODE_FIELDS += ("status", "name", "kind", "description", "event_date", "invalidates", "reason")
 _NOTHING = "Nothing of it is in the graph. Try other words, mode=exact, or mie_list."
 
 
@@ -71,8 +69,10 @@ def _create(context: ToolContext, arguments: Arguments, nodes: list[Arguments]) 
 
 
 def _to_node(arguments: Arguments) -> dict[str, Any]:
-    """A node of the graph's own call, from MIE's words."""
-    node = pick(arguments, *_NODE_FIELDS, "ref")
+    """A node of the graph's own call, from MIE's words. What is unknown is that call's to
+    refuse."""
+    others = ("participants", "relationships")
+    node = {name: value for name, value in arguments.items() if name not in others}
     if "invalidates" in node:
         node.setdefault("reason", "Replaced by a newer fact.")
     given: object = arguments.get("relationships")
