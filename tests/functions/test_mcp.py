@@ -368,6 +368,7 @@ def test_the_quota_is_spent_once_and_its_end_is_told(gateway: Gateway, key: str)
         assert len(statuses) < 200
         statuses.append(post(gateway, "tools/list", key=key).status)
     assert statuses[-1] == 429
+    assert post(gateway, "tools/call", {"name": "unknown"}, key=key).status == 429
     text, is_error = call_tool(gateway, "recall", {"query": "x", "participants": [ALICE]}, key=key)
     assert is_error
     assert re.search(r"\(quota_exceeded\) Call again in \d+ s\.", text)

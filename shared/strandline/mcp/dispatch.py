@@ -226,5 +226,3 @@ _COMMON: Mapping[str, _Method] = {
 }
 _HANDSHAKE: Mapping[str, _Method] = {"initialize": _initialize, "ping": _ping, **_COMMON}
 _MODERN: Mapping[str, _Method] = {"server/discover": _discover, **_COMMON}
-PERFORMING = frozenset({"tools/call", "resources/read", "prompts/get"})
-"""Methods whose operations spend the quota; any other message costs a request itself."""

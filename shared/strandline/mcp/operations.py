@@ -4,7 +4,6 @@ operation's own route allows: rights, quotas, audit and errors are the route's."
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from strandline.http.request import Request
@@ -28,12 +27,13 @@ class Refusal(Exception):
         """Seconds; None where trying again does not help."""
 
 
-@dataclass(frozen=True)
 class Operations:
     """The operations that one request may perform."""
 
-    request: Request
-    perform: Perform
+    def __init__(self, request: Request, perform: Perform) -> None:
+        self.request, self._perform = request, perform
+        self.count = 0
+        """How many it has performed."""
 
     def call(
         self,
@@ -59,7 +59,8 @@ class Operations:
         has_own_key = body is not None and "source_event_key" in body
         headers = {} if key is None or has_own_key else {"idempotency-key": key}
         event = self.request.make_event(operation, path or {}, query or {}, body, headers)
-        response = self.perform(event)
+        self.count += 1
+        response = self._perform(event)
         text: str = response["body"]
         data = base64.b64decode(text) if response["isBase64Encoded"] else text.encode()
         status: int = response["statusCode"]

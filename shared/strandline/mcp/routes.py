@@ -2,7 +2,7 @@
 metadata by which a client finds who issues its tokens (RFC 9728)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from strandline.errors import Forbidden, Invalid, Malformed, Unauthorized
 from strandline.http.app import STATUS, serve
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.mcp.dispatch import PERFORMING, Connection, answer
+from strandline.mcp.dispatch import Connection, answer
 from strandline.mcp.operations import Operations, Perform
 from strandline.mcp.protocol import (
     HEADER_MISMATCH,
@@ -25,7 +25,6 @@ from strandline.mcp.protocol import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
-    Message,
     ProtocolError,
     check_version,
     make_error,
@@ -72,38 +71,32 @@ def post_message(request: Request, perform: Perform) -> Response:
             f"{', '.join(offered)}",
             field="toolsets",
         )
-    try:
-        body = request.parse_json()
-    except (Malformed, Invalid) as error:
+    operations = Operations(request, perform)
+    context = ToolContext(operations, principal, query.participants or ())
+    response = _answer(request, context, tuple(dict.fromkeys(query.toolsets)))
+    if not operations.count:  # each operation spends the quota itself
         request.spend_quota("requests", 1)
-        return _fail(ProtocolError(PARSE_ERROR, str(error)), None, modern=True)
-    modern = True
+    return response
+
+
+def _answer(request: Request, context: ToolContext, toolsets: Sequence[McpToolset]) -> Response:
+    body, modern = None, True
     try:
+        try:
+            body = request.parse_json()
+        except (Malformed, Invalid) as error:
+            raise ProtocolError(PARSE_ERROR, str(error)) from None
         message = parse_message(body)
         modern = check_version(message, request.headers)
-        operations = Operations(request, perform)
-        context = ToolContext(operations, principal, query.participants or ())
-        connection = Connection(context, tuple(dict.fromkeys(query.toolsets)), modern)
-        return _answer(request, message, connection)
+        if message.id is None:
+            return json_response({}, 202) | {"body": ""}
+        result = answer(message, Connection(context, toolsets, modern))
     except ProtocolError as error:
-        return _fail(error, message_id(body), modern=modern)
-
-
-def _answer(request: Request, message: Message, connection: Connection) -> Response:
-    """Answer a message; what performs no operation costs a request of the quota itself."""
-    if message.method not in PERFORMING:
-        request.spend_quota("requests", 1)
-    if message.id is None:
-        return json_response({}, 202) | {"body": ""}
-    result = answer(message, connection)
+        status = (_MODERN_STATUS if modern else _STATUS).get(error.code, 200)
+        return json_response(make_error(error, message_id(body)), status)
     if message.method == "tools/call":
         request.metrics |= {"ToolCalls": 1, "ToolErrors": int(result["isError"])}
-    return json_response(make_result(message, result, modern=connection.is_modern))
-
-
-def _fail(error: ProtocolError, id: str | int | None, *, modern: bool) -> Response:
-    status = (_MODERN_STATUS if modern else _STATUS).get(error.code, 200)
-    return json_response(make_error(error, id), status)
+    return json_response(make_result(message, result, modern=modern))
 
 
 def _check_origin(request: Request) -> None:
