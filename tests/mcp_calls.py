@@ -187,7 +187,8 @@ def call_tool(
 ) -> tuple[str, bool]:
     """The text of a tool's answer, and whether it is an error."""
     params = {"name": name, "arguments": dict(arguments or {})}
-    reply = post(gateway, "tools/call", params, **{"toolsets": EVERYTHING, **options})
+    all_options: dict[str, Any] = {"toolsets": EVERYTHING, **options}
+    reply = post(gateway, "tools/call", params, **all_options)
     assert reply.status == 200, reply.text
     result = reply.body["result"]
     (content,) = result["content"]

@@ -34,7 +34,7 @@ from strandline.mcp.protocol import (
 )
 from strandline.mcp.tools import ToolContext
 from strandline.resources import Resources
-from strandline.schemas import ParticipantsQuery
+from strandline.schemas import ParticipantsQuery, RequestModel
 
 ENDPOINT = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource/mcp"
@@ -57,6 +57,10 @@ class McpQuery(ParticipantsQuery):
     @classmethod
     def _split_commas(cls, value: object) -> object:
         return value.split(",") if isinstance(value, str) else value
+
+
+class McpMessage(RequestModel):
+    """A JSON-RPC message, which `protocol` checks."""
 
 
 def post_message(request: Request, perform: Perform) -> Response:
@@ -141,7 +145,7 @@ def make_routes(perform: Perform) -> dict[str, Route]:
     """The routes of MCP, whose tools perform operations by `perform`."""
     return {
         f"POST {ENDPOINT}": Route(
-            partial(post_message, perform=perform), "issued", {}, query=McpQuery
+            partial(post_message, perform=perform), "issued", {}, query=McpQuery, body=McpMessage
         ),
         f"GET {ENDPOINT}": Route(refuse_method, None, {}),
         f"DELETE {ENDPOINT}": Route(refuse_method, None, {}),

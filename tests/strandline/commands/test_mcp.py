@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -180,7 +180,7 @@ class Gate:
 
 
 @contextmanager
-def slow_recall() -> Iterator[Gate]:
+def slow_recall() -> Generator[Gate]:
     """Recall waits at a gate."""
     operations: Any = importlib.import_module("functions.mcp.handler").OPERATIONS
     name, gate = "POST /api/v1/recall", Gate()
@@ -324,8 +324,10 @@ def test_configurations_in_the_documentation_are_understood() -> None:
             assert server["env"].keys() <= variables
             kinds.append("stdio")
         else:
-            query = parse_qs(urlsplit(server["url"]).query)
-            fields = {n: v if n == "participants" else v[0] for n, v in query.items()}
+            query = parse_qs(urlsplit(str(server["url"])).query)
+            fields: dict[str, Any] = {
+                n: v if n == "participants" else v[0] for n, v in query.items()
+            }
             assert McpQuery.model_validate(fields).participants == ["user:alice"]
             assert server["headers"]["Authorization"].startswith("Bearer ")
             kinds.append("http")
