@@ -54,6 +54,7 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.graph import routes_admin as graph_routes_admin
     from strandline.jobs import routes as jobs_routes
     from strandline.log import routes_write as log_routes_write
+    from strandline.mcp import routes as mcp_routes
     from strandline.recall import routes_write as recall_routes_write
     from strandline.sessions import routes_read as sessions_routes_read
     from strandline.sessions import routes_write as sessions_routes_write
@@ -77,6 +78,7 @@ def test_the_table_and_the_routes_agree() -> None:
         | set(topics_routes_admin.ROUTES)
         | set(graph_routes_admin.ROUTES)
         | set(apidocs_routes.ROUTES),
+        "mcp": set(mcp_routes.make_routes(lambda _: {})),
     }
     assert {fn.name: set(fn.routes) for fn in FUNCTIONS if fn.routes} == served
 

@@ -34,6 +34,8 @@ class FunctionSpec:
     needs: frozenset[FunctionNeed]
     routes: tuple[str, ...] = ()
     """API Gateway resources, as "METHOD /path/{parameter}"."""
+    protocol: Literal["REST", "MCP"] = "REST"
+    """What its routes speak. Only REST is in the API's document: MCP describes its tools itself."""
     queue: Literal["", "work_queue", "job_queue"] = ""
     """The queue that invokes it."""
     schedule: str = ""
@@ -77,6 +79,9 @@ class JobSpec(FunctionSpec):
 
 MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")
 
+RUN_ACTIONS = dict.fromkeys(("s3:PutObject", "s3:DeleteObject"), ("bucket/_jobs/*",))
+"""The lists of a job's own runs."""
+
 JOBS = (
     JobSpec(
         name="archiver",
@@ -99,10 +104,7 @@ JOBS = (
         memory=3008,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue"}),
-        actions={
-            "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-        },
+        actions=RUN_ACTIONS,
         reserved_concurrency=20,
         layers=("deps", "domain", "graph"),
         min_spacing=timedelta(minutes=60),
@@ -113,10 +115,7 @@ JOBS = (
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
-        actions={
-            "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-        },
+        actions=RUN_ACTIONS,
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=5),
         next_due="next_build(%(builder_spacing)s, %(now)s)",
@@ -126,10 +125,7 @@ JOBS = (
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
-        actions={
-            "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-        },
+        actions=RUN_ACTIONS,
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=1),  # of hot chains; warm ones wait for half an hour
         next_due="next_promotion(%(promotion)s::jsonb, %(heat)s::jsonb, %(promoter_spacing)s,"
@@ -156,18 +152,22 @@ JOBS = (
     ),
 )
 """Background work by tenant, in runs of the state machine."""
-
+# two: one for a deployment, while the state machine's may still run a long migration
 MIGRATE = FunctionSpec(
-    "migrate",
-    memory=512,
-    timeout=600,
-    needs=frozenset({"owner", "job_queue"}),
-    # one for a deployment, while the state machine's may still run a long migration
-    reserved_concurrency=2,
+    "migrate", 512, 600, needs=frozenset({"owner", "job_queue"}), reserved_concurrency=2
 )
 
 RUNNABLE: tuple[FunctionSpec, ...] = (*JOBS, MIGRATE)
 """What a run of the state machine may call: the jobs, and `migrate` for long migrations."""
+
+QUERY_ACTIONS: Mapping[str, tuple[str, ...]] = {
+    "s3:PutObject": ("bucket/*",),  # payloads of inserts, exports
+    "s3:GetObject": ("bucket/*",),  # the URLs of payloads and exports are signed by this role
+    "s3:ListBucket": ("bucket",),  # health: HeadBucket
+    "sqs:GetQueueAttributes": ("work_queue",),  # health
+    "sqs:SendMessage": ("work_queue",),  # inserts
+}
+"""What a function may do that recalls, inserts, exports and reports health."""
 
 FUNCTIONS: tuple[FunctionSpec, ...] = (
     FunctionSpec(
@@ -198,16 +198,8 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         memory=1769,
         timeout=29,
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
-        actions={
-            "s3:PutObject": ("bucket/*",),  # payloads of inserts, exports
-            "s3:GetObject": (
-                "bucket/*",
-            ),  # the URLs of payloads and exports are signed by this role
-            "s3:DeleteObject": ("bucket/_uploads/*",),  # it never removes a payload
-            "s3:ListBucket": ("bucket",),  # health: HeadBucket
-            "sqs:GetQueueAttributes": ("work_queue",),  # health
-            "sqs:SendMessage": ("work_queue",),  # inserts
-        },
+        # uploads that inserts cite; it never removes a payload
+        actions={**QUERY_ACTIONS, "s3:DeleteObject": ("bucket/_uploads/*",)},
         reserved_concurrency=100,
         layers=MODEL_LAYERS,
         routes=(
@@ -318,13 +310,23 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /docs/{file}",
         ),
     ),
+    FunctionSpec(
+        "mcp",
+        memory=1769,
+        timeout=29,
+        needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
+        actions=QUERY_ACTIONS,
+        reserved_concurrency=20,
+        layers=MODEL_LAYERS,
+        protocol="MCP",
+        routes=(
+            *("POST /mcp", "GET /mcp", "DELETE /mcp"),
+            "GET /.well-known/oauth-protected-resource/mcp",
+        ),
+    ),
     *JOBS,
     FunctionSpec(
-        "scheduler",
-        memory=512,
-        timeout=30,
-        needs=frozenset({"state_machine", "schedules"}),
-        queue="job_queue",
+        "scheduler", 512, 30, frozenset({"state_machine", "schedules"}), queue="job_queue"
     ),
     MIGRATE,
 )

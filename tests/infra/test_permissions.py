@@ -181,6 +181,12 @@ NEVER: Mapping[str, Sequence[str]] = {
         "log/statements:store_statements",
         *("graph/import_graph:_load", "graph/routes_transfer:post_export"),
     ),
+    "mcp": (
+        *("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
+        "log/payloads:_PayloadReader._verify_upload",
+        "log/payloads:_PayloadReader._read_text",
+        "graph/import_graph:_load",
+    ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,
     "promoter": NEVER_IN_JOBS,

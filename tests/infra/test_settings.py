@@ -107,7 +107,7 @@ def test_no_tenant_can_close_the_gateway_and_no_gateway_the_database(stage: str)
     rate = service.tenant_requests_per_minute / 60
     assert 0 < rate <= given.request_rate / 2
     assert rate * service.tenant_burst_seconds <= given.request_burst / 2
-    assert given.request_burst <= given.request_instances == 210
+    assert given.request_burst <= given.request_instances == 230
     recall_seconds = prices.CPU_OF_RECALL / prices.CORES_PER_UNIT
     assert given.request_rate <= given.max_capacity / recall_seconds < given.request_rate * 1.1
     largest = service.tenant_appends_per_minute / 60 * service.tenant_burst_seconds

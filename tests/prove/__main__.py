@@ -56,6 +56,7 @@ PARALLEL = (
     ("fields", "tests/prove/test_field_history.py", 6),
     ("deadlock", "tests/prove/test_deadlock.py", 5),
     ("clients", "tests/layers/test_wheel.py tests/strandline/commands", 6),
+    ("mcp tools", "tests/prove/test_mcp_tools.py", 8),
     ("outage", "tests/prove/test_database_outage.py", 5),
     ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 5),
     ("runner", "tests/prove/test_proof_runner.py tests/prove/test_upgrade.py", 5),

@@ -61,7 +61,7 @@ READS = {
     f"POST {SESSION}/context/search": {"query": "before"},
 }
 """Operations that read, and are no GET, with a body."""
-ROUTES = {route for fn in FUNCTIONS for route in fn.routes}
+ROUTES = {route for fn in FUNCTIONS if fn.protocol == "REST" for route in fn.routes}
 WRITES = {route for route in ROUTES if not route.startswith("GET ")} - {*READS, f"POST {EVENTS}"}
 SCOPES = [("user:alice", "user:bob"), ("user:alice",), ("agent:helper", "user:alice")]
 SESSION_MEMBERS = SCOPES[2]

@@ -44,7 +44,8 @@ the first.
 - **Errors** have one shape: `{"error": {"code", "message", "details", "request_id", \
 "retryable"}}`; `details` names the `field` at fault. A `retryable` request may be sent again \
 after `Retry-After` seconds.
-- **Times** are RFC 3339 or Unix seconds in, RFC 3339 out."""
+- **Times** are RFC 3339 or Unix seconds in, RFC 3339 out.
+- **MCP**: the Model Context Protocol at `/mcp` has most of these operations as tools for agents."""
 _TAGS = {
     "events": "Append to the log, and read it back.",
     "recall": "Ask, and get back memories that cite their events.",

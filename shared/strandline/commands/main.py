@@ -21,7 +21,7 @@ from click.shell_completion import get_completion_class
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.retries import Retry
-from strandline.commands import administration, memory, transfer, trials
+from strandline.commands import administration, mcp, memory, transfer, trials
 from strandline.commands.invocation import Invocation
 
 EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
@@ -99,6 +99,7 @@ for _command in (
     *transfer.COMMANDS,
     *administration.COMMANDS,
     *trials.COMMANDS,
+    *mcp.COMMANDS,
 ):
     cli.add_command(_command)
 

@@ -10,7 +10,8 @@ REQUEST_ID = "$context.requestId"
 PREFLIGHT_HEADERS: Mapping[str, str] = {
     "Access-Control-Allow-Methods": "GET, HEAD, POST, PATCH, DELETE",
     "Access-Control-Allow-Headers": (
-        "Authorization, Content-Type, Idempotency-Key, X-API-Key, X-JWT-Token, X-Amzn-Trace-Id"
+        "Authorization, Content-Type, Idempotency-Key, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, "
+        "X-API-Key, X-JWT-Token, X-Amzn-Trace-Id"
     ),
     "Access-Control-Max-Age": "7200",  # seconds; the longest that browsers cache it
 }

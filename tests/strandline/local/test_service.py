@@ -105,6 +105,10 @@ def test_it_serves_survives_its_database_and_keeps_everything(shared_place: Path
     with run_local_service(shared_place, 0) as service:
         kept = call(service, f"/api/v1/events/{before['event_id']}?participants=user:alice")
         assert kept["content"] == EVENT["content"]
+        tools = call(service, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        assert tools["result"]["tools"]
+        metadata = call(service, "/.well-known/oauth-protected-resource/mcp")
+        assert metadata["resource"] == f"{service.url}/mcp"
 
 
 @pytest.mark.proof
