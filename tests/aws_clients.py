@@ -3,7 +3,7 @@ services of its own."""
 
 import functools
 import os
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore import session as botocore_session
@@ -29,7 +29,7 @@ def share_clients(patch: pytest.MonkeyPatch) -> None:
             return make(service, config)
         for other in [key for key in made if key[0] != place]:
             made.pop(other, None)  # of an AWS that has ended
-        options: dict[str, Any] = vars(config)
+        options = cast("dict[str, Any]", vars(config))
         key = (place, service, repr(sorted(options.items())))
         if key not in made:
             made[key] = make(service, config)
