@@ -170,7 +170,7 @@ def test_the_graph_s_state_and_its_files(service: HttpService, tmp_path: Path) -
     file, progress = tmp_path / "graph.jsonl", list[tuple[int, ...]]()
     with service.client() as client:
         assert client.graph.status(user="alice").nodes == {}
-        topics = [{"type": "topic", "name": f"Boats {n} {'x' * 1000}"} for n in range(50)]
+        topics = [{"type": "topic", "name": f"Boats {n} {'x' * 450}"} for n in range(50)]
         for turn in range(20):
             named = [{**topic, "name": f"{turn} {topic['name']}"} for topic in topics]
             client.graph.add(named, user="alice", agent="helper")
