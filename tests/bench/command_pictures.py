@@ -37,7 +37,7 @@ _THEME = TerminalTheme(
         *((165, 214, 255), (226, 197, 255), (163, 240, 244), (255, 255, 255)),
     ],
 )
-_QUESTION = "How high was the tallest wave at Auk in the storm?"
+_QUESTION = "When is the weekly meeting held now?"
 
 
 class Picture(NamedTuple):

@@ -258,12 +258,13 @@ def test_a_large_payload_is_a_redirect(gateway: Gateway, service: HttpService, t
         assert get(gateway, key, cid, format="car").status == 413
     alone = get(gateway, key, event["cid"], format="car", dag_scope="block")
     assert len(read_car(data_of(alone))[1]) == 1
-    big = "x" * 60_000
+    big, cid = "x" * 60_000, ""
     edges: list[dict[str, object]] = []
     for n in range(80):  # 4.8 MB, each citing the one before
-        cited = tell(key, f"{n} {big}", ALICE, edges=edges)
-        edges = [{"event_id": cited["event_id"], "weight": 1}]
-    assert get(gateway, key, cited["cid"], format="car").status == 413
+        last = tell(key, f"{n} {big}", ALICE, edges=edges)
+        edges = [{"event_id": last["event_id"], "weight": 1}]
+        cid = str(last["cid"])
+    assert get(gateway, key, cid, format="car").status == 413
     with service.client(user=ALICE) as memory:
         with pytest.raises(TooLargeError, match="GET /file/"):
             memory.block(begun["cid"])

@@ -211,6 +211,7 @@ def status(run: Invocation) -> None:
         click.echo(f"warning: {warning}")
     if health.status == "ok":
         usage = run.client.usage()
+        click.echo()
         print_table(
             ("quota", "used", "at once", "limit", "per"),
             ((q.name, q.used, q.at_once, q.limit, q.per) for q in usage.quotas),

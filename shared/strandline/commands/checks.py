@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -13,7 +14,8 @@ from strandline.client import answers
 from strandline.client.clients import Strandline
 from strandline.client.errors import NotFoundError, TooLargeError
 
-_SHOWN = 3
+_SHOWN, _READERS = 3, 8
+_LARGE = "too large"
 
 
 @dataclass
@@ -87,41 +89,35 @@ def check_log(store: Store) -> Findings:
 
 def check_blocks(store: Store) -> Findings:
     """Every event's block hashes to its CID."""
-    count = 0
-    findings = Findings("")
-    for event in store.newest():
-        if event.cid is not None:
-            count += 1
-            _compare_hash(store, event.cid, findings)
-    findings.looked_at = f"{count:,} blocks hash to their CIDs"
-    return findings
+    cids = [event.cid for event in store.newest() if event.cid is not None]
+    return Findings(f"{len(cids):,} blocks hash to their CIDs", _find_wrong(store, cids)[0])
 
 
 def check_payloads(store: Store) -> Findings:
     """Every payload hashes to its CID."""
     cids = {event.blob.cid for event in store.events.values() if event.blob is not None}
-    findings = Findings("")
-    large = 0
-    for cid in sorted(cids)[: store.sample]:
-        try:
-            _compare_hash(store, cid, findings)
-        except TooLargeError:
-            large += 1
-    read = min(len(cids), store.sample) - large
+    sample = sorted(cids)[: store.sample]
+    faults, large = _find_wrong(store, sample)
     left_out = f"; {large} of more than 4 MiB were not read" if large else ""
-    findings.looked_at = f"{read:,} payloads hash to their CIDs{left_out}"
-    return findings
+    return Findings(f"{len(sample) - large:,} payloads hash to their CIDs{left_out}", faults)
 
 
-def _compare_hash(store: Store, cid: str, findings: Findings) -> None:
-    """Note a fault unless the bytes under a CID hash to it. Raises TooLargeError."""
+def _find_wrong(store: Store, cids: Sequence[str]) -> tuple[list[str], int]:
+    """What is wrong with the bytes under CIDs, and how many are too large to be read."""
+    with ThreadPoolExecutor(_READERS) as pool:
+        results = [*pool.map(lambda cid: _compare_hash(store, cid), cids)]
+    return [text for text in results if text and text != _LARGE], results.count(_LARGE)
+
+
+def _compare_hash(store: Store, cid: str) -> str:
+    """What is wrong with the bytes under a CID; empty if they hash to it."""
     try:
         data = store.client.block(cid, participants=store.readers, format="raw")
     except NotFoundError:
-        findings.faults.append(f"{cid} is not there")
-        return
-    if hashlib.sha256(data).digest() != digest_of(cid):
-        findings.faults.append(f"{cid} has other bytes")
+        return f"{cid} is not there"
+    except TooLargeError:
+        return _LARGE
+    return "" if hashlib.sha256(data).digest() == digest_of(cid) else f"{cid} has other bytes"
 
 
 def digest_of(cid: str) -> bytes:

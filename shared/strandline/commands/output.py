@@ -42,8 +42,8 @@ def print_table(
     `colours` are styles for values that are words of ours."""
     styles = colours or {}
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for place, column in enumerate(columns):  # the first is often an id, which one copies
+        table.add_column(column, overflow="fold", no_wrap=place == 0)
     count = 0
     for row in rows:
         table.add_row(*(Text(show(value), style=styles.get(str(value), "")) for value in row))

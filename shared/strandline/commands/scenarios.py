@@ -122,7 +122,7 @@ def begin_session(world: World) -> str:
         expect(again.scope_id == str(first.scope_id), "the same name began another session")
     listed = [one.session_id for one in world.client.sessions(**members)]
     expect(listed == [session.session_id], f"the list of sessions is {listed}")
-    return f"session {session.session_id} of two participants"
+    return "two participants; the same name joins it again"
 
 
 def store_interaction(world: World) -> str:
@@ -198,7 +198,7 @@ def recall_at_once(world: World) -> str:
     receipt = world.client.add(said, **members)
     hits = world.client.recall("Where is the key of the harbour office?", **members).hits
     expect(bool(hits) and hits[0].event_id == receipt.event_id, f"{len(hits)} other hits")
-    return f"first of {len(hits)} hits"
+    return f"hits: {len(hits)}; it is the first"
 
 
 def form_chain(world: World) -> str:
@@ -241,7 +241,7 @@ def recall_mid_term(world: World) -> str:
         expect(is_right, f"the best chain begins with event {chain.first_seq}")
         text = session.context("What was wrong with the engine?").text
     expect("filter" in text or "seal" in text, "the text for the prompt says nothing of it")
-    return f"{len(hits)} chains found; {len(text)} characters for the prompt"
+    return f"chains found: {len(hits)}; {len(text)} characters for the prompt"
 
 
 def explain_heat(world: World) -> str:

@@ -143,7 +143,7 @@ def _report(run: Invocation, verdicts: list[Verdict], what: str, place: str) -> 
         print_table(
             ("", what, "verdict", "seconds", "seen"),
             (
-                (number, v.name, v.verdict, v.seconds, v.detail)
+                (number, v.name, v.verdict, f"{v.seconds:.1f}", v.detail)
                 for number, v in enumerate(verdicts, 1)
             ),
             "",

@@ -167,10 +167,10 @@ def test_the_graph_s_merges(client: Strandline) -> None:
 
 
 def test_the_graph_s_state_and_its_files(service: HttpService, tmp_path: Path) -> None:
-    file, progress = tmp_path / "graph.jsonl", list[tuple[int, ...]]()
+    file, progress = tmp_path / "graph.jsonl", list[tuple[int, int]]()
     with service.client() as client:
         assert client.graph.status(user="alice").nodes == {}
-        topics = [{"type": "topic", "name": f"Boats {n} {'x' * 1000}"} for n in range(50)]
+        topics = [{"type": "topic", "name": f"Boats {n} {'x' * 450}"} for n in range(50)]
         for turn in range(20):
             named = [{**topic, "name": f"{turn} {topic['name']}"} for topic in topics]
             client.graph.add(named, user="alice", agent="helper")
@@ -183,7 +183,9 @@ def test_the_graph_s_state_and_its_files(service: HttpService, tmp_path: Path) -
         with pytest.raises(errors.NotFoundError):
             client.graph.export_file(tmp_path / "none", user="nobody", scope_id=UUID(int=7))
     with service.client("brill") as other:
-        taken = other.graph.import_file(file, progress=lambda *done: progress.append(done))
+        taken = other.graph.import_file(
+            file, progress=lambda sent, size: progress.append((sent, size))
+        )
         assert (taken.new_nodes, taken.known_statements) == (1000, 0)
         assert progress[-1] == (made.bytes, made.bytes)
         assert len(progress) > 1, "piece by piece"

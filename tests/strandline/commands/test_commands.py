@@ -49,7 +49,9 @@ def test_add_recall_context_for_people_and_programs(run: Run) -> None:
     code, out, _ = run("--json", "recall", "buoy", "--participant", "user:alice")
     assert json.loads(out)["hits"][0]["text"].startswith("The buoy")
     assert run("add", "A long log: " + "waves, " * 100, "--user", "alice")[0] == 0
-    assert "waves…" in run("recall", "log of waves", "--user", "alice")[1].replace(",…", "…")
+    out = run("recall", "log of waves", "--user", "alice")[1]
+    assert "…" in out
+    assert out.count("waves,") < 50
     assert run("recall", "log of waves", "--user", "alice", "--full")[1].count("waves,") == 100
     code, out, _ = run("context", "buoy", "--user", "alice", "--budget", "300")
     assert out.startswith("<memory-")

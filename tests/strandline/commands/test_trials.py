@@ -68,8 +68,9 @@ def test_thirteen_scenarios_pass_on_one_machine(
     assert "24 payloads hash to their CIDs" in out
 
 
-def test_what_is_not_done_in_time_fails(run: Run) -> None:
+def test_what_is_not_done_in_time_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without anything in the background; and without an operator's key."""
+    monkeypatch.setattr("strandline.commands.scenarios._PAYLOADS", 4)
     code, out, err = run("--json", "simulate", "--patience", "1")
     assert code == 1
     verdicts = verdicts_of(out, "scenarios")
