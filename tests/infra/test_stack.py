@@ -305,6 +305,21 @@ def test_the_stack_has_room_for_the_next_release() -> None:
         assert len(json.dumps(found)) < 800_000, name
 
 
+def test_traces_are_a_setting_because_they_cost() -> None:
+    for on in (False, True):
+        found = template(tracing=on)
+        functions = {
+            name: given.get("TracingConfig", {}).get("Mode") == "Active"
+            for name, given in properties(found, "Lambda::Function").items()
+            if "FunctionName" in given
+        }
+        assert len(functions) == len(FUNCTIONS)
+        assert set(functions.values()) == {on}
+        assert only(found, "ApiGateway::Stage").get("TracingEnabled", False) is on
+        machine = only(found, "StepFunctions::StateMachine")
+        assert machine.get("TracingConfiguration", {}).get("Enabled", False) is on
+
+
 def test_insights_need_two_units() -> None:
     """AWS recommends no less with Performance Insights."""
     for units, on in ((0, False), (1, False), (2, True), (8, True)):
