@@ -22,7 +22,6 @@ OPERATIONS = (
     | (context_routes.ROUTES | topics_routes_read.ROUTES | graph_routes.ROUTES)
     | (routes_usage.ROUTES | status_routes.ROUTES | jobs_routes.ROUTES | routes_admin.ROUTES)
 )
-
 resources = Resources(load_model=True, load_auth=True)
 
 

@@ -79,7 +79,9 @@ class JobSpec(FunctionSpec):
 
 MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")
 
-RUN_ACTIONS = dict.fromkeys(("s3:PutObject", "s3:DeleteObject"), ("bucket/_jobs/*",))
+RUN_ACTIONS: Mapping[str, tuple[str, ...]] = dict.fromkeys(
+    ("s3:PutObject", "s3:DeleteObject"), ("bucket/_jobs/*",)
+)
 """The lists of a job's own runs."""
 
 JOBS = (
@@ -203,9 +205,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         reserved_concurrency=100,
         layers=MODEL_LAYERS,
         routes=(
-            "GET /health",
-            "GET /api/v1/health",
-            "GET /metrics",
+            *("GET /health", "GET /api/v1/health", "GET /metrics"),
             "GET /api/v1/events/{event_id}",
             "POST /api/v1/events/query",
             "GET /api/v1/scopes",
@@ -249,11 +249,8 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /api/v1/sessions/{session_id}/analysis/topics",
             "GET /api/v1/sessions/{session_id}/analysis/heat",
             "GET /api/v1/sessions/{session_id}/segments",
-            "GET /memories/list",
-            "GET /memory/{cid}",
-            "GET /ipfs/{cid}",
-            "GET /ipfs/{cid}/{path+}",
-            "GET /file/{cid}",
+            *("GET /memories/list", "GET /memory/{cid}", "GET /file/{cid}"),
+            *("GET /ipfs/{cid}", "GET /ipfs/{cid}/{path+}"),
         ),
     ),
     FunctionSpec(
@@ -304,10 +301,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "POST /api/v1/admin/analytics/trigger",
             "GET /api/v1/admin/communities",
             "GET /api/v1/admin/communities/{community_id}",
-            "GET /openapi.json",
-            "GET /",
-            "GET /docs",
-            "GET /docs/{file}",
+            *("GET /openapi.json", "GET /", "GET /docs", "GET /docs/{file}"),
         ),
     ),
     FunctionSpec(

@@ -319,7 +319,6 @@ def test_what_is_wrong_is_told_so_that_a_model_can_do_better(gateway: Gateway, k
         ("recall", {"query": "x", secret: 1}, "recall takes: query, limit"),
         ("recall", {"query": "x", "role": secret}, "role: must be one of user, agent, system"),
         ("recall", {"query": "x", "participants": [3]}, "participants[0]: must be a string"),
-        ("recall", {"query": "x", "participants": []}, 'Give `participants`, as in ["user:'),
         ("recall", {"query": "x", "participants": [ALICE], "limit": 999}, "limit: "),
         ("recall", {"query": "x", "participants": [ALICE], "since": secret}, "since: must be RFC"),
         ("add", {"content": "x"}, "say whose memory it is"),
@@ -337,7 +336,12 @@ def test_what_is_wrong_is_told_so_that_a_model_can_do_better(gateway: Gateway, k
         ("mie_update", {"node_id": "x", "action": "invalidate", "participants": [ALICE]}, "reason"),
         (
             "mie_update",
-            {"node_id": secret, "action": "update_status", "new_value": "x", "participants": [BOB]},
+            {
+                "node_id": secret,
+                "action": "update_status",
+                "new_value": "reversed",
+                "participants": [BOB],
+            },
             "(not_found)",
         ),
         ("mie_query", {"node_id": secret, "participants": [ALICE]}, "(not_found)"),
@@ -350,6 +354,9 @@ def test_what_is_wrong_is_told_so_that_a_model_can_do_better(gateway: Gateway, k
         assert is_error, (name, text)
         assert expected in text, (name, text)
         assert secret not in text
+    reader = gateway.key(rights=("read",))
+    text, is_error = call_tool(gateway, "recall", {"query": "x", "participants": []}, key=reader)
+    assert (is_error, 'Give `participants`, as in ["user:' in text) == (True, True), text
     for params in ({"name": secret}, {"name": "recall", "arguments": [secret]}, {"name": 3}):
         reply = post(gateway, "tools/call", params, key=key)
         assert reply.body["error"]["code"] == -32602

@@ -24,6 +24,7 @@ from strandline.embeddings.embedder import Embedder
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
+from strandline.log.blocks import MAX_BYTES
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
 from tests.functions.example_calls import Story
@@ -58,7 +59,7 @@ def take(
         patch.setattr(handler, "lambda_handler", ear.turn(fn.name, handler.lambda_handler))
     with _serving(ear, base, embedder, patch) as front:
         _over_http(front)
-        _over_mcp(front)
+        _over_mcp(base, front)
         _unhinted(front, patch)
         _uploads(base, aws, front)
         _background(base, aws, front)
@@ -148,14 +149,16 @@ def _over_http(front: Gateway) -> None:
         story.tell(example)
 
 
-def _over_mcp(front: Gateway) -> None:
+def _over_mcp(base: ScratchDatabase, front: Gateway) -> None:
     """Every tool, with content that becomes a payload, and a payload as a resource."""
+    base.rows("delete from jobs")  # one of each kind at a time
     options: dict[str, Any] = {"key": front.key(rights=("read", "write", "admin"))}
     known = prepare(front, options["key"])
     options["participants"] = [ALICE, HELPER]
     for name, samples in calls_of(known).items():
-        for arguments, _ in samples:
-            call_tool(front, name, arguments, **options)
+        for arguments, expected in samples:
+            text, _ = call_tool(front, name, arguments, **options)
+            assert expected in text, (name, text)
     large = {"content": "The tide table of the tools. " * 5000}
     assert not call_tool(front, "add", large, **options)[1]
     file = {"uri": f"memoria://file/{known.file_cid}"}
@@ -186,8 +189,14 @@ def _unhinted(front: Gateway, patch: pytest.MonkeyPatch) -> None:
 
 def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     """Payloads of all ways in: large content, uploads that are there, are not, or are not as
-    announced, and of a store that verified nothing."""
+    announced, and of a store that verified nothing. And one that no answer holds."""
     key = front.key()
+    alice = front.key(user=ALICE)
+    huge = bytes(MAX_BYTES + 1)
+    uploaded(front, alice, huge)
+    assert front.call("POST", EVENTS, citing(cid_of(huge), ALICE), key=alice).status == 201
+    reply = front.call("GET", f"/ipfs/{cid_of(huge)}", query={"format": "raw"}, key=alice)
+    assert reply.status == 307
     for path in (EVENTS, INSERT):
         large = user_message(f"The tide table of {path}. " * 5000)
         assert front.call("POST", path, large, key=key).status == 201

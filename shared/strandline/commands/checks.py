@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -105,7 +106,7 @@ def check_payloads(store: Store) -> Findings:
 def _find_wrong(store: Store, cids: Sequence[str]) -> tuple[list[str], int]:
     """What is wrong with the bytes under CIDs, and how many are too large to be read."""
     with ThreadPoolExecutor(_READERS) as pool:
-        results = [*pool.map(lambda cid: _compare_hash(store, cid), cids)]
+        results = list(pool.map(_compare_hash, itertools.repeat(store), cids))
     return [text for text in results if text and text != _LARGE], results.count(_LARGE)
 
 
