@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -130,5 +131,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_REFUSED
 
 
+def run() -> None:
+    """The program: one command. What is done is not interrupted any more: Python would end by the
+    signal, as if it had failed."""
+    exit_code = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(exit_code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()
