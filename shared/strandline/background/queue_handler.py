@@ -23,6 +23,7 @@ from strandline.observability import (
     trace_context,
     trace_id_of,
 )
+from strandline.personas.turns import answer_turn
 from strandline.resources import Resources
 
 
@@ -92,6 +93,7 @@ def _handle_message(
     ):
         try:
             scopes = [UUID(str(scope)) for scope in body["scopes"]]
+            turns = [UUID(str(turn)) for turn in body.get("turns", ())]
             tenant = str(body["tenant"])
             if outage:
                 raise outage
@@ -100,6 +102,8 @@ def _handle_message(
                 sorted(job.tally.unfinished_scopes), 0.0
             )  # queued behind the work that others wait for
             resources.work_queue.send_later(tenant, {**job.tally.retry_delays, **immediate})
+            for turn_id in turns:
+                answer_turn(resources, tenant, turn_id, worker.deadline)
             if unfinished_count:
                 reason = f"{unfinished_count} of {len(scopes)} scopes"
         except Unavailable as error:
