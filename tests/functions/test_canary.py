@@ -48,6 +48,7 @@ from strandline.sessions.schemas import InteractionIn, SessionEventIn, SessionIn
 from strandline.sessions.schemas_context import SearchRequest
 from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
+from tests.chat_service import ScriptedTasks
 from tests.graph_files import tell_entity
 from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.support import Gateway, Reply, ScratchDatabase, user_message, wire_handlers
@@ -299,6 +300,8 @@ def words(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
     embedder = WordEmbedder()
     for name in ("ingest", "query", "worker", "sweeper"):
         monkeypatch.setitem(service_of(name).__dict__, "embedder", embedder)
+    # without a model an error would hold the block that its caller may put into a prompt
+    monkeypatch.setitem(service_of("query").__dict__, "llm", ScriptedTasks())
     return embedder
 
 
@@ -423,6 +426,10 @@ def failing(hunt: Hunt) -> None:
     hunt.send("POST", "/api/v1/graph/imports", {"content": file.decode()})
     topic = f"/api/v1/graph/topics/topic:{uuid.uuid4()}/fields"
     hunt.send("POST", f"{topic}/state", {**who, "value": hunt.value("value")})
+    hunt.send("POST", "/api/v1/sonas", {"name": hunt.value("sona")})
+    hunt.send("POST", "/api/v1/query", {"query": hunt.value("question")})
+    chat = {"participants": [f"user:{hunt.name('the chat')}", "agent:helper"]}
+    hunt.send("POST", "/api/v1/chat", {**chat, "message": hunt.value("message")})
     hunt.send("GET", f"/memory/{hunt.value('cid')}")
     with contextlib.suppress(StrandlineError, EndpointConnectionError):
         hunt.gateway.sweep()
