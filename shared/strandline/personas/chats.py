@@ -20,6 +20,7 @@ from strandline.errors import (
     Forbidden,
     Invalid,
     NotFound,
+    StateConflict,
     StrandlineError,
     Unavailable,
 )
@@ -107,6 +108,12 @@ def make_chat(
     )
 
 
+def find_speaker(principal: Principal, request: ChatRequest, chat: Chat) -> str | None:
+    """Who says the message, as far as it is clear: as an append finds it."""
+    users = [name for name in chat.participants if name.startswith("user:")]
+    return request.speaker or principal.user or (users[0] if len(users) == 1 else None)
+
+
 def connect_readers(resources: Resources, tenant: str, chat: Chat, deadline: float) -> TenantDb:
     """The database on behalf of all who will read the reply, whoever asks for it."""
     readers = Caller(tenant, chat.participants, NOBODY)
@@ -191,6 +198,8 @@ def reply(
     body = _reply_body(chat, question.input_id, turn, result)
     try:
         receipt, is_replay = _append(resources, principal, body, f"{chat.key}#answer", deadline)
+    except StateConflict:
+        raise
     except Conflict:  # another worker, or the caller again, was faster
         is_replay, receipt = True, None
     except Invalid as error:

@@ -54,7 +54,8 @@ def refuse_without_model(
     session = chats.find_session(readers, chat, scope_id)
     now = datetime.now(UTC)
     said_at = request.occurred_at or now
-    question = chats.make_question(chat, request.message, said_at, request.speaker, session)
+    speaker = chats.find_speaker(requester.principal, request, chat)
+    question = chats.make_question(chat, request.message, said_at, speaker, session)
     recalled = recall_for(readers, resources.embedder, question, now)
     require_model(resources.llm, recalled.context)
 
@@ -74,8 +75,9 @@ def converse(
     readers = chats.connect_readers(resources, principal.tenant, chat, deadline)
     session = chats.find_session(readers, chat, receipt.scope_id)
     said_at = request.occurred_at or receipt.recorded_at
+    speaker = chats.find_speaker(principal, request, chat)
     question = replace(
-        chats.make_question(chat, request.message, said_at, request.speaker, session),
+        chats.make_question(chat, request.message, said_at, speaker, session),
         input_id=receipt.event_id,
     )
     turn = _reply(resources, requester, chat, question, readers, receipt.scope_id)

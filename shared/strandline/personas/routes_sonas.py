@@ -49,7 +49,7 @@ def get_sona(request: Request) -> Response:
 
 
 def list_sonas(request: Request) -> Response:
-    """List the writer's sonas, newest first, without those that were merged into others."""
+    """List the writer's sonas, newest first. Those that were merged into others are left out."""
     query = request.parse_query(SonaList)
     return json_response(sonas.list_sonas(connect_owner(request), query.limit, query.cursor))
 

@@ -24,7 +24,7 @@ from strandline.personas.schemas_sonas import (
 from strandline.personas.store_sonas import Sona
 from strandline.recall import store_sonas as recall_sonas
 from strandline.recall.recall import embed_query
-from strandline.recall.sonas import fold_name, require_sona
+from strandline.recall.sonas import make_name_key, require_sona
 
 _MAX_NAMES_EMBEDDED = 64
 """How many names without a vector one lookup embeds at most."""
@@ -46,7 +46,7 @@ def find_or_make(access: TenantDb, name: str, nearness: Nearness) -> SonaFound:
     exactly."""
     _embed_names(access, nearness)
     vector, _ = embed_query(nearness.embedder, name, nearness.timeout)
-    space, name_key = nearness.embedder.space, fold_name(name)
+    space, name_key = nearness.embedder.space, make_name_key(name)
     with access.transaction():
         store_sonas.lock_sonas(access)
         found = recall_sonas.find_by_name(access, name_key)
@@ -133,13 +133,13 @@ def list_sonas(access: TenantDb, limit: int, cursor: str | None) -> SonaPage:
 def rename(access: TenantDb, sona_id: UUID, names: Sequence[str]) -> SonaOut:
     """Give a sona these names and no others. Raises NotFound; StateConflict where another sona of
     the caller has one of them; Invalid for a name that is given twice."""
-    folded = [(fold_name(name), name) for name in names]
-    if len({key for key, _ in folded}) < len(folded):
+    keyed = [(make_name_key(name), name) for name in names]
+    if len({key for key, _ in keyed}) < len(keyed):
         raise Invalid("names: a name is given twice", field="names")
     with access.transaction():
         store_sonas.lock_sonas(access)
         sona = _require(access, sona_id)
-        if store_sonas.set_names(access, sona.sona_id, folded):
+        if store_sonas.set_names(access, sona.sona_id, keyed):
             raise StateConflict(
                 "names: another sona of yours has one of these; merge the two, or rename that one "
                 "first",

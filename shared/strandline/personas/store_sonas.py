@@ -36,9 +36,10 @@ def get_sona(access: TenantDb, sona_id: UUID) -> Sona | None:
         Sona,
         """
         select r.sona_id, r.created_at, array(
-            select n.name from sona_names n
-            where n.tenant_id = r.tenant_id and n.sona_id = r.sona_id
-            order by n.place, n.name_key) as names
+            select n.name from sonas f
+            join sona_names n on n.tenant_id = f.tenant_id and n.sona_id = f.sona_id
+            where f.tenant_id = r.tenant_id and r.sona_id in (f.sona_id, f.merged_into)
+            order by f.sona_id <> r.sona_id, f.created_at, n.place, n.name_key) as names
         from sonas s
         join sonas r on r.tenant_id = s.tenant_id
             and r.sona_id = coalesce(s.merged_into, s.sona_id)
@@ -62,9 +63,10 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
         ListedSona,
         """
         select s.sona_id, s.created_at, array(
-            select n.name from sona_names n
-            where n.tenant_id = s.tenant_id and n.sona_id = s.sona_id
-            order by n.place, n.name_key) as names,
+            select n.name from sonas f
+            join sona_names n on n.tenant_id = f.tenant_id and n.sona_id = f.sona_id
+            where f.tenant_id = s.tenant_id and s.sona_id in (f.sona_id, f.merged_into)
+            order by f.sona_id <> s.sona_id, f.created_at, n.place, n.name_key) as names,
             coalesce(%(pg_snapshot)s, pg_current_snapshot())::text as pg_snapshot
         from sonas s
         where s.tenant_id = current_tenant() and s.writer = current_writer()
@@ -99,8 +101,8 @@ class _NameKey:
 
 
 def set_names(access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]]) -> list[str]:
-    """Give a sona these (folded name, name) and no others. Returns the folded names that another
-    sona has: then none of these is stored. In a transaction, with the sonas locked."""
+    """Give a sona these (key, name) and no others. Returns the keys that another sona has: then
+    none of these is stored. In a transaction, with the sonas locked."""
     params: dict[str, object] = {
         "sona_id": sona_id,
         "names": json.dumps(
@@ -111,19 +113,23 @@ def set_names(access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]])
         _NameKey,
         """
         select n.name_key from sona_names n
+        join sonas f on f.tenant_id = n.tenant_id and f.sona_id = n.sona_id
         where n.tenant_id = current_tenant() and n.writer = current_writer()
-            and n.sona_id <> %(sona_id)s and n.name_key in (
+            and %(sona_id)s not in (f.sona_id, coalesce(f.merged_into, f.sona_id))
+            and n.name_key in (
                 select w.key from jsonb_to_recordset(%(names)s::jsonb) w (key text))
         """,
         params,
     )
     if taken:
         return [row.name_key for row in taken]
-    access.execute(
+    access.execute(  # those of sonas that were merged into it become its own
         """
-        delete from sona_names n
-        where n.tenant_id = current_tenant() and n.sona_id = %(sona_id)s and n.name_key not in (
-            select w.key from jsonb_to_recordset(%(names)s::jsonb) w (key text))
+        delete from sona_names n using sonas f
+        where n.tenant_id = current_tenant() and f.tenant_id = n.tenant_id
+            and f.sona_id = n.sona_id and %(sona_id)s in (f.sona_id, f.merged_into)
+            and (f.sona_id <> %(sona_id)s or n.name_key not in (
+                select w.key from jsonb_to_recordset(%(names)s::jsonb) w (key text)))
         """,
         params,
     )
@@ -143,21 +149,11 @@ def set_names(access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]])
 
 
 def merge_sona(access: TenantDb, from_id: UUID, into_id: UUID) -> None:
-    """Make a sona, and all that were merged into it, be another one, which takes its names. In a
-    transaction, with the sonas locked."""
-    access.execute_all(
-        (
-            """
-            update sonas set merged_into = %(into_id)s
-            where tenant_id = current_tenant() and %(from_id)s in (sona_id, merged_into)
-            """,
-            """
-            update sona_names n set sona_id = %(into_id)s, place = n.place + p.places
-            from (select coalesce(max(place), -1) + 1 as places from sona_names
-                where tenant_id = current_tenant() and sona_id = %(into_id)s) p
-            where n.tenant_id = current_tenant() and n.sona_id = %(from_id)s
-            """,
-        ),
+    """Make a sona, and all that were merged into it, be another one. In a transaction, with the
+    sonas locked."""
+    access.execute(
+        "update sonas set merged_into = %(into_id)s where tenant_id = current_tenant()"
+        " and %(from_id)s in (sona_id, merged_into)",
         {"from_id": from_id, "into_id": into_id},
     )
 

@@ -19,11 +19,9 @@ class StoredEvent:
 
     event_id: UUID
     scope_id: UUID
-    session_id: str
     speaker: str | None
     content: str | None
     said_at: datetime
-    parts: list[dict[str, Any]]
     metadata: dict[str, Any]
 
 
@@ -32,8 +30,8 @@ def find_by_key(access: TenantDb, channel: str, key: str) -> StoredEvent | None:
     rows = access.fetch(
         StoredEvent,
         """
-        select e.event_id, e.scope_id, e.session_id, e.speaker, e.content,
-            coalesce(e.occurred_at, e.recorded_at) as said_at, e.parts, e.metadata
+        select e.event_id, e.scope_id, e.speaker, e.content,
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.metadata
         from event_keys k
         join events e on e.tenant_id = k.tenant_id and e.event_id = k.event_id
         where k.tenant_id = current_tenant() and k.writer = current_writer()

@@ -1,5 +1,6 @@
 """Which sona is meant: by its id, by one of its names, or by a name of nearly the same meaning."""
 
+import hashlib
 import unicodedata
 from uuid import UUID
 
@@ -10,10 +11,11 @@ from strandline.recall import store_sonas
 from strandline.recall.recall import embed_query
 
 
-def fold_name(name: str) -> str:
-    """What two names of one sona have in common: case, width of letters and space do not count."""
+def make_name_key(name: str) -> str:
+    """What two spellings of one name have in common: case, width of letters and space do not count.
+    A hash, because folding can make a name many times as long."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return " ".join(folded.split())
+    return hashlib.sha256(" ".join(folded.split()).encode()).hexdigest()
 
 
 def find_sona(
@@ -26,7 +28,7 @@ def find_sona(
         return store_sonas.find_by_id(access, UUID(sona))
     except ValueError:
         pass
-    found = store_sonas.find_by_name(access, fold_name(sona))
+    found = store_sonas.find_by_name(access, make_name_key(sona))
     if found is not None:
         return found
     vector, _ = embed_query(embedder, sona, timeout)

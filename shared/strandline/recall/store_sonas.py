@@ -27,11 +27,13 @@ def find_by_id(access: TenantDb, sona_id: UUID) -> UUID | None:
 
 
 def find_by_name(access: TenantDb, name_key: str) -> UUID | None:
-    """The writer's sona with this folded name; None if there is none."""
+    """The writer's sona with a name of this key; None if there is none."""
     rows = access.fetch(
         _SonaId,
-        "select n.sona_id from sona_names n where n.tenant_id = current_tenant()"
-        " and n.writer = current_writer() and n.name_key = %(name_key)s",
+        "select coalesce(s.merged_into, s.sona_id) as sona_id"
+        " from sona_names n join sonas s on s.tenant_id = n.tenant_id and s.sona_id = n.sona_id"
+        " where n.tenant_id = current_tenant() and n.writer = current_writer()"
+        " and n.name_key = %(name_key)s",
         {"name_key": name_key},
     )
     return rows[0].sona_id if rows else None
@@ -45,8 +47,10 @@ def find_nearest_name(
         _SonaId,
         """
         select n.sona_id from (
-            select n.sona_id, 1 - (n.embedding <=> %(vector)s::halfvec) as cosine
+            select coalesce(s.merged_into, s.sona_id) as sona_id,
+                1 - (n.embedding <=> %(vector)s::halfvec) as cosine
             from sona_names n
+            join sonas s on s.tenant_id = n.tenant_id and s.sona_id = n.sona_id
             where n.tenant_id = current_tenant() and n.writer = current_writer()
                 and n.space = %(space)s) n
         where n.cosine >= %(min_cosine)s

@@ -23,7 +23,7 @@ create index sonas_merged on sonas (tenant_id, merged_into) where merged_into is
 create table sona_names (
     tenant_id text not null,
     writer text not null,
-    name_key text not null,  -- the name, folded: two names of one writer differ in it
+    name_key text not null,  -- a hash of the folded name: two names of one writer differ in it
     name text not null check (name <> ''),
     sona_id uuid not null,
     place int not null,  -- its order among the sona's names
@@ -153,7 +153,7 @@ begin
     end loop;
 end $$;
 grant update (merged_into, head_id, steps) on sonas to strandline_app;
-grant update (sona_id, name, place, space, embedding) on sona_names to strandline_app;
+grant update (name, place, space, embedding) on sona_names to strandline_app;
 grant update (counted_in) on sona_members to strandline_app;
 grant update (total, memories) on sona_centroids to strandline_app;
 grant update (state, reason, attempts, leased_until, answer, finished_at) on turns to strandline_app;
