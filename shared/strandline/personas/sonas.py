@@ -163,6 +163,7 @@ def merge(
         if into is None:
             raise Invalid("into: none of your sonas has this id", field="into")
         if leaving != into:
+            store_sonas.lock_members(access, [leaving, into])
             store_members.drop_shared_members(access, leaving, into)
             store_sonas.merge_sona(access, leaving, into)
         return SonaOut(**_to_fields(_require(access, into)))

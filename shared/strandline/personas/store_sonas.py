@@ -148,6 +148,17 @@ def set_names(access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]])
     return []
 
 
+def lock_members(access: TenantDb, sona_ids: Sequence[UUID]) -> None:
+    """Until the transaction ends nobody adds a memory to one of these sonas, or to one that was
+    merged into it."""
+    access.execute(
+        "select from sonas s where s.tenant_id = current_tenant()"
+        " and (s.sona_id = any (%(sona_ids)s::uuid[]) or s.merged_into = any (%(sona_ids)s::uuid[]))"
+        " order by s.sona_id for no key update",
+        {"sona_ids": list(sona_ids)},
+    )
+
+
 def merge_sona(access: TenantDb, from_id: UUID, into_id: UUID) -> None:
     """Make a sona, and all that were merged into it, be another one. In a transaction, with the
     sonas locked."""
