@@ -153,7 +153,8 @@ def lock_members(access: TenantDb, sona_ids: Sequence[UUID]) -> None:
     merged into it."""
     access.execute(
         "select from sonas s where s.tenant_id = current_tenant()"
-        " and (s.sona_id = any (%(sona_ids)s::uuid[]) or s.merged_into = any (%(sona_ids)s::uuid[]))"
+        " and (s.sona_id = any (%(sona_ids)s::uuid[])"
+        " or s.merged_into = any (%(sona_ids)s::uuid[]))"
         " order by s.sona_id for no key update",
         {"sona_ids": list(sona_ids)},
     )
