@@ -65,7 +65,7 @@ def cite_all(request: dict[str, Any]) -> Says:
 
 def chat(gateway: Gateway, key: str, text: str, *who: str, **more: Any) -> Reply:
     """A message among `who`."""
-    headers = {"Idempotency-Key": more.pop("key")} if "key" in more else {}
+    headers = {"Idempotency-Key": more.pop("once")} if "once" in more else {}
     body = {"message": text, "participants": list(who), **more}
     return gateway.call("POST", CHAT, body, key=key, headers=headers)
 

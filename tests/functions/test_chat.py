@@ -121,10 +121,10 @@ def test_killed_between_message_and_reply_it_has_one_of_each(
         with monkeypatch.context() as patch:
             patch.setattr(f"strandline.personas.{place}", die)
             with pytest.raises(Killed):
-                chat(front, key, "When does the buoy go out?", *WHO, key="k-1")
+                chat(front, key, "When does the buoy go out?", *WHO, once="k-1")
     assert stored(front, key)[len(FACTS) :] == ["When does the buoy go out?"]
-    first = chat(front, key, "When does the buoy go out?", *WHO, key="k-1")
-    again = chat(front, key, "When does the buoy go out?", *WHO, key="k-1")
+    first = chat(front, key, "When does the buoy go out?", *WHO, once="k-1")
+    again = chat(front, key, "When does the buoy go out?", *WHO, once="k-1")
     assert (again.status, again.body) == (200, first.body)
     assert again.headers["Idempotent-Replayed"] == "true"
     assert len(stored(front, key)) == len(facts) + 2
@@ -133,12 +133,12 @@ def test_killed_between_message_and_reply_it_has_one_of_each(
 def test_the_same_request_at_once_has_one_reply(front: Gateway, key: str, facts: list[str]) -> None:
     with ThreadPoolExecutor(3) as pool:
         racers = list(
-            pool.map(lambda _: chat(front, key, "And the dog?", *WHO, key="k-1"), range(3))
+            pool.map(lambda _: chat(front, key, "And the dog?", *WHO, once="k-1"), range(3))
         )
     assert [racer.status for racer in racers] == [200] * 3
     assert len({racer.body["answer_id"] for racer in racers}) == 1
     assert len(stored(front, key)) == len(facts) + 2
-    other = chat(front, key, "And the cat?", *WHO, key="k-1")
+    other = chat(front, key, "And the cat?", *WHO, once="k-1")
     assert (other.status, other.error["code"]) == (409, "key_conflict")
 
 
@@ -159,12 +159,12 @@ def test_a_model_that_fails_leaves_the_message_and_is_told(
     reason: str,
 ) -> None:
     provider.script = [*bad]
-    reply = chat(front, key, "When does the buoy go out?", *WHO, key="k-1")
+    reply = chat(front, key, "When does the buoy go out?", *WHO, once="k-1")
     assert (reply.status, reply.error["code"]) == (503, "model_unavailable")
     assert reply.error["details"]["reason"] == reason
     assert reply.error["retryable"]
     assert stored(front, key)[len(FACTS) :] == ["When does the buoy go out?"]
-    turn = done(chat(front, key, "When does the buoy go out?", *WHO, key="k-1"))
+    turn = done(chat(front, key, "When does the buoy go out?", *WHO, once="k-1"))
     assert turn["input_id"] == reply.error["details"]["input_id"]
     assert len(stored(front, key)) == len(facts) + 2
     provider.script = [*bad]
@@ -202,7 +202,6 @@ def test_what_nobody_told_is_not_remembered(
     provider.otherwise = lambda _: says("I don't remember.", remembers=False)
     turn = done(chat(front, key, "Who won the regatta in 1987?", *WHO))
     assert (turn["remembers"], turn["citations"]) == (False, [])
-    assert "No stored event answers the question." in provider.shown()
 
 
 def test_without_a_model_it_says_what_to_configure(gateway: Gateway, tell: Told) -> None:
@@ -234,10 +233,10 @@ def test_a_late_answer_is_a_turn_to_poll(
     with monkeypatch.context() as patch:
         patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
         waiting = [
-            chat(front, key, "When does the buoy go out?", *WHO, key="k-1"),
+            chat(front, key, "When does the buoy go out?", *WHO, once="k-1"),
             query(front, key, "When does the buoy go out?"),
         ]
-        again = chat(front, key, "When does the buoy go out?", *WHO, key="k-1")
+        again = chat(front, key, "When does the buoy go out?", *WHO, once="k-1")
     assert provider.requests == []
     assert again.body == waiting[0].body
     assert stored(front, key)[len(FACTS) :] == ["When does the buoy go out?"]
@@ -254,7 +253,7 @@ def test_a_late_answer_is_a_turn_to_poll(
             assert front.call("GET", path, key=stranger).status == 404
     assert len(provider.requests) == 2
     assert len(stored(front, key)) == len(facts) + 2
-    replay = done(chat(front, key, "When does the buoy go out?", *WHO, key="k-1"))
+    replay = done(chat(front, key, "When does the buoy go out?", *WHO, once="k-1"))
     assert (
         replay["answer_id"]
         == front.call("GET", f"{TURNS}/{waiting[0].body['turn_id']}", key=key).body["answer_id"]

@@ -149,7 +149,8 @@ def drop_shared_members(access: TenantDb, from_id: UUID, into_id: UUID) -> None:
         _Places,
         """
         with family as materialized (
-            select s.sona_id, %(from_id)s in (s.sona_id, s.merged_into) as leaves from sonas s
+            select s.sona_id, coalesce(s.merged_into, s.sona_id) = %(from_id)s as leaves
+            from sonas s
             where s.tenant_id = current_tenant()
                 and (%(from_id)s in (s.sona_id, s.merged_into)
                     or %(into_id)s in (s.sona_id, s.merged_into))),
