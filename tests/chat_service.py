@@ -37,7 +37,7 @@ def scripted_model(patch: pytest.MonkeyPatch) -> Generator[ModelServer]:
         try:
             yield provider
         finally:
-            for name in ("worker", "sweeper", "query"):
+            for name in ("worker", "sweeper", "query", "mcp"):
                 service: Resources = importlib.import_module(f"functions.{name}.handler").resources
                 if "llm" in service.__dict__:
                     used: Any = service.llm.__dict__["_provider"]

@@ -153,7 +153,8 @@ JOBS = (
         layers=MODEL_LAYERS,
         schedule=DAILY_SWEEP_SCHEDULE,
         min_spacing=timedelta(minutes=5),
-        next_due="next_sweep(%(space)s, %(heat)s::jsonb, %(sweeper_spacing)s, %(now)s)",
+        next_due="least(next_sweep(%(space)s, %(heat)s::jsonb, %(sweeper_spacing)s, %(now)s),"
+        " next_turn(%(sweeper_spacing)s, %(now)s))",
     ),
 )
 """Background work by tenant, in runs of the state machine."""

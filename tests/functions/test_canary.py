@@ -42,6 +42,8 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.queue_source import QueuePoller
 from strandline.log.schemas_append import AppendRequest, BatchRequest
 from strandline.observability import logger
+from strandline.personas.schemas_chat import AnswerRequest, ChatRequest
+from strandline.personas.schemas_sonas import SonaIn, SonaPatch
 from strandline.recall.schemas import RecallRequest
 from strandline.resources import Resources
 from strandline.sessions.schemas import InteractionIn, SessionEventIn, SessionIn
@@ -212,6 +214,14 @@ WHOLE: Mapping[type[BaseModel], Callable[[Hunt], dict[str, Any]]] = {
         if name not in ("participants", "session_id", "speaker")
     },
     SearchRequest: lambda hunt: {"query": hunt.value("query")},
+    SonaIn: lambda hunt: {"name": hunt.value("sona")},
+    SonaPatch: lambda hunt: {"names": [hunt.value("sona")]},
+    AnswerRequest: lambda hunt: {"query": hunt.value("question")},
+    ChatRequest: lambda hunt: {
+        "message": hunt.value("message"),
+        "participants": [f"user:{hunt.value('participants')}", "agent:helper"],
+        "metadata": {hunt.name("metadata"): hunt.value("metadata")},
+    },
 }
 """Bodies that are right but for what a variant changes; of other models all fields are left out."""
 
@@ -486,6 +496,27 @@ def test_nor_where_something_fails(
     assert hunt.leaks_in_errors() == set()
     written = (hunt.log.getvalue(), *capfd.readouterr(), server_log.read_text()[before:])
     assert [hunt.leaks(text) for text in written] == [set()] * 4
+
+
+def test_nor_where_no_language_model_is_configured(
+    hunt: Hunt, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """That error holds the block for a prompt: of what is stored, which is nothing here, and not of
+    the request."""
+    monkeypatch.delitem(service_of("query").__dict__, "llm")
+    hunt.send("POST", "/api/v1/query", {"query": hunt.value("question")})
+    who = [f"user:{hunt.name('the chat')}", "agent:helper"]
+    for query in ({}, {"participants": who}):
+        hunt.send("POST", "/api/v1/query", {"query": hunt.value("question"), **query})
+    chat = {"participants": who, "message": hunt.value("message"), "sona": hunt.value("sona")}
+    named = {"session_id": hunt.name("the session"), "metadata": {"note": hunt.value("note")}}
+    key = {"Idempotency-Key": hunt.value("Idempotency-Key")}
+    for more in ({}, named):
+        hunt.send("POST", "/api/v1/chat", {**chat, **more}, headers=key)
+    assert (set(hunt.statuses), hunt.statuses.total()) == ({409}, 5)
+    assert all('"block": "<memory-' in text for _, text in hunt.refused)
+    assert hunt.leaks_in_errors() == set()
+    assert [hunt.leaks(text) for text in (hunt.log.getvalue(), *capfd.readouterr())] == [set()] * 3
 
 
 def test_messages_and_dead_messages_hold_ids_only(

@@ -200,8 +200,9 @@ def test_what_nobody_told_is_not_remembered(
     )
     assert provider.requests == []
     provider.otherwise = lambda _: says("I don't remember.", remembers=False)
-    turn = done(chat(front, key, "Who won the regatta in 1987?", *WHO))
+    turn = done(chat(front, key, "What is the boiling point of mercury?", *WHO))
     assert (turn["remembers"], turn["citations"]) == (False, [])
+    assert "No stored event answers the question." in provider.shown()
 
 
 def test_without_a_model_it_says_what_to_configure(gateway: Gateway, tell: Told) -> None:
@@ -279,6 +280,48 @@ def test_a_turn_that_fails_three_times_is_told_as_failed(
     assert failures == [1, 1, 0, 0]
     reply = front.call("GET", f"{TURNS}/{turn_id}", key=key).body
     assert (reply["state"], reply["reason"], reply["text"]) == ("failed", "unavailable", None)
+
+
+def test_a_turn_whose_message_is_lost_is_found_by_a_sweep(
+    front: Gateway,
+    key: str,
+    facts: list[str],
+    scratch_db: ScratchDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two minutes after the question, and from then on every ten. One whose workers die is told as
+    failed; and a day later nothing is left of it, nor of the question."""
+    del facts
+    front.sweep()
+    sent: list[str] = []
+    monkeypatch.setattr(
+        "strandline.aws.work_queue.WorkQueue.send_turn", lambda *said: sent.append(str(said[2]))
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
+        turns = [query(front, key, "When does the buoy go out?").body["turn_id"] for _ in range(2)]
+    assert sent == turns
+    next_turn = "select extract(epoch from next_turn('5 minutes', now()) - now())::int / 10"
+    assert scratch_db.rows(next_turn) == [(11,)]
+    front.sweep()
+    assert sent == turns
+    age = "update turns set due_at = due_at - interval '2 minutes'"
+    scratch_db.rows(age)
+    front.sweep()
+    assert (sorted(sent[2:]), scratch_db.rows(next_turn)) == (sorted(turns), [(59,)])
+    front.sweep()
+    assert len(sent) == 4
+    scratch_db.rows("update turns set created_at = created_at - interval '11 minutes'")
+    health = front.call("GET", "/api/v1/health", key=key).body["background"]
+    assert health["turns_late"] == 2
+    assert deliver_turn(sent[2]) == []
+    scratch_db.rows("update turns set attempts = 3 where state = 'waiting'")
+    assert deliver_turn(sent[3]) == []
+    states = {front.call("GET", f"{TURNS}/{one}", key=key).body["reason"] for one in turns}
+    assert (states, scratch_db.rows(next_turn)) == ({"", "worker_lost"}, [(None,)])
+    scratch_db.rows("update turns set finished_at = finished_at - interval '25 hours'")
+    front.run_job("sweeper", "acme")
+    assert scratch_db.rows("select from turns") == []
 
 
 def test_what_was_added_later_is_told_as_such(

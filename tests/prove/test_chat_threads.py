@@ -114,6 +114,10 @@ def test_a_viewer_that_is_too_wide_is_noticed(
     reply = chat(front, keys[USERS[0]], "When does the buoy go out?", USERS[0], HELPER)
     assert foreign(provider.shown(), USERS[0]) == [USERS[1]]
     assert reply.status == 503, reply.text
+    provider.otherwise = lambda _: says("On Friday.")
+    reply = chat(front, keys[USERS[0]], "When does the buoy go out?", USERS[0], HELPER)
+    assert foreign(provider.shown(), USERS[0]) == [USERS[1]]
+    assert reply.status == 200, reply.text
 
 
 def _everything(tenant: str, writer: str) -> Any:

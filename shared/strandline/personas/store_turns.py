@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
+from strandline.tenants.store_due import list_tenant_ids
 
 LEASE_SECONDS = 90
 """How long a worker has a turn to itself: longer than a model may take."""
@@ -138,7 +140,7 @@ def lease_turn(access: TenantDb, turn_id: UUID) -> Turn | None:
         f"""
         with leased as (
             update turns u set leased_until = now() + make_interval(secs => %(seconds)s),
-                attempts = u.attempts + 1
+                due_at = now() + make_interval(secs => %(seconds)s), attempts = u.attempts + 1
             where u.tenant_id = current_tenant() and u.turn_id = %(turn_id)s
                 and u.state = 'waiting' and (u.leased_until is null or u.leased_until <= now())
             returning u.*)
@@ -152,8 +154,8 @@ def lease_turn(access: TenantDb, turn_id: UUID) -> Turn | None:
 def release_turn(access: TenantDb, turn_id: UUID) -> None:
     """Let another worker try a turn. In a transaction."""
     access.execute(
-        "update turns set leased_until = null where tenant_id = current_tenant()"
-        " and turn_id = %(turn_id)s and state = 'waiting'",
+        "update turns set leased_until = null, due_at = now() + interval '2 minutes'"
+        " where tenant_id = current_tenant() and turn_id = %(turn_id)s and state = 'waiting'",
         {"turn_id": turn_id},
     )
 
@@ -172,7 +174,7 @@ def finish_turn(
     changed = access.execute(
         """
         update turns set state = case when %(reason)s = '' then 'done' else 'failed' end,
-            reason = %(reason)s, answer = %(answer)s::jsonb, leased_until = null,
+            reason = %(reason)s, answer = %(answer)s::jsonb, leased_until = null, due_at = null,
             finished_at = now()
         where tenant_id = current_tenant() and turn_id = %(turn_id)s and state = 'waiting'
         """,
@@ -200,6 +202,36 @@ def finish_turn(
                 "parts": json.dumps(parts),
             },
         )
+
+
+def list_tenants(connection: Connection, now: datetime) -> list[str]:
+    """Ids of the tenants that have turns of which the worker is to be told again."""
+    return list_tenant_ids(connection, "select * from tenants_with_turns(%s)", (now,))
+
+
+@dataclass(frozen=True)
+class _TurnId:
+    turn_id: UUID
+
+
+def postpone_due_turns(
+    access: TenantDb, now: datetime, until: datetime, limit: int
+) -> list[UUID]:
+    """The turns of which the worker is to be told again, at most so many; until then they are not
+    due. In a transaction."""
+    rows = access.fetch(
+        _TurnId,
+        """
+        update turns t set due_at = %(until)s
+        where t.tenant_id = current_tenant() and t.turn_id in (
+            select d.turn_id from turns d
+            where d.tenant_id = current_tenant() and d.due_at <= %(now)s
+            order by d.due_at, d.turn_id limit %(limit)s for update skip locked)
+        returning t.turn_id
+        """,
+        {"now": now, "until": until, "limit": limit},
+    )
+    return sorted(row.turn_id for row in rows)
 
 
 def prune_turns(access: TenantDb, before: datetime, limit: int) -> int:

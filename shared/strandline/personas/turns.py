@@ -10,6 +10,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.auth.principals import Principal
+from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import NotFound, Unavailable
 from strandline.llm.client import Fallback
@@ -23,9 +24,12 @@ from strandline.personas.schemas_chat import TurnOut
 from strandline.personas.store_turns import Turn
 from strandline.resources import Resources
 
-_RETENTION = timedelta(days=1)
+RETENTION = timedelta(days=1)
+"""How long a turn is kept after it is finished, or was asked for and never answered."""
 _MAX_PRUNED = 100
 _MAX_ATTEMPTS = 3
+_RESENT_AFTER = timedelta(minutes=10)
+_MAX_RESENT = 100
 _PASSING = frozenset({"late", "out_of_time", "unavailable", "rate_limited", "breaker_open"})
 """Reasons why the model gave no answer that time may cure."""
 _JOB = "turn"
@@ -42,7 +46,7 @@ def defer(
     asked, at least one."""
     turn_id, now = uuid7(), datetime.now(UTC)
     with access.transaction():
-        store_turns.prune_turns(access, now - _RETENTION, _MAX_PRUNED)
+        store_turns.prune_turns(access, now - RETENTION, _MAX_PRUNED)
         store_turns.insert_turn(
             access, turn_id, question.kind, participants, request, question.input_id
         )
@@ -82,6 +86,16 @@ def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: f
     return describe(turn)
 
 
+def resend_due(access: TenantDb, work_queue: WorkQueue, now: datetime) -> int:
+    """Tell the worker again of turns that wait although their message was sent: it may be lost.
+    Returns how many."""
+    with access.transaction():
+        due = store_turns.postpone_due_turns(access, now, now + _RESENT_AFTER, _MAX_RESENT)
+    for turn_id in due:
+        work_queue.send_turn(access.caller.tenant, turn_id)
+    return len(due)
+
+
 def describe(turn: Turn) -> TurnOut:
     """A turn without an answer."""
     return empty_turn(
@@ -95,6 +109,9 @@ def answer_turn(resources: Resources, tenant: str, turn_id: UUID, deadline: floa
     access = resources.database.connect_as(Caller.background(tenant), deadline)
     turn = store_turns.lease_turn(access, turn_id)
     if turn is None:
+        return
+    if turn.attempts > _MAX_ATTEMPTS:  # each of the attempts before ended its worker
+        _fail(access, turn, "worker_lost", may_retry=False)
         return
     try:
         if turn.kind == "query":

@@ -96,11 +96,15 @@ create table turns (
     reason text not null default '',
     attempts int not null default 0,
     leased_until timestamptz,
+    -- when a sweep tells the worker of it again, whose message may be lost; null: finished
+    due_at timestamptz default now() + interval '2 minutes',
     answer jsonb,  -- of a query: a chat's is an event
     created_at timestamptz not null default now(),
     finished_at timestamptz,
-    primary key (tenant_id, turn_id)
+    primary key (tenant_id, turn_id),
+    check ((due_at is null) = (state <> 'waiting'))
 );
+create index turns_next on turns (due_at) where due_at is not null;
 create index turns_waiting on turns (tenant_id, created_at) where state = 'waiting';
 create index turns_finished on turns (tenant_id, finished_at) where state <> 'waiting';
 
@@ -156,7 +160,8 @@ grant update (merged_into, head_id, steps) on sonas to strandline_app;
 grant update (name, place, space, embedding) on sona_names to strandline_app;
 grant update (counted_in) on sona_members to strandline_app;
 grant update (total, memories) on sona_centroids to strandline_app;
-grant update (state, reason, attempts, leased_until, answer, finished_at) on turns to strandline_app;
+grant update (state, reason, attempts, leased_until, due_at, answer, finished_at) on turns
+    to strandline_app;
 
 set local role strandline_guard;
 grant execute on function refuse_erased_event to strandline_owner;
@@ -231,3 +236,29 @@ begin
 end $$;
 revoke execute on function renew_sona_centroids, forget_in_personas from public;
 grant execute on function renew_sona_centroids, forget_in_personas to strandline_app;
+
+-- due ----------------------------------------------------------------------------------------------
+
+create policy planner_reads on turns for select to strandline_planner using (true);
+grant select (tenant_id, due_at) on turns to strandline_planner;
+grant create on schema public to strandline_planner;
+
+-- Tenants with a turn of which the worker is to be told again.
+create function tenants_with_turns(p_now timestamptz) returns table (tenant_id text)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select distinct t.tenant_id from turns t where t.due_at <= p_now order by 1
+$$;
+
+-- When that is next, in any tenant: as of all jobs the latest that is overdue, and the earliest to come.
+create function next_turn(p_spacing interval, p_now timestamptz) returns timestamptz
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select min(next_retry_at(due.at, p_spacing, p_now)) from (
+        select max(t.due_at) as at from turns t where t.due_at <= p_now
+        union all
+        select min(t.due_at) from turns t where t.due_at > p_now) due
+$$;
+revoke execute on function tenants_with_turns, next_turn from public;
+grant execute on function tenants_with_turns, next_turn to strandline_app;
+alter function tenants_with_turns owner to strandline_planner;
+alter function next_turn owner to strandline_planner;
+revoke create on schema public from strandline_planner;
