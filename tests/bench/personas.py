@@ -37,7 +37,6 @@ class Role:
 
     name: str
     events: Sequence[Mapping[str, Any]]
-    keys: frozenset[str]
 
 
 def merge(first: Corpus, second: Corpus) -> tuple[Corpus, list[Role]]:
@@ -72,7 +71,7 @@ def _as_role(corpus: Corpus) -> Role:
         for event in corpus.events
         if event["role"] != "system"
     ]
-    return Role(corpus.name, events, frozenset(e["source_event_key"] for e in events))
+    return Role(corpus.name, events)
 
 
 def activate(

@@ -5,10 +5,13 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from strandline.context.fence import sanitize
+from strandline.db.database import Caller
+from strandline.personas import store_members
 from tests.chat_service import (
     CHAT,
     QUERY,
@@ -131,10 +134,11 @@ def test_killed_between_message_and_reply_it_has_one_of_each(
 
 
 def test_the_same_request_at_once_has_one_reply(front: Gateway, key: str, facts: list[str]) -> None:
+    def race(_: int) -> Reply:
+        return chat(front, key, "And the dog?", *WHO, once="k-1")
+
     with ThreadPoolExecutor(3) as pool:
-        racers = list(
-            pool.map(lambda _: chat(front, key, "And the dog?", *WHO, once="k-1"), range(3))
-        )
+        racers = list(pool.map(race, range(3)))
     assert [racer.status for racer in racers] == [200] * 3
     assert len({racer.body["answer_id"] for racer in racers}) == 1
     assert len(stored(front, key)) == len(facts) + 2
@@ -259,9 +263,16 @@ def test_a_late_answer_is_a_turn_to_poll(
         replay["answer_id"]
         == front.call("GET", f"{TURNS}/{waiting[0].body['turn_id']}", key=key).body["answer_id"]
     )
-    erased = scratch_db.rows("select forget_in_personas(array(select event_id from events))")
-    assert erased
-    assert front.call("GET", f"{TURNS}/{waiting[1].body['turn_id']}", key=key).status == 200
+    paths = [f"{TURNS}/{reply.body['turn_id']}" for reply in waiting]
+    forget = "select * from forget_in_personas(array(select event_id from events))"
+    nobodys = [("sona_members", 0), ("acts", 0), ("turns", 0)]
+    assert scratch_db.rows(forget) == nobodys, "without a tenant"
+    assert [front.call("GET", path, key=key).status for path in paths] == [200, 200]
+    access = front.database.connect_as(Caller.background("acme"))
+    with access.transaction():
+        said = [UUID(facts[0]), UUID(str(waiting[0].body["input_id"]))]
+        assert store_members.forget_events(access, said)["turns"] == 2
+    assert [front.call("GET", path, key=key).status for path in paths] == [404, 404]
 
 
 def test_a_turn_that_fails_three_times_is_told_as_failed(
@@ -294,9 +305,12 @@ def test_a_turn_whose_message_is_lost_is_found_by_a_sweep(
     del facts
     front.sweep()
     sent: list[str] = []
-    monkeypatch.setattr(
-        "strandline.aws.work_queue.WorkQueue.send_turn", lambda *said: sent.append(str(said[2]))
-    )
+
+    def send(_: object, tenant: str, turn_id: UUID) -> None:
+        assert tenant == "acme"
+        sent.append(str(turn_id))
+
+    monkeypatch.setattr("strandline.aws.work_queue.WorkQueue.send_turn", send)
     with monkeypatch.context() as patch:
         patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
         turns = [query(front, key, "When does the buoy go out?").body["turn_id"] for _ in range(2)]

@@ -52,10 +52,19 @@ def test_a_name_leads_to_one_sona(gateway: Gateway, key: str) -> None:
     other = find(gateway, key, "Dungeon master")
     assert (other["found_by"], other["uuid"] != first["uuid"]) == ("new", True)
     assert listed(gateway, key) == ["Dungeon master", "The accountant"]
+
+    def race(_: int) -> Any:
+        return find(gateway, key, "Lighthouse keeper")
+
     with ThreadPoolExecutor(4) as pool:
-        racers = list(pool.map(lambda _: find(gateway, key, "Lighthouse keeper"), range(4)))
+        racers = list(pool.map(race, range(4)))
     assert len({racer["uuid"] for racer in racers}) == 1
     assert [racer["found_by"] for racer in racers].count("new") == 1
+
+
+def without_vector(*_: object) -> tuple[None, list[str]]:
+    """As embed_query answers without the model."""
+    return None, []
 
 
 def test_without_the_embedding_model_names_count_exactly(
@@ -63,7 +72,7 @@ def test_without_the_embedding_model_names_count_exactly(
 ) -> None:
     """And are compared by meaning once it is back."""
     with monkeypatch.context() as patch:
-        patch.setattr("strandline.personas.sonas.embed_query", lambda *_: (None, []))
+        patch.setattr("strandline.personas.sonas.embed_query", without_vector)
         first = find(gateway, key, "The accountant")
         assert find(gateway, key, "the accountant")["uuid"] == first["uuid"]
     assert find(gateway, key, "The accountants")["found_by"] == "meaning"
@@ -190,7 +199,7 @@ def test_a_merged_sona_is_the_other_one(gateway: Gateway, tell: Told) -> None:
     for _ in range(2):
         reply = gateway.call("POST", f"{SONAS}/{b}/merge", {"into": a}, key=key)
         assert (reply.status, reply.body["uuid"]) == (200, a)
-    assert reply.body["names"] == ["Accountant", "Dungeon master"]
+        assert reply.body["names"] == ["Accountant", "Dungeon master"]
     assert (find(gateway, key, "dungeon master")["uuid"], listed(gateway, key)) == (
         a,
         ["Accountant"],

@@ -61,7 +61,7 @@ PARALLEL = (
     (
         "personas",
         "tests/prove/test_centroids.py tests/prove/test_chat_threads.py"
-        " tests/functions/test_acts.py",
+        " tests/functions/test_acts.py tests/functions/test_chat.py",
         8,
     ),
     ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 5),

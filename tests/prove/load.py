@@ -247,10 +247,10 @@ class Load:
 
     def _chat(self, turn: int) -> None:
         """A message, and a reply to it."""
-        key, scope = f"chat {turn}", SCOPES[2]
+        key, scope = f"chat {turn}", SESSION_MEMBERS
         said = {"input": f"Message {turn}.", "answer": f"You said: Message {turn}."}
         ops = [AppendOp(text, scope, f"{key}#{part}") for part, text in said.items()]
-        body = {"participants": scope, "message": said["input"], "speaker": scope[1]}
+        body = {"participants": scope, "message": said["input"], "speaker": "user:alice"}
         answer = self._call_append(ops, "/api/v1/chat", body, 200, key)
         if answer is not None:
             for name in ("input_id", "answer_id"):

@@ -2,16 +2,23 @@
 nothing comes of a chat but an answer."""
 
 import json
+import os
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.chat_service import chat, cite_all, query, says, scripted_model, shown_lines
+from strandline.db.database import Caller
+from strandline.local.aws import LocalAws
+from tests.chat_service import CHAT, chat, cite_all, query, says, scripted_model, shown_lines
 from tests.model_server import ModelServer, Says
-from tests.support import Gateway, ScratchDatabase, user_message
+from tests.support import KEY_SECRET, Gateway, ScratchDatabase, user_message
 
 USERS = [f"user:person{n}" for n in range(4)]
 HELPER = "agent:helper"
@@ -108,9 +115,7 @@ def test_a_viewer_that_is_too_wide_is_noticed(
     that cites what one of its readers does not see."""
     keys = {user: front.key(user=user) for user in USERS[:2]}
     tell_all(front, keys, 3)
-    monkeypatch.setattr(
-        "strandline.personas.chats.Caller", lambda tenant, _, writer: _everything(tenant, writer)
-    )
+    monkeypatch.setattr("strandline.personas.chats.Caller", _everybody)
     reply = chat(front, keys[USERS[0]], "When does the buoy go out?", USERS[0], HELPER)
     assert foreign(provider.shown(), USERS[0]) == [USERS[1]]
     assert reply.status == 503, reply.text
@@ -120,10 +125,56 @@ def test_a_viewer_that_is_too_wide_is_noticed(
     assert reply.status == 200, reply.text
 
 
-def _everything(tenant: str, writer: str) -> Any:
-    from strandline.db.database import Caller
-
+def _everybody(tenant: str, _: object, writer: str) -> Caller:
     return Caller(tenant, (), writer)
+
+
+KILLED = """
+import json, os, signal, sys
+import functions.query.handler as query
+from strandline.local.lambda_context import LambdaContext
+from strandline.personas import chats
+
+setattr(chats, sys.argv[1], lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+print(query.lambda_handler(json.load(sys.stdin), LambdaContext("query", 29)))
+"""
+"""A function that is killed in the middle of a chat: SIGKILL, after which no line of it runs."""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("step", ["ask_model", "_reply_body"])
+def test_a_killed_process_leaves_one_message_and_gets_one_reply(
+    front: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, repository: Path, step: str
+) -> None:
+    """Killed three times before the model is asked, or before its reply is stored; then retried
+    twice."""
+    user = USERS[0]
+    key, body = front.key(user=user), {"message": "Once?", "participants": [user, HELPER]}
+    headers = {"Idempotency-Key": "k-1"}
+    event = front.make_event("POST", CHAT, body, key=key, headers=headers)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{repository}/shared:{repository}",
+        "STRANDLINE_DATABASE_URL": scratch_db.url,
+        "STRANDLINE_BUCKET": aws.bucket,
+        "STRANDLINE_KEY_SECRET": KEY_SECRET,
+    }
+    for _ in range(3):
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, step],
+            input=json.dumps(event),
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr[-2000:]
+    stored = "select role, content from events order by seq"
+    assert scratch_db.rows(stored) == [("user", "Once?")]
+    replies = [front.call("POST", CHAT, body, key=key, headers=headers) for _ in range(2)]
+    assert [reply.status for reply in replies] == [200, 200]
+    assert replies[0].body == replies[1].body
+    assert [role for role, _ in scratch_db.rows(stored)] == ["user", "agent"]
 
 
 def obey(request: dict[str, Any]) -> Says:

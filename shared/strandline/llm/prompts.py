@@ -59,9 +59,10 @@ class Prompt:
 @functools.cache
 def load_prompt(task_name: TaskName) -> Prompt:
     """A task's prompt, followed by the rules on how to treat the data below it."""
-    answers = task_name == "answer" or task_name == "reply"
-    version = ANSWER_VERSIONS[task_name] if answers else PROMPT_VERSIONS[task_name]
-    rules = _read_prompt_file(_RECALLED_PROMPT if answers else _DATA_PROMPT)
+    if task_name == "answer" or task_name == "reply":
+        version, rules = ANSWER_VERSIONS[task_name], _read_prompt_file(_RECALLED_PROMPT)
+    else:
+        version, rules = PROMPT_VERSIONS[task_name], _read_prompt_file(_DATA_PROMPT)
     return Prompt(
         f"{task_name}/{version}", f"{_read_prompt_file(f'{task_name}.{version}')}\n{rules}"
     )

@@ -68,14 +68,12 @@ class Chat:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Chat":
         """A stored one."""
-        sona_id = fields["sona_id"]
-        return cls(
-            **{
-                **fields,
-                "participants": tuple(fields["participants"]),
-                "sona_id": None if sona_id is None else UUID(sona_id),
-            }
-        )
+        sona_id: str | None = fields["sona_id"]
+        changed: dict[str, Any] = {
+            "participants": tuple(fields["participants"]),
+            "sona_id": None if sona_id is None else UUID(sona_id),
+        }
+        return cls(**{**fields, **changed})
 
 
 def make_chat(

@@ -137,6 +137,24 @@ def count_members(access: TenantDb, event_ids: Sequence[UUID], space: str) -> No
 
 
 @dataclass(frozen=True)
+class _Forgotten:
+    name: str
+    total: int
+
+
+def forget_events(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]:
+    """Forget events that are being erased: sonas were not active in them, acts tied to them are
+    gone, and so are turns that rest on them. Returns how many rows of each table it concerned. In a
+    transaction that holds the locks of the events' rows."""
+    rows = access.fetch(
+        _Forgotten,
+        "select f.name, f.total from forget_in_personas(%(event_ids)s::uuid[]) f",
+        {"event_ids": list(event_ids)},
+    )
+    return {row.name: row.total for row in rows}
+
+
+@dataclass(frozen=True)
 class _Places:
     sona_ids: list[UUID] | None
     scope_ids: list[UUID] | None

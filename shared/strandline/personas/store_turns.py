@@ -214,9 +214,7 @@ class _TurnId:
     turn_id: UUID
 
 
-def postpone_due_turns(
-    access: TenantDb, now: datetime, until: datetime, limit: int
-) -> list[UUID]:
+def postpone_due_turns(access: TenantDb, now: datetime, until: datetime, limit: int) -> list[UUID]:
     """The turns of which the worker is to be told again, at most so many; until then they are not
     due. In a transaction."""
     rows = access.fetch(

@@ -585,8 +585,8 @@ UNASKED = {
     "newest_chains": "select n.* from chains c, newest_chains(c.scope_id, 10) n",
     "renew_sona_centroids": "select renew_sona_centroids(array(select sona_id from sonas),"
     " array(select scope_id from scopes)) where false",
-    "forget_in_personas": "select 1 where forget_in_personas(array(select event_id from events))"
-    " <> 0",
+    "forget_in_personas": "select f.name"
+    " from forget_in_personas(array(select event_id from events)) f where f.total > 0",
     "is_echo": "select from events e where is_echo(e.scope_id, e.event_id)",
     "echoes_of": "select unnest(echoes_of(e.scope_id, array[e.event_id])) from events e",
     "append_refusals": "select append_refusals(array[]::append_item[]) where false",

@@ -200,39 +200,42 @@ begin atomic
     order by m.sona_id, m.scope_id, counted.space;
 end;
 
--- Forget these events in sonas, threads and turns, before they are erased. Returns how many rows named
--- one. The centroids are computed anew from what is left.
-create function forget_in_personas(p_event_ids uuid[]) returns bigint
+-- Forget these events in sonas, threads and turns. The caller holds the locks of the events' rows, which it
+-- erases in the same transaction. The centroids are computed anew from what is left. Returns how many rows
+-- of each table it concerned.
+create function forget_in_personas(p_event_ids uuid[]) returns table (name text, total bigint)
 language plpgsql set search_path = pg_catalog, public, pg_temp as $$
+#variable_conflict use_column
 declare
+    v_tenant constant text := current_tenant();
     v_sona_ids uuid[];
     v_scope_ids uuid[];
-    v_members bigint;
-    v_acts bigint;
-    v_turns bigint;
+    v_count bigint;
 begin
-    perform pg_advisory_xact_lock(hashtextextended(current_tenant() || ' sona ' || s.scope_id, 0))
+    perform pg_advisory_xact_lock(hashtextextended(v_tenant || ' sona ' || s.scope_id, 0))
     from (
         select distinct m.scope_id from sona_members m
-        where m.tenant_id = current_tenant() and m.event_id = any (p_event_ids)
+        where m.tenant_id = v_tenant and m.event_id = any (p_event_ids)
         order by m.scope_id) s;
     with gone as (
         delete from sona_members m
-        where m.tenant_id = current_tenant() and m.event_id = any (p_event_ids)
+        where m.tenant_id = v_tenant and m.event_id = any (p_event_ids)
         returning m.sona_id, m.scope_id)
     select array_agg(distinct g.sona_id), array_agg(distinct g.scope_id), count(*)
-    into v_sona_ids, v_scope_ids, v_members from gone g;
-    if v_members > 0 then
+    into v_sona_ids, v_scope_ids, v_count from gone g;
+    if v_count > 0 then
         perform renew_sona_centroids(v_sona_ids, v_scope_ids);
     end if;
-    delete from acts a where a.tenant_id = current_tenant() and a.event_id = any (p_event_ids);
-    get diagnostics v_acts = row_count;
+    return query select 'sona_members', v_count;
+    delete from acts a where a.tenant_id = v_tenant and a.event_id = any (p_event_ids);
+    get diagnostics v_count = row_count;
+    return query select 'acts', v_count;
     delete from turns t
-    where t.tenant_id = current_tenant() and t.turn_id in (
+    where t.tenant_id = v_tenant and t.turn_id in (
         select e.turn_id from turn_events e
-        where e.tenant_id = current_tenant() and e.event_id = any (p_event_ids));
-    get diagnostics v_turns = row_count;
-    return v_members + v_acts + v_turns;
+        where e.tenant_id = v_tenant and e.event_id = any (p_event_ids));
+    get diagnostics v_count = row_count;
+    return query select 'turns', v_count;
 end $$;
 revoke execute on function renew_sona_centroids, forget_in_personas from public;
 grant execute on function renew_sona_centroids, forget_in_personas to strandline_app;
