@@ -115,9 +115,9 @@ class ScriptedTasks(LlmTasks):
         return ModelResult(answer, "openai:gpt-5", f"{verb}/1")
 
 
-def use_model(tasks: LlmTasks | None) -> LlmTasks | None:
-    """Give the query function another language model; returns the one before. None: its own."""
-    service: Resources = importlib.import_module("functions.query.handler").resources
+def use_model(tasks: LlmTasks | None, function: str = "query") -> LlmTasks | None:
+    """Give a function another language model; returns the one before. None: its own."""
+    service: Resources = importlib.import_module(f"functions.{function}.handler").resources
     before = service.__dict__.pop("llm", None)
     if tasks is not None:
         service.__dict__["llm"] = tasks

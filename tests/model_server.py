@@ -92,6 +92,9 @@ def right(request: dict[str, Any]) -> Says:
 class ModelServer(ThreadingHTTPServer):
     """Answers with what lies in `script`, first come first served, and then rightly."""
 
+    request_queue_size = 128
+    """Connections that wait to be accepted: more at once than the five of the base are refused."""
+
     def __init__(self, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.daemon_threads = False  # closing it waits for its threads: nothing outlives a test

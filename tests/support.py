@@ -143,7 +143,14 @@ class Gateway:
         """One request. `raw` is sent as it is, instead of `body` as JSON; `certificate` is what
         the handshake proved, as DER."""
         handler, event = self._prepare(
-            method, path, body, key=key, query=query, headers=headers, raw=raw, certificate=certificate
+            method,
+            path,
+            body,
+            key=key,
+            query=query,
+            headers=headers,
+            raw=raw,
+            certificate=certificate,
         )
         result = handler(event, LambdaContext("test", 29))
         text = result["body"]

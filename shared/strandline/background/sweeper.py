@@ -21,7 +21,7 @@ from strandline.llm import store as llm_store
 from strandline.log import store_uploads, store_work
 from strandline.log import uploads as log_uploads
 from strandline.observability import logger
-from strandline.personas import store_turns, turns
+from strandline.personas import lost_turns, store_turns
 from strandline.recall import importance
 from strandline.tenants import recount_usage
 from strandline.tenants.store_due import read_tuning
@@ -86,7 +86,7 @@ def _jobs_expired(resources: JobResources, lease: Lease, now: datetime) -> int:
 
 
 def _turns_resent(resources: JobResources, lease: Lease, now: datetime) -> int:
-    return turns.resend_due(lease.access, resources.work_queue, now)
+    return lost_turns.resend_due(lease.access, resources.work_queue, now)
 
 
 def _scopes_embedded(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -210,7 +210,9 @@ def _turns_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
 
     def prune() -> int:
         with lease.transaction():
-            return store_turns.prune_turns(lease.access, now - turns.RETENTION, _ROWS_PER_COMMIT)
+            return store_turns.prune_turns(
+                lease.access, now - store_turns.RETENTION, _ROWS_PER_COMMIT
+            )
 
     return _run_batches(lease, prune)
 

@@ -60,7 +60,7 @@ def refuse_without_model(
     require_model(resources.llm, recalled.context)
 
 
-def converse(
+def run_chat(
     resources: Resources, requester: Requester, request: ChatRequest, chat: Chat
 ) -> Outcome:
     """Store the message of a chat and reply to it: in time, or as a turn that waits. A request with

@@ -76,7 +76,7 @@ def chat(request: Request) -> Response:
         sona = _name_sona(request, body.sona, makes=True)
         dialogue = chats.make_chat(request.principal, body, key, sona)
     try:
-        outcome = conversations.converse(request.resources, requester, body, dialogue)
+        outcome = conversations.run_chat(request.resources, requester, body, dialogue)
     except Unavailable:
         _count_failure(request)
         raise

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +11,8 @@ from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
 from strandline.tenants.store_due import list_tenant_ids
 
+RETENTION = timedelta(days=1)
+"""How long a turn is kept after it is finished, or was asked for and never answered."""
 LEASE_SECONDS = 90
 """How long a worker has a turn to itself: longer than a model may take."""
 

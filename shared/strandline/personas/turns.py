@@ -3,14 +3,13 @@ the time that they need, and whoever asked polls them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
 from strandline.auth.principals import Principal
-from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import NotFound, Unavailable
 from strandline.llm.client import Fallback
@@ -24,12 +23,8 @@ from strandline.personas.schemas_chat import TurnOut
 from strandline.personas.store_turns import Turn
 from strandline.resources import Resources
 
-RETENTION = timedelta(days=1)
-"""How long a turn is kept after it is finished, or was asked for and never answered."""
 _MAX_PRUNED = 100
 _MAX_ATTEMPTS = 3
-_RESENT_AFTER = timedelta(minutes=10)
-_MAX_RESENT = 100
 _PASSING = frozenset({"late", "out_of_time", "unavailable", "rate_limited", "breaker_open"})
 """Reasons why the model gave no answer that time may cure."""
 _JOB = "turn"
@@ -46,7 +41,7 @@ def defer(
     asked, at least one."""
     turn_id, now = uuid7(), datetime.now(UTC)
     with access.transaction():
-        store_turns.prune_turns(access, now - RETENTION, _MAX_PRUNED)
+        store_turns.prune_turns(access, now - store_turns.RETENTION, _MAX_PRUNED)
         store_turns.insert_turn(
             access, turn_id, question.kind, participants, request, question.input_id
         )
@@ -84,16 +79,6 @@ def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: f
             raise NotFound
         return done.model_copy(update={"turn_id": turn_id})
     return describe(turn)
-
-
-def resend_due(access: TenantDb, work_queue: WorkQueue, now: datetime) -> int:
-    """Tell the worker again of turns that wait although their message was sent: it may be lost.
-    Returns how many."""
-    with access.transaction():
-        due = store_turns.postpone_due_turns(access, now, now + _RESENT_AFTER, _MAX_RESENT)
-    for turn_id in due:
-        work_queue.send_turn(access.caller.tenant, turn_id)
-    return len(due)
 
 
 def describe(turn: Turn) -> TurnOut:
