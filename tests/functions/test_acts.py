@@ -200,6 +200,7 @@ def test_racers_never_fork_a_thread(
         readers = [pool.submit(follow, n) for n in range(2)]
         won = list(pool.map(race, events))
         orders = [reader.result() for reader in readers]
+    print(f"  {racers} racers, {len(conflicts)} pushes refused with the head")
     assert orders[0] == orders[1]
     assert sorted(orders[0]) == sorted(won)
     acts = stream(gateway, key, sona, limit=500)["acts"]

@@ -411,12 +411,13 @@ def test_nobody_elses_sona_and_no_other_body_under_a_key(
     assert len(stored(front, key)) == len(FACTS)
     provider.script = [error(500)]
     assert chat(front, key, "And the dog?", *WHO, once="k-2").status == 503
-    for other in (
-        {"text": "And the cat?"},
-        {"text": "And the dog?", "session_id": "another"},
-        {"text": "And the dog?", "metadata": {"a": 1}},
-    ):
-        reply = chat(front, key, other.pop("text"), *WHO, once="k-2", **other)
+    others: list[tuple[str, dict[str, Any]]] = [
+        ("And the cat?", {}),
+        ("And the dog?", {"session_id": "another"}),
+        ("And the dog?", {"metadata": {"a": 1}}),
+    ]
+    for text, other in others:
+        reply = chat(front, key, text, *WHO, once="k-2", **other)
         assert (reply.status, reply.error["code"]) == (409, "key_conflict"), other
     assert chat(front, key, "And the dog?", HELPER, ALICE, once="k-2").status == 200
     assert len(stored(front, key)) == len(FACTS) + 2

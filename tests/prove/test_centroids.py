@@ -122,6 +122,7 @@ def test_centroids_are_what_one_computes_from_nothing(
         ]:
             done.result()
         assert differences(database, scratch_db, sonas) == []
+        print(f"  {len(events)} events, {len(order)} deliveries of vectors and memberships")
         _merge_and_forget(database, scratch_db, sonas, events)
 
 

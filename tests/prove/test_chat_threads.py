@@ -102,6 +102,7 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
         leaks += bool(foreign(prompt, owner))
         lines = shown_lines(request)
         assert lines
+    print(f"  {len(provider.requests)} prompts of 32 threads, {leaks} with another's words")
     assert leaks == 0
     for user, key in keys.items():
         names = front.call("GET", "/sonas/list", key=key).body["sonas"]
@@ -239,6 +240,7 @@ def test_nothing_comes_of_stored_orders_but_an_answer(
         assert not foreign(json.dumps(request), user)
         closing = request["messages"][1]["content"].count("</memory-")
         assert closing == 1, "no memory closes the block"
+    print(f"  {injections} stored orders, {len(provider.requests)} prompts")
     after = counted(scratch_db)
     assert after["events"] - before["events"] == 3 * injections
     assert {name for name in after if after[name] != before[name]} <= GROWS
