@@ -153,7 +153,9 @@ def search_by(
     head = next((row for row in result.rows if row.events_in_view is not None), None)
     words = _words(head)
     calibration = calibration_for(space)
-    rows = [row for row in result.rows if row.event_id not in exclude]
+    rows = result.rows
+    if exclude:
+        rows = [row for row in rows if row.event_id not in exclude]
     ranking = rank(
         read_question(question, (head and head.today) or now.date()),
         words,
