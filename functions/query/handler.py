@@ -6,6 +6,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.admin import routes_usage
 from strandline.context import routes as context_routes
+from strandline.erasure import routes as erasure_routes
 from strandline.graph import routes as graph_routes
 from strandline.http.app import serve
 from strandline.log import routes_read as log_routes_read
@@ -20,6 +21,7 @@ ROUTES = (
     (log_routes_read.ROUTES | recall_routes.ROUTES | recall_routes_write.ROUTES)
     | (routes_usage.ROUTES | status_routes.ROUTES | sessions_routes_read.ROUTES)
     | (context_routes.ROUTES | topics_routes_read.ROUTES | graph_routes.ROUTES)
+    | erasure_routes.ROUTES
 )
 
 resources = Resources(load_model=True, load_auth=True)

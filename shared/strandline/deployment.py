@@ -13,7 +13,7 @@ type FunctionNeed = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
 ]
 type Layer = Literal["deps", "domain", "model", "graph"]
-type JobName = Literal["archiver", "analytics", "builder", "promoter", "sweeper"]
+type JobName = Literal["archiver", "analytics", "builder", "eraser", "promoter", "sweeper"]
 """The jobs that a request can start: the names of JOBS, for types on the wire."""
 
 DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
@@ -121,6 +121,24 @@ JOBS = (
         next_due="next_build(%(builder_spacing)s, %(now)s)",
     ),
     JobSpec(
+        name="eraser",
+        memory=1769,
+        timeout=900,
+        needs=frozenset({"database", "blobs", "job_queue", "model"}),
+        actions={
+            "s3:PutObject": ("bucket/_jobs/*",),
+            "s3:GetObject": ("bucket/*",),  # texts of payloads, for chains that are formed anew
+            "s3:DeleteObject": ("bucket/*",),  # payloads of erased events, and the lists of its runs
+            "s3:DeleteObjectVersion": ("bucket/*",),
+            "s3:ListBucketVersions": ("bucket",),
+            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
+        },
+        reserved_concurrency=20,
+        layers=MODEL_LAYERS,
+        min_spacing=timedelta(minutes=1),
+        next_due="next_erasure(%(eraser_spacing)s, %(now)s)",
+    ),
+    JobSpec(
         name="promoter",
         memory=1769,
         timeout=900,
@@ -188,7 +206,6 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "POST /api/v1/events/batch",
             "POST /api/v1/uploads",
             "POST /api/v1/sessions",
-            "DELETE /api/v1/sessions/{session_id}",
             "POST /api/v1/sessions/{session_id}/interactions",
             "POST /api/v1/sessions/{session_id}/events",
         ),
@@ -242,6 +259,11 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /api/v1/graph/topics/{topic_id}/fields/{field}",
             "GET /api/v1/graph/communities",
             "GET /api/v1/graph/communities/{community_id}",
+            "DELETE /api/v1/events/{event_id}",
+            "POST /api/v1/erasures",
+            "GET /api/v1/erasures/{erasure_id}",
+            "GET /api/v1/scopes/{scope_id}/erasures",
+            "DELETE /api/v1/sessions/{session_id}",
             "GET /api/v1/provenance/{row_id}",
             "GET /api/v1/usage",
             "GET /api/v1/model-calls",

@@ -223,6 +223,30 @@ class BlobStore:
         prefix = f"{tenant}/"
         return [key.removeprefix(prefix) for key in self._remove([prefix + cid for cid in cids])]
 
+    def erase(self, keys: Sequence[str]) -> set[str]:
+        """Remove objects with all their versions, whether they exist or not. Returns the keys of
+        which nothing is left."""
+        return {key for key in keys if self._erase_versions(key)}
+
+    def _erase_versions(self, key: str) -> bool:
+        """Remove all versions of an object, and the markers of its deletions."""
+        while True:
+            with _translate_errors():
+                response = self._s3.list_object_versions(Bucket=self._bucket, Prefix=key)
+                versions = [
+                    {"Key": key, "VersionId": version["VersionId"]}
+                    for kind in ("Versions", "DeleteMarkers")
+                    for version in response.get(kind, [])
+                    if version["Key"] == key
+                ]
+                if not versions:
+                    return True
+                result = self._s3.delete_objects(
+                    Bucket=self._bucket, Delete={"Objects": versions, "Quiet": True}
+                )
+            if result.get("Errors"):
+                return False
+
     def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:
         """Store the list of a run's shards, as the state machine reads it. Returns its key."""
         key = f"{_RUNS_PREFIX}{run}/shards.json"

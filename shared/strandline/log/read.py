@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from strandline.aws.blobs import BlobStore
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
-from strandline.errors import NotFound
+from strandline.errors import Gone, NotFound
 from strandline.log import store, store_scopes
 from strandline.log.cid import Edge, block_cid, cid_bytes, encode_block
 from strandline.log.schemas import (
@@ -83,10 +83,18 @@ def fit_to_page[Model: BaseModel](
 
 
 def get_event(access: TenantDb, event_id: UUID) -> EventOut:
-    """One visible event. Raises NotFound."""
+    """One visible event. Raises NotFound, and Gone for an erased one."""
     event = store.get_event(access, event_id)
     if event is None:
-        raise NotFound
+        tombstone = store.find_tombstone(access, event_id)
+        if tombstone is None:
+            raise NotFound
+        raise Gone(
+            "This event was erased.",
+            scope_id=str(tombstone.scope_id),
+            seq=tombstone.seq,
+            erased_at=tombstone.erased_at.isoformat(),
+        )
     return to_event_out(event)
 
 

@@ -1,6 +1,7 @@
 """HTTP routes that read events, scopes, memories by CID, and payloads."""
 
 from strandline.config import get_settings
+from strandline.errors import Gone
 from strandline.http.request import Request
 from strandline.http.routing import MediaType, Response, Route, binary_response, json_response
 from strandline.log import read
@@ -94,7 +95,7 @@ def get_file(request: Request) -> Response:
 
 ROUTES = {
     "GET /api/v1/events/{event_id}": Route(
-        get_event, "read", {200: EventOut}, query=ParticipantsQuery
+        get_event, "read", {200: EventOut}, query=ParticipantsQuery, errors=(Gone,)
     ),
     "POST /api/v1/events/query": Route(
         query_events, "read", {200: EventTree}, query=ParticipantsQuery, body=EventQuery

@@ -54,11 +54,22 @@ def append_events(
 ) -> Sequence[AppendOutcome]:
     """Store the items by one function call in one round trip; one outcome per item. If `atomic` and
     any item is neither created nor replayed, nothing is stored."""
-    document = dump_items([item.as_json() for item in items])
+    document = dump_items([to_append_item(access, item) for item in items])
     rows = access.call_function(
         "select * from append_events($1, $2, $3, $4, $5)", document, "true" if atomic else "false"
     )
     return to_outcomes(rows)
+
+
+def to_append_item(access: TenantDb, item: NewEvent) -> dict[str, object]:
+    """An item as the database's functions store it: with the HMAC of its key, by which the key of an
+    erased event is recognised."""
+    fields = item.as_json()
+    if item.key_channel is not None and item.source_event_key is not None:
+        fields["key_hash"] = access.sealer.hash_key(
+            access.caller.writer, item.key_channel, item.source_event_key
+        )
+    return fields
 
 
 def dump_items(items: Sequence[Mapping[str, object]]) -> str:
@@ -165,6 +176,28 @@ def get_event(access: TenantDb, event_id: UUID) -> Event | None:
     rows = access.fetch(
         Event,
         "select * from event_rows where event_id = %(event_id)s",
+        {"event_id": event_id},
+    )
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """What is left of an erased event."""
+
+    event_id: UUID
+    scope_id: UUID
+    seq: int
+    erased_at: datetime
+
+
+def find_tombstone(access: TenantDb, event_id: UUID) -> Tombstone | None:
+    """An erased event of a visible scope; else None."""
+    rows = access.fetch(
+        Tombstone,
+        "select event_id, scope_id, seq, erased_at from events"
+        " where tenant_id = current_tenant() and event_id = %(event_id)s"
+        " and erased_at is not null",
         {"event_id": event_id},
     )
     return rows[0] if rows else None

@@ -1,6 +1,5 @@
-"""HTTP routes that begin sessions, append to them and end them."""
+"""HTTP routes that begin sessions and append to them."""
 
-from datetime import UTC, datetime
 from uuid import UUID
 
 from strandline.errors import Conflict, Forbidden, StateConflict
@@ -13,7 +12,6 @@ from strandline.log.schemas_append import AppendHeaders, Receipt
 from strandline.schemas import ResponseModel
 from strandline.sessions import sessions
 from strandline.sessions.schemas import (
-    EndedOut,
     InteractionIn,
     InteractionOut,
     ScopeQuery,
@@ -33,15 +31,6 @@ def post_session(request: Request) -> Response:
     body = request.parse_body(SessionIn)
     session, is_existing = sessions.begin_session(access, request.principal, body)
     return json_response(session, 201, {_REPLAYED_HEADER: "true"} if is_existing else None)
-
-
-def delete_session(request: Request) -> Response:
-    """End a session. It is hidden, and nothing can be appended to it. Its events and what was
-    derived from them stay in the log, in recall and in its participants' context. Repeating it
-    changes nothing."""
-    session = find_session(request, request.parse_query(ScopeQuery))
-    access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
-    return json_response(sessions.end_session(access, session, datetime.now(UTC)))
 
 
 def post_interaction(request: Request) -> Response:
@@ -104,13 +93,6 @@ ROUTES = {
         body=SessionIn,
         response_headers=_REPLAY_HEADERS,
         errors=(Forbidden, StateConflict),
-    ),
-    f"DELETE {SESSION}": Route(
-        delete_session,
-        "write",
-        {200: EndedOut},
-        query=ScopeQuery,
-        errors=(StateConflict,),
     ),
     f"POST {SESSION}/interactions": Route(
         post_interaction,

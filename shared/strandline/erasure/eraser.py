@@ -1,0 +1,187 @@
+"""The eraser job: what an erasure leaves to be done once its events are unreadable. Payloads are
+removed, chains that lost events are formed anew, and the receipt is signed."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from strandline.chains import form, store_archiving
+from strandline.config import get_settings
+from strandline.db.database import Caller
+from strandline.erasure import erase, receipts, store
+from strandline.erasure.store import ErasedChain, Erasure
+from strandline.errors import NotFound
+from strandline.jobs import store_failures
+from strandline.jobs.context import Worker
+from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
+from strandline.observability import logger
+
+name = "eraser"
+_PAGE = 200
+"""How many objects or chains are listed at a time."""
+_MAX_ATTEMPTS = 20
+"""A chain that failed so often to be formed anew stays as it is, without its text: an erasure is
+complete without it. An admin can have the scope folded again."""
+_PAYLOAD_WAIT = timedelta(minutes=15, seconds=10)
+"""How long a payload stays after its mark: longer than any append that may still cite it runs."""
+_RETRY_WAIT = timedelta(minutes=5)
+"""When a chain that could not be formed anew is tried again."""
+_RESERVED_SECONDS = 60.0
+"""With less time left than this no further chain is begun: a model may take 20 s, twice."""
+_UPLOADS = "uploads/"
+
+
+def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
+    """List one shard per tenant with an erasure that goes on. With `tenant`, only that tenant,
+    whether or not it has work."""
+    if tenant is not None:
+        return [Shard(tenant)]
+    tenants = store.list_due_tenants(resources.database.connection(), now)
+    return [Shard(one) for one in tenants]
+
+
+def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+    """Go on with one tenant's erasures. Returns counts. Every step can be repeated."""
+    del shard
+    totals = Counter[str]()
+    for erasure in store.list_open(lease.access):
+        if erasure.hidden_at is None and not lease.is_out_of_time():
+            _hide(resources, lease, erasure, now)
+    _remove_payloads(resources, lease, now, totals)
+    _form_chains(resources, lease, now, totals)
+    for erasure in store.list_open(lease.access):
+        _settle(lease, erasure, now, totals)
+    lease.tally.counters.update(
+        {metric: totals[key] for key, metric in _METRICS.items() if totals[key]}
+    )
+    return {key: count for key, count in totals.items() if count}
+
+
+_METRICS = {
+    "payloads_erased": "PayloadsErased",
+    "chains_renewed": "ChainsRenewed",
+    "erasures_completed": "ErasuresCompleted",
+}
+"""The metrics of a shard's counts."""
+
+
+def finish(resources: JobResources, now: datetime) -> None:
+    """Do nothing: an erasure leaves nothing to clean up."""
+    del resources, now
+
+
+def _hide(resources: JobResources, lease: Lease, erasure: Erasure, now: datetime) -> None:
+    """Hide what a request left, on behalf of whoever asked."""
+    caller = Caller(lease.tenant, tuple(erasure.participants), *erasure.participants[:1])
+    access = resources.database.connect_as(caller)
+    selection = erase.to_selection(erasure)
+    erase.hide_rest(access, erasure.erasure_id, selection, now, lease.deadline - _RESERVED_SECONDS)
+
+
+def _remove_payloads(
+    resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]
+) -> None:
+    """Remove the objects that only erased events cited, all versions of each. A payload is marked
+    first, and removed when every append that may still rely on it has ended."""
+    after = ""
+    while not lease.is_out_of_time():
+        page = store.list_payloads(lease.access, after, _PAGE)
+        if not page:
+            return
+        after = page[-1].object
+        names = [payload.object for payload in page]
+        uploads = [one for one in names if one.startswith(_UPLOADS)]
+        cids = [one for one in names if not one.startswith(_UPLOADS)]
+        cited = store.list_cited(lease.access, cids)
+        uncited = [cid for cid in cids if cid not in cited]
+        removed = resources.blobs.erase([_upload_key(lease.tenant, one) for one in uploads])
+        ended = [one for one in uploads if _upload_key(lease.tenant, one) in removed]
+        with lease.transaction():
+            removable = store_archiving.begin_removal(lease.access, uncited)
+            store.mark_payloads(lease.access, uncited, now)
+        gone = resources.blobs.erase([f"{lease.tenant}/{cid}" for cid in removable])
+        erased_cids = [cid for cid in removable if f"{lease.tenant}/{cid}" in gone]
+        with lease.transaction():
+            store_archiving.end_removal(lease.access, erased_cids)
+            store.end_payloads(lease.access, [*ended, *cited, *erased_cids])
+        totals["payloads_erased"] += len(ended) + len(erased_cids)
+        totals["payloads_kept"] += len(cited)
+
+
+def _upload_key(tenant: str, name: str) -> str:
+    return f"_uploads/{tenant}/{name.removeprefix(_UPLOADS)}"
+
+
+def _form_chains(
+    resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]
+) -> None:
+    """Form the chains that lost events anew from those that are left. One that fails stops no
+    other."""
+    worker = Worker(
+        resources.database,
+        resources.blobs,
+        resources.embedder,
+        lease.deadline,
+        lease.tally,
+        resources.llm,
+        get_settings().tuning,
+        str(lease.shard_lease.job_id),
+        clock=resources.clock,
+        renew=lease.renew,
+    )
+    for chain in store.list_chains(lease.access, _PAGE, _MAX_ATTEMPTS):
+        if time.monotonic() > lease.deadline - _RESERVED_SECONDS or lease.is_out_of_time():
+            return
+        try:
+            form.retry_enrichment(worker, lease.tenant, chain.chain_id, now)
+        except NotFound:  # it was dropped, or folded into another
+            totals["chains_gone"] += 1
+        except LeaseLost:
+            raise
+        except Exception as error:  # the other chains are still formed
+            log_fields = {"scopes": [chain.scope_id], "reason": error_code(error)}
+            logger.warning("chain not formed anew", extra=log_fields)
+            with lease.transaction():
+                store.count_attempt(lease.access, chain.chain_id)
+            continue
+        else:
+            totals["chains_renewed"] += 1
+        with lease.transaction():
+            store.end_chain(lease.access, chain.chain_id)
+            if chain.was_promoted:
+                _promote_again(lease, chain)
+
+
+def _promote_again(lease: Lease, chain: ErasedChain) -> None:
+    """Have the promoter read a chain again, however cold it is. In a transaction."""
+    job_id = store_failures.record_failure(
+        lease.access,
+        kind=store_failures.PROMOTE_KIND,
+        scope_id=chain.scope_id,
+        participants=chain.participants,
+        reason="erased",
+        advice="The promoter reads the chain again by itself.",
+        ref=chain.chain_id,
+    )
+    store.queue_retry(lease.access, job_id)
+
+
+def _settle(lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str]) -> None:
+    """Complete an erasure that waits for nothing any more, or say when the job goes on."""
+    access = lease.access
+    remaining = store.count_remaining(access, erasure.erasure_id, _MAX_ATTEMPTS)
+    with lease.transaction():
+        if erasure.hidden_at is None:
+            store.postpone(access, erasure.erasure_id, now)
+        elif remaining.chains:
+            store.postpone(access, erasure.erasure_id, now + _RETRY_WAIT)
+        elif remaining.payloads:
+            marked_at = remaining.marked_at or now
+            store.postpone(access, erasure.erasure_id, max(now, marked_at + _PAYLOAD_WAIT))
+        else:
+            events = store.list_events(access, erasure.erasure_id)
+            receipt = receipts.build_receipt(lease.tenant, erasure, events, now)
+            signature = receipts.sign(get_settings().sealing_secret, receipt)
+            store.complete(access, erasure.erasure_id, receipt, signature, now)
+            totals["erasures_completed"] += 1
