@@ -37,6 +37,7 @@ class Ids:
     node_id: str
     topic_id: str
     community_id: str
+    erasure_id: str
     field: str = "anchorage"
 
     def path(self, route: str) -> str:
@@ -45,6 +46,7 @@ class Ids:
         path = path.replace("{row_id}", self.event_id).replace("{node_id}", self.node_id)
         path = path.replace("{topic_id}", self.topic_id).replace("{field}", self.field)
         path = path.replace("{community_id}", self.community_id)
+        path = path.replace("{erasure_id}", self.erasure_id)
         return path.replace("{cid}", self.blob if path.startswith("/file/") else self.cid)
 
 
@@ -57,6 +59,7 @@ def random_ids() -> Ids:
         blob_cid(noise),
         f"fact:{uuid.uuid4()}",
         f"topic:{uuid.uuid4()}",
+        str(uuid.uuid4()),
         str(uuid.uuid4()),
     )
 
@@ -78,9 +81,12 @@ def alices(gateway: Gateway, tell: Told) -> Ids:
     assert gateway.call("POST", path, held, key=key).status == 201
     gateway.run_job("analytics", "acme")
     community = gateway.call("GET", COMMUNITIES, key=key).body["communities"][0]
+    forgotten = tell(key, "The anchor is forgotten.", ALICE)["event_id"]
+    eraser = gateway.key(user=ALICE, rights=["erase"])
+    erasure = gateway.call("DELETE", f"/api/v1/events/{forgotten}", key=eraser).body
     return Ids(
         *(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"]),
-        *(node["id"], topic["id"], community["community_id"]),
+        *(node["id"], topic["id"], community["community_id"], erasure["erasure_id"]),
     )
 
 
@@ -121,7 +127,7 @@ def test_what_is_no_id_names_nothing(gateway: Gateway) -> None:
         if "{cid}" in route:
             continue  # see test_query.py: a CID that is none is said to be none
         for word in ("x", "0", "' or 1=1", "%2e%2e", "01934b6e"):
-            reply = gateway.call("GET", Ids(*[word] * 8).path(route), key=key)
+            reply = gateway.call("GET", Ids(*[word] * 9).path(route), key=key)
             assert reply.status == 404, reply.text
 
 

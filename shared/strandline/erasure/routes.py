@@ -20,6 +20,7 @@ from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import make_caller
 from strandline.log.store_scopes import get_scope
+from strandline.schemas import ParticipantsQuery
 from strandline.sessions import sessions
 from strandline.sessions.routes_write import SESSION, find_session
 from strandline.sessions.schemas import EndedOut
@@ -64,9 +65,13 @@ def delete_session(request: Request) -> Response:
 
 
 def get_erasure(request: Request) -> Response:
-    """Get an erasure, with its receipt once it is complete. A user's erasures are seen by that user
-    and by credentials that are bound to nobody."""
-    erasure = store.get_erasure(_connect(request), request.path_id("erasure_id"))
+    """Get an erasure, with its receipt once it is complete. What a user erased is seen by that user
+    and by admins, what a credential bound to nobody erased by such credentials."""
+    named = request.parse_query(ParticipantsQuery).participants
+    principal = request.principal
+    may_see_all = principal.user is None and not named and "erase" in principal.rights
+    access = _connect(request) if may_see_all else request.connect_reader(named)
+    erasure = store.get_erasure(access, request.path_id("erasure_id"))
     if erasure is None:
         raise NotFound
     return _respond(erasure, 200)
@@ -164,7 +169,9 @@ ROUTES = {
         errors=(Forbidden, NotFound, Gone),
         audits_in_transaction=True,
     ),
-    "GET /api/v1/erasures/{erasure_id}": Route(get_erasure, "erase", {200: ErasureOut}),
+    "GET /api/v1/erasures/{erasure_id}": Route(
+        get_erasure, "read", {200: ErasureOut}, query=ParticipantsQuery
+    ),
     "GET /api/v1/scopes/{scope_id}/erasures": Route(
         feed_erasures, "read", {200: ErasureFeed}, query=ErasureFeedQuery
     ),

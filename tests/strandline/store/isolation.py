@@ -401,10 +401,10 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             administrator.execute(jobs_and_removals)
         for erasure in (
             "insert into erasures (tenant_id, erasure_id, participants, kind, target, asked_at,"
-            " asked_by) select tenant_id, scope_id, participants, 'scope', '{}', now(), '{}'"
-            " from scopes",
+            " asked_by, due_at) select tenant_id, scope_id, participants, 'scope', '{}', now(),"
+            " '{}', now() from scopes",
             "insert into erased_events (tenant_id, scope_id, n, participants, event_id, seq,"
-            " erasure_id, erased_at) select tenant_id, scope_id, seq, participants, event_id, seq,"
+            " erasure_id, erased_at) select tenant_id, scope_id, seq, participants, uuidv7(), seq,"
             " scope_id, now() from events",
             "insert into erased_keys select tenant_id, writer, sha256(source_event_key::bytea),"
             " event_id from event_keys on conflict do nothing",

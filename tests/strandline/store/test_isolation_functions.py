@@ -65,6 +65,10 @@ PROBED = (
     "refuse_erased_event",
     "refuse_erased_citation",
     "append_fast_path",
+    "erase_events",
+    "blank_chains",
+    "tenants_to_erase",
+    "next_erasure",
 )
 PROMOTION = '{"ltm_enabled": true, "promote_at_once": 0.8}'
 _EVERY_WORD = ["tide", "late", "harbour", "long"]
@@ -374,6 +378,7 @@ def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) ->
         "select * from tenants_to_archive('infinity', '6 hours', '0')",
         "select * from tenants_to_archive('infinity', '6 hours', '0', '0')",
         "select * from tenants_to_analyse('infinity')",
+        "select * from tenants_to_erase('infinity')",
     ],
 )
 def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], planner: str) -> None:
@@ -390,6 +395,7 @@ def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connecti
         "select next_archive('1 day', '6 hours', '30 days', '1 hour', '2026-11-21T12:00Z')",
         "select next_build('5 minutes', '2026-11-21T12:00Z')",
         "select next_analysis('1 hour', '2026-11-21T12:00Z')",
+        "select next_erasure('1 minute', '2026-11-21T12:00Z')",
     ):
         with app.cursor() as cursor:
             ((moment,),) = cursor.execute(asked.encode()).fetchall()
@@ -605,6 +611,13 @@ UNASKED = {
     "next_promotion": "select next_promotion('{}', '{}', '1 minute', now()) where false",
     "tenants_to_analyse": "select * from tenants_to_analyse('infinity') where false",
     "next_analysis": "select next_analysis('1 hour', now()) where false",
+    "tenants_to_erase": "select * from tenants_to_erase('infinity') where false",
+    "next_erasure": "select next_erasure('1 minute', now()) where false",
+    "erase_events": "select * from erase_events(gen_random_uuid(), array(select event_id from events),"
+    " now(), '', '')",
+    "blank_chains": "select * from blank_chains(array(select chain_id from chains), '{}', now())"
+    " where total > 0",
+    "erased_key_refusals": "select 1 where erased_key_refusals('{}') <> '{}'",
     "next_retry_at": "select next_retry_at(now(), '5 minutes', now()) where false",
     "sweep_day_start": "select sweep_day_start(now()) where false",
     "period_start": "select period_start(now(), '6 hours') where false",
@@ -703,6 +716,39 @@ def test_an_append_reaches_what_is_in_view_and_nothing_else(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     assert appended_in_breach(app, truth["scopes"].rows) == []
+
+
+def erased_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str]:
+    """Askers for whom the eraser's functions touched a foreign row, or spared one in view; all is
+    rolled back."""
+    events, versions = truth["events"].rows, truth["chain_versions"].rows
+    event_ids = [row.full["event_id"] for row in events]
+    chain_ids = [row.full["chain_id"] for row in versions]
+    scope_ids = [row.full["scope_id"] for row in truth["scopes"].rows]
+    found: list[str] = []
+    for asker in ASKERS:
+        erasures = [r for r in truth["erasures"].rows if r.full["tenant_id"] == asker.tenant]
+        erasure_id = erasures[0].full["erasure_id"] if erasures else str(uuid.uuid4())
+        with app.transaction(force_rollback=True):
+            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            counts = dict(
+                app.execute(
+                    "select name, total from blank_chains(%s::uuid[], %s::uuid[], now()) union all"
+                    " select name, total from erase_events(%s, %s::uuid[], now(), '', '')",
+                    (chain_ids, scope_ids, erasure_id, event_ids),
+                ).fetchall()
+            )
+        for name, table in (("events", events), ("chain_versions", versions)):
+            own = sum(row.belongs_to(asker) for row in table)
+            if counts.get(name, 0) != own:
+                found.append(f"{asker}: {counts.get(name)} {name}, {own} are in view")
+    return found
+
+
+def test_whoever_erases_reaches_what_is_in_view_and_nothing_else(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    assert erased_in_breach(app, truth) == []
 
 
 def test_nobody_can_append(app: Connection[Any]) -> None:
