@@ -183,6 +183,8 @@ set plan_cache_mode = force_custom_plan as $$
 #variable_conflict use_column
 declare
     v_tenant constant text := current_tenant();
+    -- Longer than any session's name: no append looks for the event before it among tombstones.
+    c_no_lane constant text := repeat('-', 129);
     v_ids uuid[];
     v_scopes uuid[];
     v_next uuid[];  -- events whose index holds the words of an erased one before them
@@ -258,7 +260,7 @@ begin
 
     update events e set erased_at = p_at, content = null, parts = '[]', stop_reason = null,
         blob_cid = null, blob_size = null, mime_type = null, file_name = null, metadata = '{}',
-        speaker = null, session_id = '', channel = '', cid = null, role = 'system', type = 'message',
+        speaker = null, session_id = c_no_lane, channel = '', cid = null, role = 'system', type = 'message',
         origin = 'system', writer = '*'
     where e.tenant_id = v_tenant and e.event_id = any (v_ids);
     get diagnostics v_count = row_count;
@@ -605,6 +607,38 @@ begin
 end $$;
 reset role;
 revoke create on schema public from strandline_append;
+
+-- searches -----------------------------------------------------------------------------------------
+
+-- What is erased and still has its CID: nothing, but for what was marked by hand. A tombstone is in no
+-- index, so that searches need not know how many there are.
+create index events_marked on events (tenant_id, scope_id, event_id)
+    where erased_at is not null and cid is not null;
+
+grant create on schema public to strandline_search;
+set local role strandline_search;
+-- As before, but each leaves out what is in that index, and does not read the tombstones.
+do $$
+declare
+    v_function text;
+    v_before text;
+    v_after text;
+begin
+    foreach v_function in array array[
+        'search_words(text[], uuid[], jsonb, bigint, int)',
+        'search_words_in_large_view(text[], uuid[], bigint, int)',
+        'nearest_by_code(halfvec, text, uuid[], int)'] loop
+        v_before := pg_get_functiondef(v_function::regprocedure);
+        v_after := replace(v_before, 'e.erased_at is not null',
+            'e.erased_at is not null and e.cid is not null');
+        if v_after = v_before then
+            raise exception '% does not leave out what is erased', v_function;
+        end if;
+        execute v_after;
+    end loop;
+end $$;
+reset role;
+revoke create on schema public from strandline_search;
 
 -- due ----------------------------------------------------------------------------------------------
 
