@@ -1,0 +1,162 @@
+"""The job of erasures: it goes on after a crash at each step, and beside writers who read before."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strandline.aws.blobs import BlobStore
+from strandline.chains import enrichment, form, store_archiving
+from strandline.erasure import eraser as eraser_job
+from strandline.erasure import receipts, store
+from strandline.graph import promoter
+from strandline.llm.tasks import LlmTasks
+from tests.functions.conftest import Told
+from tests.functions.test_erasure import ERASURES, eraser, erase, talk, traces
+from tests.functions.test_promoter import warm
+from tests.strandline.topics.outline import build, fold_all
+from tests.support import Gateway, ScratchDatabase, user_message
+
+__all__ = ["eraser"]
+STEPS: tuple[tuple[object, str], ...] = (
+    (store, "list_cited"),
+    (store_archiving, "begin_removal"),
+    (BlobStore, "erase"),
+    (store_archiving, "end_removal"),
+    (store, "end_payloads"),
+    (form, "retry_enrichment"),
+    (store, "end_chain"),
+    (store, "count_remaining"),
+    (receipts, "sign"),
+    (store, "complete"),
+)
+
+
+@pytest.mark.parametrize(("place", "step"), STEPS, ids=[step for _, step in STEPS])
+def test_a_crash_at_each_step_is_resumed(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+    place: object,
+    step: str,
+) -> None:
+    tell(eraser, "The harbour opens at nine.")
+    tell(eraser, "It is zyxcanary there.")
+    fold_all(gateway, scratch_db)
+    large = user_message("zyxcanary " * 9000, "user:dora")
+    large_id = gateway.call("POST", "/api/v1/events", large, key=eraser).body["event_id"]
+    (said,) = scratch_db.rows("select event_id::text from events where seq = 2")
+    body = {"event_ids": [said[0], large_id]}
+    erasure = gateway.call("POST", ERASURES, body, key=eraser).body
+    gateway.run_job("eraser")
+    scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
+    with monkeypatch.context() as planted:
+
+        def crash(*_: object, **__: object) -> None:
+            raise RuntimeError(step)
+
+        planted.setattr(place, step, crash)
+        gateway.run_job("eraser", "acme")
+    gateway.run_job("eraser", "acme")
+    state = gateway.call("GET", f"{ERASURES}/{erasure['erasure_id']}", key=eraser).body
+    assert state["state"] == "complete"
+    assert traces(scratch_db) == []
+    left = scratch_db.rows(
+        "select count(*) from erased_chains union all select count(*) from erased_payloads"
+    )
+    assert left == [(0,), (0,)]
+
+
+def erase_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, place: object, name: str, act: Callable[[], object]
+) -> None:
+    """Act once, when this is called and has read what it needs."""
+    original: Any = getattr(place, name)
+    done: list[bool] = []
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        result = original(*arguments, **options)
+        if not done:
+            done.append(True)
+            act()
+        return result
+
+    monkeypatch.setattr(place, name, late)
+
+
+def test_a_fold_that_read_the_event_before_stores_nothing_of_it(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tell(eraser, "The harbour opens at nine.")
+    said = tell(eraser, "My sister Zyxcanary likes boats.")["event_id"]
+    gateway.sweep()
+    erase_meanwhile(
+        monkeypatch, enrichment, "_describe_run", lambda: erase(gateway, eraser, said)
+    )
+    fold_all(gateway, scratch_db)
+    assert traces(scratch_db) == []
+    linked = scratch_db.rows("select count(*) from chain_events")
+    assert linked == [(1,)]
+
+
+def test_a_promotion_that_read_the_event_before_stores_nothing_of_it(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for text in ("I live in Lisbon now, near the river.", "I'm allergic to penicillin."):
+        tell(eraser, text)
+    said = tell(eraser, "My sister Zyxcanary comes on Friday.")["event_id"]
+    fold_all(gateway, scratch_db)
+    warm(scratch_db)
+    erase_meanwhile(
+        monkeypatch, promoter, "extract_chain", lambda: erase(gateway, eraser, said)
+    )
+    gateway.run_job("promoter")
+    assert traces(scratch_db) == []
+    gateway.run_job("eraser")
+    warm(scratch_db)
+    gateway.run_job("promoter")
+    assert traces(scratch_db) == []
+    assert scratch_db.rows("select count(*) > 0 from graph_nodes") == [(True,)]
+
+
+def test_a_build_that_read_the_event_before_stores_nothing_of_it(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = talk(gateway, scratch_db, tell, eraser)
+    scratch_db.rows(
+        "set session_replication_role = replica; truncate topic_tree, snapshot_scopes, topic_nodes,"
+        " topic_events, snapshots, active_snapshot, topic_builds, topic_build_scopes"
+    )
+    scratch_db.rows(
+        "insert into topic_work (tenant_id, scope_id, participants, waiting, oldest_at, newest_at,"
+        " last_position) select tenant_id, scope_id, participants, 1, now(), now(), max(position)"
+        " from chain_versions group by 1, 2, 3 on conflict do nothing"
+    )
+    erase_meanwhile(
+        monkeypatch, LlmTasks, "overview", lambda: erase(gateway, eraser, ids[2])
+    )
+    build(gateway)
+    assert traces(scratch_db) == []
+    gateway.run_job("eraser")
+    build(gateway)
+    assert traces(scratch_db) == []
+
+
+def test_nothing_is_planned_where_nothing_is_to_be_done(gateway: Gateway) -> None:
+    gateway.key()
+    assert gateway.run_job("eraser") == {}
+    assert eraser_job.name == "eraser"
