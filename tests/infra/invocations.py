@@ -179,6 +179,19 @@ def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     age(base)
 
 
+def _erase(front: Gateway) -> None:
+    """Events with payloads are erased: what was uploaded, and what came with its event."""
+    key = front.key(user="user:eve", rights=("read", "write", "erase"))
+    text = b"A text that is forgotten."
+    uploaded(front, key, text, mime_type="text/plain")
+    for body in (citing(cid_of(text)), {"content": "Forgotten. " * 9000}):
+        said = {"role": "user", **body, "participants": ["user:eve"]}
+        reply = front.call("POST", EVENTS, said, key=key)
+        assert reply.status == 201, reply.text
+        path = f"{EVENTS}/{reply.body['event_id']}"
+        assert front.call("DELETE", path, key=key).status == 200
+
+
 def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     """The worker by its hint, and the jobs' three verbs, with something to remove."""
     _talk_on(front)
@@ -192,7 +205,8 @@ def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
     _talk_on(front)
     base.rows("delete from jobs")  # what the examples started would be another run's
-    for job in ("archiver", *(job.name for job in JOBS)):
+    _erase(front)
+    for job in ("archiver", "eraser", *(job.name for job in JOBS)):
         front.run_job(job, "acme")
         # What nobody cites goes at the second look.
         base.rows("update blob_removals set marked_at = marked_at - interval '2 days'")
@@ -219,7 +233,7 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
         patch.setenv(f"STRANDLINE_LLM_{name}", value)
     get_settings.cache_clear()
     key = front.key(rights=("read", "write", "admin"))
-    for name in ("query", "worker", "sweeper", "builder", "promoter", "archiver"):
+    for name in ("query", "worker", "sweeper", "builder", "promoter", "archiver", "eraser"):
         handler: Any = importlib.import_module(f"functions.{name}.handler")
         handler.resources.__dict__.pop("llm", None)
         if name == "builder":
@@ -227,6 +241,9 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
             continue
         if name in ("promoter", "archiver"):
             _promote_anew(base, front, name)
+            continue
+        if name == "eraser":
+            _form_anew(base, front)
             continue
         if name != "query":  # in a space without calibration every pair of messages is a question
             handler.resources.__dict__["embedder"] = WordEmbedder("words/16", 16)
@@ -250,6 +267,19 @@ def _build_anew(base: ScratchDatabase, front: Gateway) -> None:
     base.rows("delete from model_rates")
     base.rows("delete from jobs")
     assert front.run_job("builder", "acme")["summaries"]
+
+
+def _form_anew(base: ScratchDatabase, front: Gateway) -> None:
+    """A chain that lost an event is formed anew, with a model."""
+    ((event_id,),) = base.rows(
+        "select min(event_id::text) from chain_events where chain_id in (select chain_id from"
+        " chain_events where tenant_id = 'acme' group by 1 having count(*) > 1)"
+    )
+    key = front.key(rights=("read", "write", "erase"))
+    assert front.call("DELETE", f"{EVENTS}/{event_id}", key=key).status == 200
+    base.rows("delete from model_rates")
+    base.rows("delete from jobs")
+    front.run_job("eraser", "acme")
 
 
 def _promote_anew(base: ScratchDatabase, front: Gateway, job: str) -> None:

@@ -125,7 +125,7 @@ def test_a_grant_that_is_missing_or_needless_or_elsewhere_or_wider_is_noticed(
             assert faults(rest | {grant._replace(only="")}, asked)
     for action, resource in (
         ("s3:PutObjectAcl", f"{stage.bucket}/*"),
-        ("s3:DeleteObjectVersion", f"{stage.bucket}/_uploads/*"),
+        ("s3:DeleteBucket", stage.bucket),
         ("s3:*", f"{stage.bucket}/*"),
         ("sqs:PurgeQueue", stage.work_queue),
         ("rds-db:connect", stage.owner_user if "database" in fn.needs else stage.database_user),
@@ -176,6 +176,7 @@ NEVER: Mapping[str, Sequence[str]] = {
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,
+    "eraser": NEVER_IN_JOBS,
     "promoter": NEVER_IN_JOBS,
     "sweeper": (
         "background/queue_handler:_handle_message",
