@@ -270,10 +270,12 @@ def _build_anew(base: ScratchDatabase, front: Gateway) -> None:
 
 
 def _form_anew(base: ScratchDatabase, front: Gateway) -> None:
-    """A chain that lost an event is formed anew, with a model."""
+    """A chain that lost an event and keeps a text payload is formed anew, with a model."""
     ((event_id,),) = base.rows(
-        "select min(event_id::text) from chain_events where chain_id in (select chain_id from"
-        " chain_events where tenant_id = 'acme' group by 1 having count(*) > 1)"
+        "select e.event_id::text from chain_events e join chain_events other using (tenant_id,"
+        " chain_id) join events b on b.tenant_id = e.tenant_id and b.event_id = other.event_id"
+        " where e.tenant_id = 'acme' and b.blob_cid is not null and b.mime_type like 'text/%%'"
+        " and b.event_id <> e.event_id limit 1"
     )
     key = front.key(rights=("read", "write", "erase"))
     assert front.call("DELETE", f"{EVENTS}/{event_id}", key=key).status == 200

@@ -176,7 +176,7 @@ NEVER: Mapping[str, Sequence[str]] = {
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,
-    "eraser": NEVER_IN_JOBS,
+    "eraser": tuple(place for place in NEVER_IN_JOBS if place != "jobs/context:read_text_head"),
     "promoter": NEVER_IN_JOBS,
     "sweeper": (
         "background/queue_handler:_handle_message",

@@ -8,7 +8,14 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from strandline.log.schemas_fields import SessionId
-from strandline.schemas import Count, Participant, ParticipantsQuery, RequestModel, ResponseModel
+from strandline.schemas import (
+    Count,
+    Participant,
+    ParticipantsQuery,
+    RequestModel,
+    ResponseModel,
+    Switch,
+)
 from strandline.sessions.schemas import ScopeQuery
 
 MAX_EVENT_IDS = 1000
@@ -28,7 +35,7 @@ class ErasureRequest(RequestModel):
     """All events of this scope."""
     tenant: Literal[True] | None = None
     """All events of the credential's tenant."""
-    dry_run: bool = False
+    dry_run: Switch = False
     """Only count what would be erased."""
 
     @model_validator(mode="after")
@@ -84,7 +91,7 @@ class ErasureOut(ResponseModel):
 class DeleteSessionQuery(ScopeQuery):
     """The query string of DELETE on a session."""
 
-    erase: bool = False
+    erase: Switch = False
     """Erase the session and its events, instead of ending it. It takes the right `erase`."""
 
 

@@ -178,8 +178,8 @@ class Erasure:
 
 
 _SELECT_ERASURE = """
-    select erasure_id, participants, kind, target, asked_at, asked_by, hidden_at, completed_at,
-        counts, receipt, signature
+    select e.erasure_id, e.participants, e.kind, e.target, e.asked_at, e.asked_by, e.hidden_at,
+        e.completed_at, e.counts, e.receipt, e.signature
     from erasures e
 """
 
