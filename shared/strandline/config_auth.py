@@ -40,8 +40,8 @@ class AuthSettings(BaseModel):
     """The exact `iss` of every JWT. Required if JWTs are enabled."""
     jwt_audience: str = Field(default="", validate_default=True)
     """A value that every JWT's `aud` must be or contain. Required if JWTs are enabled."""
-    jwt_scope_rights: Json[dict[str, Literal["read", "write", "admin", "operator", "erase"]]] = Field(
-        default={right: right for right in _RIGHTS}
+    jwt_scope_rights: Json[dict[str, Literal["read", "write", "admin", "operator", "erase"]]] = (
+        Field(default={right: right for right in _RIGHTS})
     )
     """The right that each word of a JWT's `scope` or `scp` gives, as a JSON object; other words
     give none. The defaults include neither `operator` nor `erase`."""

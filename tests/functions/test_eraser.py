@@ -1,4 +1,4 @@
-"""The job of erasures: it goes on after a crash at each step, and beside writers who read before."""
+"""The job of erasures: it resumes after a crash at each step; who read before stores nothing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from strandline.erasure import receipts, store
 from strandline.graph import promoter
 from strandline.llm.tasks import LlmTasks
 from tests.functions.conftest import Told
-from tests.functions.test_erasure import ERASURES, eraser, erase, talk, traces
+from tests.functions.test_erasure import ERASURES, erase, eraser, talk, traces
 from tests.functions.test_promoter import warm
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, user_message
@@ -96,9 +96,7 @@ def test_a_fold_that_read_the_event_before_stores_nothing_of_it(
     tell(eraser, "The harbour opens at nine.")
     said = tell(eraser, "My sister Zyxcanary likes boats.")["event_id"]
     gateway.sweep()
-    erase_meanwhile(
-        monkeypatch, enrichment, "_describe_run", lambda: erase(gateway, eraser, said)
-    )
+    erase_meanwhile(monkeypatch, enrichment, "_describe_run", lambda: erase(gateway, eraser, said))
     fold_all(gateway, scratch_db)
     assert traces(scratch_db) == []
     linked = scratch_db.rows("select count(*) from chain_events")
@@ -117,9 +115,7 @@ def test_a_promotion_that_read_the_event_before_stores_nothing_of_it(
     said = tell(eraser, "My sister Zyxcanary comes on Friday.")["event_id"]
     fold_all(gateway, scratch_db)
     warm(scratch_db)
-    erase_meanwhile(
-        monkeypatch, promoter, "extract_chain", lambda: erase(gateway, eraser, said)
-    )
+    erase_meanwhile(monkeypatch, promoter, "extract_chain", lambda: erase(gateway, eraser, said))
     gateway.run_job("promoter")
     assert traces(scratch_db) == []
     gateway.run_job("eraser")
@@ -146,9 +142,7 @@ def test_a_build_that_read_the_event_before_stores_nothing_of_it(
         " last_position) select tenant_id, scope_id, participants, 1, now(), now(), max(position)"
         " from chain_versions group by 1, 2, 3 on conflict do nothing"
     )
-    erase_meanwhile(
-        monkeypatch, LlmTasks, "overview", lambda: erase(gateway, eraser, ids[2])
-    )
+    erase_meanwhile(monkeypatch, LlmTasks, "overview", lambda: erase(gateway, eraser, ids[2]))
     build(gateway)
     assert traces(scratch_db) == []
     gateway.run_job("eraser")

@@ -349,7 +349,7 @@ class Load:
                 erased = self._call_write("DELETE", EVENT, None, 200, event_id=event_id)
             else:
                 selector = {"event_ids": [event_id]}
-                erased = self._call_write("POST", ERASURES, selector, 200)
+                erased = self._call_write("POST", ERASURES, selector, 202)
             if erased is not None:
                 self._expect_row(
                     "select from events e join erased_events d using (tenant_id, event_id)"

@@ -113,9 +113,7 @@ def hide_rest(
     return False
 
 
-def _end_hiding(
-    access: TenantDb, erasure_id: UUID, selection: Selection, now: datetime
-) -> None:
+def _end_hiding(access: TenantDb, erasure_id: UUID, selection: Selection, now: datetime) -> None:
     """Nothing is left to hide: the sessions go, and the session's name with them. In a
     transaction."""
     is_whole = selection.participant is None and selection.kind in ("session", "scope", "tenant")

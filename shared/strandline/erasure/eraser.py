@@ -98,7 +98,9 @@ def _remove_payloads(
         removed = resources.blobs.erase([_upload_key(lease.tenant, one) for one in uploads])
         ended = [one for one in uploads if _upload_key(lease.tenant, one) in removed]
         with lease.transaction():
-            removable = store_archiving.begin_removal(lease.access, uncited)
+            # what a run before this one began, or begins now
+            removable = store.list_removing(lease.access, uncited)
+            removable += store_archiving.begin_removal(lease.access, uncited)
             store.mark_payloads(lease.access, uncited, now)
         gone = resources.blobs.erase([f"{lease.tenant}/{cid}" for cid in removable])
         erased_cids = [cid for cid in removable if f"{lease.tenant}/{cid}" in gone]

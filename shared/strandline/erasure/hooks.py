@@ -1,15 +1,15 @@
 """Where memory lies: every table and store, how it is found by event, and how it is cleared.
 
-A test compares these tables with the database's catalogue: a new table that cites an event, or holds
-what was made of one, is entered here or the test fails. Pure data.
+A test compares these tables with the database's catalogue: a new table that cites an event, or
+holds what was made of one, is entered here or the test fails. Pure data.
 """
 
 from typing import Literal, NamedTuple
 
 type Clearing = Literal["tombstone", "deleted", "blanked", "renewed", "kept", "removed"]
-"""`tombstone`: id, scope, seq and times stay. `deleted`: the row goes. `blanked`: its text goes, and
-comes anew. `renewed`: computed anew at once. `kept`: it says nothing of what was said. `removed`: from
-another store than the database, by the job."""
+"""`tombstone`: id, scope, seq and times stay. `deleted`: the row goes. `blanked`: its text goes,
+and comes anew. `renewed`: computed anew at once. `kept`: it says nothing of what was said.
+`removed`: from another store than the database, by the job."""
 
 
 class Hook(NamedTuple):
@@ -58,7 +58,9 @@ HOOKS = {
     "topic_fields": Hook("topic_field_revisions", "renewed", "the revision before is the newest"),
     "topic_field_revisions": Hook("event_id", "deleted"),
     # records of use
-    "recall_answers": Hook("event_ids", "kept", "ids; nothing follows from those of an erased event"),
+    "recall_answers": Hook(
+        "event_ids", "kept", "ids; nothing follows from those of an erased event"
+    ),
     "reference_answers": Hook("selection", "kept", "ids; asked again it is 410"),
     # erasure itself
     "erased_events": Hook("event_id", "kept", "the feed of erasures"),

@@ -1,7 +1,7 @@
 """Receipts: what was erased and what cannot be reached, signed under the deployment's secret.
 
-The signature is Ed25519 (RFC 8032), so that whoever has the deployment's public key can check it. The
-key is derived from the secret that seals cursors.
+The signature is Ed25519 (RFC 8032), so that whoever has the deployment's public key can check it.
+The key is derived from the secret that seals cursors.
 """
 
 import hashlib
@@ -80,6 +80,4 @@ def _private_key(secret: str) -> "Ed25519PrivateKey":
 
 def _canonical(receipt: Mapping[str, Any]) -> bytes:
     """The bytes that are signed: JSON with sorted names and without spaces, in UTF-8."""
-    return json.dumps(
-        receipt, sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    ).encode()
+    return json.dumps(receipt, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

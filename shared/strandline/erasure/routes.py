@@ -38,8 +38,8 @@ def delete_event(request: Request) -> Response:
 
 
 def post_erasure(request: Request) -> Response:
-    """Erase events, a session, what a participant said, a scope, or the whole tenant. 202 while the
-    rest of many events is still being hidden. With `dry_run` it only counts."""
+    """Erase events, a session, what a participant said, a scope, or the whole tenant (202). With
+    `dry_run` it only counts (200)."""
     body, access = request.parse_body(ErasureRequest), _connect(request)
     selection = _to_selection(body)
     if body.event_ids is not None:
@@ -47,7 +47,7 @@ def post_erasure(request: Request) -> Response:
     selection = erase.select_for(request.principal, selection)
     if body.dry_run:
         return json_response(ErasurePreview.model_validate(vars(store.preview(access, selection))))
-    return _erase(request, access, selection)
+    return _erase(request, access, selection, 202)
 
 
 def delete_session(request: Request) -> Response:
@@ -74,7 +74,7 @@ def get_erasure(request: Request) -> Response:
     erasure = store.get_erasure(access, request.path_id("erasure_id"))
     if erasure is None:
         raise NotFound
-    return _respond(erasure, 200)
+    return _respond(erasure)
 
 
 def feed_erasures(request: Request) -> Response:
@@ -117,9 +117,7 @@ def _to_selection(body: ErasureRequest) -> Selection:
     return Selection(kind, body.event_ids, body.scope_id, body.session_id, body.participant)
 
 
-def _erase(
-    request: Request, access: TenantDb, selection: Selection, status: int | None = None
-) -> Response:
+def _erase(request: Request, access: TenantDb, selection: Selection, status: int = 200) -> Response:
     """Erase, and have the job do the rest soon."""
     now = datetime.now(UTC)
     erasure = erase.erase(
@@ -131,7 +129,7 @@ def _erase(
     return _respond(erasure, status)
 
 
-def _respond(erasure: Erasure, status: int | None = None) -> Response:
+def _respond(erasure: Erasure, status: int = 200) -> Response:
     out = ErasureOut(
         erasure_id=erasure.erasure_id,
         kind=erasure.kind,
@@ -150,7 +148,7 @@ def _respond(erasure: Erasure, status: int | None = None) -> Response:
         signature=erasure.signature,
         public_key=receipts.public_key(get_settings().sealing_secret),
     )
-    return json_response(out, status or (202 if erasure.hidden_at is None else 200))
+    return json_response(out, status)
 
 
 ROUTES = {
@@ -164,7 +162,7 @@ ROUTES = {
     "POST /api/v1/erasures": Route(
         post_erasure,
         "erase",
-        {200: ErasureOut, 202: ErasureOut},
+        {200: ErasurePreview, 202: ErasureOut},
         body=ErasureRequest,
         errors=(Forbidden, NotFound, Gone),
         audits_in_transaction=True,

@@ -240,8 +240,7 @@ def get_erasure(access: TenantDb, erasure_id: UUID) -> Erasure | None:
     """A visible erasure, or None."""
     rows = access.fetch(
         Erasure,
-        _SELECT_ERASURE
-        + " where e.tenant_id = current_tenant() and e.erasure_id = %(erasure_id)s",
+        _SELECT_ERASURE + " where e.tenant_id = current_tenant() and e.erasure_id = %(erasure_id)s",
         {"erasure_id": erasure_id},
     )
     return rows[0] if rows else None
@@ -285,9 +284,7 @@ def list_events(access: TenantDb, erasure_id: UUID) -> Sequence[ErasedEvent]:
     )
 
 
-def read_feed(
-    access: TenantDb, scope_id: UUID, after: int, limit: int
-) -> Sequence[ErasedEvent]:
+def read_feed(access: TenantDb, scope_id: UUID, after: int, limit: int) -> Sequence[ErasedEvent]:
     """A scope's erasures after the first `after` of them, in order."""
     return access.fetch(
         ErasedEvent,
@@ -401,6 +398,19 @@ def list_cited(access: TenantDb, cids: Sequence[str]) -> set[str]:
         {"cids": list(cids)},
     )
     return {row.cid for row in rows}
+
+
+def list_removing(access: TenantDb, cids: Sequence[str]) -> list[str]:
+    """Those of these payloads whose removal was begun and not ended, while no append may rely on
+    their bytes. Removals whose time is over are forgotten: they begin again. In a transaction."""
+    access.execute("delete from blob_removals where removing_until < clock_timestamp()", {})
+    rows = access.fetch(
+        _Cid,
+        "select cid from blob_removals where cid = any (%(cids)s)"
+        " and removing_until > clock_timestamp() + interval '30 seconds'",
+        {"cids": list(cids)},
+    )
+    return [row.cid for row in rows]
 
 
 def mark_payloads(access: TenantDb, objects: Sequence[str], now: datetime) -> None:

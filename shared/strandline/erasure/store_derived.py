@@ -114,13 +114,14 @@ def settle_chains(access: TenantDb, chain_ids: Sequence[UUID]) -> dict[str, int]
 _SETTLE_STATEMENTS: dict[str, LiteralString] = {
     "chain_vectors": "delete from chain_vectors where tenant_id = current_tenant()"
     " and chain_id = any (%(chain_ids)s::uuid[])",
-    "recalls": "delete from recalls r using chains c where r.tenant_id = c.tenant_id"
+    "recalls": "delete from recalls r using chains c where r.tenant_id = c.tenant_id"  # noqa: S608
     f" and r.chain_id = c.chain_id and {_EMPTY}",
     "dropped_chain_state": "delete from dropped_chain_state where tenant_id = current_tenant()"
     " and chain_id = any (%(chain_ids)s::uuid[])",
-    "erased_chains": "delete from erased_chains w using chains c where w.tenant_id = c.tenant_id"
+    "erased_chains": "delete from erased_chains w using chains c"  # noqa: S608
+    " where w.tenant_id = c.tenant_id"
     f" and w.chain_id = c.chain_id and {_EMPTY}",
-    "chains": f"delete from chains c where {_EMPTY}",
+    "chains": f"delete from chains c where {_EMPTY}",  # noqa: S608
     "chains_hidden": """
     update chains c set status = case c.status when 'active' then 'rejected' else c.status end,
         promoted_version = 0, last_event_at = v.last_event_at

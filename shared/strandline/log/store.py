@@ -62,8 +62,8 @@ def append_events(
 
 
 def to_append_item(access: TenantDb, item: NewEvent) -> dict[str, object]:
-    """An item as the database's functions store it: with the HMAC of its key, by which the key of an
-    erased event is recognised."""
+    """An item as the database's functions store it: with the HMAC of its key, by which the key of
+    an erased event is recognised."""
     fields = item.as_json()
     if item.key_channel is not None and item.source_event_key is not None:
         fields["key_hash"] = access.sealer.hash_key(

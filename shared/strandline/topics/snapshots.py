@@ -67,7 +67,7 @@ def activate(
             raise StateConflict("This snapshot is the active one already.", version=version)
         if snapshot.erased_at is not None:
             raise StateConflict(
-                "This snapshot holds an event that was erased since; it cannot be made active again.",
+                "This snapshot holds an event that was erased since. It stays inactive.",
                 version=version,
             )
         new_version = store_publish.activate_next(access, active_version)

@@ -119,8 +119,8 @@ class InvalidTree:
 def validate_trees(access: TenantDb, job_id: UUID) -> Sequence[InvalidTree]:
     """Check the grown trees of a build: one root, no cycle, every link resolves, at most 16
     children; contents of its own scope; every event up to the cutoff, but statements and what is
-    erased, under exactly one leaf; counts agree. Marks those that do not pass as failed, and returns them. In a
-    transaction."""
+    erased, under exactly one leaf; counts agree. Marks those that do not pass as failed, and
+    returns them. In a transaction."""
     return access.fetch(
         InvalidTree,
         _VALIDATE,

@@ -19,7 +19,8 @@ _CITING = """
     select distinct k.conrelid::regclass::text from pg_constraint k
     where k.contype = 'f' and k.confrelid = 'events'::regclass
     union
-    select distinct a.attrelid::regclass::text from pg_attribute a join pg_class c on c.oid = a.attrelid
+    select distinct a.attrelid::regclass::text from pg_attribute a
+    join pg_class c on c.oid = a.attrelid
     where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and not a.attisdropped
         and a.attname in ('event_id', 'cited_id', 'event_ids', 'chain_id', 'content', 'summary',
             'topic', 'text', 'words', 'embedding', 'body', 'patch', 'session_id', 'file_name',

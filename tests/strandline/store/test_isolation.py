@@ -316,7 +316,8 @@ def test_who_erases_makes_tombstones_and_no_events(admin: Connection[Any]) -> No
     deletes = rows(
         admin,
         "select c.relname::text from pg_class c where c.relnamespace = 'public'::regnamespace"
-        " and c.relkind in ('r', 'p') and has_table_privilege('strandline_eraser', c.oid, 'delete')",
+        " and c.relkind in ('r', 'p')"
+        " and has_table_privilege('strandline_eraser', c.oid, 'delete')",
     )
     assert "events" not in deletes
     lax = rows(

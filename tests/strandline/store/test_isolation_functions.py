@@ -613,8 +613,8 @@ UNASKED = {
     "next_analysis": "select next_analysis('1 hour', now()) where false",
     "tenants_to_erase": "select * from tenants_to_erase('infinity') where false",
     "next_erasure": "select next_erasure('1 minute', now()) where false",
-    "erase_events": "select * from erase_events(gen_random_uuid(), array(select event_id from events),"
-    " now(), '', '')",
+    "erase_events": "select * from erase_events(gen_random_uuid(),"
+    " array(select event_id from events), now(), '', '')",
     "blank_chains": "select * from blank_chains(array(select chain_id from chains), '{}', now())"
     " where total > 0",
     "erased_key_refusals": "select 1 where erased_key_refusals('{}') <> '{}'",
