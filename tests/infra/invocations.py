@@ -59,6 +59,7 @@ def take(
         _uploads(base, aws, front)
         _background(base, aws, front)
         _with_bedrock(base, front, patch)
+        _erase_versions(base, aws, front)
     _migrate(patch)
     _wake(patch)
     return ear, stage(aws.bucket, secrets)
@@ -179,12 +180,21 @@ def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     age(base)
 
 
-def _erase(front: Gateway) -> None:
+def _erase_versions(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
+    """An erasure in a bucket that keeps versions."""
+    with closing(client("s3")) as s3:
+        s3.put_bucket_versioning(Bucket=aws.bucket, VersioningConfiguration={"Status": "Enabled"})
+    _erase(front, b"A text that is forgotten with its versions.")
+    for _ in range(2):
+        front.run_job("eraser", "acme")
+        base.rows("update blob_removals set marked_at = marked_at - interval '2 days'")
+
+
+def _erase(front: Gateway, text: bytes) -> None:
     """Events with payloads are erased: what was uploaded, and what came with its event."""
     key = front.key(user="user:eve", rights=("read", "write", "erase"))
-    text = b"A text that is forgotten."
     uploaded(front, key, text, mime_type="text/plain")
-    for body in (citing(cid_of(text)), {"content": "Forgotten. " * 9000}):
+    for body in (citing(cid_of(text)), {"content": f"{text!r} " * 4000}):
         said = {"role": "user", **body, "participants": ["user:eve"]}
         reply = front.call("POST", EVENTS, said, key=key)
         assert reply.status == 201, reply.text
@@ -205,7 +215,7 @@ def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
     _talk_on(front)
     base.rows("delete from jobs")  # what the examples started would be another run's
-    _erase(front)
+    _erase(front, b"A text that is forgotten.")
     for job in ("archiver", "eraser", *(job.name for job in JOBS)):
         front.run_job(job, "acme")
         # What nobody cites goes at the second look.

@@ -105,6 +105,7 @@ OPERATIONS: Mapping[str, Callable[[Mapping[str, Any]], list[tuple[str, str]]]] =
     "DeleteObjects": _removed,
     "ListObjectsV2": lambda asked: [("s3:ListBucket", _bucket(asked))],
     "ListObjectVersions": lambda asked: [("s3:ListBucketVersions", _bucket(asked))],
+    "GetBucketVersioning": lambda asked: [("s3:GetBucketVersioning", _bucket(asked))],
     "HeadBucket": lambda asked: [("s3:ListBucket", _bucket(asked))],
     "SendMessage": lambda asked: [("sqs:SendMessage", _queue(asked))],
     "SendMessageBatch": lambda asked: [("sqs:SendMessage", _queue(asked))],

@@ -225,8 +225,15 @@ class BlobStore:
 
     def erase(self, keys: Sequence[str]) -> set[str]:
         """Remove objects with all their versions, whether they exist or not. Returns the keys of
-        which nothing is left."""
-        return {key for key in keys if self._erase_versions(key)}
+        which nothing is left. A bucket that never kept versions needs one call per MAX_KEYS_PER_CALL
+        of them; a versioned one calls for each."""
+        if not keys:
+            return set()
+        with _translate_errors():
+            versioning = self._s3.get_bucket_versioning(Bucket=self._bucket)
+        if "Status" in versioning:
+            return {key for key in keys if self._erase_versions(key)}
+        return set(self._remove(keys))
 
     def _erase_versions(self, key: str) -> bool:
         """Remove all versions of an object, and the markers of its deletions."""
