@@ -128,7 +128,9 @@ JOBS = (
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
             "s3:GetObject": ("bucket/*",),  # texts of payloads, for chains that are formed anew
-            "s3:DeleteObject": ("bucket/*",),  # payloads of erased events, and the lists of its runs
+            "s3:DeleteObject": (
+                "bucket/*",
+            ),  # payloads of erased events, and the lists of its runs
             "s3:GetBucketVersioning": ("bucket",),
             "s3:DeleteObjectVersion": ("bucket/*",),  # of a bucket that keeps versions
             "s3:ListBucketVersions": ("bucket",),

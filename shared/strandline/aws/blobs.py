@@ -225,8 +225,8 @@ class BlobStore:
 
     def erase(self, keys: Sequence[str]) -> set[str]:
         """Remove objects with all their versions, whether they exist or not. Returns the keys of
-        which nothing is left. A bucket that never kept versions needs one call per MAX_KEYS_PER_CALL
-        of them; a versioned one calls for each."""
+        which nothing is left. Up to MAX_KEYS_PER_CALL; a bucket that keeps versions takes calls for
+        each of them."""
         if not keys:
             return set()
         with _translate_errors():

@@ -325,10 +325,10 @@ def test_who_erases_makes_tombstones_and_no_events(admin: Connection[Any]) -> No
         """
         select p.polrelid::regclass::text from pg_policy p
         where p.polroles @> array['strandline_eraser'::regrole::oid] and (
-            pg_get_expr(p.polqual, p.polrelid) !~ 'tenant_id = current_tenant\(\)'
+            pg_get_expr(p.polqual, p.polrelid) !~ 'tenant_id = current_tenant\\(\\)'
             or exists (select from pg_attribute a
                 where a.attrelid = p.polrelid and a.attname = 'participants')
-            and pg_get_expr(p.polqual, p.polrelid) !~ 'participants @> .*current_viewer\(\)')
+            and pg_get_expr(p.polqual, p.polrelid) !~ 'participants @> .*current_viewer\\(\\)')
         """,
     )
     assert lax == []
