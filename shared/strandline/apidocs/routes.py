@@ -25,7 +25,6 @@ from strandline.jobs import routes as jobs_routes
 from strandline.log import routes_read as log_routes_read
 from strandline.log import routes_write as log_routes_write
 from strandline.recall import routes as recall_routes
-from strandline.recall import routes_write as recall_routes_write
 from strandline.sessions import routes_read as sessions_routes_read
 from strandline.sessions import routes_write as sessions_routes_write
 from strandline.status import routes as status_routes
@@ -116,7 +115,6 @@ def _document() -> str:
         **(
             log_routes_read.ROUTES
             | recall_routes.ROUTES
-            | recall_routes_write.ROUTES
             | routes_usage.ROUTES
             | status_routes.ROUTES
         ),

@@ -38,8 +38,8 @@ def delete_event(request: Request) -> Response:
 
 
 def post_erasure(request: Request) -> Response:
-    """Erase events, a session, what a participant said, a scope, or the whole tenant (202). With
-    `dry_run` it only counts (200)."""
+    """Erase events, a session, somebody's words, a scope or the tenant (202). With `dry_run` it
+    only counts (200)."""
     body, access = request.parse_body(ErasureRequest), _connect(request)
     selection = _to_selection(body)
     if body.event_ids is not None:

@@ -35,7 +35,7 @@ class ErasureRequest(RequestModel):
     """All events of this scope."""
     tenant: Literal[True] | None = None
     """All events of the credential's tenant."""
-    dry_run: Switch = False
+    dry_run: bool = Field(default=False, strict=True)
     """Only count what would be erased."""
 
     @model_validator(mode="after")
@@ -98,7 +98,7 @@ class DeleteSessionQuery(ScopeQuery):
 class ErasureFeedQuery(ParticipantsQuery):
     """The query string of a scope's feed of erasures."""
 
-    after: int = Field(default=0, ge=0, lt=2**63)
+    after: Count = Field(default=0, ge=0, lt=2**63)
     """The place of the last erasure that was read; 0 from the beginning."""
     limit: Count = Field(default=100, ge=1, le=1000)
     """The maximum number of erasures."""

@@ -1,10 +1,11 @@
-"""The HTTP route of recall."""
+"""The HTTP routes of recall."""
 
 from datetime import UTC, datetime
 
 from strandline.config import get_settings
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
+from strandline.recall import routes_write
 from strandline.recall.recall import recall, record_use
 from strandline.recall.schemas import RecallAnswer, RecallRequest
 from strandline.schemas import ParticipantsQuery
@@ -38,4 +39,4 @@ ROUTES = {
     "POST /api/v1/recall": Route(
         post_recall, "read", {200: RecallAnswer}, query=ParticipantsQuery, body=RecallRequest
     ),
-}
+} | routes_write.ROUTES
