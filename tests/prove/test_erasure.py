@@ -71,7 +71,7 @@ def say(gateway: Gateway, key: str, bodies: list[dict[str, object]]) -> list[str
         body = {"events": bodies[first : first + 250]}
         reply = gateway.call("POST", "/api/v1/events/batch", body, key=key)
         assert reply.body["failed"] == 0, reply.text
-        ids += [item["receipt"]["event_id"] for item in reply.body["results"]]
+        ids += [item["event"]["event_id"] for item in reply.body["results"]]
     return ids
 
 
@@ -195,8 +195,14 @@ class Race:
     faults: list[str] = field(default_factory=list[str])
 
     def body(self, n: int) -> dict[str, object]:
-        text = f"My friend {ERASED}x{n}x sails at {n}." if n % 5 else f"{ERASED}x{n}x " * 5000
-        return user_message(text, *WHO, source_event_key=f"key {n}", session_id="race")
+        word = self.word(n)
+        text = f"My friend {word} sails at {n}." if n % 5 else f"{word} " * 5000
+        key = f"key {self.seed} {n}"
+        return user_message(text, *WHO, source_event_key=key, session_id=f"race {self.seed}")
+
+    def word(self, n: int) -> str:
+        """What event n alone holds."""
+        return f"{ERASED}x{self.seed}x{n}x"
 
     def run(self, worker: int) -> None:
         dice = random.Random(f"{self.seed} {worker}")
@@ -248,7 +254,7 @@ class Race:
         path = dice.choice(("/api/v1/recall", "/api/v1/references/query", "/api/v1/context"))
         body = body if path.endswith("recall") else {k: body[k] for k in ("query", "participants")}
         text = self._call("POST", path, body).text
-        self.faults += [f"{path} shows {n}" for n in gone if f"{ERASED}x{n}x" in text]
+        self.faults += [f"{path} shows {n}" for n in gone if self.word(n) in text]
 
     def _work(self, dice: random.Random, _: int) -> None:
         job = dice.choice(("sweeper", "sweeper", "builder", "promoter", "archiver", "eraser"))
@@ -293,7 +299,7 @@ def race(gateway: Gateway, base: ScratchDatabase, aws: LocalAws, seed: int) -> l
     fold_all(gateway, base)
     build(gateway)
     text = every_byte(base, aws)
-    raced.faults += [f"{n} is back" for n in raced.erased if f"{ERASED}x{n}x" in text]
+    raced.faults += [f"{n} is back" for n in raced.erased if raced.word(n) in text]
     raced.faults += [f"{name}: {n}" for name, n in base.rows(DANGLING) if n]
     return raced.faults
 
