@@ -169,7 +169,8 @@ _TREE_STATEMENTS: dict[str, LiteralString] = {
     select v.tenant_id, v.scope_id, v.participants, 1, %(now)s, %(now)s, max(v.position)
     from chain_versions v
     where v.tenant_id = current_tenant() and v.scope_id = any (%(scope_ids)s::uuid[])
-    group by v.tenant_id, v.scope_id, v.participants order by v.scope_id
+    group by v.tenant_id, v.scope_id, v.participants having max(v.position) is not null
+    order by v.scope_id
     on conflict (tenant_id, scope_id) do update set waiting = greatest(w.waiting, 1),
         last_position = greatest(w.last_position, excluded.last_position)
     """,
@@ -192,13 +193,15 @@ def withdraw_observations(
     rows = access.fetch(
         _Target,
         """
-        delete from graph_observations o
-        where o.tenant_id = current_tenant() and (
-            o.source_id = any (%(source_ids)s::uuid[])
-            or (o.target_id, o.source_id) in (
-                select s.target_id, s.source_id from graph_sources s
-                where s.tenant_id = current_tenant()
-                    and s.event_id = any (%(event_ids)s::uuid[])))
+        with said as materialized (
+            select o.target_id, o.source_id from graph_observations o
+            where o.tenant_id = current_tenant() and o.source_id = any (%(source_ids)s::uuid[])
+            union
+            select s.target_id, s.source_id from graph_sources s
+            where s.tenant_id = current_tenant() and s.event_id = any (%(event_ids)s::uuid[]))
+        delete from graph_observations o using said
+        where o.tenant_id = current_tenant() and o.target_id = said.target_id
+            and o.source_id = said.source_id
         returning o.target_id
         """,
         {"event_ids": list(event_ids), "source_ids": [*event_ids, *chain_ids]},

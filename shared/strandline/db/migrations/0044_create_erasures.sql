@@ -304,8 +304,8 @@ begin
     get diagnostics v_count = row_count;
     return query select 'memory_edges', v_count;
     -- Thresholds hold for the events after these too, and say nothing of them.
-    delete from decisions d
-    where d.tenant_id = v_tenant and d.event_id = any (v_ids) and d.scope_id = any (v_scopes)
+    delete from decisions d using unnest(v_scopes, v_ids) i (scope_id, event_id)
+    where d.tenant_id = v_tenant and d.scope_id = i.scope_id and d.event_id = i.event_id
         and d.kind <> 'settings';
     get diagnostics v_count = row_count;
     return query select 'decisions', v_count;
