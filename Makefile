@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-graph bench-analytics bench-conflicts bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction house cold calibrate fit-heuristic prices layers synth lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-graph bench-analytics bench-conflicts bench-graph-reading bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction house cold calibrate fit-heuristic prices scale layers synth smoke lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -82,6 +82,9 @@ bench-graph: $(READY) ## measure search and traversal of the graph beside bare S
 bench-conflicts: $(READY) ## measure how well contradicting facts are found
 	@$(PY) -m tests.bench.conflicts
 
+bench-graph-reading: $(READY) ## measure what the graph gives to recall and contexts: make bench-graph-reading LOCOMO=<file>, optional
+	@$(PY) -m tests.bench.graph_reading $(if $(LOCOMO),--locomo "$(LOCOMO)") $(ARGS)
+
 bench-reading: $(READY) ## write what readers answer questions from: make bench-reading LOCOMO=<file>, optional
 	@$(PY) -m tests.bench.reading $(if $(LOCOMO),--locomo "$(LOCOMO)") $(ARGS)
 
@@ -125,6 +128,12 @@ node_modules: package-lock.json
 synth: npm $(READY) node_modules ## write the stack's template to cdk.out: make synth ARGS="-c stage=prod"
 	@$(PY) layers/build.py --arch arm64
 	@node_modules/.bin/cdk synth --quiet $(ARGS)
+
+scale: $(READY) ## write what a stack serves into docs/scale.md, from infra/scale.py
+	@$(PY) -m infra.scale
+
+smoke: $(READY) ## check a deployment by twelve calls: make smoke URL=https://... KEY=<the operator's key>
+	@KEY="$(KEY)" $(PY) -m infra.smoke "$(URL)"
 
 lock: $(READY) ## resolve the hashed requirement locks anew
 	@sh layers/lock.sh $(VENV)

@@ -13,6 +13,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_wafv2 as wafv2
 from constructs import Construct
 
 from infra.nag_suppressions import acknowledge
@@ -46,7 +47,7 @@ _ROLE = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushT
 _AUTH_IN_FUNCTIONS = "The functions authenticate, in one place for every kind of credential."
 _NAG_ACKNOWLEDGMENTS = {
     "APIG2": "The functions validate requests and name the field that is wrong.",
-    "APIG3": "The account chooses a firewall: associate a web ACL with the stage.",
+    "APIG3": "The account chooses a firewall (web_acl); it costs.",
     "APIG4": _AUTH_IN_FUNCTIONS,
     "APIG6": "API Gateway's execution log would show headers, including credentials. The access "
     "log and the functions' logs have every request.",
@@ -80,6 +81,10 @@ class Api(Construct):
         self.url = self._add_domain(settings.domain) if settings.domain else self.rest.url
         CfnOutput(Stack.of(self), "ApiUrl", value=self.url, description="The address of the API")
         stage = self.rest.deployment_stage.stage_arn
+        if settings.web_acl:
+            wafv2.CfnWebACLAssociation(
+                self, "Firewall", resource_arn=stage, web_acl_arn=settings.web_acl
+            )
         CfnOutput(
             Stack.of(self),
             "ApiStage",
@@ -117,8 +122,8 @@ class Api(Construct):
             else None,
             deploy_options=apigateway.StageOptions(
                 stage_name=STAGE,
-                throttling_rate_limit=settings.throttle_rate,
-                throttling_burst_limit=settings.throttle_burst,
+                throttling_rate_limit=settings.request_rate,
+                throttling_burst_limit=settings.request_burst,
                 tracing_enabled=settings.tracing,
                 data_trace_enabled=False,
                 logging_level=apigateway.MethodLoggingLevel.OFF,  # it would show headers

@@ -32,8 +32,8 @@ _WILDCARDS = {
     "Resource::.*/": "Objects of one bucket, or schedules of one group, each with its own name.",
     ":log-group:": "The streams of the function's log group.",
     ":foundation-model": "An inference profile calls its model in several Regions.",
-    r"::\*$": "Lambda's network interfaces (and traces) take no resource; the condition grants "
-    "them to Lambda alone (infra/permissions.py).",
+    r"::\*$": "Lambda's network interfaces (and traces) take no resource; the function's code is "
+    "denied the interfaces (infra/permissions.py).",
 }
 """Why a function's role may have a wildcard. tests/infra shows that every grant is used."""
 
@@ -49,6 +49,11 @@ class Assets(Protocol):
     @property
     def certificates(self) -> str:
         """Path at which a function finds the certificate authorities of the database."""
+        ...
+
+    @property
+    def certificates_layer(self) -> Path | None:
+        """The directory of a layer that has them; None: the layer `deps` has them."""
         ...
 
     def layer(self, name: Layer) -> Path:
@@ -85,7 +90,9 @@ class Compute(Construct):
         self._settings, self._parts, self._assets = settings, parts, assets
         self._resources = _resource_arns(self, settings, parts)
         layers: set[Layer] = {name for fn in FUNCTIONS for name in fn.layers}
-        self._layers = {name: self._layer(name) for name in sorted(layers)}
+        self._layers = {name: self._layer(name, assets.layer(name)) for name in sorted(layers)}
+        own = assets.certificates_layer
+        self._certificates = [self._layer("certificates", own)] if own else []
         self.functions = {fn.name: self._function(fn) for fn in FUNCTIONS}
         self.aliases = {
             name: function.add_alias(ALIAS) for name, function in self.functions.items()
@@ -94,11 +101,11 @@ class Compute(Construct):
             if fn.queue:
                 self._attach_queue(fn)
 
-    def _layer(self, name: Layer) -> lambda_.LayerVersion:
+    def _layer(self, name: str, directory: Path) -> lambda_.LayerVersion:
         return lambda_.LayerVersion(
             self,
             f"{name.capitalize()}Layer",
-            code=lambda_.Code.from_asset(str(self._assets.layer(name))),
+            code=lambda_.Code.from_asset(str(directory)),
             compatible_architectures=[_ARM],
             compatible_runtimes=[_PYTHON],
         )
@@ -117,7 +124,10 @@ class Compute(Construct):
             architecture=_ARM,
             handler=self._assets.handler,
             code=lambda_.Code.from_asset(str(self._assets.function(fn.name))),
-            layers=[self._layers[layer] for layer in fn.layers],
+            layers=[
+                *(self._layers[layer] for layer in fn.layers),
+                *(self._certificates if in_vpc else ()),
+            ],
             memory_size=fn.memory,
             timeout=Duration.seconds(fn.timeout),
             reserved_concurrent_executions=settings.reserved_concurrency(fn) or None,
@@ -127,6 +137,7 @@ class Compute(Construct):
             ),
             environment=build_environment(fn, settings, parts, self._assets.certificates),
             tracing=lambda_.Tracing.ACTIVE if settings.tracing else None,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if fn.feeds_itself else None,
             vpc=parts.network.vpc if in_vpc else None,
             vpc_subnets=parts.network.subnets if in_vpc else None,
             security_groups=parts.network.security_groups if in_vpc else None,
@@ -140,6 +151,8 @@ class Compute(Construct):
     def _check_size(self, fn: FunctionSpec) -> None:
         assets = self._assets
         directories = [*(assets.layer(name) for name in fn.layers), assets.function(fn.name)]
+        if assets.certificates_layer:
+            directories.append(assets.certificates_layer)
         size = sum(assets.unzipped_size(directory) for directory in directories)
         if size > UNZIPPED_LIMIT:
             raise SettingsError(

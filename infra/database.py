@@ -187,12 +187,15 @@ def _instance(
     *,
     scale_with_writer: bool | None = None,
 ) -> rds.IClusterInstance:
-    # Performance Insights would prevent a small database from pausing.
+    # They prevent a small database from pausing, and AWS recommends two units for them.
+    insights = settings.min_capacity >= 2
     return rds.ClusterInstance.serverless_v2(
         name,
         publicly_accessible=False,
-        enable_performance_insights=None if settings.can_pause else True,
-        performance_insight_encryption_key=None if settings.can_pause else key,
+        # A restore asks for `engine_version`, which must not be older than the snapshot's.
+        auto_minor_version_upgrade=False,
+        enable_performance_insights=True if insights else None,
+        performance_insight_encryption_key=key if insights else None,
         scale_with_writer=scale_with_writer,
     )
 

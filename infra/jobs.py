@@ -43,9 +43,9 @@ class Jobs(Construct):
         self.machine = self._machine(settings, storage)
         self.scheduler_role = self._scheduler_role()
         group = scheduler.CfnScheduleGroup(self, "RunSchedules", name=self.group)
-        for fn in RUNNABLE:
-            if fn.schedule:
-                self._schedule(fn).add_resource_dependency(group)
+        self.schedules = [self._schedule(fn) for fn in RUNNABLE if fn.schedule]
+        for schedule in self.schedules:
+            schedule.add_resource_dependency(group)
 
     def _arn(self, resource: str, name: str) -> str:
         return self._stack.format_arn(

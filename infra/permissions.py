@@ -6,7 +6,7 @@ grant is missing and if a grant is never used.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from aws_cdk import aws_iam as iam
@@ -54,13 +54,14 @@ class ResourceArns:
 
 @dataclass(frozen=True)
 class Grant:
-    """Actions allowed on resources under conditions."""
+    """Actions allowed on resources under conditions, or denied."""
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     conditions: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict[str, Mapping[str, str]]
     )
+    effect: Literal["Allow", "Deny"] = "Allow"
 
 
 type Actions = Mapping[str, tuple[str, ...]]
@@ -104,9 +105,9 @@ NETWORK_INTERFACES = (
 )
 """What Lambda itself does, with the function's role, to attach the function to a VPC. The
 interfaces have no ARN before they are created, and describing takes no resource, so the resource is
-`*`. The condition grants this to Lambda alone: calls of the function's code carry
-lambda:SourceFunctionArn."""
-_LAMBDA_ITSELF = {"Null": {"lambda:SourceFunctionArn": "true"}}
+`*`. The function's code is denied the same: its calls carry lambda:SourceFunctionArn. Both
+statements have the form of Lambda's guide, "Giving Lambda functions access to resources in an
+Amazon VPC"."""
 
 LOGS = ("logs:CreateLogStream", "logs:PutLogEvents")
 """What Lambda does to write a function's log. The stack creates the log group."""
@@ -123,11 +124,15 @@ _KEY_ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 def list_grants(fn: "FunctionSpec", resources: ResourceArns) -> list[Grant]:
-    """Everything that the role of this function allows."""
+    """Everything that the role of this function allows, and denies."""
     allowed = _allowed_actions(fn)
     result = [*_resource_grants(allowed, resources), *_key_grants(allowed, resources)]
     if resources.network and {"database", "owner"} & fn.needs:
-        result.append(Grant(NETWORK_INTERFACES, ("*",), _LAMBDA_ITSELF))
+        service = f"arn:{resources.partition}:lambda:{resources.region}:{resources.account}"
+        code = f"{service}:function:{resources.function_prefix}{fn.name}"
+        from_code = {"ArnEquals": {"lambda:SourceFunctionArn": code}}
+        result.append(Grant(NETWORK_INTERFACES, ("*",)))
+        result.append(Grant(NETWORK_INTERFACES, ("*",), from_code, "Deny"))
     log_groups = f"{resources.region}:{resources.account}:log-group:/aws/lambda/"
     group = f"arn:{resources.partition}:logs:{log_groups}{resources.function_prefix}{fn.name}:*"
     return [*result, Grant(LOGS, (group,))]
@@ -139,6 +144,7 @@ def policy_statements(fn: "FunctionSpec", resources: ResourceArns) -> list["iam.
 
     return [
         iam.PolicyStatement(
+            effect=iam.Effect.ALLOW if grant.effect == "Allow" else iam.Effect.DENY,
             actions=list(grant.actions),
             resources=list(grant.resources),
             conditions=dict(grant.conditions),

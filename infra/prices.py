@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.deployment import FUNCTIONS
+from strandline.jobs.runner import Shard, pack
 
 AS_OF = "November 2026"
 """Month in which the pages were read."""
@@ -63,6 +64,15 @@ SECRETS = 3
 """Secrets of the settings, the first key and the master user."""
 ALARM_METRICS = 23
 """Metrics that alarms use without a language model. A test counts them in the template."""
+CORES_PER_UNIT = 0.25
+"""Cores of a capacity unit: an assumption, AWS gives no figure."""
+CPU_OF_EVENT, CPU_OF_RECALL = 0.002, 0.006
+"""The database's CPU for an append and for a recall, in seconds."""
+_USED_SHARE = 0.3
+"""Share of a unit's cores that is in use on average."""
+POLLS = 2 * 5 * HOURS * 3600 / 20
+"""Calls of SQS a month by which Lambda waits for messages: five pollers for each of two queues,
+20 seconds a call."""
 
 _MEMORY = {fn.name: fn.memory / 1024 for fn in FUNCTIONS}
 
@@ -97,15 +107,23 @@ FIXED_COSTS: Sequence[Item] = (
     Item("alarm", ALARM_METRICS, "the alarms' metrics"),
     Item("dashboard", 1, "one dashboard"),
     Item("metric", 20 * 31 / HOURS, "20 metrics in the hour of each sweep"),
+    Item("message", POLLS, "Lambda's waiting for messages of two queues"),
 )
 
 IDLE: Sequence[Item] = (*PAUSED_COSTS, *FIXED_COSTS)
-PROD_UNITS = 0.5 * 2
+PROD_UNITS = 2 * 2
 """Minimum of the stage `prod` in cdk.json: a writer and a reader. A test compares it."""
-PROD: Sequence[Item] = (Item("acu", PROD_UNITS * HOURS, "half a unit, twice, all month"),)
+PROD: Sequence[Item] = (Item("acu", PROD_UNITS * HOURS, "two units, twice, all month"),)
 KEY: Sequence[Item] = (Item("key", 1, "one KMS key"),)
 
 MILLION = 1e6
+
+
+def _unit_hours(seconds: float) -> float:
+    """Hours of a capacity unit for so many seconds of CPU."""
+    return seconds / CORES_PER_UNIT / _USED_SHARE / 3600
+
+
 EVENTS: Sequence[Item] = (
     Item("request", MILLION, "a call of its own"),
     Item("invocation", MILLION, ""),
@@ -113,7 +131,7 @@ EVENTS: Sequence[Item] = (
     Item("message", 3 * MILLION / 10, "a tenth of a queue message (sent, received, deleted)"),
     Item("invocation", MILLION / 10, ""),
     Item("gb_second", MILLION * 0.030 * _MEMORY["worker"], "30 ms of the worker"),
-    Item("acu", MILLION * 0.002 / 0.25 / 0.3 / 3600, "2 ms of the database's CPU"),
+    Item("acu", MILLION * _unit_hours(CPU_OF_EVENT), "2 ms of the database's CPU"),
     Item("io", 10 * MILLION, "10 I/Os"),
     Item("storage", 5, "5 KB kept for a month"),
     Item("log", 1.5, "1.5 KB of log"),
@@ -122,13 +140,27 @@ RECALLS: Sequence[Item] = (
     Item("request", MILLION, "a call of its own"),
     Item("invocation", MILLION, ""),
     Item("gb_second", MILLION * 0.050 * _MEMORY["query"], "50 ms of query"),
-    Item("acu", MILLION * 0.006 / 0.25 / 0.3 / 3600, "6 ms of the database's CPU"),
+    Item("acu", MILLION * _unit_hours(CPU_OF_RECALL), "6 ms of the database's CPU"),
     Item("io", 2 * MILLION, "2 I/Os"),
     Item("log", 1.5, "1.5 KB of log"),
     Item("out", 8, "8 KB of answer"),
 )
+SWEPT_TENANTS = 1000
+RUNS = 8 * 12 * 31
+"""Sweeps in a month of eight busy hours a day, every five minutes."""
+
+
+def count_transitions(tenants: int) -> int:
+    """State transitions of a run with work in so many tenants: start, plan, choice, map, finish and
+    end, and of each item its state and its end."""
+    return 6 + 2 * len(pack([Shard("", number) for number in range(tenants)]))
+
+
+SWEEPS: Sequence[Item] = (
+    Item("transition", RUNS * count_transitions(SWEPT_TENANTS), "eight hours a day"),
+)
 RECORDS: Sequence[Item] = (Item("storage", 0.5, "5 KB each"),)
-AWAKE_COSTS: Sequence[Item] = (Item("acu", 0.5 * HOURS, "half a unit, all month"),)
+AWAKE_COSTS: Sequence[Item] = (Item("acu", HOURS, "one unit, all month"),)
 METRICS: Sequence[Item] = (Item("metric", 60, "60 metrics"),)
 
 
@@ -151,6 +183,10 @@ def render_table() -> str:
         "100,000 long-term memories, a month": (RECORDS, AGENTCORE["record"].usd * 1e5),
     }
     usage_rows = [f"| {n} | {_usd(total(i))} | {_usd(peer)} |" for n, (i, peer) in peers.items()]
+    usage_rows.append(
+        f"| Step Functions, work in {SWEPT_TENANTS:,} tenants every 5 minutes, 8 hours a day, a "
+        f"month | {_usd(total(SWEEPS))} | |"
+    )
     lines = (
         BEGIN,
         _wrap(
@@ -189,7 +225,8 @@ def _assumptions() -> str:
         "ms of CPU a text), because no account was available to measure in. A batch is one call "
         "with up to 500 events. Not included: language models (none is used by default; the price "
         "of AgentCore Memory includes its models), payloads in S3, and a database that never "
-        f"pauses because calls never cease: {_usd(total(AWAKE_COSTS))} a month at half a unit. The "
+        f"pauses because calls never cease: {_usd(total(AWAKE_COSTS))} a month at one unit (half a "
+        "unit, 1 GiB, is too little: logins by IAM alone take 300 to 1,000 MiB). The "
         f"metrics of a stage in use all month cost about {_usd(total(METRICS))} "
         f"({METRICS[0].why}). The prices of AgentCore Memory are as third parties quote them "
         "(0.25 for 1,000 events, 0.75 for 1,000 built-in records and month, 0.50 for 1,000 "

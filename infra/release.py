@@ -1,23 +1,27 @@
 """The order of a release: first the database, then the aliases."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
-from aws_cdk import CfnResource, Duration, Stack, triggers
+from aws_cdk import CustomResource, Duration
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.compute import Compute, StackParts
 from infra.logs import log_group
+from infra.nag_suppressions import acknowledge
+from infra.roles import allow, service_role
 from infra.settings import StackSettings
-from strandline.deployment import FUNCTIONS
 
-_CALLER = "AWSCDK.TriggerCustomResourceProviderCustomResourceProvider"
-"""The id of the CDK's own function that calls `migrate`."""
+_CALLER = Path(__file__).parent / "release_caller.py"
+_CALLER_SECONDS = 900
+"""Lambda's limit: `migrate` may take all of its own time."""
 
 
 class Release(Construct):
     """Runs `migrate` during every deployment that changes it or the layers it is made of. The other
     functions' aliases move only after it; if it fails they stay, and the deployment is rolled back.
+    On the way back it is not called. `resource` is the resource that stands for it.
     """
 
     def __init__(
@@ -29,21 +33,54 @@ class Release(Construct):
         compute: Compute,
     ) -> None:
         super().__init__(scope, id)
-        timeout = next(fn.timeout for fn in FUNCTIONS if fn.name == "migrate")
-        trigger = triggers.Trigger(
+        function = compute.functions["migrate"]
+        caller = self._caller(settings, parts, function)
+        self.resource = CustomResource(
             self,
-            "Migrate",
-            handler=compute.functions["migrate"],
-            timeout=Duration.seconds(timeout),
-            # The alias of `migrate` too: a long migration continues as a run of the state machine.
-            execute_after=[parts.network, parts.database, compute.aliases["migrate"]],
-            execute_before=_other_aliases(compute.aliases),
+            "Schema",  # not as CDK's Trigger was called: a resource cannot change its type
+            resource_type="Custom::Release",
+            service_token=caller.function_arn,
+            service_timeout=Duration.seconds(_CALLER_SECONDS + 60),
+            properties={"Version": function.current_version.function_arn},
         )
-        caller = Stack.of(self).node.find_child(_CALLER).node.find_child("Handler")
-        assert isinstance(caller, CfnResource)
-        name = f"/aws/lambda/{caller.ref}"
-        log = log_group(self, "CallerLogs", settings, parts.storage.key, name)
-        trigger.node.add_dependency(log)
+        # The alias of `migrate` too: a long migration continues as a run of the state machine.
+        for construct in (parts.network, parts.database, compute.aliases["migrate"], caller):
+            self.resource.node.add_dependency(construct)
+        # What starts runs: by then the roles that it needs are known everywhere, too.
+        runs = (parts.jobs.machine, *parts.jobs.schedules)
+        for construct in (*_other_aliases(compute.aliases), *runs):
+            construct.node.add_dependency(self.resource)
+
+    def _caller(
+        self, settings: StackSettings, parts: StackParts, function: lambda_.Function
+    ) -> lambda_.Function:
+        log_name = f"/aws/lambda/{settings.stack_name}-release"
+        group = log_group(self, "CallerLogs", settings, parts.storage.key, log_name)
+        versions = f"{function.function_arn}:*"
+        allowed = [
+            allow(["lambda:InvokeFunction"], versions),
+            allow(["logs:CreateLogStream", "logs:PutLogEvents"], group.log_group_arn),
+        ]
+        caller = lambda_.Function(
+            self,
+            "Caller",
+            description=f"Runs migrate when {settings.stack_name} is deployed",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=lambda_.Architecture.ARM_64,
+            handler="index.handler",
+            code=lambda_.Code.from_inline(_CALLER.read_text()),
+            memory_size=256,
+            timeout=Duration.seconds(_CALLER_SECONDS),
+            role=service_role(self, "CallerRole", "lambda", allowed, wildcards=_WILDCARDS),
+            log_group=group,
+        )
+        acknowledge(caller, {"L1": "One Python version everywhere: the one that was tested."})
+        return caller
+
+
+_WILDCARDS = {
+    r"Resource::<Compute\w*\.Arn>:\*": "Each release calls a version of its own of `migrate`."
+}
 
 
 def _other_aliases(aliases: Mapping[str, lambda_.Alias]) -> list[Construct]:

@@ -1,5 +1,7 @@
 """Typed settings of a deployment: a stage's object in cdk.json over the defaults here."""
 
+import math
+import sys
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -12,12 +14,17 @@ from pydantic import (
 )
 
 from strandline.config import ServiceSettings
-from strandline.deployment import FunctionSpec
+from strandline.deployment import FUNCTIONS, FunctionSpec
 
 type Arn = Annotated[str, StringConstraints(pattern=r"^arn:[\w-]+:")]
 type Name = Annotated[str, StringConstraints(pattern=r"^([a-z][a-z0-9]*(-[a-z0-9]+)*)?$")]
 """A valid database identifier: no hyphen at the end and no two in a row."""
 type Scalar = str | int | float | bool
+RECALLS_PER_UNIT = 40
+"""Recalls a second that a capacity unit serves: a quarter of a core, at 6 ms of CPU each
+(infra/prices.py). Appends cost less."""
+_TENANT_REQUESTS_PER_MINUTE = 6000
+"""The service's own default for a tenant (config_quotas.py): a larger stage gives no more."""
 _LOG_RETENTION_DAYS = (
     1,
     3,
@@ -151,10 +158,12 @@ class StackSettings(_SettingsModel):
     vpc_endpoint_ids: list[str] = []
     """The VPC endpoints (execute-api) through which a private API can be called."""
 
-    engine_version: str = Field(default="18.4", pattern=r"^1[78]\.\d+$")
-    """Version of Aurora PostgreSQL, 17 or 18."""
+    engine_version: str = Field(default="18.4", pattern=r"^\d+\.\d+$")
+    """Version of Aurora PostgreSQL 18. AWS does not raise it by itself: to upgrade, set a later
+    minor version and deploy."""
     min_capacity: float = Field(default=0, ge=0, le=256, multiple_of=0.5)
-    """Least number of Aurora capacity units (2 GiB each); 0 lets the database pause."""
+    """Least number of Aurora capacity units (2 GiB each); 0 lets the database pause. Performance
+    Insights need 2 or more and are off below."""
     max_capacity: float = Field(default=4, ge=1, le=256, multiple_of=0.5)
     """Largest number of Aurora capacity units."""
     pause_minutes: int = Field(default=5, ge=5, le=1440)
@@ -166,6 +175,10 @@ class StackSettings(_SettingsModel):
     proxy: bool = False
     """RDS Proxy between the functions and the database. It keeps connections open, so the database
     never pauses."""
+    ca_bundle: str | None = None
+    """File of the database's certificate authorities (PEM), instead of those that ship: AWS's
+    global-bundle.pem, for a Region for which no root ships. The path is relative to the
+    repository."""
     snapshot: Arn | None = None
     """Cluster snapshot that the database is restored from, into a new cluster. Once used, the
     setting must stay."""
@@ -180,12 +193,18 @@ class StackSettings(_SettingsModel):
 
     domain: Domain | None = None
     """A custom domain."""
+    web_acl: Arn | None = None
+    """A web ACL of AWS WAF, regional and of the stack's Region, to put in front of the API. AWS
+    charges for the ACL, its rules and each request."""
     cors_origins: list[str] = []
     """Origins whose pages may call the API from a browser; none by default."""
-    throttle_rate: float = Field(default=200, gt=0)
-    """Requests a second that the API accepts from all callers together."""
-    throttle_burst: int = Field(default=400, gt=0)
-    """Requests that it accepts at once."""
+    throttle_rate: float | None = Field(default=None, gt=0)
+    """Requests a second that the API accepts from all callers together; when absent, 40 for each
+    unit of `max_capacity`, which is what the database serves. A tenant's default limit is half of
+    it, and 100 at most."""
+    throttle_burst: int | None = Field(default=None, gt=0)
+    """Requests that it accepts at once; when absent, those of a second, and no more than there are
+    instances to serve them. A tenant may send those of a second at once, at most half of this."""
 
     settings: dict[str, Scalar] = {}
     """The service's settings that are not secret, by their names in lower case without STRANDLINE_,
@@ -240,7 +259,10 @@ class StackSettings(_SettingsModel):
     @property
     def service_variables(self) -> dict[str, str]:
         """The service's settings that are not secret, as values of environment variables."""
+        half = min(self.request_rate, self.request_burst) / 2
         derived = {
+            "tenant_requests_per_minute": str(min(_TENANT_REQUESTS_PER_MINUTE, int(half * 60))),
+            "tenant_burst_seconds": "1",
             "cors_origins": " ".join(self.cors_origins),
             "client_certificates": str(bool(self.domain and self.domain.mutual_tls)).lower(),
         }
@@ -250,6 +272,23 @@ class StackSettings(_SettingsModel):
     def reserved_concurrency(self, fn: FunctionSpec) -> int:
         """Most concurrent instances of a function; 0: what the account has left."""
         return self.reserved.get(fn.name, fn.reserved_concurrency)
+
+    @property
+    def request_rate(self) -> float:
+        """Requests a second that the API accepts: `throttle_rate`, or what the database serves."""
+        return self.throttle_rate or RECALLS_PER_UNIT * self.max_capacity
+
+    @property
+    def request_burst(self) -> int:
+        """Requests that the API accepts at once: `throttle_burst`, or those of a second."""
+        burst = min(math.ceil(self.request_rate), self.request_instances or sys.maxsize)
+        return self.throttle_burst or burst
+
+    @property
+    def request_instances(self) -> int:
+        """Instances that may serve requests at once; 0: what the account has left."""
+        reserved = [self.reserved_concurrency(fn) for fn in FUNCTIONS if fn.routes]
+        return sum(reserved) if all(reserved) else 0
 
     @property
     def can_pause(self) -> bool:

@@ -109,6 +109,12 @@ class Storage(Construct):
                 noncurrent_version_expiration=Duration.days(1),
             ),
             s3.LifecycleRule(
+                id="exports of graphs",
+                prefix="_exports/",
+                expiration=Duration.days(2),
+                noncurrent_version_expiration=Duration.days(1),
+            ),
+            s3.LifecycleRule(
                 id="lists of jobs",
                 prefix="_jobs/",
                 expiration=Duration.days(7),

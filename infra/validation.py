@@ -75,9 +75,8 @@ def _check_network(settings: StackSettings) -> str | None:
 
 
 def _check_engine(settings: StackSettings) -> str | None:
-    major, minor = map(int, settings.engine_version.split("."))
-    if major == 17 and minor < 4:
-        return "engine_version: Aurora's first 17 is 17.4: take that or a later one"
+    if settings.engine_version.partition(".")[0] != "18":
+        return "engine_version: Postgres 18 is the version that is tested: set 18.4 or a later 18"
     return None
 
 
@@ -124,6 +123,31 @@ def _check_capacity(settings: StackSettings) -> str | None:
         return "min_capacity is over max_capacity: raise max_capacity"
     if settings.min_capacity < 1 and (settings.max_connections or 0) > 2000:
         return "max_connections is at most 2000 where min_capacity is under 1: raise min_capacity"
+    return None
+
+
+def _check_throttle(settings: StackSettings) -> str | None:
+    """Rejects a gateway that one tenant can close to the others within its own limits."""
+    service = settings.service_settings
+    rate = service.tenant_requests_per_minute / 60
+    if rate > settings.request_rate:
+        return (
+            f"throttle_rate: a tenant may send {rate:g} requests a second, and the API accepts "
+            f"{settings.request_rate:g} from all together: lower "
+            "settings.tenant_requests_per_minute, or raise throttle_rate"
+        )
+    at_once = rate * service.tenant_burst_seconds
+    if at_once > settings.request_burst:
+        return (
+            f"throttle_burst: a tenant may send {at_once:g} requests at once, and the API accepts "
+            f"at most {settings.request_burst}: lower settings.tenant_burst_seconds, or raise "
+            "throttle_burst"
+        )
+    if 0 < settings.request_instances < settings.request_burst:
+        return (
+            f"throttle_burst is {settings.request_burst}, and the functions of the API may have "
+            f"{settings.request_instances} instances: lower it, or raise reserved"
+        )
     return None
 
 
@@ -196,7 +220,8 @@ CHECKS: tuple[_Check, ...] = (
         _check_network,
         _check_domain,
     ),
-    *(_check_proxy, _check_engine, _check_capacity, _check_connections, _check_alarm_target),
+    *(_check_proxy, _check_engine, _check_capacity, _check_connections, _check_throttle),
+    _check_alarm_target,
 )
 """Each check returns an error message, or None."""
 

@@ -37,6 +37,8 @@ HANDLER = "handler.lambda_handler"
 """The handler of every function: its asset has handler.py at the root."""
 CERTIFICATES_PATH = "/opt/python/strandline_certs/rds.pem"
 """Path at which a function finds the root certificates of RDS, for sslrootcert."""
+OWN_CERTIFICATES_PATH = "/opt/strandline_certs/rds.pem"
+"""The same for the certificates that an operator has put in their place."""
 
 _PLATFORMS: Mapping[Arch, str] = {
     "arm64": "aarch64-manylinux_2_28",
@@ -117,6 +119,19 @@ def build_functions() -> None:
         _build_if_changed(function_directory(name), [source], copy)
 
 
+def build_certificates(bundle: str) -> Path:
+    """The directory of a layer that holds this bundle at OWN_CERTIFICATES_PATH."""
+    directory = BUILD / "layers" / "certificates"
+
+    def write(into: Path) -> None:
+        file = into / Path(OWN_CERTIFICATES_PATH).relative_to("/opt")
+        file.parent.mkdir()
+        file.write_text(bundle, "utf-8")
+
+    _build_if_changed(directory, [bundle], write)
+    return directory
+
+
 def _handler(name: str) -> Path:
     return ROOT / "functions" / name / "handler.py"
 
@@ -132,11 +147,12 @@ def _inputs(name: Layer) -> list[Path]:
 
 
 def _package_files() -> Iterable[Path]:
-    """The package strandline without `local`, which runs on one machine only."""
+    """The package strandline without what no function imports: `local`, which runs on one machine
+    only, the client, and the command line."""
     package = ROOT / "shared" / "strandline"
     for path in package.rglob("*"):
         within = path.relative_to(package).parts
-        if within[0] != "local" and "__pycache__" not in within:
+        if within[0] not in ("local", "client", "commands") and "__pycache__" not in within:
             yield path
 
 

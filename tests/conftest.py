@@ -11,13 +11,13 @@ import pytest
 from strandline.config import get_settings
 from strandline.db import connection as db_connection
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.minilm import LocalEmbedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from tests.connections import SESSIONS
 from tests.databases import DatabasePool
 from tests.support import (
     KEY_SECRET,
+    CachedEmbedder,
     Gateway,
     ScratchDatabase,
     make_template,
@@ -91,8 +91,8 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
 
 @pytest.fixture(scope="session")
 def embedder() -> Embedder:
-    """The model that ships, loaded once."""
-    return LocalEmbedder()
+    """The model that ships, loaded once. Texts that many tests share are embedded once."""
+    return CachedEmbedder()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ class Block:
 
 
 HEADINGS = ("Latest events:", "Topics:", "Events about the question:")
+KNOWN = "What is known:"
 _NOTES = ("Left out for length: ", "Shortened, ", "No stored event ", "Nothing is remembered.")
 _EVENT = re.compile(
     r"\[(\d+)\]↳? \d+ [A-Z][a-z]+ \d{4}, "
@@ -24,6 +25,9 @@ _EVENT = re.compile(
 _TOPIC = re.compile(
     r"- \d+ [A-Z][a-z]+ \d{4}(?: to \d+ [A-Z][a-z]+ \d{4})?(?:, [^()\[\]:<>]+)?(?: \([a-z]+\))?:"
     r".*? (?:\[\d+\])+"
+)
+_KNOWN = re.compile(
+    r"- \d+ [A-Z][a-z]+ \d{4}(?:, (?:decision|relation))?(?: \([a-z]+\))?:.*? (?:\[\d+\])+"
 )
 _CITES = re.compile(r"[\[【〔⟦]\s*[\^#\\]*\s*\d+(\s*[,;–-]\s*\d+)*[\s\\]*[\]】〕⟧]")  # noqa: RUF001
 VISIBLE = (
@@ -101,14 +105,14 @@ def read_block(text: str) -> Block:
     cited: list[int] = []
     heading = ""
     for line in lines:
-        if line in HEADINGS:
+        if line in (*HEADINGS, KNOWN):
             assert line not in parts, "a heading twice"
             heading = line
             continue
         if line.startswith(_NOTES):
             heading = ""
-        elif heading == "Topics:":
-            assert _TOPIC.fullmatch(line), line
+        elif heading in ("Topics:", KNOWN):
+            assert (_KNOWN if heading == KNOWN else _TOPIC).fullmatch(line), line
             line_alone = re.sub(r"(?:\[\d+\])+$", "", line)
             assert not _CITES.search(_as_it_looks(line_alone)), line
         else:

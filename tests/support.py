@@ -6,7 +6,8 @@ import importlib
 import json
 import secrets
 import uuid
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +23,9 @@ from strandline.config import ServiceSettings, get_settings
 from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
 from strandline.deployment import FUNCTIONS
+from strandline.embeddings.minilm import LocalEmbedder
 from strandline.jobs.runner import ShardFailed
+from strandline.local.aws import client
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
@@ -180,10 +183,17 @@ class Gateway:
 
         if not step("plan", tenant=tenant)["shards"]:
             return {}
-        for shard in handler.resources.blobs.read_shards(run_id):
+        for item in planned_items(run_id):
             with contextlib.suppress(ShardFailed):
-                step("shard", **shard)
+                step("shard", **item)
         return step("finish")
+
+
+def planned_items(run: str) -> list[dict[str, Any]]:
+    """The items of a run, as the state machine reads them from the bucket."""
+    with contextlib.closing(client("s3")) as s3:
+        stored = s3.get_object(Bucket=get_settings().bucket, Key=f"_jobs/{run}/shards.json")
+        return json.loads(stored["Body"].read())
 
 
 class NullJobQueue:
@@ -201,6 +211,27 @@ class NullJobQueue:
     def is_run_requested(self, job: str, now: datetime) -> bool:
         """Nobody comes."""
         return False
+
+
+class CachedEmbedder:
+    """The model that ships. It embeds no text twice: a text has the same vector whatever it is
+    embedded with. One thread: the tests' processes use all cores, and idle threads of the model
+    spin."""
+
+    space, dimensions = LocalEmbedder.space, LocalEmbedder.dimensions
+
+    def __init__(self) -> None:
+        self._model = LocalEmbedder(threads=1)
+        self._vectors: dict[str, array[float]] = {}
+
+    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+        """A vector for each text."""
+        missing = list(dict.fromkeys(text for text in texts if text not in self._vectors))
+        vectors = self._model.embed(missing, timeout=timeout)
+        self._vectors.update(
+            (text, array("f", vector)) for text, vector in zip(missing, vectors, strict=True)
+        )
+        return [list(self._vectors[text]) for text in texts]
 
 
 def wire_handlers(

@@ -49,6 +49,12 @@ class FunctionSpec:
     infra/permissions.py names them."""
 
     @property
+    def feeds_itself(self) -> bool:
+        """Whether it sends to the queue that invokes it. Lambda counts the rounds of such a message
+        and drops it after about 16, unless the function declares that it means it."""
+        return self.queue in self.needs
+
+    @property
     def max_connections(self) -> int:
         """The most database connections of one instance. A function that folds asks the language
         model from three threads besides its own (chains/parallel.py)."""
@@ -80,7 +86,6 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/*",),  # uncited payloads, and the lists of its runs
             "s3:ListBucket": ("bucket",),
         },
@@ -96,9 +101,7 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
         },
         reserved_concurrency=20,
         layers=("deps", "domain", "graph"),
@@ -112,9 +115,7 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
         },
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=5),
@@ -148,9 +149,7 @@ JOBS = (
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/_jobs/*",),
             "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
         },
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=1),  # of hot chains; warm ones wait for half an hour
@@ -164,9 +163,10 @@ JOBS = (
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:GetObject": ("bucket/*",),  # texts of payloads, and the lists of its runs
-            "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*"),  # expired uploads
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
+            "s3:GetObject": ("bucket/*",),  # texts of payloads
+            "s3:ListBucket": ("bucket",),  # without it a missing payload is a 403, not a 404
+            # expired uploads and exports
+            "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*", "bucket/_exports/*"),
             "sqs:SendMessage": ("work_queue",),
         },
         reserved_concurrency=20,
@@ -219,8 +219,10 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         timeout=29,
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         actions={
-            "s3:PutObject": ("bucket/*",),  # payloads of inserts
-            "s3:GetObject": ("bucket/*",),  # the URLs of payloads are signed by this role
+            "s3:PutObject": ("bucket/*",),  # payloads of inserts, exports
+            "s3:GetObject": (
+                "bucket/*",
+            ),  # the URLs of payloads and exports are signed by this role
             "s3:DeleteObject": ("bucket/_uploads/*",),  # it never removes a payload
             "s3:ListBucket": ("bucket",),  # health: HeadBucket
             "sqs:GetQueueAttributes": ("work_queue",),  # health
@@ -262,6 +264,9 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "GET /api/v1/graph/topics/{topic_id}/fields/{field}",
             "GET /api/v1/graph/communities",
             "GET /api/v1/graph/communities/{community_id}",
+            "GET /api/v1/graph/status",
+            "POST /api/v1/graph/exports",
+            "POST /api/v1/graph/imports",
             "DELETE /api/v1/events/{event_id}",
             "POST /api/v1/erasures",
             "GET /api/v1/erasures/{erasure_id}",
@@ -290,7 +295,9 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         actions={
             "s3:GetObject": ("bucket/*",),
+            "s3:ListBucket": ("bucket",),  # without it a missing payload is a 403, not a 404
             "sqs:SendMessage": ("work_queue",),  # delayed messages, for scopes that must wait
+            "sqs:ChangeMessageVisibility": ("work_queue",),  # messages that return early
         },
         reserved_concurrency=20,
         layers=MODEL_LAYERS,

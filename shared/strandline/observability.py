@@ -61,6 +61,8 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "GraphNodesRead": "Count",
     "GraphEdgesRead": "Count",
     "GraphReadsEmpty": "Count",
+    "ExportedBytes": "Count",
+    "StatementsImported": "Count",
     "ConflictsFound": "Count",
     "QuotaRejections": "Count",
     "EventsEmbedded": "Count",

@@ -70,10 +70,10 @@ class Tuning(BaseModel):
     promote_at_once: float = Field(default=0.8, ge=0.001, le=1)
     """Heat from which a chain is promoted at once; below it, half an hour after its last change."""
     ltm_enabled: bool = True
-    """Whether chains are promoted into the knowledge graph."""
+    """Whether chains are promoted into the knowledge graph, and contexts read it."""
     ltm_kg_enabled: bool = True
-    """Whether a configured language model extracts what is promoted. If not, the heuristic model
-    does."""
+    """Whether a configured language model extracts what is promoted, and contexts read the
+    knowledge graph. If not, the heuristic model extracts, and contexts do without."""
     persona: float = Field(default=0.7, ge=0, le=1)
     """Confidence from which a fact about a person is promoted."""
     freezing: float = Field(default=0.1, ge=0.001, le=1)
@@ -92,6 +92,11 @@ class Tuning(BaseModel):
     def heat_parameters(self) -> dict[str, float]:
         """The thresholds that a chain's stored `cold_at` and `promote_until` depend on."""
         return self.model_dump(include=_HEAT_FIELDS)
+
+    @property
+    def reads_graph(self) -> bool:
+        """Whether contexts read the knowledge graph."""
+        return self.ltm_enabled and self.ltm_kg_enabled
 
     def promotion_parameters(self) -> dict[str, object]:
         """What says when chains are due for promotion."""

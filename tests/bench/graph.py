@@ -4,8 +4,9 @@
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.graph 100000
 
 Bare SQL runs as the superuser, whom no policy concerns, and gives the same rows without joining
-what is of one name. Times are of the service's functions, without HTTP and without embedding a
-question.
+what is of one name. Two hops stand beside it a second time, beside bare SQL that does follow equal
+names, in the same view and up to as many nodes. Times are of the service's functions, without HTTP
+and without embedding a question.
 """
 
 import argparse
@@ -27,9 +28,11 @@ from pgvector import HalfVector
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.graph.identity import format_node_id
+from strandline.graph.reader import read_known
 from strandline.graph.schemas_search import TraverseRequest
 from strandline.graph.search import ALL_TYPES, Finder, read_matches
 from strandline.graph.store_search import Narrowing, find_containing
+from strandline.graph.store_walk import MAX_NODES
 from strandline.graph.traverse import traverse
 from strandline.local.postgres import EmbeddedPostgres
 from tests.bench.graph_data import HELPER, RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
@@ -52,6 +55,48 @@ two as materialized (
     where e.tenant_id = %(tenant)s and e.to_id in (select node_id from one)),
 edges as (select edge_id from one union select edge_id from two),
 ends as (select node_id from one union select node_id from two)
+select to_jsonb(n) - array['embedding', 'code', 'text'] from graph_nodes n
+where n.tenant_id = %(tenant)s and n.node_id in (select node_id from ends)
+union all
+select to_jsonb(e) from graph_edges e
+where e.tenant_id = %(tenant)s and e.edge_id in (select edge_id from edges)
+"""
+_TWO_HOPS_BY_NAME: LiteralString = """
+with zero as materialized (
+    select m.node_id from graph_nodes s join graph_nodes m using (tenant_id, type, identity)
+    where s.tenant_id = %(tenant)s and s.node_id = %(start)s and m.valid_to is null
+        and m.participants @> %(view)s),
+one as materialized (
+    select * from (
+        select edge_id, to_id as node_id, weight, heat from graph_edges
+        where tenant_id = %(tenant)s and from_id in (select node_id from zero)
+        union all
+        select edge_id, from_id, weight, heat from graph_edges
+        where tenant_id = %(tenant)s and to_id in (select node_id from zero)) e
+    order by weight desc, heat desc, edge_id limit 5000),
+near as materialized (select distinct node_id from one limit %(nodes)s),
+names as materialized (
+    select distinct s.type, s.identity from graph_nodes s
+    where s.tenant_id = %(tenant)s and s.node_id in (select node_id from near)),
+same as materialized (
+    select m.node_id from names s cross join lateral (
+        select m.node_id from graph_nodes m
+        where m.tenant_id = %(tenant)s and m.type = s.type and m.identity = s.identity
+            and m.valid_to is null and m.participants @> %(view)s offset 0) m limit 5000),
+two as materialized (
+    select * from (
+        select edge_id, to_id as node_id, weight, heat from graph_edges
+        where tenant_id = %(tenant)s and from_id in (select node_id from same)
+        union all
+        select edge_id, from_id, weight, heat from graph_edges
+        where tenant_id = %(tenant)s and to_id in (select node_id from same)) e
+    order by weight desc, heat desc, edge_id limit 5000),
+ends as materialized (
+    select node_id from near
+    union select distinct node_id from two limit %(nodes)s),
+edges as (
+    select edge_id from one where node_id in (select node_id from ends)
+    union select edge_id from two where node_id in (select node_id from ends))
 select to_jsonb(n) - array['embedding', 'code', 'text'] from graph_nodes n
 where n.tenant_id = %(tenant)s and n.node_id in (select node_id from ends)
 union all
@@ -130,7 +175,7 @@ def measure(base: ScratchDatabase, graph: LargeGraph, asks: int) -> list[Figures
             _time(name, viewer, calls, asks)
             for viewer in (WIDE, HELPER)
             for name, calls in _calls(
-                database.connect_as(Caller(TENANT, (viewer,))), bare, graph
+                database.connect_as(Caller(TENANT, (viewer,))), bare, graph, viewer
             ).items()
         ]
 
@@ -139,7 +184,7 @@ type _Calls = tuple[Callable[[int], object], Callable[[int], object] | None]
 
 
 def _calls(
-    access: TenantDb, bare: psycopg.Connection[tuple[object, ...]], graph: LargeGraph
+    access: TenantDb, bare: psycopg.Connection[tuple[object, ...]], graph: LargeGraph, viewer: str
 ) -> dict[str, _Calls]:
     embedder: Embedder = NoEmbedder()
     finder = Finder(access, embedder, 1.0)
@@ -160,8 +205,12 @@ def _calls(
         text = f" {1 + 500 * (n % 100)} {RARE}"
         return read_matches(access, find_containing(access, text, narrowing), narrowing, 10)
 
+    def known(n: int) -> object:
+        return read_known(access, f"What about the {RARE}?", graph.vectors[n % 100], SPACE)
+
     def query(statement: LiteralString, **params: object) -> object:
-        return bare.execute(statement, {"tenant": TENANT, **params}).fetchall()
+        params |= {"tenant": TENANT, "view": [viewer], "nodes": MAX_NODES}
+        return bare.execute(statement, params).fetchall()
 
     def bare_near(n: int) -> object:
         vector = HalfVector(graph.vectors[n % 100]).to_text()
@@ -170,9 +219,14 @@ def _calls(
     return {
         "one hop": (lambda n: walk(n, 1), None),
         "two hops": (lambda n: walk(n, 2), lambda n: query(_TWO_HOPS, start=start(n))),
+        "two hops, along equal names": (
+            lambda n: walk(n, 2),
+            lambda n: query(_TWO_HOPS_BY_NAME, start=start(n)),
+        ),
         "three hops": (lambda n: walk(n, 3), None),
         "one hop from a name of every scope": (lambda n: walk(n, 1, graph.shared), None),
         "search by meaning": (near, bare_near),
+        "what is known, for a context": (known, None),
         "search by a part of a text": (
             contains,
             lambda n: query(_CONTAINING, text=f" {1 + 500 * (n % 100)} {RARE}"),

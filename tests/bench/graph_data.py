@@ -157,5 +157,10 @@ _FILL_STATEMENTS = (
         union all
         select edge_id, scope_id, participants, at from edge_plan) said
     """,
+    """
+    insert into graph_sources (tenant_id, target_id, source_id, event_id, scope_id, participants)
+    select %(tenant)s, target_id, source_id, source_id, scope_id, participants
+    from graph_observations where tenant_id = %(tenant)s
+    """,
     "drop table edge_plan, node_plan, scope_plan",
 )

@@ -4,9 +4,9 @@ people expect there it finds.
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.graph_extraction [--list]
 
 What is expected was written down by reading the conversations, before anything extracted it:
-`events/demo/expected_graph.jsonl` and `tests/bench/expected_graph`. A fact or a decision is right
-where its event is expected to state one that holds the same words; a relation where one between the
-same two is expected. Topics are cut as people cut them.
+`expected_graph.jsonl` of events/demo and events/orchard, and `tests/bench/expected_graph`. A fact
+or a decision is right where its event is expected to state one that holds the same words; a
+relation where one between the same two is expected. Topics are cut as people cut them.
 """
 
 import argparse
@@ -26,11 +26,19 @@ from tests.bench.talks import Talk
 type Kind = Literal["fact", "decision", "relation"]
 
 FOLDER = Path(__file__).parent
+ORCHARD = talks.DEMO.parent / "orchard"
 CONVERSATIONS: Mapping[Path, Path] = {
     talks.DEMO: talks.DEMO / "expected_graph.jsonl",
+    ORCHARD: ORCHARD / "expected_graph.jsonl",
     FOLDER / "corpus" / "parents.jsonl": FOLDER / "expected_graph" / "parents.jsonl",
 }
 """Conversations, and what their graphs are expected to hold."""
+SUBJECTS = {
+    "demo": "Six wave buoys (events/demo)",
+    "orchard": "An autumn of pressing apples (events/orchard)",
+    "parents": "Care for elderly parents (tests/bench/corpus/parents.jsonl)",
+}
+"""What they are about, and where they lie."""
 
 
 class Item(NamedTuple):
@@ -110,17 +118,26 @@ def score(items: Sequence[Item], expectations: Sequence[Expectation]) -> dict[Ki
     return scores
 
 
+def table_rows(name: str, scores: Mapping[Kind, Score]) -> Iterator[str]:
+    """The rows of a conversation in the table of docs/graph.md."""
+    for kind, result in scores.items():
+        found = f"{result.right} of {result.found}" if result.found else "none"
+        precision = f"{result.precision:.2f}" if result.found else "none"
+        figures = f"{found} | {result.expected} | {precision} | {result.recall:.2f}"
+        yield f"| {SUBJECTS[name]} | {kind}s | {figures} |"
+
+
 def main() -> None:
-    """Print the scores, with `--list` what was extracted and whether it is right."""
+    """Print the scores as rows of the table, with `--list` what was extracted and whether it is
+    right."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="list what was extracted")
     arguments = parser.parse_args()
     for path, expected_path in CONVERSATIONS.items():
         expectations = read_expectations(expected_path)
         items = extract(talks.read(path))
-        print(path.stem)
-        for kind, result in score(items, expectations).items():
-            print(f"  {kind:9} {result}; {result.right} of {result.found} found")
+        for row in table_rows(path.stem, score(items, expectations)):
+            print(row)
         for item in items if arguments.list else ():
             mark = "right" if any(one.is_met_by(item) for one in expectations) else "     "
             print(f"    {mark} {item.kind:9} {item.event} {item.text}")

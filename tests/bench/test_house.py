@@ -174,7 +174,8 @@ def test_each_walk_finds_its_example_here(name: str) -> None:
 def test_a_new_event_field_is_at_most_four_places_and_its_sql() -> None:
     tree = house.working_tree(house.ROOT)
     field = house.places(tree, VOCABULARY, VOCABULARY.walks["event field"])
-    assert len(field) <= 5
+    assert "shared/strandline/client/memory.py" in field
+    assert len(field) <= 6  # the client's own types are the sixth
     assert "SQL" in field
 
 

@@ -36,6 +36,8 @@ _OPAQUE = {
     "age_seconds",
     "active_age_seconds",
     "stored_bytes",
+    "bytes",
+    "sha256",
     "mark",
     "read_token",
     "next_cursor",

@@ -48,7 +48,7 @@ NO_IDS = {"file", "version"}
 # What a field does not stand beside.
 INSTEAD = {
     "blob": ("content", "parts", "model"),
-    "cid": ("event_id", "sha256"),
+    "cid": ("event_id", "sha256", "content"),
     "node_id": ("content",),
 }
 # What no two answers share, and names nothing of A's: asked of a random id it is there as well.

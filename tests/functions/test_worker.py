@@ -3,11 +3,18 @@
 import copy
 import importlib
 import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import Database
+from strandline.errors import Unavailable
+from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
 from tests.functions.conftest import Told
@@ -156,3 +163,92 @@ def test_a_database_that_is_away_gives_every_message_back(
     monkeypatch.setitem(service.__dict__, "database", away)
     assert work(batch(hint(receipt["scope_id"]), hint(receipt["scope_id"]))) == ["m0", "m1"]
     assert words.embedded_texts == []
+
+
+# --- what is away is back within seconds
+
+
+@pytest.fixture
+def sent_hint(aws: LocalAws) -> Iterator[Callable[[str], dict[str, Any]]]:
+    """Sends a hint and receives it, as the queue's poller does."""
+    with closing(client("sqs")) as sqs:
+
+        def receive() -> dict[str, Any] | None:
+            asked = {"QueueUrl": aws.work_queue_url, "MessageSystemAttributeNames": ["All"]}
+            (message,) = sqs.receive_message(**asked).get("Messages", [None])
+            return message
+
+        def send(body: str) -> dict[str, Any]:
+            while stray := receive():  # of the appends before
+                sqs.delete_message(
+                    QueueUrl=aws.work_queue_url, ReceiptHandle=stray["ReceiptHandle"]
+                )
+            sqs.send_message(QueueUrl=aws.work_queue_url, MessageBody=body)
+            message = receive()
+            assert message is not None
+            event = batch(body)
+            event["Records"][0] |= {
+                "receiptHandle": message["ReceiptHandle"],
+                "attributes": message["Attributes"],
+            }
+            return event
+
+        yield send
+
+
+def test_a_hint_that_finds_the_database_away_comes_back_within_seconds(
+    gateway: Gateway,
+    aws: LocalAws,
+    sent_hint: Callable[[str], dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not after the queue's visibility timeout, which is that of the slowest work."""
+    del gateway
+    service: Resources = importlib.import_module("functions.worker.handler").resources
+    event = sent_hint(hint("8f14e45f-ceea-867a-9a36-dedd4bea2543"))
+
+    def away(*_: object) -> None:
+        raise Unavailable("The database is unreachable or still starting. Try again.")
+
+    with monkeypatch.context() as planted:
+        planted.setattr(service.database, "connection", away)
+        assert work(event) == ["m0"]
+    with closing(client("sqs")) as sqs:
+        asked = {"QueueUrl": aws.work_queue_url, "MessageSystemAttributeNames": ["All"]}
+        begin = time.monotonic()
+        while not (found := sqs.receive_message(**asked, WaitTimeSeconds=2).get("Messages")):
+            assert time.monotonic() < begin + 10, "still invisible"
+        assert found[0]["Attributes"]["ApproximateReceiveCount"] == "2"
+
+
+def test_messages_return_later_each_time_and_then_as_the_queue_says(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that an outage of some minutes makes no dead letters."""
+    queue = WorkQueue(aws.work_queue_url)
+    asked: list[int] = []
+
+    def change(**given: Any) -> None:
+        asked.append(given["VisibilityTimeout"])
+
+    monkeypatch.setattr(queue, "_sqs", SimpleNamespace(change_message_visibility=change))
+    for count in range(6):
+        queue.return_soon("receipt", count)
+    assert asked == [5, 30, 120]
+
+
+def test_one_wait_for_a_database_that_is_away_serves_the_whole_batch(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del gateway
+    service: Resources = importlib.import_module("functions.worker.handler").resources
+    tries: list[int] = []
+
+    def away(*_: object) -> None:
+        tries.append(1)
+        raise Unavailable
+
+    monkeypatch.setattr(service.database, "connection", away)
+    bodies = [hint("8f14e45f-ceea-867a-9a36-dedd4bea2543")] * 10
+    assert work(batch(*bodies)) == [f"m{n}" for n in range(10)]
+    assert len(tries) == 2, "once for the messages, and once for what is due next"

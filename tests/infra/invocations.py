@@ -21,11 +21,13 @@ from strandline.db import migrate
 from strandline.db.migrate import Migration
 from strandline.deployment import FUNCTIONS, JOBS
 from strandline.embeddings.embedder import Embedder
+from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
 from tests.functions.example_calls import Story
+from tests.graph_files import tell_entity
 from tests.infra.recorded_calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
 from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import drop_index
@@ -58,6 +60,7 @@ def take(
         _unhinted(front, patch)
         _uploads(base, aws, front)
         _background(base, aws, front)
+        _hint_during_outage(patch)
         _with_bedrock(base, front, patch)
         _erase_versions(base, aws, front)
     _migrate(patch)
@@ -177,6 +180,10 @@ def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
         begun = begin(front, key, other)
         put_unchecked(aws, pending_key("acme", begun), b"What was not, and longer than that.")
         assert front.call("POST", path, citing(cid_of(other)), key=key).status == 422
+    file = tell_entity("The buoy", ["user:alice"])
+    uploaded(front, key, file)
+    body = {"cid": cid_of(file)}
+    assert front.call("POST", "/api/v1/graph/imports", body, key=key).status == 201
     age(base)
 
 
@@ -205,6 +212,7 @@ def _erase(front: Gateway, text: bytes) -> None:
 def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     """The worker by its hint, and the jobs' three verbs, with something to remove."""
     _talk_on(front)
+    _lose_payload(aws, front, b"A text that the worker misses.")
     _hint(base)
     put_unchecked(aws, f"acme/{cid_of(b'nobody cites it')}", b"nobody cites it")
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
@@ -214,6 +222,7 @@ def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     uploaded(front, front.key(), text, mime_type="text/plain")
     assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
     _talk_on(front)
+    _lose_payload(aws, front, b"A text that the sweeper misses.")
     base.rows("delete from jobs")  # what the examples started would be another run's
     _erase(front, b"A text that is forgotten.")
     for job in ("archiver", "eraser", *(job.name for job in JOBS)):
@@ -223,6 +232,14 @@ def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
         # The end of a run that comes twice finds its list forgotten.
         handler: Any = importlib.import_module(f"functions.{job}.handler")
         handler.lambda_handler({"verb": "finish", "run": "over"}, LambdaContext(job, 900))
+
+
+def _lose_payload(aws: LocalAws, front: Gateway, text: bytes) -> None:
+    """An event whose payload is gone from the bucket."""
+    uploaded(front, front.key(), text, mime_type="text/plain")
+    assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
+    with closing(client("s3")) as s3:
+        s3.delete_object(Bucket=aws.bucket, Key=f"acme/{cid_of(text)}")
 
 
 def _talk_on(front: Gateway) -> None:
@@ -314,6 +331,21 @@ def _hint(base: ScratchDatabase) -> None:
     assert scopes
     hint = {"messageId": "m", "body": json.dumps({"tenant": "acme", "scopes": scopes})}
     worker.lambda_handler({"Records": [hint]}, LambdaContext("worker", 120))
+
+
+def _hint_during_outage(patch: pytest.MonkeyPatch) -> None:
+    """A hint that comes while the database is away returns early."""
+    worker: Any = importlib.import_module("functions.worker.handler")
+
+    def away(*_: object) -> None:
+        raise Unavailable
+
+    body = json.dumps({"tenant": "acme", "scopes": []})
+    hint = {"messageId": "m", "receiptHandle": "r", "body": body}
+    with patch.context() as planted:
+        planted.setattr(worker.resources.database, "connection", away)
+        answer = worker.lambda_handler({"Records": [hint]}, LambdaContext("worker", 120))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m"}]}
 
 
 def _wake(patch: pytest.MonkeyPatch) -> None:

@@ -109,6 +109,7 @@ OPERATIONS: Mapping[str, Callable[[Mapping[str, Any]], list[tuple[str, str]]]] =
     "HeadBucket": lambda asked: [("s3:ListBucket", _bucket(asked))],
     "SendMessage": lambda asked: [("sqs:SendMessage", _queue(asked))],
     "SendMessageBatch": lambda asked: [("sqs:SendMessage", _queue(asked))],
+    "ChangeMessageVisibility": lambda asked: [("sqs:ChangeMessageVisibility", _queue(asked))],
     "GetQueueAttributes": lambda asked: [("sqs:GetQueueAttributes", _queue(asked))],
     "StartExecution": lambda asked: [("states:StartExecution", asked["stateMachineArn"])],
     "CreateSchedule": lambda asked: [
@@ -152,8 +153,10 @@ ATTACHED = (
     "ec2:AssignPrivateIpAddresses",
     "ec2:UnassignPrivateIpAddresses",
 )
-"""What Lambda does to put a function into a VPC (its guide, "Giving Lambda functions access to
-resources in an Amazon VPC")."""
+"""What Lambda does to put a function into a VPC, and what the function's code is denied (its guide,
+"Giving Lambda functions access to resources in an Amazon VPC")."""
+DENIED = "denied "
+"""Before an action that a statement denies."""
 WRITTEN = ("logs:CreateLogStream", "logs:PutLogEvents")
 """What Lambda does with what a function prints."""
 
@@ -239,6 +242,8 @@ class Ear:
 
         patch.setattr(Signer, "sign_post", signed)
         patch.setattr(Signer, "sign_database_token", token)
+        # Each function runs in a process of its own, and makes its own token.
+        patch.setattr("strandline.db.connection._TOKEN_SECONDS", 1e-6)
 
     def _hear(self, operation: str, params: Mapping[str, Any]) -> None:
         self.operations.add(operation)
@@ -275,8 +280,11 @@ def by_lambda(fn: FunctionSpec, stage: ResourceArns) -> Iterator[Asked]:
         queue = stage.work_queue if fn.queue == "work_queue" else stage.job_queue
         yield from (Asked(fn.name, action, queue) for action in CONSUMED)
     if {"database", "owner"} & fn.needs:
-        itself = only(Null={"lambda:SourceFunctionArn": "true"})
-        yield from (Asked(fn.name, action, "*", itself) for action in ATTACHED)
+        code = ARN.format("lambda", f"function:{stage.function_prefix}{fn.name}")
+        by_code = only(ArnEquals={"lambda:SourceFunctionArn": code})
+        for action in ATTACHED:
+            yield Asked(fn.name, action, "*")
+            yield Asked(fn.name, f"{DENIED}{action}", "*", by_code)
 
 
 def on_the_key(asked: Iterable[Asked], key: str) -> Iterator[Asked]:

@@ -113,9 +113,50 @@ def default_endpoint_beside_mutual_tls(found: Template) -> list[str]:
     return [n for n, p in apis.items() if p.get("DisableExecuteApiEndpoint") is not True]
 
 
+def undeclared_loop(found: Template) -> list[str]:
+    """A function whose messages come back to it, by one queue or several, and that Lambda would
+    therefore stop after some rounds: it does not declare that it means it."""
+    functions = properties(found, "Lambda::Function")
+    feeds: dict[str, set[str]] = {}  # queue → the functions that it invokes
+    for mapping in properties(found, "Lambda::EventSourceMapping").values():
+        named = json.dumps(mapping["FunctionName"])
+        aliases = {n for n in properties(found, "Lambda::Alias") if f'"{n}"' in named}
+        invoked = {
+            properties(found, "Lambda::Alias")[alias]["FunctionName"]["Ref"] for alias in aliases
+        } or {n for n in functions if f'"{n}"' in named}
+        feeds.setdefault(mapping["EventSourceArn"]["Fn::GetAtt"][0], set()).update(invoked)
+    reached = {name: _invoked_by(found, given, feeds) for name, given in functions.items()}
+    while True:
+        more = {
+            name: there | {again for one in there for again in reached[one]}
+            for name, there in reached.items()
+        }
+        if more == reached:
+            break
+        reached = more
+    return [
+        n for n in functions if n in reached[n] and functions[n].get("RecursiveLoop") != "Allow"
+    ]
+
+
+def _invoked_by(
+    found: Template, function: Mapping[str, Any], feeds: Mapping[str, set[str]]
+) -> set[str]:
+    """The functions that the queues invoke to which this one may send."""
+    role = properties(found, "IAM::Role")[function["Role"]["Fn::GetAtt"][0]]
+    return {
+        invoked
+        for statement in _statements(role)
+        if statement["Effect"] == "Allow" and "sqs:SendMessage" in _listed(statement["Action"])
+        for resource in _listed(statement["Resource"])
+        if isinstance(resource, dict)
+        for invoked in feeds.get(cast(Any, resource)["Fn::GetAtt"][0], ())
+    }
+
+
 HURTS: tuple[Finder, ...] = (
     *(public_database, open_bucket, open_queue, unencrypted, kept_by_nobody),
-    *(wildcard_on_data, plain_secret, default_endpoint_beside_mutual_tls),
+    *(wildcard_on_data, plain_secret, default_endpoint_beside_mutual_tls, undeclared_loop),
 )
 
 

@@ -65,6 +65,7 @@ class StandIns:
 
     handler = "handler.lambda_handler"
     certificates = "/opt/python/strandline_certs/rds.pem"
+    certificates_layer: Path | None = None
 
     def __init__(self, directory: Path, size: int = 1) -> None:
         self._directory, self._size = directory, size

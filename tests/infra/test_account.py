@@ -68,8 +68,8 @@ def versions(found: Template) -> dict[str, str]:
 
 
 def migrates(found: Template) -> Any:
-    (trigger,) = (r for r in found["Resources"].values() if r["Type"] == "Custom::Trigger")
-    return trigger["Properties"]["HandlerArn"]
+    (trigger,) = (r for r in found["Resources"].values() if r["Type"] == "Custom::Release")
+    return trigger["Properties"]["Version"]
 
 
 @pytest.mark.parametrize("proxy", [False, True])
@@ -106,11 +106,11 @@ def test_a_deployment_that_failed_can_be_tried_again() -> None:
 
 def test_migrate_is_called_once_the_network_is_there() -> None:
     found = template(**VARIANTS["nat"])["Resources"]
-    (trigger,) = (r for r in found.values() if r["Type"] == "Custom::Trigger")
+    (trigger,) = (r for r in found.values() if r["Type"] == "Custom::Release")
     ways = {"AWS::EC2::Route", "AWS::EC2::NatGateway", "AWS::EC2::VPCGatewayAttachment"}
     assert {found[n]["Type"] for n in trigger["DependsOn"]} >= ways
     resources = template()["Resources"]
-    (trigger,) = (r for r in resources.values() if r["Type"] == "Custom::Trigger")
+    (trigger,) = (r for r in resources.values() if r["Type"] == "Custom::Release")
     assert {n for n in resources if resources[n]["Type"] == "AWS::EC2::VPCEndpoint"} <= set(
         trigger["DependsOn"]
     )
@@ -164,7 +164,7 @@ def test_the_map_s_executions_are_allowed_in_both_forms() -> None:
 
 
 def test_the_master_user_s_secret_and_what_performance_insights_keep_are_under_the_key() -> None:
-    found = template(key=KEY, min_capacity=0.5)
+    found = template(key=KEY, min_capacity=2)
     assert only(found, "RDS::DBCluster")["MasterUserSecret"] == {"KmsKeyId": KEY}
     for instance in of(found, "RDS::DBInstance"):
         assert instance["PerformanceInsightsKMSKeyId"] == KEY
@@ -189,15 +189,22 @@ def test_the_api_s_stage_is_told_to_whoever_puts_a_firewall_before_it() -> None:
     assert words == "arn:*:apigateway:*::/restapis/*/stages/*"
 
 
+def test_a_firewall_of_one_s_own_is_put_in_front_of_the_stage() -> None:
+    acl = "arn:aws:wafv2:eu-west-1:111122223333:regional/webacl/w/1"
+    assert not properties(template(), "WAFv2::WebACLAssociation"), "it costs"
+    found = template(web_acl=acl)
+    (given,) = properties(found, "WAFv2::WebACLAssociation").values()
+    assert given["WebACLArn"] == acl
+    assert given["ResourceArn"] == found["Outputs"]["ApiStage"]["Value"]
+
+
 def test_nobody_else_makes_a_log_group_for_ever() -> None:
-    """The proxy and the CDK's own function would."""
+    """The proxy would, and every function."""
     found = template(**VARIANTS["proxy"], log_days=90)
     groups = of(found, "Logs::LogGroup")
     assert {g["RetentionInDays"] for g in groups} == {90}
     names = [json.dumps(g.get("LogGroupName", "")) for g in groups]
     assert any("/aws/rds/proxy/strandline-dev" in n for n in names)
-    functions = properties(found, "Lambda::Function")
-    assert all(
-        any(p.get("FunctionName", function) in name for name in names)
-        for function, p in functions.items()
-    )
+    groups_of = [p["LoggingConfig"]["LogGroup"] for p in of(found, "Lambda::Function")]
+    assert {g["Ref"] for g in groups_of} <= properties(found, "Logs::LogGroup").keys()
+    assert len({g["Ref"] for g in groups_of}) == len(groups_of)

@@ -23,6 +23,7 @@ from tests.infra.recorded_calls import (
     ARN,
     ATTACHED,
     CLUSTER,
+    DENIED,
     MODEL,
     Asked,
     Ear,
@@ -35,7 +36,7 @@ from tests.infra.stacks import Template, properties, template
 from tests.support import TEMPLATE, ScratchDatabase, unique_name
 
 KEY = ARN.format("kms", "key/1")
-PARTS = ("_uploads/*", "_jobs/*")
+PARTS = ("_uploads/*", "_jobs/*", "_exports/*")
 """Of the bucket, which can be granted alone."""
 PSEUDO = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT_ID}
 EACH = pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.name)
@@ -71,9 +72,14 @@ def asked_of(fn: FunctionSpec, ear: Ear, stage: ResourceArns) -> set[Asked]:
 
 
 def allowed(granted: Sequence[Grant], fn: FunctionSpec) -> set[Asked]:
-    """Grants, one action on one pattern of resources each."""
+    """Grants, one action on one pattern of resources each; one that is denied is called so."""
     return {
-        Asked(fn.name, action, resource, only(**grant.conditions) if grant.conditions else "")
+        Asked(
+            fn.name,
+            action if grant.effect == "Allow" else f"{DENIED}{action}",
+            resource,
+            only(**grant.conditions) if grant.conditions else "",
+        )
         for grant in granted
         for action in grant.actions
         for resource in grant.resources
@@ -148,7 +154,7 @@ def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: ResourceArns)
 # --- what is written beside what was heard
 
 NEVER_IN_JOBS = (
-    "background/job_handler:run_step",
+    "background/job_handler:_run_item",
     "background/queue_handler:_handle_message",
     "jobs/context:read_text_head",
     "resources:Resources._request_sweep",
@@ -173,6 +179,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
         "log/statements:store_statements",
+        *("graph/import_graph:_load", "graph/routes_transfer:post_export"),
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,
@@ -296,7 +303,8 @@ def test_wildcards_stand_for_objects_and_for_what_has_no_arn_alone(stage: Resour
         for one in allowed(list_grants(fn, stage), fn):
             assert "*" not in one.action, one
             if "*" in one.resource.removesuffix("/*").removesuffix(":*"):
-                assert (one.resource, one.action in ATTACHED) == ("*", True), one
+                action = one.action.removeprefix(DENIED)
+                assert (one.resource, action in ATTACHED) == ("*", True), one
 
 
 def test_without_bedrock_or_a_network_nothing_of_them_is_allowed(
@@ -304,7 +312,8 @@ def test_without_bedrock_or_a_network_nothing_of_them_is_allowed(
 ) -> None:
     stage = replace(turns[1], models=(), network=False)
     for fn in FUNCTIONS:
-        actions = {one.action.partition(":")[0] for one in allowed(list_grants(fn, stage), fn)}
+        granted = allowed(list_grants(fn, stage), fn)
+        actions = {one.action.removeprefix(DENIED).partition(":")[0] for one in granted}
         assert not {"bedrock", "ec2", "kms"} & actions
 
 
@@ -374,19 +383,24 @@ def deployed(found: Template, fn: FunctionSpec, stage: ResourceArns) -> set[Aske
         f"<{host}.DBClusterResourceId>": CLUSTER,
         f"schedule/{prefix}/": f"schedule/{stage.schedule_group}/",
         f"/aws/lambda/{prefix}-": f"/aws/lambda/{stage.function_prefix}",
+        f":function:{prefix}-": f":function:{stage.function_prefix}",
         f"<{key}.Arn>": KEY,
     }
     role = told(found, fn)["ROLE"].removeprefix("<").removesuffix(".Arn>")
     allowed: set[Asked] = set()
     for statement in _statements(found, role):
-        assert statement["Effect"] == "Allow"
+        denied = {"Allow": "", "Deny": DENIED}[statement["Effect"]]
         conditions = json.loads(json.dumps(statement.get("Condition", {})))
         only_if = only(**_spelt_within(conditions)) if conditions else ""
         for action in _several(statement["Action"]):
             for resource in map(spelt, _several(statement["Resource"])):
+                one = Asked(fn.name, f"{denied}{action}", resource, only_if)
                 for name, real in names.items():
-                    resource = resource.replace(name, real)
-                allowed.add(Asked(fn.name, action, resource, only_if))
+                    one = one._replace(
+                        resource=one.resource.replace(name, real),
+                        only=one.only.replace(name, real),
+                    )
+                allowed.add(one)
     return allowed
 
 

@@ -33,9 +33,11 @@ def test_a_changed_price_changes_the_tables(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_idle_by_hand() -> None:
-    """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 21 alarms at
-    0.10, a dashboard, and 20 metrics for 31 of 730 hours."""
-    assert total(IDLE) == pytest.approx(1.00 + 0.372 + 1.20 + 2.30 + 3.00 + 0.2548, abs=1e-3)
+    """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 23 alarms at
+    0.10, a dashboard, 20 metrics for 31 of 730 hours, and 1,314,000 calls of SQS at 0.40 a
+    million."""
+    expected = 1.00 + 0.372 + 1.20 + 2.30 + 3.00 + 0.2548 + 0.5256
+    assert total(IDLE) == pytest.approx(expected, abs=1e-3)
     one, two, nat, existing = (total(items) for items in NETWORKS.values())
     assert (one, two) == (pytest.approx(14.60), pytest.approx(29.20))
     assert (nat, existing) == (pytest.approx(36.50), 0)
@@ -45,7 +47,15 @@ def test_prod_is_priced_as_it_ships() -> None:
     prod = build_settings(CONTEXT["stages"]["prod"])
     assert prod.min_capacity * (1 + prod.readers) == prices.PROD_UNITS
     assert (prod.network, prod.endpoint_zones, prod.key) == ("endpoints", 2, False)
-    assert total(prices.PROD) == pytest.approx(87.60)
+    assert prod.min_capacity >= 2, "what AWS recommends with Performance Insights"
+    assert total(prices.PROD) == pytest.approx(350.40)
+
+
+def test_transitions_by_hand() -> None:
+    """1,000 tenants are 20 items of 50: 6 + 40 transitions, 2,976 runs, at 25 a million."""
+    assert prices.count_transitions(1) == 8
+    assert prices.count_transitions(1000) == 46
+    assert total(prices.SWEEPS) == pytest.approx(2976 * 46 * 25e-6)
 
 
 def test_every_price_has_its_unit_and_source_and_every_item_its_price() -> None:

@@ -8,9 +8,11 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from infra import prices
 from infra.load_settings import build_settings, load_settings
 from infra.settings import SettingsError, StackSettings
 from strandline.deployment import FUNCTIONS, JOBS
+from strandline.log.schemas_append import MAX_BATCH
 
 ROOT = Path(__file__).parents[2]
 CERTIFICATE = "arn:aws:acm:eu-west-1:111122223333:certificate/c"
@@ -61,7 +63,13 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ({"name": "a--b"}, "name: .*pattern"),
     ({"name": "a-"}, "name: String should match pattern"),
     ({"reserved": {"scheduler": -5}}, "reserved.scheduler: .*greater than or equal to 0"),
-    ({"engine_version": "17.1"}, "engine_version: Aurora's first 17 is 17.4"),
+    ({"engine_version": "17.4"}, "engine_version: Postgres 18 is the version that is tested: set"),
+    ({"throttle_rate": 40, "settings": {"tenant_requests_per_minute": 6000}}, "throttle_rate: a"),
+    (
+        {"settings": {"tenant_burst_seconds": 10}},
+        "throttle_burst: a tenant may send 800 .* at most",
+    ),
+    ({"throttle_burst": 500}, "throttle_burst is 500, and .* 210 instances"),
     ({"alarms": {"usd_per_month": 9}}, "alarms.usd_per_month notifies nobody"),
     ({"settings": {"llm_seconds": 600}}, "settings.llm_seconds: .*less than or equal to 120"),
     ({"network": "existing"}, "network is existing if and only if vpc"),
@@ -89,6 +97,21 @@ def test_who_folds_asks_a_model_from_four_threads() -> None:
     assert build_settings(BUSY).reserved == {"worker": 55}
     assert build_settings({"settings": ASKS}).service_settings.llm_provider == "bedrock"
     assert {fn.name for fn in FUNCTIONS if fn.max_connections == 4} == {"worker", "sweeper"}
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+def test_no_tenant_can_close_the_gateway_and_no_gateway_the_database(stage: str) -> None:
+    """The template's own figures: a tenant's share, the gateway's limit, and what is behind it."""
+    given = load_settings(context(stage=stage))
+    service = given.service_settings
+    rate = service.tenant_requests_per_minute / 60
+    assert 0 < rate <= given.request_rate / 2
+    assert rate * service.tenant_burst_seconds <= given.request_burst / 2
+    assert given.request_burst <= given.request_instances == 210
+    recall_seconds = prices.CPU_OF_RECALL / prices.CORES_PER_UNIT
+    assert given.request_rate <= given.max_capacity / recall_seconds < given.request_rate * 1.1
+    largest = service.tenant_appends_per_minute / 60 * service.tenant_burst_seconds
+    assert largest >= MAX_BATCH, "a batch of the largest size fits at once"
 
 
 def test_no_refusal_repeats_a_secret() -> None:
@@ -136,6 +159,10 @@ WRITTEN: Mapping[str, object] = {
     },
     "vpc_endpoint_ids": ["vpce-0"],
     "min_capacity": 1.5,
+    "ca_bundle": "global-bundle.pem",
+    "web_acl": "arn:aws:wafv2:eu-west-1:111122223333:regional/webacl/w/1",
+    "throttle_rate": 100,
+    "throttle_burst": 150,
     "snapshot": "arn:aws:rds:eu-west-1:111122223333:cluster-snapshot:s",
     "key": True,
     "proxy": True,

@@ -84,6 +84,25 @@ def _allowed(action: str, resource: object) -> Plant:
     return plant
 
 
+def _silent_loops(found: Template) -> None:
+    for given in properties(found, "Lambda::Function").values():
+        given.pop("RecursiveLoop", None)
+
+
+def _scheduler_sends(found: Template) -> None:
+    """What the scheduler sends comes back to it."""
+    queues = [n for n in properties(found, "SQS::Queue") if "DeadLetters" not in n]
+    queue = next(n for n in queues if n.startswith("StorageJobQueue"))
+    role = next(p for n, p in properties(found, "IAM::Role").items() if "SchedulerRole" in n)
+    role["Policies"][0]["PolicyDocument"]["Statement"].append(
+        {
+            "Effect": "Allow",
+            "Action": "sqs:SendMessage",
+            "Resource": {"Fn::GetAtt": [queue, "Arn"]},
+        }
+    )
+
+
 FAULTS: list[tuple[security_findings.Finder, Plant]] = [
     (security_findings.public_database, _set("RDS::DBInstance", "PubliclyAccessible", to=True)),
     (
@@ -118,6 +137,8 @@ FAULTS: list[tuple[security_findings.Finder, Plant]] = [
     ),
     (security_findings.plain_secret, _set("SecretsManager::Secret", "SecretString", to="hush")),
     (security_findings.plain_secret, _set("RDS::DBCluster", "MasterUserPassword", to="hush")),
+    (security_findings.undeclared_loop, _silent_loops),
+    (security_findings.undeclared_loop, _scheduler_sends),
 ]
 
 
@@ -233,6 +254,32 @@ def test_what_functions_are_told() -> None:
     assert "user=strandline_owner" in json.dumps(migrate["STRANDLINE_OWNER_DATABASE_URL"])
 
 
+def test_what_a_worker_sends_itself_is_declared() -> None:
+    """Lambda drops a message after about 16 rounds of a loop that nobody declared, and a scope that
+    waits for its model's rate may take sixty."""
+    declared = {
+        p["FunctionName"]: p["RecursiveLoop"]
+        for p in properties(template(), "Lambda::Function").values()
+        if "RecursiveLoop" in p
+    }
+    assert declared == {"strandline-dev-worker": "Allow"}
+
+
+def test_the_database_stays_at_the_version_that_is_set() -> None:
+    """Else a restore asks for an older version than its snapshot's, and fails."""
+    found = template()
+    assert only(found, "RDS::DBCluster")["EngineVersion"] == "18.4"
+    for given in properties(found, "RDS::DBInstance").values():
+        assert given["AutoMinorVersionUpgrade"] is False
+
+
+def test_insights_need_two_units() -> None:
+    """AWS recommends no less with Performance Insights."""
+    for units, on in ((0, False), (1, False), (2, True), (8, True)):
+        given = only(template(min_capacity=units, max_capacity=8), "RDS::DBInstance")
+        assert given.get("EnablePerformanceInsights", False) is on, units
+
+
 def test_another_word_begins_every_function_anew() -> None:
     for name in ("ingest", "scheduler", "migrate"):
         assert "STRANDLINE_RESTART" not in _told(template(), name)
@@ -272,10 +319,12 @@ def _target(feed: dict[str, Any]) -> str:
 
 def test_the_database_comes_first_then_migrate_then_what_is_called() -> None:
     found = template()["Resources"]
-    (trigger,) = (n for n, r in found.items() if r["Type"] == "Custom::Trigger")
+    (trigger,) = (n for n, r in found.items() if r["Type"] == "Custom::Release")
     after = found[trigger]["DependsOn"]
     assert {found[n]["Type"] for n in after} >= {"AWS::RDS::DBCluster", "AWS::RDS::DBInstance"}
     for name, resource in found.items():
+        if resource["Type"] in ("AWS::Scheduler::Schedule", "AWS::StepFunctions::StateMachine"):
+            assert trigger in resource["DependsOn"], "else its role may not be known everywhere yet"
         if resource["Type"] != "AWS::Lambda::Alias":
             continue
         if "Migrate" in name:

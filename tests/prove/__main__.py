@@ -39,6 +39,7 @@ PARALLEL = (
     ("order", "tests/prove/test_order.py", 6),
     ("plans", "tests/prove/test_plans.py", 8),
     ("graph", "tests/prove/test_graph_plans.py tests/strandline/graph", 12),
+    ("transfer", "tests/prove/test_graph_transfer.py", 8),
     ("inputs", "tests/functions/test_search_strings.py tests/functions/test_canary.py", 8),
     ("credentials", "tests/functions/test_authentication.py", 5),
     (
@@ -48,12 +49,14 @@ PARALLEL = (
         6,
     ),
     ("models", "tests/strandline/models tests/bench/test_chains.py", 6),
-    ("stack", "tests/infra/test_stack.py", 5),
+    ("stack", "tests/infra/test_stack.py tests/infra/test_checkov.py", 8),
+    ("arm64", "tests/layers/test_arm64.py", 12),
     ("state machine", "tests/strandline/local/test_state_machine.py", 3),
     ("restore", "tests/prove/test_restore.py", 8),
     ("own writes", "tests/prove/test_idempotency.py tests/prove/test_read_own_writes.py", 8),
     ("fields", "tests/prove/test_field_history.py", 6),
     ("deadlock", "tests/prove/test_deadlock.py", 5),
+    ("clients", "tests/layers/test_wheel.py tests/strandline/commands", 6),
     ("outage", "tests/prove/test_database_outage.py", 5),
     ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 5),
     ("runner", "tests/prove/test_proof_runner.py tests/prove/test_upgrade.py", 5),
@@ -66,8 +69,10 @@ SEQUENTIAL = (
     ("crash", "tests/prove/test_crash.py", 8),
     ("idle", "tests/prove/test_idle.py", 10),
     ("restarts", "tests/prove/test_restarts.py", 10),
+    ("writer", "tests/prove/test_writer.py", 12),
     ("quotas", "tests/prove/test_quotas.py", 10),
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 12),
+    ("due times", "tests/prove/test_due_times.py", 6),
 )
 CASES_MINUTES, UPGRADE_MINUTES = 16, 10
 CASES_IN_TIME = 20_000

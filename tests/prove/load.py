@@ -19,12 +19,15 @@ from strandline.admin import certificates
 from strandline.db.database import Caller
 from strandline.deployment import FUNCTIONS
 from strandline.errors import Unavailable
+from strandline.graph.import_file import read_file
+from strandline.graph.import_graph import write_statements
 from strandline.jobs import store_runs
 from strandline.log.schemas_append import Receipt
 from strandline.tenants.store_audit import AuditContext
 from strandline.topics import store_publish, store_snapshots
 from strandline.topics.store_publish import NewSnapshot
-from tests.prove.append_history import TENANT, AckedAppend, AppendOp, History, make_rng
+from tests.graph_files import tell_entity
+from tests.prove.append_history import TENANT, WRITER, AckedAppend, AppendOp, History, make_rng
 from tests.support import Gateway, Reply, user_message
 
 WRITERS, READERS = 3, 2
@@ -53,10 +56,11 @@ READS = {
     "POST /api/v1/references/query": {"query": "before"},
     "POST /api/v1/events/query": {},
     "POST /api/v1/graph/search": {"query": "before"},
-    "POST /api/v1/graph/traverse": {"node_id": "fact:00000000-0000-0000-0000-000000000000"},
+    "POST /api/v1/graph/traverse": {},  # its node is told when there is one
     "POST /api/v1/graph/analyze": {"content": "before"},
     "POST /api/v1/graph/conflicts": {},
     "POST /api/v1/graph/topics/nearest": {"query": "before"},
+    "POST /api/v1/graph/exports": {"participants": ["user:alice"]},
     f"POST {SESSION}/context/search": {"query": "before"},
 }
 """Operations that read, and are no GET, with a body."""
@@ -188,6 +192,7 @@ class Load:
                 self._record_acknowledged(ops, [item["event"] for item in reply["results"]])
             self._insert(turn)
             self._state(turn)
+            self._import(turn)
             sha256 = hashlib.sha256(b"%d" % turn).hexdigest()
             upload = self._call_write("POST", "/api/v1/uploads", {"size": 9, "sha256": sha256}, 201)
             if upload is not None:
@@ -217,6 +222,24 @@ class Load:
             )
             self._correct(turn, op.content, answer["nodes"][0]["id"])
         self._revise(turn)
+
+    def _import(self, turn: int) -> None:
+        """A file of a graph with one entity."""
+        data = tell_entity(f"Imported {turn}", SCOPES[1])
+        graph = read_file(data, lambda _: True)
+        (statement,) = write_statements(WRITER, graph, graph.statements)
+        op = AppendOp(statement.content, SCOPES[1], statement.key)
+        self.history.invoked.add(op)
+        body = {"content": data.decode()}
+        if self._call_write("POST", f"{GRAPH}/imports", body, 201) is None:
+            self.history.unknown.append(op)
+            return
+        self._expect_row(
+            "select from graph_nodes n join graph_sources s on s.target_id = n.node_id"
+            " join event_keys k on k.event_id = s.event_id"
+            " where n.name = %s and k.source_event_key = %s",
+            *(statement.content, statement.key),
+        )
 
     def _correct(self, turn: int, fact: str, fact_id: str) -> None:
         """Changes of the graph: two topics, related, separated, merged and apart again, and a fact
@@ -590,5 +613,7 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
     for route in sorted(ROUTES - WRITES - {f"POST {EVENTS}"}):
         method, path = route.format(**path_values).split()
         body = READS.get(route)
+        if route.endswith("/traverse"):
+            body = {"node_id": path_values["node_id"]}
         reads.append((method, path, body, gateway.call(method, path, body, key=key).status))
     return reads

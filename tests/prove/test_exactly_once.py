@@ -311,8 +311,8 @@ def test_each_event_is_under_one_leaf_or_in_the_tail(
     assert len(history.rolled_back) > size / 20
     assert min(len(right.versions), right.mixed, right.past_cutoff) > 2
     assert wrong["by cutoff alone"].faults["twice or more"]
-    assert wrong["by id"].faults["0 times, acknowledged"]
-    assert wrong["marks last"].faults["0 times"]
+    missed = (wrong["by id"].faults["0 times, acknowledged"], wrong["marks last"].faults["0 times"])
+    assert all(missed) if size == EVENTS else any(missed)  # a sample may end before one of them
 
 
 def count_index(base: ScratchDatabase) -> tuple[int, int]:

@@ -2,17 +2,21 @@
 them, search and traversal go by index under row-level security, and two hops take at most three
 times what they take as bare SQL."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
-from strandline.db.database import Caller, TenantDb
+from strandline.db.database import Caller, Database, TenantDb
+from strandline.graph.graph_status import read_status
 from strandline.graph.identity import format_node_id
+from strandline.graph.reader import read_known
 from strandline.graph.schemas_search import TraverseRequest
 from strandline.graph.search import ALL_TYPES, hash_names, read_matches
-from strandline.graph.store_search import Narrowing, find_containing, find_similar
+from strandline.graph.store_search import Narrowing, Wanted, find_containing, find_similar
 from strandline.graph.traverse import traverse
 from tests.bench.graph import measure
 from tests.bench.graph_data import RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
@@ -21,6 +25,7 @@ from tests.support import ScratchDatabase
 
 NODES, EDGES = 100_000, 500_000
 MOST_TIMES = 3.0
+MOST_STATUS_SECONDS = 10.0
 pytestmark = pytest.mark.own_database
 
 type Call = Callable[[TenantDb], object]
@@ -43,14 +48,14 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
         return traverse(access, TraverseRequest(node_id=name, hops=hops, limit=500))
 
     def near(access: TenantDb) -> object:
-        return find_similar(
-            access,
-            question=f"about {RARE}",
-            name_hashes=hash_names("The helper"),
-            vector=graph.vectors[0],
-            space=SPACE,
-            narrowing=narrowing,
+        wanted = Wanted(
+            f"about {RARE}", hash_names("The helper"), graph.vectors[0], SPACE, narrowing
         )
+        return find_similar(access, wanted)
+
+    def known(access: TenantDb) -> object:
+        question = f"What does The helper know about {RARE}?"
+        return read_known(access, question, graph.vectors[0], SPACE)
 
     def contains(access: TenantDb) -> object:
         matches = find_containing(access, RARE, narrowing)
@@ -60,6 +65,7 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
         "two hops": (partial(walk, 2), reach),
         "three hops": (partial(walk, 3), reach),
         "search by meaning": (near, view * 2 + graph.nodes // 100 * 4 + 4_000),
+        "what is known": (known, reach + graph.nodes // 100 * 2 + 1_000),
         "search by a part": (contains, graph.nodes // 100 + 1_000),
     }
 
@@ -94,6 +100,19 @@ def test_without_an_index_it_is_noticed(
 ) -> None:
     scratch_db.rows(f"drop index {index}")
     assert list(faults(scratch_db, graph)) != []
+
+
+@pytest.mark.proof
+def test_its_state_is_told_in_bounded_time(scratch_db: ScratchDatabase, graph: LargeGraph) -> None:
+    """Of a quarter of it, and of all of it for an admin."""
+    with closing(Database(scratch_db.url)) as database:
+        for viewer in ((WIDE,), ()):
+            access, began = database.connect_as(Caller(TENANT, viewer)), time.monotonic()
+            status = read_status(access, datetime.now(UTC))
+            seconds = time.monotonic() - began
+            print(f"  the state of {status.observations} observations: {seconds:.1f} s")
+            assert sum(edges.total for edges in status.edges.values()) >= graph.edges // 5
+            assert seconds < MOST_STATUS_SECONDS
 
 
 @pytest.mark.proof

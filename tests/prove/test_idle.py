@@ -91,17 +91,25 @@ def half_hour_after(at: datetime) -> datetime:
     return at + -(at - EPOCH) % (30 * MINUTE) + 2 * MINUTE
 
 
+def next_analysis_after(at: datetime) -> datetime:
+    """When a graph that changed at this time is analysed: at the next 03:00 UTC."""
+    return at + -(at - 180 * MINUTE - EPOCH) % timedelta(days=1)
+
+
 def dues_of(stage: ProofService, said: datetime) -> list[tuple[datetime, timedelta]]:
     """What one conversation makes due, and how late it may be."""
     ((idle,),) = stage.rows("select max(recorded_at) + interval '30 minutes' from events")
     ((cold,),) = stage.rows("select min(cold_at) from chains where status <> 'rejected'")
     ripe = said + timedelta(days=1, minutes=5)
     promoted, last = (half_hour_after(at) for at in (idle, idle + SLOT["sweeper"]))
+    embedded = last - promoted + SLOT["promoter"] + SLOT["sweeper"] + MINUTE
     return [
         (said + 10 * MINUTE, SLOT["sweeper"] + MINUTE),  # bytes are counted
         (idle, SLOT["sweeper"]),
         (idle + 15 * MINUTE, SLOT["sweeper"] + SLOT["builder"]),  # its chain has waited
-        (promoted, last - promoted + SLOT["promoter"]),  # its chain is warm
+        # Its chain is warm, the nodes of its graph are embedded, their bytes are counted.
+        (promoted, embedded + 10 * MINUTE),
+        (next_analysis_after(last), MINUTE),
         (ripe + -(ripe - EPOCH) % GARBAGE_PERIOD, SLOT["archiver"]),  # payloads are looked at
         *([(cold, SLOT["archiver"])] if cold else []),
     ]

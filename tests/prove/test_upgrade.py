@@ -11,6 +11,7 @@ from tests.prove.upgrade import (
     NoHistory,
     add_migration,
     check_out,
+    find_faults,
     find_previous_commit,
     run_tests,
 )
@@ -21,6 +22,11 @@ from pathlib import Path
 def test_the_column_is_there():
     sql = [file.read_text() for file in Path("shared/strandline/db/migrations").iterdir()]
     assert not any("drop column" in text for text in sql)
+"""
+COLUMN_TEST = "tests/test_old.py::test_the_column_is_there"
+FAILING_TEST = """
+def test_it_fails_anyway():
+    assert False
 """
 
 
@@ -62,9 +68,22 @@ def test_the_last_commit_with_another_schema_is_taken(
         "0001_grow.sql",
         "0002_grow.sql",
     ]
-    assert run_tests(place, ["tests", "tests/of_tomorrow"], quiet=True)
+    assert run_tests(place, ["tests", "tests/of_tomorrow"], quiet=True) == set()
     add_migration(place, "alter table t drop column c;")
-    assert not run_tests(place, ["tests"], quiet=True)
+    assert run_tests(place, ["tests"], quiet=True) == {COLUMN_TEST}
+
+
+def test_a_test_that_fails_on_its_own_schema_is_no_fault_of_this_one(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    place = tmp_path / "place"
+    place.mkdir()
+    check_out(clone, "HEAD~2", place)
+    (place / "tests" / "test_new.py").write_text(FAILING_TEST)
+    assert find_faults(place, ["tests"]) == set()
+    add_migration(place, "alter table t drop column c;")
+    assert find_faults(place, ["tests"]) == {COLUMN_TEST}
 
 
 def test_a_migration_that_was_changed_before_it_was_merged_is_passed_over(clone: Path) -> None:

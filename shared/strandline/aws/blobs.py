@@ -1,7 +1,8 @@
 """Payloads in S3 under `<tenant>/<cid>`: stored by content, fetched by short-lived URLs.
 
-Payloads that callers upload themselves wait under `_uploads/<tenant>/<upload_id>`, and the shard
-lists of job runs lie under `_jobs/<run>/`. No tenant's name can begin with an underscore.
+Payloads that callers upload themselves wait under `_uploads/<tenant>/<upload_id>`, exports of the
+graph under `_exports/<tenant>/<export_id>`, and the shard lists of job runs lie under
+`_jobs/<run>/`. No tenant's name can begin with an underscore.
 """
 
 import base64
@@ -47,6 +48,8 @@ MAX_KEYS_PER_CALL = 1000
 """The most objects that S3 deletes or lists in one call."""
 _RUNS_PREFIX = "_jobs/"
 """The prefix of shard lists; no tenant's name can begin with an underscore."""
+
+_EXPORTS_PREFIX = "_exports/"
 
 _TEXT_TYPES = re.compile(
     r"text/.+|.+\+(json|xml|yaml)"
@@ -194,6 +197,20 @@ class BlobStore:
                 raise
         return True
 
+    def read_upload(self, tenant: str, upload_id: UUID, max_bytes: int) -> bytes:
+        """The first `max_bytes` of what a caller uploaded. Raises PayloadMissing when there is no
+        such object."""
+        location = self._upload_location(tenant, upload_id)
+        with _translate_errors():
+            try:
+                response = self._s3.get_object(**location)
+            except clients.client_error() as error:
+                if _code(error) not in _MISSING_CODES:
+                    raise
+                raise PayloadMissing from None
+            with closing(response["Body"]) as body:
+                return body.read(max_bytes)
+
     def remove_uploads(self, tenant: str, upload_ids: Sequence[UUID]) -> list[UUID]:
         """Remove uploads, up to MAX_KEYS_PER_CALL of them, whether they exist or not. Returns those
         that do not exist any more."""
@@ -223,6 +240,26 @@ class BlobStore:
         prefix = f"{tenant}/"
         return [key.removeprefix(prefix) for key in self._remove([prefix + cid for cid in cids])]
 
+    def put_export(self, tenant: str, export_id: UUID, data: bytes) -> None:
+        """Store the file of an export."""
+        key = f"{_EXPORTS_PREFIX}{tenant}/{export_id}"
+        with _translate_errors():
+            self._s3.put_object(Bucket=self._bucket, Key=key, Body=data)
+
+    def presign_export(self, tenant: str, export_id: UUID, seconds: int) -> str:
+        """A URL that fetches the file of an export for `seconds`."""
+        params = {
+            "Bucket": self._bucket,
+            "Key": f"{_EXPORTS_PREFIX}{tenant}/{export_id}",
+            "ResponseContentType": "application/jsonl",
+            "ResponseContentDisposition": _content_disposition(f"graph-{export_id}.jsonl"),
+        }
+        return self._s3.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds)
+
+    def delete_old_exports(self, before: datetime) -> int:
+        """Delete the files of exports that were stored before `before`, up to MAX_KEYS_PER_CALL.
+        Returns how many."""
+        return self._delete_old(_EXPORTS_PREFIX, before)
     def erase(self, keys: Sequence[str]) -> set[str]:
         """Remove objects with all their versions, whether they exist or not. Returns the keys of
         which nothing is left. Up to MAX_KEYS_PER_CALL; a bucket that keeps versions takes calls for
@@ -255,24 +292,11 @@ class BlobStore:
                 return False
 
     def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:
-        """Store the list of a run's shards, as the state machine reads it. Returns its key."""
+        """Store the list of a run's items, as the state machine reads it. Returns its key."""
         key = f"{_RUNS_PREFIX}{run}/shards.json"
         with _translate_errors():
             self._s3.put_object(Bucket=self._bucket, Key=key, Body=json.dumps(shards).encode())
         return key
-
-    def read_shards(self, run: str) -> list[dict[str, Any]]:
-        """A run's planned shards; empty once they were deleted."""
-        with _translate_errors():
-            try:
-                response = self._s3.get_object(
-                    Bucket=self._bucket, Key=f"{_RUNS_PREFIX}{run}/shards.json"
-                )
-            except clients.client_error() as error:
-                if _status(error) in _MISSING_STATUSES:
-                    return []
-                raise
-            return json.loads(response["Body"].read())
 
     def delete_shards(self, run: str) -> None:
         """Delete a run's list of shards."""
@@ -281,8 +305,11 @@ class BlobStore:
     def delete_old_shards(self, before: datetime) -> int:
         """Delete the lists of runs that were stored before `before`, up to MAX_KEYS_PER_CALL.
         Returns how many."""
+        return self._delete_old(_RUNS_PREFIX, before)
+
+    def _delete_old(self, prefix: str, before: datetime) -> int:
         with _translate_errors():
-            response = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=_RUNS_PREFIX)
+            response = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=prefix)
         objects = response.get("Contents", [])
         return len(self._remove([o["Key"] for o in objects if o["LastModified"] < before]))
 

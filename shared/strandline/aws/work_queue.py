@@ -15,6 +15,9 @@ _BATCH_SIZE = 10  # the most that SQS accepts in a call; several workers share a
 _MAX_DELAY_SECONDS = 900  # the longest that SQS delays a message
 _TRIES = 2  # each waits half a second for an answer: one second in all
 _MAX_UNSENT = 10  # messages; the daily sweep finds the work of those that are dropped
+_RETURN_SECONDS = (5, 30, 120)
+"""When a message that was received once, twice, three times comes back. After that it waits for the
+queue's visibility timeout, so that an outage of some minutes makes no dead letters."""
 
 
 def _no_fallback() -> bool:
@@ -60,6 +63,20 @@ class WorkQueue:
             for scope, seconds in delays.items()
         ]
         self._send(entries)
+
+    def return_soon(self, receipt_handle: str, receive_count: int) -> None:
+        """Let a message that could not be processed yet come back within seconds or minutes, by how
+        often it was received, instead of after the queue's visibility timeout. A queue that does
+        not answer is logged and raises nothing: then the message comes back after that."""
+        if not self._url or not 0 < receive_count <= len(_RETURN_SECONDS):
+            return
+        seconds = _RETURN_SECONDS[receive_count - 1]
+        try:
+            self._sqs.change_message_visibility(
+                QueueUrl=self._url, ReceiptHandle=receipt_handle, VisibilityTimeout=seconds
+            )
+        except clients.all_errors() as error:
+            logger.warning("message not returned", extra={"error": type(error).__name__})
 
     def _send(self, entries: Sequence[Mapping[str, object]]) -> None:
         """Send these messages, and those that were kept. After a batch that failed, no further one

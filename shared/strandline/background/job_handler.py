@@ -1,7 +1,7 @@
 """The Lambda handler of a job: the state machine's plan, shard and finish steps."""
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,8 +14,8 @@ from strandline.errors import Malformed
 from strandline.jobs import runner
 from strandline.jobs.context import Tally
 from strandline.jobs.request_next import request_next_runs
-from strandline.jobs.runner import Job, JobResources, Shard
-from strandline.observability import trace_context, trace_id_of
+from strandline.jobs.runner import Job, JobResources, Shard, ShardFailed
+from strandline.observability import logger, trace_context, trace_id_of
 from strandline.resources import Resources
 
 _RESERVE_SECONDS = 10.0
@@ -41,10 +41,7 @@ def run_step(
         "JobResources", resources
     )  # pyright does not match cached properties with the protocol's
     if verb == "shard":
-        tally, shard = Tally(), Shard(str(run_input["tenant"]), int(run_input["shard"]))
-        with log_job(tally, context.function_name, job.name, trace_id_of(None)):
-            runner.run_shard(tools, job, run, shard, now, deadline, tally)
-            resources.work_queue.send_later(shard.tenant, tally.retry_delays)
+        _run_item(job, resources, run, runner.list_shards(run_input), deadline, context)
         return {}
     with trace_context(trace_id_of(None)):
         if verb == "plan":
@@ -58,6 +55,37 @@ def run_step(
                 outcome.found_work = any(totals.get(name) for name in _SCAN_TOTALS)
             return totals
     raise Malformed("verb: must be plan, shard or finish")
+
+
+def _run_item(
+    job: Job,
+    resources: Resources,
+    run: str,
+    shards: Sequence[Shard],
+    deadline: float,
+    context: LambdaContext,
+) -> None:
+    """Work on the shards of an item one after the other; each fails alone. Raises ShardFailed when
+    one has failed, or was not begun in time: the state machine then tries the item again, in which
+    what is done is passed over. Any other error ends it at once: its cause is none of a shard's."""
+    tools = cast("JobResources", resources)
+    failed_count = 0
+    for position, shard in enumerate(shards):
+        if time.monotonic() > deadline:
+            raise ShardFailed(f"{job.name}: {len(shards) - position} shards were not begun in time")
+        tally = Tally()
+        shard_deadline = runner.share_time(deadline, len(shards) - position - 1)
+        try:
+            with log_job(tally, context.function_name, job.name, trace_id_of(None)):
+                runner.run_shard(tools, job, run, shard, resources.clock(), shard_deadline, tally)
+                resources.work_queue.send_later(shard.tenant, tally.retry_delays)
+        except ShardFailed as error:
+            if len(shards) == 1:
+                raise
+            logger.warning("shard of an item failed", extra={"reason": error.message})
+            failed_count += 1
+    if failed_count:
+        raise ShardFailed(f"{job.name}: {failed_count} of {len(shards)} shards failed")
 
 
 @dataclass

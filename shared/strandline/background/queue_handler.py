@@ -13,7 +13,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.background.embed import process_scopes
 from strandline.config import get_settings
-from strandline.errors import StrandlineError
+from strandline.errors import StrandlineError, Unavailable
 from strandline.jobs.context import Tally, Worker
 from strandline.jobs.request_next import request_next_runs
 from strandline.observability import (
@@ -47,11 +47,14 @@ def handle_messages(
         clock=resources.clock,
     )
     records: list[Mapping[str, Any]] = event.get("Records") or []
-    failed_ids = [
-        str(record["messageId"])
-        for record in records
-        if not _handle_message(resources, worker, context, record)
-    ]
+    failed_ids: list[str] = []
+    outage: Unavailable | None = None
+    for record in records:
+        # Once the database is away the rest fails untried: each message would wait for it as long
+        # again, until Lambda ended the function and none of them came back early.
+        outage = outage or _find_outage(resources, deadline)
+        if not _handle_message(resources, worker, context, record, outage):
+            failed_ids.append(str(record["messageId"]))
     now = resources.clock()
     if records and not resources.job_queue.is_run_requested(
         "sweeper", now
@@ -63,11 +66,25 @@ def handle_messages(
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed_ids]}
 
 
+def _find_outage(resources: Resources, deadline: float) -> Unavailable | None:
+    """Connect to the database, unless that is done. Returns the error if it cannot be reached."""
+    try:
+        resources.database.connection(deadline)
+    except Unavailable as error:
+        return error
+    return None
+
+
 def _handle_message(
-    resources: Resources, worker: Worker, context: LambdaContext, record: Mapping[str, Any]
+    resources: Resources,
+    worker: Worker,
+    context: LambdaContext,
+    record: Mapping[str, Any],
+    outage: Unavailable | None,
 ) -> bool:
     """Process one message. Returns whether it is done. Any error, an unexpected one too, fails this
-    message alone: SQS delivers it again, and moves it to the dead-letter queue in the end."""
+    message alone: SQS delivers it again, and moves it to the dead-letter queue in the end. What is
+    away may be back in seconds, so those messages return early."""
     body, reason = _parse_body(record), ""
     job = replace(worker, tally=Tally())
     with log_job(
@@ -76,6 +93,8 @@ def _handle_message(
         try:
             scopes = [UUID(str(scope)) for scope in body["scopes"]]
             tenant = str(body["tenant"])
+            if outage:
+                raise outage
             unfinished_count = process_scopes(job, tenant, scopes)
             immediate = dict.fromkeys(
                 sorted(job.tally.unfinished_scopes), 0.0
@@ -83,6 +102,12 @@ def _handle_message(
             resources.work_queue.send_later(tenant, {**job.tally.retry_delays, **immediate})
             if unfinished_count:
                 reason = f"{unfinished_count} of {len(scopes)} scopes"
+        except Unavailable as error:
+            reason = error.code
+            attributes: Mapping[str, str] = record.get("attributes") or {}
+            resources.work_queue.return_soon(
+                str(record.get("receiptHandle")), int(attributes.get("ApproximateReceiveCount", 1))
+            )
         except StrandlineError as error:
             reason = error.code
         except Exception as error:

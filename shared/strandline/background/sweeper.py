@@ -26,6 +26,7 @@ from strandline.tenants import recount_usage
 from strandline.tenants.store_due import read_tuning
 
 name = "sweeper"
+_EXPORT_RETENTION = timedelta(days=1)  # an address is valid for an hour at most
 _ROWS_PER_COMMIT = 1000
 """How many rows one commit prunes or folds at most."""
 _MAX_RETRIES = 20
@@ -71,8 +72,8 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
 
 
 def finish(resources: JobResources, now: datetime) -> None:
-    """Do nothing: a sweep leaves nothing to clean up."""
-    del resources, now
+    """Remove the files of exports whose addresses are no longer valid."""
+    resources.blobs.delete_old_exports(now - _EXPORT_RETENTION)
 
 
 def _jobs_expired(resources: JobResources, lease: Lease, now: datetime) -> int:

@@ -51,7 +51,7 @@ def remove_uncited_payloads(resources: JobResources, lease: Lease, now: datetime
         removed_count += _remove_payloads(resources, lease, old_cids)
         position = page[-1].cid if page else ""
         with lease.transaction():
-            store_archiving.advance_scan(lease.access, position, now)
+            store_archiving.advance_scan(lease.access, position, now, grace)
         if not page:
             break
     return removed_count

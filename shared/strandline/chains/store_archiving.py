@@ -89,10 +89,11 @@ def begin_scan(access: TenantDb) -> str:
     return scan.position
 
 
-def advance_scan(access: TenantDb, position: str, now: datetime) -> None:
+def advance_scan(access: TenantDb, position: str, now: datetime, grace: timedelta) -> None:
     """Record that the scan has reached this CID; '' means that it has ended. Deletes the marks that
     were set before the last scan ended and that neither scan used: their payload is no longer
-    there. In a transaction."""
+    there. Another scan is due only for what was appended within `grace`, or will be. In a
+    transaction."""
     access.execute(
         "delete from blob_removals r using blob_scans p where %(position)s = ''"
         " and r.removing_until is null and r.marked_at < p.ended_at"
@@ -103,6 +104,20 @@ def advance_scan(access: TenantDb, position: str, now: datetime) -> None:
         "update blob_scans set position = %(position)s,"
         " ended_at = case when %(position)s = '' then %(now)s else ended_at end",
         {"position": position, "now": now},
+    )
+    if not position:
+        _forget_appends(access, now, grace)
+
+
+def _forget_appends(access: TenantDb, now: datetime, grace: timedelta) -> None:
+    """Record that a scan has seen all appends before `grace`. The quota's row is locked first: an
+    append that comes meanwhile records itself after this, and in another hour."""
+    access.execute("select from quotas where quota = 'appends' for no key update", {})
+    access.execute(
+        "delete from tenant_due_times where kind = 'payloads'"
+        " and due_since + greatest(%(grace)s, interval '1 hour') + interval '5 minutes'"
+        " <= %(now)s::timestamptz",
+        {"now": now, "grace": grace},
     )
 
 

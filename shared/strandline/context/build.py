@@ -8,8 +8,9 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
+from strandline.context.known import find_known
 from strandline.context.layout import BYTES_PER_TOKEN, Layout, Sources, lay_out
-from strandline.context.lines import TopicSource
+from strandline.context.lines import KnownSource, TopicSource
 from strandline.context.schemas import (
     DEFAULT_BUDGET,
     Citation,
@@ -57,6 +58,16 @@ class Use:
         return len(self.chains) + len(self.event_ids)
 
 
+@dataclass(frozen=True)
+class _Request:
+    """How much a text may show."""
+
+    min_relevance: float | None
+    limit: int | None
+    """The most events about the question."""
+    budget: int
+
+
 def build_context_text(
     access: TenantDb,
     embedder: Embedder,
@@ -82,24 +93,39 @@ def build_context_text(
     recent: Mapping[UUID, int] = {}
     if session or request.query is None:  # the newest events of others rarely help with a question
         recent = session_context.list_short_term_of(access, tuning, now, session=session)
+    found, known = _find(access, embedder, request, tuning, now, vector_timeout)
+    shown = _Request(request.min_relevance, request.limit, request.budget)
+    return _write(access, recent, known, found, shown)
+
+
+def _find(
+    access: TenantDb,
+    embedder: Embedder,
+    request: ContextTextRequest,
+    tuning: Tuning,
+    now: datetime,
+    vector_timeout: float,
+) -> tuple[FoundChains, Sequence[KnownSource]]:
+    """What answers the question, and what the graph knows about it; without one the latest
+    chains."""
     if request.query is None:
         latest = store_chains.list_latest(access, None, _LATEST_CHAINS)
-        found = FoundChains(latest.rows, None, make_token(access, latest, None))
-    else:
-        result = search(
-            access,
-            embedder,
-            request.query,
-            now=request.now or now,
-            vector_timeout=vector_timeout,
-            filters={},
-            min_known=tuning.min_known,
-        )
-        chains = session_context.list_relevant_chains(
-            access, embedder.space, result, request.min_relevance
-        )
-        found = FoundChains(chains, result, make_token(access, result.result, result.space))
-    return _write(access, recent, found, request.min_relevance, request.limit, request.budget)
+        return FoundChains(latest.rows, None, make_token(access, latest, None)), ()
+    result = search(
+        access,
+        embedder,
+        request.query,
+        now=request.now or now,
+        vector_timeout=vector_timeout,
+        filters={},
+        min_known=tuning.min_known,
+    )
+    chains = session_context.list_relevant_chains(
+        access, embedder.space, result, request.min_relevance
+    )
+    known = find_known(access, tuning, request.query, result.vector, embedder.space)
+    token = make_token(access, result.result, result.space)
+    return FoundChains(chains, result, token), known
 
 
 def build_session_text(
@@ -109,27 +135,31 @@ def build_session_text(
     question. Also returns what answers it."""
     recent = session_context.list_short_term(view, query.limit)
     found = session_context.find_chains(view, embedder, query, vector_timeout)
-    budget = query.budget or DEFAULT_BUDGET
-    return _write(view.access, recent, found, query.min_relevance, None, budget)
+    known: Sequence[KnownSource] = ()
+    if found.search and query.query is not None and not view.only_session:
+        vector = found.search.vector
+        known = find_known(view.access, view.tuning, query.query, vector, embedder.space)
+    shown = _Request(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
+    return _write(view.access, recent, known, found, shown)
 
 
 def _write(
     access: TenantDb,
     recent: Mapping[UUID, int],
+    known: Sequence[KnownSource],
     found: FoundChains,
-    min_relevance: float | None,
-    limit: int | None,
-    budget: int,
+    request: _Request,
 ) -> tuple[ContextTextOut, Use]:
     selected: Sequence[ScoredEvent] = ()
     best: Sequence[UUID] = ()
     if found.search:
-        selected = found.search.select(min_relevance)[:limit]
-        best = _take_fitting(selected, found.search, recent, budget)
+        selected = found.search.select(request.min_relevance)[: request.limit]
+        best = _take_fitting(selected, found.search, recent, request.budget)
     before = read_events_before(access, best) if best else dict[UUID, EventBefore]()
     events: dict[UUID, HitEvent] = {event.event_id: event for event in before.values()}
-    first_of_chains = [event_id for chain in found.chains for event_id in chain.event_ids[:1]]
-    events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_of_chains])))
+    citing = [*found.chains, *known]
+    first_cited = [event_id for source in citing for event_id in source.event_ids[:1]]
+    events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_cited])))
     layout = lay_out(
         Sources(
             recent=[to_source(events[i], count) for i, count in recent.items() if i in events],
@@ -137,10 +167,11 @@ def _write(
             events=[to_source(events[i]) for i in _add_needed(best, events, before)],
             is_known=bool(selected) if found.search else None,
             more_events=len(selected) - len(best),
+            known=[source for source in known if source.event_ids[0] in events],
         ),
-        budget,
+        request.budget,
     )
-    answer = _to_answer(layout, found, events, min_relevance)
+    answer = _to_answer(layout, found, events, request.min_relevance)
     return answer, _to_use(found, layout, best) if found.search else Use()
 
 

@@ -1,18 +1,18 @@
-"""The lines of a context's text: one for each event and each topic, from stored text."""
+"""The lines of a context's text: one for each event, topic and thing known, from stored text."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from strandline.context.fence import sanitize, sanitize_label
 from strandline.log.words_index import format_date
 from strandline.participants import display_name
 
-_EVENT_SHARE, _SUMMARY_SHARE = 1 / 4, 1 / 12
-"""The most of a budget that the text of one event, or of one topic, takes."""
+_EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24
+"""The most of a budget that the text of one event takes, of one topic, of one thing known."""
 _MAX_SOURCE_CHARS = 8192
 """No text is shown longer, and no more of one is read."""
 _NAME_CHARS, _TOPIC_CHARS = 40, 100
@@ -51,9 +51,22 @@ class TopicSource(NamedTuple):
     """The first of its events, in order."""
 
 
+class KnownSource(NamedTuple):
+    """A fact, a decision or a relation of the knowledge graph that may be shown."""
+
+    known_id: UUID
+    since: datetime
+    kind: Literal["fact", "decision", "relation"]
+    text: str
+    trust: str
+    """The least trusted origin of its events."""
+    event_ids: Sequence[UUID]
+    """The events it cites, newest first."""
+
+
 @dataclass
-class Line[Source: (EventSource, TopicSource)]:
-    """The line of an event or a topic."""
+class Line[Source: (EventSource, TopicSource, KnownSource)]:
+    """The line of an event, a topic or something known."""
 
     source: Source
     start: str
@@ -100,6 +113,16 @@ def topic_line(topic: TopicSource, max_bytes: int) -> Line[TopicSource]:
     start = f"- {' to '.join(dates)}{name}{origin}:"
     line = Line(topic, start, *_read_text(topic.summary))
     line.shorten(int(max_bytes * _SUMMARY_SHARE))
+    return line
+
+
+def known_line(known: KnownSource, max_bytes: int) -> Line[KnownSource]:
+    """The line of what is known in a text of at most so many bytes, but for its citations."""
+    kind = "" if known.kind == "fact" else f", {known.kind}"
+    origin = "" if known.trust == "user" else f" ({known.trust})"
+    start = f"- {format_date(known.since)}{kind}{origin}:"
+    line = Line(known, start, *_read_text(known.text))
+    line.shorten(int(max_bytes * _KNOWN_SHARE))
     return line
 
 

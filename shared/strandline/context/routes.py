@@ -4,7 +4,13 @@ from datetime import UTC, datetime
 
 from strandline.config import get_settings
 from strandline.context.build import Use, build_context_text, build_session_text, record_use
-from strandline.context.schemas import ContextTextOut, ContextTextRequest, SessionContextOut
+from strandline.context.schemas import (
+    ContextTextOut,
+    ContextTextRequest,
+    SearchOut,
+    SessionContextOut,
+)
+from strandline.context.session_search import search_session
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.http.request import Request
@@ -13,17 +19,19 @@ from strandline.schemas import ParticipantsQuery
 from strandline.sessions import context, sessions
 from strandline.sessions.routes_read import open_session, record_chains_used
 from strandline.sessions.routes_write import SESSION, find_named_session
-from strandline.sessions.schemas_context import ContextQuery
+from strandline.sessions.schemas import ScopeQuery
+from strandline.sessions.schemas_context import ContextQuery, SearchRequest
 from strandline.sessions.store import Session
 from strandline.tenants.store_due import read_tuning
 
 
 def post_context(request: Request) -> Response:
-    """Get what memory holds for a prompt, as one block of text. It has short-term memory, then
-    topics that say what no shown event says, then the events that answer `query`, each part in
-    order of time, within `budget` tokens. With a query short-term memory has at most a tenth of
-    them, and topics a quarter as long as others need theirs; an event that is short or follows a
-    question is shown with the one before it.
+    """Get what memory holds for a prompt, as one block of text. It has short-term memory, then what
+    the knowledge graph knows about `query`, topics that say what no shown event says, and the
+    events that answer `query`, each part in order of time, within `budget` tokens. With a query
+    short-term memory has at most a tenth of them, what is known a sixteenth, and topics a quarter
+    as long as others need theirs; an event that is short or follows a question is shown with the
+    one before it.
     Stored text is data between two tags: it cannot close them, start a line or pass for a citation.
     The same answer gives the same text. What answers the question is warmed by it."""
     query = request.parse_query(ParticipantsQuery)
@@ -88,6 +96,23 @@ def get_context(request: Request) -> Response:
     return json_response(response)
 
 
+def search_context(request: Request) -> Response:
+    """Search the chains of a session's participants by meaning, best first. Each is returned with
+    its event ids. On behalf of fewer than all of them, the chains are those of all scopes in which
+    these took part. Chains that answer the question are warmed by it. `graph` has what the
+    knowledge graph holds about what the question names."""
+    query, body = request.parse_query(ScopeQuery), request.parse_body(SearchRequest)
+    view = open_session(request, query, body.participants, only_session=body.only_session)
+    embedder = request.resources.embedder
+    response, chains = search_session(view, embedder, body, get_settings().query_vector_seconds)
+    record_chains_used(request, view, chains, response.degraded)
+    request.metrics |= {
+        "GraphNodesRead": len(response.graph.nodes),
+        "GraphEdgesRead": len(response.graph.edges),
+    }
+    return json_response(response)
+
+
 def _record_use(
     request: Request, access: TenantDb, use: Use, answer: ContextTextOut, now: datetime
 ) -> None:
@@ -113,6 +138,14 @@ ROUTES = {
         "read",
         {200: SessionContextOut},
         query=ContextQuery,
+        errors=(StateConflict,),
+    ),
+    f"POST {SESSION}/context/search": Route(
+        search_context,
+        "read",
+        {200: SearchOut},
+        query=ScopeQuery,
+        body=SearchRequest,
         errors=(StateConflict,),
     ),
 }

@@ -1,13 +1,14 @@
-"""Requests and responses of a context as text."""
+"""Requests and responses of a context as text, and of the search of a session's context."""
 
 from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field, RootModel
 
+from strandline.graph.schemas_search import KnownGraph
 from strandline.log.schemas_fields import SessionId
 from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
-from strandline.sessions.schemas_context import ContextOut
+from strandline.sessions.schemas_context import ChainHit, ContextOut
 
 MIN_BUDGET, MAX_BUDGET, DEFAULT_BUDGET = 100, 8000, 1000
 
@@ -62,7 +63,7 @@ class CutOut(ResponseModel):
 
 
 class ContextTextOut(ResponseModel):
-    """Short-term memory, topics and events as one block of text for a prompt."""
+    """Short-term memory, what is known, topics and events as one block of text for a prompt."""
 
     text: str
     """Put it into the prompt as it is. It begins and ends with a tag that nothing inside can
@@ -86,3 +87,23 @@ class ContextTextOut(ResponseModel):
 
 class SessionContextOut(RootModel[ContextOut | ContextTextOut]):
     """The context of a session for its agent; with `format=text` one block of text for a prompt."""
+
+
+class SearchOut(ResponseModel):
+    """Chains that answer a question, best first, and what the knowledge graph holds about it."""
+
+    session_id: str
+    scope_id: UUID
+    known: float | None
+    """How likely these participants' events hold an answer: 0 to 1. Null in an embedding space that
+    has no calibration."""
+    hits: list[ChainHit]
+    """Empty where nothing is relevant enough."""
+    graph: KnownGraph
+    """Of all scopes in view. Empty with `only_session`, and where the tenant's long-term memory is
+    switched off."""
+    degraded: list[str]
+    """As in a session's context."""
+    read_token: str
+    """An opaque token of what this answer was based on: database snapshot, time, embedding space.
+    It is no credential."""

@@ -1,6 +1,9 @@
 """Connections to Postgres: how they are opened and checked, and what the driver's errors mean."""
 
+import functools
 import os
+import socket
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,39 +22,68 @@ type AuthMode = Literal["password", "iam"]
 """How a role authenticates: by the password in its URL, or by an IAM token."""
 _CONNECT_TIMEOUT_SECONDS = 20
 """A paused Aurora needs up to 15 s to resume; a request has 25 s."""
+_UNACKNOWLEDGED_MS = 5000
+"""How long a connected peer may leave what was sent without acknowledgement, in ms."""
+_TOKEN_SECONDS = 600
+"""How long an IAM token serves new connections; it is valid for 15 minutes."""
 
 
 def connect(
     url: str, auth: AuthMode = "password", seconds: float = _CONNECT_TIMEOUT_SECONDS
 ) -> Connection:
     """Open a connection for the role that `url` names, without checking its privileges. With `iam`,
-    the password is a new token, made from the process's AWS credentials. Waits 2 to 20 seconds, by
+    the password is a token, made from the process's AWS credentials. Waits 2 to 20 seconds, by
     `seconds`. Raises Unavailable."""
     token = _iam_token(url) if auth == "iam" else None
     try:
-        return psycopg.connect(
+        connection = psycopg.connect(
             url,
             password=token,
             autocommit=True,
             prepare_threshold=None,  # a proxy pins connections that prepare; plans stay custom
             connect_timeout=max(2, min(_CONNECT_TIMEOUT_SECONDS, int(seconds))),
-            # Detect a vanished peer within seconds, idle or with data in flight, not after the
-            # kernel's two hours.
-            tcp_user_timeout=5000,
+            # Detect a vanished peer within seconds, not after the kernel's two hours. This is for
+            # an idle connection; `_limit_unacknowledged` is for one with data in flight.
             keepalives=1,
             keepalives_idle=1,
             keepalives_interval=1,
             keepalives_count=5,
         )
     except psycopg.OperationalError as error:
+        _sign_token.cache_clear()  # should the token have been refused, the next try has another
         raise Unavailable("The database is unreachable or still starting. Try again.") from error
+    _limit_unacknowledged(connection)
+    return connection
+
+
+def _limit_unacknowledged(connection: Connection) -> None:
+    """End the connection when its peer acknowledges nothing for _UNACKNOWLEDGED_MS. libpq's own
+    tcp_user_timeout is set before it connects, and would bound that too: a database that wakes up
+    and accepts nobody yet would be given up after five seconds instead of twenty."""
+    if sys.platform != "linux":
+        return
+    peer = socket.socket(fileno=connection.fileno())
+    try:
+        if peer.family != socket.AF_UNIX:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+    finally:
+        peer.detach()
 
 
 def _iam_token(url: str) -> str:
-    """A token for the login, valid for 15 minutes: each connection needs its own."""
+    """A token for the login, the same for all connections of up to ten minutes. RDS verifies a
+    token that it knows without asking IAM, whose rate of new ones is limited."""
+    period = int(datetime.now(UTC).timestamp() // _TOKEN_SECONDS)
+    return _sign_token(url, Signer.from_env(os.environ), period)
+
+
+@functools.lru_cache(maxsize=4)
+def _sign_token(url: str, signer: Signer, period: int) -> str:
+    """A token that is made now, for use in this period of _TOKEN_SECONDS since 1970. Not in the
+    monotonic clock's: that may stand still while Lambda has frozen the process."""
+    del period
     conninfo = conninfo_to_dict(url)
     host, port = str(conninfo.get("host", "")), int(conninfo.get("port") or 5432)
-    signer = Signer.from_env(os.environ)
     return signer.sign_database_token(host, port, str(conninfo.get("user", "")), datetime.now(UTC))
 
 

@@ -8,6 +8,8 @@ from strandline.graph import (
     routes_lists,
     routes_nodes,
     routes_search,
+    routes_status,
+    routes_transfer,
 )
 
 ROUTES = {
@@ -18,4 +20,6 @@ ROUTES = {
     **routes_conflicts.ROUTES,
     **routes_fields.ROUTES,
     **routes_communities.ROUTES,
+    **routes_status.ROUTES,
+    **routes_transfer.ROUTES,
 }

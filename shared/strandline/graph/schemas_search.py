@@ -122,3 +122,28 @@ class GraphOut(ResponseModel):
     degraded: list[str]
     """How this answer is limited; empty if it is not. `no_query_vector`: it was searched by names
     and words alone. `cut_by_limit`: there is more than the answer may hold."""
+
+
+class KnownNode(FoundNode):
+    """A node that a question is about."""
+
+    event_ids: list[UUID]
+    """The events that say so, newest first, at most 20."""
+
+
+class KnownEdge(GraphEdge):
+    """An edge between nodes that a question is about."""
+
+    event_ids: list[UUID]
+    """The events that say so, of each scope newest first."""
+
+
+class KnownGraph(ResponseModel):
+    """What the knowledge graph holds about a question: what holds now, with a confidence of at
+    least 0.5."""
+
+    nodes: list[KnownNode]
+    """At most 50: first those that the question names, then what lies within two edges of them,
+    along the heaviest edges first, of these the hottest."""
+    edges: list[KnownEdge]
+    """Between these nodes, the heaviest first, at most 50."""

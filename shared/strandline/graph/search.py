@@ -19,7 +19,7 @@ from strandline.graph.schemas_search import (
     NearestTopicsRequest,
 )
 from strandline.graph.store_joined import JoinedNode, leads_by_member, read_graph, read_nodes
-from strandline.graph.store_search import Match, Narrowing
+from strandline.graph.store_search import Match, Narrowing, Wanted
 from strandline.graph.store_walk import Walk, walk_graph
 from strandline.recall.recall import embed_query
 
@@ -55,14 +55,8 @@ class Finder:
         self, query: str, vector: Sequence[float] | None, narrowing: Narrowing
     ) -> Sequence[Match]:
         """As `find`, with the query's vector."""
-        return store_search.find_similar(
-            self.access,
-            question=query,
-            name_hashes=hash_names(query),
-            vector=vector,
-            space=self.embedder.space,
-            narrowing=narrowing,
-        )
+        wanted = Wanted(query, hash_names(query), vector, self.embedder.space, narrowing)
+        return store_search.find_similar(self.access, wanted)
 
 
 def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
@@ -19,6 +19,23 @@ class JoinedNode(NodeRow):
     heat: float
     participants: list[str]
     """Of the scope of the node that leads."""
+
+
+MEMBERS: LiteralString = """
+        cross join lateral (
+            select merge_patches(m.properties order by m.updated_at, m.node_id) as properties,
+                sum(m.confidence * m.weight) / nullif(sum(m.weight), 0) as confidence,
+                sum(m.weight)::int as weight, max(m.heat) as heat,
+                (array_agg(m.trust order by trust_rank(m.trust)))[1] as trust,
+                min(m.valid_from) as valid_from, bool_and(m.archived) as archived,
+                min(m.created_at) as created_at, max(m.updated_at) as updated_at,
+                array_agg(m.node_id order by m.node_id) as member_ids
+            from graph_nodes m
+            where m.tenant_id = current_tenant() and m.type = l.type and m.identity = l.identity
+                and (m.node_id = l.node_id or l.valid_to is null and m.valid_to is null)) j
+"""
+"""What all nodes in view of the identity of a node `l` say together, as `j`: a literal of this
+source."""
 
 
 def query_nodes(node_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[JoinedNode]:
@@ -43,17 +60,9 @@ def query_nodes(node_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[Jo
             j.weight, j.trust, j.valid_from, l.valid_to, j.created_at, j.updated_at, j.member_ids,
             j.archived, j.heat, l.participants
         from leads l
-        cross join lateral (
-            select merge_patches(m.properties order by m.updated_at, m.node_id) as properties,
-                sum(m.confidence * m.weight) / nullif(sum(m.weight), 0) as confidence,
-                sum(m.weight)::int as weight, max(m.heat) as heat,
-                (array_agg(m.trust order by trust_rank(m.trust)))[1] as trust,
-                min(m.valid_from) as valid_from, bool_and(m.archived) as archived,
-                min(m.created_at) as created_at, max(m.updated_at) as updated_at,
-                array_agg(m.node_id order by m.node_id) as member_ids
-            from graph_nodes m
-            where m.tenant_id = current_tenant() and m.type = l.type and m.identity = l.identity
-                and (m.node_id = l.node_id or l.valid_to is null and m.valid_to is null)) j
+        """  # noqa: S608
+        + MEMBERS
+        + """
         order by l.n
         """,
         {"ids": list(node_ids)},

@@ -120,12 +120,12 @@ def add_revision(access: TenantDb, new: NewRevision) -> RevisionRow:
             "first_salience": FIRST_SALIENCE,
         },
     )
-    access.execute(_SET_TOPIC_SALIENCE, {"ids": [new.node_id]})
+    access.execute(SET_TOPIC_SALIENCE, {"ids": [new.node_id]})
     return row
 
 
 # The mean of the fields of these topics.
-_SET_TOPIC_SALIENCE: LiteralString = """
+SET_TOPIC_SALIENCE: LiteralString = """
     update graph_nodes g set salience = f.salience
     from (
         select f.node_id, avg(f.salience) as salience from topic_fields f
@@ -176,4 +176,4 @@ def raise_salience(access: TenantDb, answers: Sequence[FoldedAnswer]) -> None:
         """,
         {"uses": json.dumps(uses), "most": MAX_SALIENCE, "step": USE_SALIENCE},
     )
-    access.execute(_SET_TOPIC_SALIENCE, {"ids": [row.node_id for row in used]})
+    access.execute(SET_TOPIC_SALIENCE, {"ids": [row.node_id for row in used]})

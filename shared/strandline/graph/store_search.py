@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import LiteralString
 from uuid import UUID
 
 from pgvector import HalfVector
@@ -44,31 +45,17 @@ class Match:
     """Whether it holds words of the question, or the text that was searched for."""
 
 
-def find_similar(
-    access: TenantDb,
-    *,
-    question: str,
-    name_hashes: Sequence[bytes],
-    vector: Sequence[float] | None,
-    space: str,
-    narrowing: Narrowing,
-) -> Sequence[Match]:
-    """The visible nodes nearest in meaning to a question, those whose name it holds, and those that
-    hold its words; best first, one for each identity. A node without a vector is found by name and
-    words alone."""
-    return access.fetch(
-        Match,
-        """
-        with words as materialized (
+MATCHES: LiteralString = """
+        words as materialized (
             select array(
                 select fold_text(w) from unnest(question_words(%(question)s, %(max_words)s)) w
-                where length(w) > 2) as words),
+                where length(w) >= %(min_word_chars)s) as words),
         found as materialized (
             select n.node_id, 1 - n.distance as similarity, false as is_named,
                 null::float8 as share
             from nearest_nodes(%(vector)s::halfvec, %(space)s, %(types)s, %(as_of)s, %(archived)s,
                 %(candidates)s) n
-            where %(vector)s::halfvec is not null
+            where %(vector)s::halfvec is not null and %(by_meaning)s::boolean
             union all
             (select g.node_id, null, true, null from graph_nodes g
             where g.tenant_id = current_tenant() and g.type = any (%(types)s)
@@ -103,19 +90,55 @@ def find_similar(
             from scored s
             order by s.type, s.identity, case when s.valid_to is not null then s.node_id end,
                 score desc, s.node_id)
+"""
+"""The visible nodes that a question may be about, one for each identity: `best`. Statements begin
+with it: a literal of this source."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a question is, to those who search for it."""
+
+    question: str
+    name_hashes: Sequence[bytes]
+    """Of all names that it may hold."""
+    vector: Sequence[float] | None
+    space: str
+    narrowing: Narrowing
+    by_meaning: bool = True
+    """Whether nodes are found by the vector, too. If not, it scores those that are found."""
+    min_word_chars: int = 3
+    """Shorter words find nothing."""
+
+    def to_params(self) -> dict[str, object]:
+        """The parameters of MATCHES."""
+        return {
+            "question": sanitize_for_parser(self.question),
+            "max_words": _MAX_WORDS,
+            "min_word_chars": self.min_word_chars,
+            "names": list(self.name_hashes),
+            "vector": None if self.vector is None else HalfVector(list(self.vector)).to_text(),
+            "by_meaning": self.by_meaning,
+            "space": self.space,
+            "word_weight": _WORD_WEIGHT,
+            "name_weight": _NAME_WEIGHT,
+            **_narrow(self.narrowing),
+        }
+
+
+def find_similar(access: TenantDb, wanted: Wanted) -> Sequence[Match]:
+    """The visible nodes nearest in meaning to a question, those whose name it holds, and those that
+    hold its words; best first, one for each identity. A node without a vector is found by name and
+    words alone."""
+    return access.fetch(
+        Match,
+        "with"  # noqa: S608
+        + MATCHES
+        + """
         select b.node_id, b.score, b.similarity, b.is_named, b.has_words
         from best b order by b.score desc, b.node_id limit %(candidates)s
         """,
-        {
-            "question": sanitize_for_parser(question),
-            "max_words": _MAX_WORDS,
-            "names": list(name_hashes),
-            "vector": None if vector is None else HalfVector(list(vector)).to_text(),
-            "space": space,
-            "word_weight": _WORD_WEIGHT,
-            "name_weight": _NAME_WEIGHT,
-            **_narrow(narrowing),
-        },
+        wanted.to_params(),
     )
 
 

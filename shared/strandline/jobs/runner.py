@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from strandline.aws.blobs import BlobStore
 from strandline.clock import Clock
@@ -26,6 +26,10 @@ from strandline.observability import logger
 
 _RENEW_SECONDS = 60.0
 """How often a working shard renews its lease, between its commits."""
+MAX_CONCURRENCY = 20
+"""How many items of a run the state machine works on at once (infra/job.asl.json)."""
+MAX_PACKED = 50
+"""How many shards one item has at most: each item is an invocation and two state transitions."""
 _MAX_FAILURES_IN_A_ROW = 3
 """After this many tenants in a row whose jobs could not begin, the cause is taken to be common to
 all of them."""
@@ -150,7 +154,7 @@ class Job(Protocol):
 
 
 class ShardList(NamedTuple):
-    """The key of a run's shard list in the bucket, and how many shards it has."""
+    """The key of a run's list of items in the bucket, and how many shards they have."""
 
     key: str
     shards: int
@@ -169,12 +173,34 @@ def plan_run(
         claimed_shards = _claim_tenants(resources, job, run_id, now, shards, begun_tenants)
         if not claimed_shards:
             return ShardList("", 0)
-        items = [{"job": job.name, "run": run_id, **shard._asdict()} for shard in claimed_shards]
+        items = [
+            {"job": job.name, "run": run_id, "shards": shards} for shards in pack(claimed_shards)
+        ]
         return ShardList(resources.blobs.put_shards(run_id, items), len(claimed_shards))
     except Exception as error:
         for tenant_id in sorted(begun_tenants):
             _mark_failed(resources, job, run_id, now, tenant_id, error)
         raise
+
+
+def pack(shards: Sequence[Shard]) -> list[Sequence[Shard]]:
+    """Pack shards into the items of a run, in their order: one in each, while the state machine
+    works on all at once, and then as few as keep it busy. Neighbours in an item share its time."""
+    size = min(MAX_PACKED, max(1, -(-len(shards) // MAX_CONCURRENCY)))
+    return [shards[start : start + size] for start in range(0, len(shards), size)]
+
+
+def list_shards(item: Mapping[str, Any]) -> list[Shard]:
+    """The shards of an item; one that an earlier release packed has a single one."""
+    packed: Sequence[Sequence[Any]] = item.get("shards") or [(item["tenant"], item["shard"])]
+    return [Shard(str(tenant), int(number)) for tenant, number in packed]
+
+
+def share_time(deadline: float, waiting_count: int) -> float:
+    """The deadline of a shard, in time.monotonic() seconds, while others wait behind it in its
+    item: half of the time that is left, so that none takes all of it."""
+    now = time.monotonic()
+    return now + (deadline - now) / 2 if waiting_count else deadline
 
 
 def _claim_tenants(
@@ -281,7 +307,8 @@ def _record_failure(
 def finish_run(resources: JobResources, job: Job, run_id: str, now: datetime) -> dict[str, int]:
     """End a run: in each tenant, a job that is not done is marked as failed. Returns the counts of
     the whole run."""
-    for tenant in sorted({str(item["tenant"]) for item in resources.blobs.read_shards(run_id)}):
+    connection = resources.database.connection()
+    for tenant in store_runs.list_unfinished_tenants(connection, job.name, run_id):
         access = resources.database.connect_as(Caller.background(tenant))
         with access.transaction():
             store_runs.fail_run(access, job.name, run_id, now)

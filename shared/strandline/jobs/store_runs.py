@@ -12,6 +12,7 @@ from uuid_utils.compat import uuid7
 from strandline.db.connection import Connection, translate_errors
 from strandline.db.database import TenantDb
 from strandline.jobs.store import JobId
+from strandline.tenants.store_due import list_tenant_ids
 
 LEASE_SECONDS = 300
 """How long a tenant's job belongs to its run without a renewal; a working shard renews the lease
@@ -266,6 +267,11 @@ def fail_run(
         params,
     )
     return failed_count
+
+
+def list_unfinished_tenants(connection: Connection, kind: str, run: str) -> list[str]:
+    """Ids of the tenants whose job of this run is not done."""
+    return list_tenant_ids(connection, "select * from tenants_of_run(%s, %s)", (kind, run))
 
 
 def fail_unstarted(access: TenantDb, kind: str, run: str, now: datetime) -> None:

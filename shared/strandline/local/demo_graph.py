@@ -1,99 +1,181 @@
-"""The part of `make demo` about the knowledge graph: promote the conversation, print what the graph
-holds of it, and hold that against what was expected beforehand."""
+"""The part of `make demo` about the knowledge graph: prints what the graph holds of a conversation,
+holds that against what was expected beforehand, and draws it."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from strandline.local.demo_service import Client
+from strandline.local.demo_scores import (
+    GraphScore,
+    Statement,
+    read_expectations,
+    score_entities,
+    score_statements,
+)
+from strandline.local.graph_picture import draw_graph
+from strandline.local.graph_view import (
+    Caller,
+    Graph,
+    Key,
+    Node,
+    People,
+    choose_views,
+    read_graph,
+    read_sources,
+)
 
-TYPES: Mapping[str, str] = {
-    "entity": "entities",
-    "fact": "facts",
-    "decision": "decisions",
-    "topic": "topics",
-}
-"""The types of nodes that are shown, and the words for them."""
-_SCORED = ("fact", "decision")
-_MAX_SHOWN = 8
-
-
-class GraphScore(NamedTuple):
-    """How many nodes there are, how many of them are expected, and how many are expected in all."""
-
-    found: int
-    right: int
-    met: int
-    expected: int
-
-    def __str__(self) -> str:
-        precision = self.right / self.found if self.found else 1.0
-        recall = self.met / self.expected if self.expected else 1.0
-        return f"precision {precision:.2f}, recall {recall:.2f}"
+_WIDTH = 92
+_MAX_ENTITIES, _MAX_FACTS, _MAX_DECISIONS, _MAX_RELATIONS, _MAX_COMMUNITIES = 24, 8, 5, 6, 5
+_QUOTE = 120
 
 
-def read_nodes(
-    client: Client, audiences: Sequence[tuple[str, ...]], node_type: str
-) -> dict[str, dict[str, Any]]:
-    """All nodes of a type that these groups of people see, by their ids, those of most weight
-    first."""
-    nodes: dict[str, dict[str, Any]] = {}
-    for people in audiences:
-        view = "&".join(f"participants={name}" for name in people)
-        path = f"/api/v1/graph/nodes?{view}&type={node_type}&limit=100"
-        cursor: str | None = ""
-        while cursor is not None:
-            page = client.get(f"{path}&cursor={cursor}" if cursor else path)
-            nodes |= {node["id"]: node for node in page["nodes"]}
-            cursor = page["next_cursor"]
-    return dict(sorted(nodes.items(), key=lambda item: (-item[1]["weight"], item[1]["name"])))
+@dataclass(frozen=True)
+class Talk:
+    """A conversation that was stored."""
+
+    title: str
+    """What it is about."""
+    folder: Path
+    """What was expected of it."""
+    audiences: Sequence[People]
+    event_ids: Mapping[str, str]
+    """Its events' ids by their keys."""
 
 
-def score_nodes(
-    names: Sequence[str], expectations: Sequence[Mapping[str, Any]], node_type: str
-) -> GraphScore:
-    """Hold the names of a type's nodes against what is expected: a node is right where all words of
-    an expectation stand in its name."""
-    wanted = [
-        [word.casefold() for word in row["says"]]
-        for row in expectations
-        if row["type"] == node_type
-    ]
-    texts = [name.casefold() for name in names]
-    right = sum(any(_holds(text, words) for words in wanted) for text in texts)
-    met = sum(any(_holds(text, words) for text in texts) for words in wanted)
-    return GraphScore(len(texts), right, met, len(wanted))
-
-
-def _holds(text: str, words: Sequence[str]) -> bool:
-    return all(word in text for word in words)
-
-
-def describe_graph(nodes: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> Iterator[str]:
-    """The lines about the nodes of each type, with the scores of facts and decisions against the
-    expectations in `folder`."""
-    lines = (folder / "expected_graph.jsonl").read_text().splitlines()
-    expectations = [json.loads(line) for line in lines]
-    for node_type, word in TYPES.items():
-        found = nodes[node_type]
-        score = ""
-        if node_type in _SCORED:
-            names = [node["name"] for node in found]
-            score = f" ({score_nodes(names, expectations, node_type)})"
-        yield f"  {len(found)} {word}{score}"
-        yield from (f"    {node['name']}" for node in found[:_MAX_SHOWN])
-
-
-def show_graph(client: Client, audiences: Sequence[tuple[str, ...]], folder: Path) -> None:
-    """Print what the graph holds of the conversation."""
-    nodes = {
-        node_type: list(read_nodes(client, audiences, node_type).values()) for node_type in TYPES
+def show_graph(client: Caller, talk: Talk, picture: Path) -> None:
+    """Print what the graph holds of a conversation, and write a picture of it."""
+    graph = read_graph(client, choose_views(talk.audiences))
+    sources = {
+        node.key: read_sources(client, node)
+        for node in (*graph.of_type("fact"), *graph.of_type("decision"))
     }
-    print("\nWHAT IT KNOWS FOR GOOD")
-    print(
-        "Warm topics are promoted into a graph, without a language model; each node cites what\n"
-        "was said. Held against what people expected of it beforehand:"
-    )
-    for line in describe_graph(nodes, folder):
+    for line in describe_graph(client, talk, graph, sources):
         print(line)
+    picture.write_text(draw_graph(graph, f"Knowledge graph: {talk.title}"), "utf-8")
+    print(f"  A picture of it: {picture}")
+
+
+def describe_graph(
+    client: Caller, talk: Talk, graph: Graph, sources: Mapping[Key, Sequence[str]]
+) -> Iterator[str]:
+    """The lines about a graph: its scores, and some nodes and edges of each kind. `sources` has the
+    events that facts and decisions cite."""
+    yield ""
+    yield f"{talk.title}: {len(graph.nodes)} nodes, {len(graph.edges)} edges"
+    yield from _describe_scores(score_graph(talk, graph, sources))
+    yield from _describe_entities(graph.of_type("entity"))
+    facts, decisions = graph.of_type("fact"), graph.of_type("decision")
+    yield from _list("Facts", facts, _MAX_FACTS, _describe_fact)
+    yield from _list(
+        "Decisions",
+        decisions,
+        _MAX_DECISIONS,
+        lambda node: _describe_decision(client, node, sources[node.key]),
+    )
+    yield from _list(
+        "Relations",
+        graph.relations(),
+        _MAX_RELATIONS,
+        lambda edge: _wrap(
+            f"{graph.nodes[edge.start].name} → {edge.label or edge.type} → "
+            f"{graph.nodes[edge.end].name}" + (f" ({edge.nuance})" if edge.nuance else "")
+        ),
+    )
+    yield from _list(
+        "Communities",
+        graph.communities,
+        _MAX_COMMUNITIES,
+        lambda one: _wrap(f"{one.size:3} nodes  {one.name}"),
+    )
+
+
+def score_graph(
+    talk: Talk, graph: Graph, sources: Mapping[Key, Sequence[str]]
+) -> dict[str, GraphScore]:
+    """Of each kind, how it stands against what was expected."""
+    expected = read_expectations(talk.folder)
+    found = {
+        node_type: [
+            Statement(node.name, frozenset(sources[node.key])) for node in graph.of_type(node_type)
+        ]
+        for node_type in ("fact", "decision")
+    }
+    found["relation"] = [
+        Statement(f"{graph.nodes[edge.start].name} {graph.nodes[edge.end].name}", None)
+        for edge in graph.relations()
+    ]
+    return {
+        "entities": score_entities(graph, expected.entities),
+        **{
+            f"{kind}s": score_statements(
+                statements,
+                [row for row in expected.statements if row["type"] == kind],
+                talk.event_ids,
+            )
+            for kind, statements in found.items()
+        },
+    }
+
+
+def _describe_scores(scores: Mapping[str, GraphScore]) -> Iterator[str]:
+    yield "              found   right   expected   precision   recall"
+    for kind, score in scores.items():
+        precision = f"{score.precision:.2f}" if score.found else "none"
+        yield (
+            f"  {kind:10} {score.found:7} {score.right:7} {score.expected:10} {precision:>11} "
+            f"{score.recall:8.2f}"
+        )
+
+
+def _describe_entities(entities: Sequence[Node]) -> Iterator[str]:
+    names = [
+        f"{node.name} ({node.kind})" if node.kind not in ("", "other") else node.name
+        for node in entities[:_MAX_ENTITIES]
+    ]
+    yield f"  Entities{_of(len(names), len(entities))}"
+    yield from _wrap(", ".join(names))
+
+
+def _describe_fact(node: Node) -> list[str]:
+    return _wrap(f"{node.valid_from[:10]}  {node.name}")
+
+
+def _describe_decision(client: Caller, node: Node, event_ids: Sequence[str]) -> list[str]:
+    """A decision, and the first event that it cites."""
+    lines = _wrap(f"{node.valid_from[:10]}  {node.name}")
+    if not event_ids:
+        return lines
+    event = _read_event(client, node, event_ids[0])
+    speaker = (event["speaker"] or event["role"]).rpartition(":")[2].capitalize()
+    at = datetime.fromisoformat(event["occurred_at"])
+    quote = textwrap.shorten(event["content"] or "", _QUOTE, placeholder=" …")
+    said = f'{speaker}, {at.day} {at:%B %Y, %H:%M}: "{quote}"'
+    return [*lines, *_wrap(f"cited: {said}", "        ")]
+
+
+def _read_event(client: Caller, node: Node, event_id: str) -> dict[str, Any]:
+    """An event that a node cites, as those see it who see the node."""
+    people = node.places[0].people
+    query = "&".join(f"participants={name}" for name in people)
+    return client.get(f"/api/v1/events/{event_id}?{query}")
+
+
+def _list[T](
+    title: str, items: Sequence[T], limit: int, describe: Callable[[T], Sequence[str]]
+) -> Iterator[str]:
+    yield f"  {title}{_of(min(limit, len(items)), len(items))}"
+    for item in items[:limit]:
+        yield from describe(item)
+
+
+def _of(shown: int, total: int) -> str:
+    if not total:
+        return ": none"
+    return f", {shown} of {total}:" if shown < total else ":"
+
+
+def _wrap(text: str, indent: str = "    ") -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")

@@ -1,6 +1,5 @@
 """Starts and stops the whole service on one machine: database, AWS, queues, scheduler and HTTP."""
 
-import importlib
 import json
 import logging
 import os
@@ -26,7 +25,7 @@ from strandline.db.migrate import migrate, prepare_roles
 from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS, JOBS, FunctionSpec, route_table
 from strandline.errors import Misconfigured
 from strandline.llm.choice import require_complete_provider
-from strandline.local import postgres_home, sync_detection, tls
+from strandline.local import assets, postgres_home, sync_detection, tls
 from strandline.local.admin_key import load_or_create_admin_key
 from strandline.local.aws import LocalAws
 from strandline.local.http_server import GatewayApp
@@ -47,7 +46,6 @@ _DATABASE = "strandline"
 _OWNER, _APP = "strandline_owner", "strandline_app"
 _SWEEP_SECONDS = "10"
 _SECRETS = "secrets.json"
-_DEFINITION = Path(__file__).parents[3] / "infra" / "job.asl.json"
 _SWITCH_SECONDS = 0.0005
 """Python's thread switch interval, in seconds. The worker folds in the process that answers
 requests, and each request waits for its turn several times, with Python's default 5 ms each."""
@@ -128,7 +126,7 @@ def run_local_service(
         aws = stack.enter_context(LocalAws(directory))
         files = (directory / _SECRETS, aws.blobs)
         stack.enter_context(closing(PostgresSupervisor(postgres, files, on_loss)))
-        machine = stack.enter_context(StateMachine(_DEFINITION, aws.bucket))
+        machine = stack.enter_context(StateMachine(assets.find_definition(), aws.bucket))
         _migrate(postgres, stored_secrets)
         url = postgres.dsn(_DATABASE, _APP, stored_secrets["app_password"])
         environment = _configure(url, aws, machine, stored_secrets["key_secret"], tls_files)
@@ -273,7 +271,7 @@ def _load_handler(
 ) -> Handler:
     """A function's real handler; its database connections are closed at the end, and its model is
     loaded in the background."""
-    module = importlib.import_module(f"functions.{fn.name}.handler")
+    module = assets.import_handler(fn.name)
     if "database" not in fn.needs:
         vars(module)["scheduler"] = RunScheduler(clock)
         return module.lambda_handler

@@ -5,10 +5,13 @@ cite it. No statement is in a session or a lane: the fold passes it, and short-t
 topic index leave it out. Recall finds it like any event.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
 
 from strandline.auth.principals import Principal
 from strandline.aws.work_queue import WorkQueue
@@ -19,11 +22,15 @@ from strandline.log.append_batch import STORED_OUTCOMES, AppendBatch, AppendResu
 from strandline.log.refusals import make_refusal
 from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.log.schemas_fields import EventType, Role
+from strandline.log.trust import least_trusted
 from strandline.schemas import check_storable, validate
 from strandline.tenants.quotas import QuotaManager
 
 MAX_STATEMENT_CHARS = 8000
 """Fewer than would make a payload of it."""
+_MAX_METADATA_BYTES = 128 * 1024
+"""More than a caller may send: what a version of a chain said of the graph is one statement once it
+was exported and imported."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +49,25 @@ class Statement:
     key: str | None = None
     """The source event key, or the request's `Idempotency-Key`."""
     channel: str = event_draft.HTTP_CHANNEL
+    most_trust: str | None = None
+    """The origin that the statement has at most; by default, and where the credential may state
+    nothing of this trust, what the credential gives."""
+
+
+def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
+    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+    if size > _MAX_METADATA_BYTES:
+        raise ValueError(f"is {size} bytes as JSON, at most {_MAX_METADATA_BYTES}")
+    return value
 
 
 class _StatementRequest(AppendRequest):
     """The append of a statement."""
 
     type: EventType = "statement"
+    metadata: Annotated[dict[str, Any], BeforeValidator(_check_metadata)] = Field(
+        default_factory=dict[str, Any]
+    )
 
 
 def build_statements(principal: Principal, statements: Sequence[Statement]) -> AppendBatch:
@@ -74,9 +94,12 @@ def _build_draft(principal: Principal, statement: Statement) -> event_draft.Even
         "channel": statement.channel,
         "source_event_key": statement.key,
     }
-    return event_draft.build_draft(
+    draft = event_draft.build_draft(
         principal, validate(_StatementRequest, check_storable(body)), None
     )
+    if statement.most_trust is None:
+        return draft
+    return replace(draft, origin=least_trusted([draft.origin, statement.most_trust]))
 
 
 def append_statements(access: TenantDb, batch: AppendBatch) -> AppendBatch:

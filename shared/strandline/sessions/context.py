@@ -21,14 +21,7 @@ from strandline.recall.recall import Search, make_token, search
 from strandline.sessions import store, store_chains
 from strandline.sessions.chains_view import SessionView, to_chain_out
 from strandline.sessions.schemas import ChainOut, TopicOut, TopicsOut
-from strandline.sessions.schemas_context import (
-    ChainHit,
-    ContextOut,
-    ContextQuery,
-    RecentOut,
-    SearchOut,
-    SearchRequest,
-)
+from strandline.sessions.schemas_context import ContextOut, ContextQuery, RecentOut
 from strandline.sessions.store import RecentEvent, Session, ShortTermEvent
 from strandline.sessions.store_chains import MatchedChain
 from strandline.tuning import Tuning
@@ -133,8 +126,8 @@ def find_chains(
             view.access, view.only_scope_id, max_chains, session_id=view.only_session_id
         )
         return FoundChains(result.rows, None, make_token(view.access, result, None))
-    found = _search(view, embedder, query.query, vector_timeout)
-    rows = _list_relevant(view, embedder.space, found, query.min_relevance, None, max_chains)
+    found = search_view(view, embedder, query.query, vector_timeout)
+    rows = list_relevant_in_view(view, embedder.space, found, query.min_relevance, None, max_chains)
     return FoundChains(rows, found, make_token(view.access, found.result, found.space))
 
 
@@ -157,8 +150,8 @@ def build_context(
         scope_id=session.scope_id,
         participants=session.participants,
         known=found.search.known if found.search else None,
-        recent=_of_type(RecentOut, fitting_items),
-        chains=_of_type(ChainOut, fitting_items),
+        recent=of_type(RecentOut, fitting_items),
+        chains=of_type(ChainOut, fitting_items),
         degraded=(found.search.note_floor(query.min_relevance) if found.search else [])
         + (["cut_by_size"] if len(fitting_items) < len(recent) + len(chains) else []),
         read_token=found.read_token,
@@ -166,44 +159,14 @@ def build_context(
     return answer, list(found.chains[: len(answer.chains)]) if found.search else []
 
 
-def _of_type[Model: BaseModel](model_type: type[Model], models: Sequence[BaseModel]) -> list[Model]:
+def of_type[Model: BaseModel](model_type: type[Model], models: Sequence[BaseModel]) -> list[Model]:
+    """The models of this type, in their order."""
     return [model for model in models if isinstance(model, model_type)]
 
 
-def search_chains(
-    view: SessionView, embedder: Embedder, request: SearchRequest, vector_timeout: float
-) -> tuple[SearchOut, list[MatchedChain]]:
-    """Search the chains of the view for a question, best first. Also returns their rows."""
-    found = _search(view, embedder, request.query, vector_timeout)
-    rows = _list_relevant(
-        view,
-        embedder.space,
-        found,
-        request.min_relevance,
-        request.similarity_threshold,
-        request.limit,
-    )
-    hits = log_read.fit_to_page(
-        ChainHit(
-            chain=to_chain_out(row, view),
-            relevance=found.to_probability(row.relevance or 0.0),
-            similarity=row.similarity,
-        )
-        for row in rows
-    )
-    answer = SearchOut(
-        session_id=view.session.session_id,
-        scope_id=view.session.scope_id,
-        known=found.known,
-        hits=hits,
-        degraded=found.note_floor(request.min_relevance)
-        + (["cut_by_size"] if len(hits) < len(rows) else []),
-        read_token=make_token(view.access, found.result, found.space),
-    )
-    return answer, list(rows[: len(hits)])
-
-
-def _search(view: SessionView, embedder: Embedder, question: str, vector_timeout: float) -> Search:
+def search_view(
+    view: SessionView, embedder: Embedder, question: str, vector_timeout: float
+) -> Search:
     """Search the view's events for a question."""
     return search(
         view.access,
@@ -217,7 +180,7 @@ def _search(view: SessionView, embedder: Embedder, question: str, vector_timeout
     )
 
 
-def _list_relevant(
+def list_relevant_in_view(
     view: SessionView,
     space: str,
     found: Search,

@@ -24,7 +24,6 @@ from strandline.sessions.schemas import (
     SessionPage,
     TopicsOut,
 )
-from strandline.sessions.schemas_context import SearchOut, SearchRequest
 from strandline.sessions.store_chains import MatchedChain
 
 
@@ -41,20 +40,6 @@ def get_session(request: Request) -> Response:
     return json_response(
         sessions.to_session_out(find_session(request, request.parse_query(ScopeQuery)))
     )
-
-
-def search_context(request: Request) -> Response:
-    """Search the chains of a session's participants by meaning, best first. Each is returned with
-    its event ids. On behalf of fewer than all of them, the chains are those of all scopes in which
-    these took part. Chains that answer the question are warmed by it."""
-    query, body = request.parse_query(ScopeQuery), request.parse_body(SearchRequest)
-    view = open_session(request, query, body.participants, only_session=body.only_session)
-    embedder = request.resources.embedder
-    response, chains = context.search_chains(
-        view, embedder, body, get_settings().query_vector_seconds
-    )
-    record_chains_used(request, view, chains, response.degraded)
-    return json_response(response)
 
 
 def get_topics(request: Request) -> Response:
@@ -116,14 +101,6 @@ ROUTES = {
         "read",
         {200: SessionOut},
         query=ScopeQuery,
-        errors=(StateConflict,),
-    ),
-    f"POST {SESSION}/context/search": Route(
-        search_context,
-        "read",
-        {200: SearchOut},
-        query=ScopeQuery,
-        body=SearchRequest,
         errors=(StateConflict,),
     ),
     f"GET {SESSION}/analysis/topics": Route(

@@ -116,20 +116,3 @@ class ChainHit(ResponseModel):
     in an embedding space that has no calibration."""
     similarity: float | None
     """The cosine of question and summary; null where either has no vector."""
-
-
-class SearchOut(ResponseModel):
-    """Chains that answer a question, best first."""
-
-    session_id: str
-    scope_id: UUID
-    known: float | None
-    """How likely these participants' events hold an answer: 0 to 1. Null in an embedding space that
-    has no calibration."""
-    hits: list[ChainHit]
-    """Empty where nothing is relevant enough."""
-    degraded: list[str]
-    """As in a session's context."""
-    read_token: str
-    """An opaque token of what this answer was based on: database snapshot, time, embedding space.
-    It is no credential."""

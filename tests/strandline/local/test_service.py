@@ -168,12 +168,27 @@ def test_the_demo_answers_in_plain_text_and_hides(
         assert "A build publishes the topics as a tree: version 1." in said
         assert re.search(r"\n +\[\d+\] \d+ \w+ 20\d\d, \w+: ", said), "events below topics"
         assert re.search(r"  \d+ events under topics of the tree, \d+ that are in no", said)
+        for title in demo.TITLES.values():
+            graph = said.partition(f"\n{title}: ")[2]
+            kinds = re.findall(
+                r"^  (\w+) +(\d+) +\d+ +\d+ +(?:none|[\d.]+) +[\d.]+$", graph, re.MULTILINE
+            )
+            names, counts = zip(*kinds[:4], strict=True)
+            assert names == ("entities", "facts", "decisions", "relations")
+            assert int(counts[0]), "entities"
+            assert re.search(r"^  Communities.*:\n +\d+ nodes  \w", graph, re.MULTILINE)
+        assert re.search(r"        cited: \w+, \d+ \w+ 20\d\d, \d\d:\d\d: \"", said), "decisions"
+        picture = (place / "graph-demo.svg").read_text("utf-8")
+        published = (repository / "docs" / "graph.svg").read_text("utf-8")
+        assert picture == published, "copy it to docs/graph.svg, and look at it"
     with (
         run_local_service(place, 0) as service,
         psycopg.connect(service.postgres.dsn("strandline")) as admin,
     ):
         told = admin.execute("select tenant_id, count(*) from events group by 1").fetchall()
-        assert told == [("demo", 263)], "nothing twice, nothing in the tenant of the first calls"
+        assert told == [("demo", 263 + 58)], (
+            "nothing twice, nothing in the tenant of the first calls"
+        )
 
 
 def test_keys_are_made_listed_and_revoked(

@@ -175,7 +175,7 @@ def test_a_statement_and_a_message_under_one_key_are_a_conflict(
     [
         ({"content": ""}, Invalid, "content"),
         ({"content": "x" * (MAX_STATEMENT_CHARS + 1)}, Invalid, "content"),
-        ({"operation": {"text": "x" * 20_000}}, Invalid, "metadata"),
+        ({"operation": {"text": "x" * 140_000}}, Invalid, "metadata"),
         ({"operation": {"text": "\x00"}}, Invalid, "metadata.graph.text"),
         ({"speaker": "user:bob"}, Invalid, "speaker"),
         ({"participants": ["user:bob"]}, Forbidden, "participants"),

@@ -62,6 +62,7 @@ PROBED = (
     "next_analysis",
     "stored_blobs",
     "totals_of_run",
+    "tenants_of_run",
     "refuse_erased_event",
     "refuse_erased_citation",
     "append_fast_path",
@@ -433,6 +434,21 @@ def test_a_run_is_told_in_numbers_to_who_knows_its_name(app: Connection[Any]) ->
         assert cursor.execute("select * from totals_of_run('')").fetchall() == []
 
 
+def test_who_ends_a_run_learns_the_names_of_whom_it_left(
+    app: Connection[Any], world: World
+) -> None:
+    left = "select * from tenants_of_run('archiver', 'run of acme')"
+    with psycopg.connect(world.base.admin_url) as admin, app.cursor() as cursor:
+        cursor.execute(left)
+        assert [column.name for column in cursor.description or ()] == ["tenant_id"]
+        assert cursor.fetchall() == [], "it is done"
+        with admin.transaction(force_rollback=True):
+            admin.execute("update jobs set state = 'running' where run <> ''")
+            assert admin.execute(left).fetchall() == [("acme",)]
+            empty = "select * from tenants_of_run('archiver', '')"
+            assert admin.execute(empty).fetchall() == []
+
+
 def test_an_operator_learns_names_and_dates_of_tenants_and_nothing_else(
     app: Connection[Any],
 ) -> None:
@@ -624,6 +640,8 @@ UNASKED = {
     "uncited_blobs_removable_at": "select uncited_blobs_removable_at('acme', '0') where false",
     "stored_blobs": "select * from stored_blobs(array(select cid from blobs))",
     "totals_of_run": "select * from totals_of_run('')",
+    "tenants_of_run": "select * from tenants_of_run('archiver', '') where false",
+    "hour_end": "select hour_end(now()) where false",
     # Sums and limits of the asker's tenant; who named none leases nothing (see below).
     "pending_upload_bytes": "select 1 where pending_upload_bytes() <> 0",
     "quota_limit": "select 1 where quota_limit('requests', null) is not null",

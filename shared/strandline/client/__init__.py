@@ -1,0 +1,1 @@
+"""The Python client: verbs of the service, synchronous and asynchronous."""

@@ -1,0 +1,126 @@
+"""The types of all answers. Each is imported when the first answer of its kind is read, so that
+importing the client stays fast."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from strandline.admin.schemas_audit import AuditEntry as AuditEntry
+    from strandline.admin.schemas_audit import AuditPage as AuditPage
+    from strandline.admin.schemas_certificates import CertificateOut as CertificateOut
+    from strandline.admin.schemas_certificates import CertificatePage as CertificatePage
+    from strandline.admin.schemas_keys import KeyOut as KeyOut
+    from strandline.admin.schemas_keys import KeyPage as KeyPage
+    from strandline.admin.schemas_keys import NewKeyOut as NewKeyOut
+    from strandline.admin.schemas_keys import RotatedOut as RotatedOut
+    from strandline.admin.schemas_tenants import TenantDetails as TenantDetails
+    from strandline.admin.schemas_tenants import TenantOut as TenantOut
+    from strandline.admin.schemas_tenants import TenantPage as TenantPage
+    from strandline.admin.schemas_tenants import Usage as Usage
+    from strandline.context.schemas import ContextTextOut as ContextTextOut
+    from strandline.context.schemas import SearchOut as SearchOut
+    from strandline.graph.schemas_changes import EdgeEnd as EdgeEnd
+    from strandline.graph.schemas_changes import Invalidation as Invalidation
+    from strandline.graph.schemas_changes import Merge as Merge
+    from strandline.graph.schemas_changes import MergeUndo as MergeUndo
+    from strandline.graph.schemas_changes import Proposals as Proposals
+    from strandline.graph.schemas_changes import RelationsAnswer as RelationsAnswer
+    from strandline.graph.schemas_changes import StoredChange as StoredChange
+    from strandline.graph.schemas_communities import CommunitiesPage as CommunitiesPage
+    from strandline.graph.schemas_communities import CommunityDetail as CommunityDetail
+    from strandline.graph.schemas_communities import CommunityOut as CommunityOut
+    from strandline.graph.schemas_conflicts import AnalyzeOut as AnalyzeOut
+    from strandline.graph.schemas_conflicts import ConflictsOut as ConflictsOut
+    from strandline.graph.schemas_fields import FieldHistory as FieldHistory
+    from strandline.graph.schemas_fields import StoredRevision as StoredRevision
+    from strandline.graph.schemas_fields import TopicFields as TopicFields
+    from strandline.graph.schemas_lists import NodeHistory as NodeHistory
+    from strandline.graph.schemas_lists import NodePage as NodePage
+    from strandline.graph.schemas_nodes import CreateNodesAnswer as CreateNodesAnswer
+    from strandline.graph.schemas_nodes import NodeOut as NodeOut
+    from strandline.graph.schemas_search import GraphOut as GraphOut
+    from strandline.graph.schemas_status import GraphStatus as GraphStatus
+    from strandline.graph.schemas_transfer import GraphExport as GraphExport
+    from strandline.graph.schemas_transfer import GraphImport as GraphImport
+    from strandline.jobs.schemas import JobOut as JobOut
+    from strandline.jobs.schemas import JobsPage as JobsPage
+    from strandline.llm.schemas import ModelCallOut as ModelCallOut
+    from strandline.llm.schemas import ModelCallPage as ModelCallPage
+    from strandline.log.schemas import EventOut as EventOut
+    from strandline.log.schemas import EventPage as EventPage
+    from strandline.log.schemas import EventTree as EventTree
+    from strandline.log.schemas import FeedPage as FeedPage
+    from strandline.log.schemas import FileOut as FileOut
+    from strandline.log.schemas import ScopeOut as ScopeOut
+    from strandline.log.schemas import ScopePage as ScopePage
+    from strandline.log.schemas_append import BatchAnswer as BatchAnswer
+    from strandline.log.schemas_append import BatchItem as BatchItem
+    from strandline.log.schemas_append import Receipt as Receipt
+    from strandline.log.schemas_uploads import UploadOut as UploadOut
+    from strandline.log.schemas_uploads import UploadStored as UploadStored
+    from strandline.recall.schemas import RecallAnswer as RecallAnswer
+    from strandline.recall.schemas_insert import InsertReceipt as InsertReceipt
+    from strandline.sessions.schemas import ChainOut as ChainOut
+    from strandline.sessions.schemas import EndedOut as EndedOut
+    from strandline.sessions.schemas import HeatOut as HeatOut
+    from strandline.sessions.schemas import HeatPage as HeatPage
+    from strandline.sessions.schemas import InteractionOut as InteractionOut
+    from strandline.sessions.schemas import SegmentPage as SegmentPage
+    from strandline.sessions.schemas import SessionOut as SessionOut
+    from strandline.sessions.schemas import SessionPage as SessionPage
+    from strandline.sessions.schemas import TopicsOut as TopicsOut
+    from strandline.sessions.schemas_context import ContextOut as ContextOut
+    from strandline.status.schemas import Health as Health
+    from strandline.status.schemas import Liveness as Liveness
+    from strandline.topics.schemas_admin import DifferencePage as DifferencePage
+    from strandline.topics.schemas_admin import SnapshotDetail as SnapshotDetail
+    from strandline.topics.schemas_admin import SnapshotOut as SnapshotOut
+    from strandline.topics.schemas_admin import SnapshotsPage as SnapshotsPage
+    from strandline.topics.schemas_admin import TopicIndexState as TopicIndexState
+    from strandline.topics.schemas_provenance import ProvenanceOut as ProvenanceOut
+    from strandline.topics.schemas_references import ReferencesOut as ReferencesOut
+
+_MODULES = {
+    "admin.schemas_audit": "AuditEntry AuditPage",
+    "admin.schemas_certificates": "CertificateOut CertificatePage",
+    "admin.schemas_keys": "KeyOut KeyPage NewKeyOut RotatedOut",
+    "admin.schemas_tenants": "TenantDetails TenantOut TenantPage Usage",
+    "context.schemas": "ContextTextOut SearchOut",
+    "graph.schemas_changes": (
+        "EdgeEnd Invalidation Merge MergeUndo Proposals RelationsAnswer StoredChange"
+    ),
+    "graph.schemas_communities": "CommunitiesPage CommunityDetail CommunityOut",
+    "graph.schemas_conflicts": "AnalyzeOut ConflictsOut",
+    "graph.schemas_fields": "FieldHistory StoredRevision TopicFields",
+    "graph.schemas_lists": "NodeHistory NodePage",
+    "graph.schemas_nodes": "CreateNodesAnswer NodeOut",
+    "graph.schemas_search": "GraphOut",
+    "graph.schemas_status": "GraphStatus",
+    "graph.schemas_transfer": "GraphExport GraphImport",
+    "jobs.schemas": "JobOut JobsPage",
+    "llm.schemas": "ModelCallOut ModelCallPage",
+    "log.schemas": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
+    "log.schemas_append": "BatchAnswer BatchItem Receipt",
+    "log.schemas_uploads": "UploadOut UploadStored",
+    "recall.schemas": "RecallAnswer",
+    "recall.schemas_insert": "InsertReceipt",
+    "sessions.schemas": (
+        "ChainOut EndedOut HeatOut HeatPage InteractionOut SegmentPage SessionOut SessionPage"
+        " TopicsOut"
+    ),
+    "sessions.schemas_context": "ContextOut",
+    "status.schemas": "Health Liveness",
+    "topics.schemas_admin": (
+        "DifferencePage SnapshotDetail SnapshotOut SnapshotsPage TopicIndexState"
+    ),
+    "topics.schemas_provenance": "ProvenanceOut",
+    "topics.schemas_references": "ReferencesOut",
+}
+MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+"""The module of each type, below the package."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"strandline.{MODULE_OF[name]}"), name)

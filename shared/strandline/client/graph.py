@@ -1,0 +1,257 @@
+"""The verbs of the knowledge graph: `client.graph.…`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+from uuid import UUID
+
+from strandline.client import answers
+from strandline.client.calls import Caller
+from strandline.client.graph_statements import FIELDS, NODE, GraphStatements, Time
+from strandline.client.transport import AsyncCaller, SyncCaller
+from strandline.client.verbs import operation, pages
+
+type NodeType = Literal["fact", "decision", "entity", "event", "topic"]
+
+
+class GraphQuestions(Caller):
+    """Verbs that read the graph, on behalf of `user`, `agent` and `participants`."""
+
+    @operation(f"GET {NODE}")
+    def get(
+        self,
+        node_id: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        as_of: Time | None = None,
+    ) -> answers.NodeOut:
+        """A node, now or as it was known at a time. Raises NotFoundError."""
+        ...
+
+    @pages("GET /api/v1/graph/nodes", "NodePage.nodes", names={"page_size": "limit"})
+    def nodes(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        type: NodeType | None = None,
+        category: str | None = None,
+        status: str | None = None,
+        as_of: Time | None = None,
+        archived: bool | None = None,
+        valid_only: bool | None = None,
+        sort: str | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        page_size: int | None = None,
+        cursor: str | None = None,
+    ) -> answers.NodeOut:
+        """Nodes by type, category and status, sorted."""
+        ...
+
+    @operation(f"GET {NODE}/history")
+    def history(
+        self,
+        node_id: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> answers.NodeHistory:
+        """What was said of a node, by whom and when; a fact's revisions."""
+        ...
+
+    @operation("POST /api/v1/graph/search")
+    def search(
+        self,
+        query: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        mode: Literal["semantic", "exact", "graph"] | None = None,
+        types: Sequence[NodeType] | None = None,
+        as_of: Time | None = None,
+        archived: bool | None = None,
+        limit: int | None = None,
+    ) -> answers.GraphOut:
+        """Nodes by meaning, by a part of a text, or along edges."""
+        ...
+
+    @operation("POST /api/v1/graph/topics/nearest")
+    def nearest_topics(
+        self,
+        query: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        as_of: Time | None = None,
+        archived: bool | None = None,
+        limit: int | None = None,
+    ) -> answers.GraphOut:
+        """The topics that a text is nearest to."""
+        ...
+
+    @operation("POST /api/v1/graph/traverse")
+    def traverse(
+        self,
+        node_id: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        traversal: str | None = None,
+        hops: int | None = None,
+        as_of: Time | None = None,
+        archived: bool | None = None,
+        limit: int | None = None,
+    ) -> answers.GraphOut:
+        """Follow edges from a node."""
+        ...
+
+    @operation("POST /api/v1/graph/conflicts")
+    def conflicts(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        content: str | None = None,
+        node_id: str | None = None,
+        category: str | None = None,
+        threshold: float | None = None,
+        limit: int | None = None,
+    ) -> answers.ConflictsOut:
+        """Facts that contradict each other, or a statement or a fact."""
+        ...
+
+    @operation("POST /api/v1/graph/analyze")
+    def analyze(
+        self,
+        content: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        content_type: Literal["conversation", "statement", "decision", "event"] | None = None,
+        limit: int | None = None,
+    ) -> answers.AnalyzeOut:
+        """What is known already that bears on a text, and what to weigh before it is stored."""
+        ...
+
+    @operation("GET /api/v1/graph/merges/proposals")
+    def merge_proposals(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        scope_id: UUID | str | None = None,
+        min_similarity: float | None = None,
+        archived: bool | None = None,
+        limit: int | None = None,
+    ) -> answers.Proposals:
+        """Nodes that may be the same."""
+        ...
+
+    @operation(f"GET {FIELDS}")
+    def fields(
+        self,
+        topic_id: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        detail: Literal["minimal", "current"] | None = None,
+        as_of: Time | None = None,
+        limit: int | None = None,
+        after_field: str | None = None,
+    ) -> answers.TopicFields:
+        """What a topic's fields hold, now or as it was known at a time."""
+        ...
+
+    @operation(f"GET {FIELDS}/{{field}}")
+    def field(
+        self,
+        topic_id: str,
+        field: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        as_of: Time | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> answers.FieldHistory:
+        """One field with its revisions, newest first."""
+        ...
+
+    @pages(
+        "GET /api/v1/graph/communities",
+        "CommunitiesPage.communities",
+        names={"page_size": "limit"},
+    )
+    def communities(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        node_id: str | None = None,
+        page_size: int | None = None,
+        cursor: str | None = None,
+    ) -> answers.CommunityOut:
+        """Communities of the graph, the largest first."""
+        ...
+
+    @operation("GET /api/v1/graph/communities/{community_id}")
+    def community(
+        self,
+        community_id: UUID | str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> answers.CommunityDetail:
+        """A community's nodes, bridges and neighbours."""
+        ...
+
+    @operation("GET /api/v1/graph/status")
+    def status(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+    ) -> answers.GraphStatus:
+        """How much there is, its size, how far promotion and analysis are, and its use."""
+        ...
+
+    @operation("POST /api/v1/graph/exports")
+    def export(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        scope_id: UUID | str | None = None,
+        vectors: bool | None = None,
+    ) -> answers.GraphExport:
+        """Write the graph as JSON Lines; the answer has the address to fetch it from."""
+        ...
+
+
+class Graph(GraphStatements, GraphQuestions, SyncCaller):
+    """The knowledge graph of a synchronous client."""
+
+
+class AsyncGraph(GraphStatements, GraphQuestions, AsyncCaller):
+    """The knowledge graph of an asynchronous client."""

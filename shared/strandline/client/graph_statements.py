@@ -1,0 +1,172 @@
+"""The verbs that state something to the knowledge graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.client import answers
+from strandline.client.calls import KEEP, Caller, Keep
+from strandline.client.memory import Fields
+from strandline.client.verbs import operation
+
+type Time = datetime | float | str
+
+NODE = "/api/v1/graph/nodes/{node_id}"
+FIELDS = "/api/v1/graph/topics/{topic_id}/fields"
+
+
+class GraphStatements(Caller):
+    """Verbs that state something. `user`, `agent` and `participants` name everybody who takes part:
+    the exact set determines the scope."""
+
+    @operation("POST /api/v1/graph/nodes")
+    def add(
+        self,
+        nodes: Sequence[Fields],
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        speaker: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> answers.CreateNodesAnswer:
+        """State up to 50 facts, decisions, entities, events and topics, with their
+        relationships."""
+        ...
+
+    @operation(f"PATCH {NODE}")
+    def update(
+        self,
+        node_id: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        speaker: str | None = None,
+        content: str | None = None,
+        title: str | None = None,
+        name: str | None = None,
+        category: str | None = None,
+        kind: str | None = None,
+        status: str | None = None,
+        rationale: str | None = None,
+        alternatives: Sequence[str] | None = None,
+        description: str | Keep | None = KEEP,
+        event_date: Time | Keep | None = KEEP,
+        confidence: float | None = None,
+        archived: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> answers.StoredChange:
+        """Change a node's fields, or archive it. `description=None` clears it."""
+        ...
+
+    @operation(f"POST {NODE}/invalidate")
+    def invalidate(
+        self,
+        node_id: str,
+        *,
+        reason: str,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        speaker: str | None = None,
+        replacement: Fields | None = None,
+        replacement_id: str | None = None,
+        valid_from: Time | None = None,
+        idempotency_key: str | None = None,
+    ) -> answers.Invalidation:
+        """End a fact with a reason, and state what holds instead."""
+        ...
+
+    @operation("POST /api/v1/graph/edges")
+    def relate(
+        self,
+        edges: Sequence[Fields],
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        speaker: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> answers.RelationsAnswer:
+        """State up to 50 edges between nodes."""
+        ...
+
+    @operation("POST /api/v1/graph/edges/{edge_id}/end")
+    def end_edge(
+        self,
+        edge_id: UUID | str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        speaker: str | None = None,
+        reason: str | None = None,
+        valid_to: Time | None = None,
+        idempotency_key: str | None = None,
+    ) -> answers.EdgeEnd:
+        """End an edge."""
+        ...
+
+    @operation("POST /api/v1/graph/imports")
+    def import_file(
+        self, *, content: str | None = None, cid: str | None = None
+    ) -> answers.GraphImport:
+        """Store an export file, given as text or as the CID of an upload: all of it or none, and
+        nothing twice."""
+        ...
+
+    @operation("POST /api/v1/graph/merges")
+    def merge(
+        self,
+        *,
+        from_id: str,
+        into_id: str,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        speaker: str | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> answers.Merge:
+        """Say that two nodes are the same."""
+        ...
+
+    @operation("POST /api/v1/graph/merges/{merge_id}/undo")
+    def undo_merge(
+        self,
+        merge_id: UUID | str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        speaker: str | None = None,
+        reason: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> answers.MergeUndo:
+        """Undo a merge."""
+        ...
+
+    @operation(f"POST {FIELDS}/{{field}}")
+    def set_field(
+        self,
+        topic_id: str,
+        field: str,
+        value: Any,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        speaker: str | None = None,
+        valid_from: Time | None = None,
+        why_changed: str | None = None,
+        impact_expected: str | None = None,
+        field_type: str | None = None,
+        ref_topic_id: str | Keep | None = KEEP,
+        idempotency_key: str | None = None,
+    ) -> answers.StoredRevision:
+        """State what a field of a topic holds; None says that it has no value any more."""
+        ...

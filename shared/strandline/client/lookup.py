@@ -1,0 +1,247 @@
+"""Verbs that look things up: scopes, sessions, payloads, and the service itself."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from strandline.client import answers
+from strandline.client.calls import Call, Caller
+from strandline.client.memory import Fields, Memory, Role
+from strandline.client.verbs import Procedure, Steps, Work, ask, operation, pages
+
+type Progress = Callable[[int, int], None]
+"""Called with the bytes that were sent, and those of the whole file."""
+
+_PIECE_BYTES = 1024 * 1024
+_PRESENT = 412
+"""The payload store's status for what is uploaded already."""
+
+
+@dataclass(frozen=True)
+class _FileStream:
+    """A file as a request's body, with progress."""
+
+    path: Path
+    size: int
+    progress: Progress | None
+
+    def read(self) -> Iterator[bytes]:
+        """The file from the beginning."""
+        sent = 0
+        with self.path.open("rb") as file:
+            while piece := file.read(_PIECE_BYTES):
+                yield piece
+                sent += len(piece)
+                if self.progress is not None:
+                    self.progress(sent, self.size)
+
+
+def _hash_file(path: Path) -> tuple[int, str]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+        return file.tell(), digest.hexdigest()
+
+
+class Lookup(Caller):
+    """Verbs that every client has besides those of memory."""
+
+    @pages("GET /api/v1/scopes", "ScopePage.scopes", names={"page_size": "limit"})
+    def scopes(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        page_size: int | None = None,
+        cursor: str | None = None,
+    ) -> answers.ScopeOut:
+        """The visible scopes: sets of participants with their events, newest first."""
+        ...
+
+    @operation("GET /api/v1/scopes/{scope_id}")
+    def scope(
+        self,
+        scope_id: UUID | str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+    ) -> answers.ScopeOut:
+        """One scope. Raises NotFoundError."""
+        ...
+
+    @operation("GET /api/v1/scopes/{scope_id}/events")
+    def feed_page(
+        self,
+        scope_id: UUID | str,
+        *,
+        after_seq: int = 0,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> answers.FeedPage:
+        """The events of a scope after a `seq`; `events()` iterates over all of them."""
+        ...
+
+    @operation("GET /memory/{cid}")
+    def get_by_cid(
+        self,
+        cid: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+    ) -> answers.EventOut:
+        """The earliest visible event with this block. Raises NotFoundError."""
+        ...
+
+    @operation("GET /ipfs/{cid}")
+    def block(
+        self,
+        cid: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+    ) -> bytes:
+        """The raw DAG-CBOR block of an event. Raises NotFoundError."""
+        ...
+
+    @operation("GET /file/{cid}", also=(307,))
+    def file(
+        self,
+        cid: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+    ) -> answers.FileOut:
+        """Where to download a payload: a URL that is valid for a short time. Raises
+        NotFoundError."""
+        ...
+
+    # Uploads --------------------------------------------------------------------------------------
+
+    @operation("POST /api/v1/uploads")
+    def prepare_upload(
+        self,
+        *,
+        size: int,
+        sha256: str | None = None,
+        cid: str | None = None,
+        mime_type: str | None = None,
+        name: str | None = None,
+    ) -> answers.UploadOut | answers.UploadStored:
+        """Where and how to upload a payload; `upload()` does all of it."""
+        ...
+
+    @Procedure
+    def upload(
+        self,
+        path: Path | str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        role: Role = "user",
+        session_id: str | None = None,
+        speaker: str | None = None,
+        mime_type: str | None = None,
+        name: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+        idempotency_key: str | None = None,
+    ) -> Steps[answers.Receipt]:
+        """Upload a file and append an event that cites it. `progress(sent, size)` is called as it
+        goes. The text of a UTF-8 file can be recalled."""
+        file = Path(path)
+        size, digest = yield from ask(Work(lambda: _hash_file(file)))
+        media = mime_type or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        place = yield from ask(
+            Lookup.prepare_upload.call(
+                self, size=size, sha256=digest, mime_type=media, name=name or file.name
+            )
+        )
+        if isinstance(place, answers.UploadOut):
+            stream = _FileStream(file, size, progress)
+            yield from ask(
+                Call("PUT", place.url, _ignore, (), stream, place.headers, also=(_PRESENT,))
+            )
+        return (
+            yield from ask(
+                Memory.add.call(
+                    self,
+                    blob={"cid": place.cid},
+                    type="upload",
+                    user=user,
+                    agent=agent,
+                    participants=participants,
+                    role=role,
+                    session_id=session_id,
+                    speaker=speaker,
+                    metadata=metadata,
+                    idempotency_key=idempotency_key,
+                )
+            )
+        )
+
+    # Sessions -------------------------------------------------------------------------------------
+
+    @pages("GET /api/v1/sessions", "SessionPage.sessions", names={"page_size": "limit"})
+    def sessions(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        page_size: int | None = None,
+        cursor: str | None = None,
+    ) -> answers.SessionOut:
+        """The sessions that have not ended, newest first."""
+        ...
+
+    @operation("POST /api/v1/sessions")
+    def begin_session(
+        self,
+        *,
+        session_id: str,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        metadata: Fields | None = None,
+    ) -> answers.SessionOut:
+        """Begin a session, or join it if it has begun; `session()` gives it as an object."""
+        ...
+
+    # The service ----------------------------------------------------------------------------------
+
+    @operation("GET /api/v1/usage")
+    def usage(self) -> answers.Usage:
+        """What the tenant uses of its quotas and its model budget."""
+        ...
+
+    @operation("GET /api/v1/health", also=(503,))
+    def health(self) -> answers.Health:
+        """Whether the service and what it depends on are up."""
+        ...
+
+    @operation("GET /health")
+    def ping(self) -> answers.Liveness:
+        """The service answers; needs no credential."""
+        ...
+
+    @operation("GET /openapi.json")
+    def openapi(self) -> dict[str, Any]:
+        """The service's API as an OpenAPI 3.1 document."""
+        ...
+
+
+def _ignore(content: bytes) -> None:
+    """The payload store says nothing of interest."""

@@ -1,0 +1,150 @@
+"""What a writer holds: events that wait, in order, and those that could not be stored. The same for
+threads and for tasks; whoever uses it takes care that one of them does at a time."""
+
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from strandline.client import answers
+from strandline.client.calls import Caller, to_json
+from strandline.client.errors import ServiceError, make_error
+from strandline.client.memory import Memory
+
+logger = logging.getLogger("strandline.client")
+
+MAX_BATCH = 500
+"""The most events of a request."""
+MAX_BATCH_BYTES = 3 * 1024 * 1024
+"""The most bytes of a request's events; the service takes 4 MiB."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An event that waits."""
+
+    event: Mapping[str, Any]
+    size: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An event that was not stored, and why. Send it again with the same `source_event_key`: it is
+    stored once, whatever became of it."""
+
+    event: Mapping[str, Any]
+    error: ServiceError
+
+
+class NotStoredError(ServiceError):
+    """Some events were not stored; `failures` has each of them with its reason."""
+
+    code = "not_stored"
+
+    def __init__(self, failures: Sequence[Failure]) -> None:
+        first = failures[0]
+        super().__init__(
+            f"{len(failures)} events were not stored. The first, with the key "
+            f"{first.event['source_event_key']!r}: {first.error}"
+        )
+        self.failures = list(failures)
+
+
+class Outbox:
+    """Events on their way."""
+
+    def __init__(self, max_pending: int, on_failure: Callable[[Failure], None] | None) -> None:
+        if max_pending < 1:
+            raise ValueError("max_pending: must be at least 1")
+        self._max_pending, self._on_failure = max_pending, on_failure
+        self._key_base, self._count = uuid4(), 0
+        self._waiting: deque[Pending] = deque()
+        self._in_flight = 0
+        self._unreported: list[Failure] = []
+        self.stored = 0
+        """How many events the service acknowledged."""
+
+    @property
+    def pending(self) -> int:
+        """How many events are not settled yet."""
+        return len(self._waiting) + self._in_flight
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another event may wait."""
+        return self.pending < self._max_pending
+
+    @property
+    def is_batch_full(self) -> bool:
+        """Whether it is no use to wait for more."""
+        return len(self._waiting) >= min(MAX_BATCH, self._max_pending)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to send."""
+        return bool(self._waiting)
+
+    def draft(self, caller: Caller, content: str | None, fields: Mapping[str, Any]) -> Pending:
+        """An event with its key: the caller's, or one of its own. `fields` are those of
+        `Memory.add`. Raises TypeError for an unknown one."""
+        values = Memory.add.declaration.values(caller, (content,), fields)
+        self._count += 1
+        key = {"source_event_key": f"{self._key_base}-{self._count}"}
+        event = {**key, **to_json(values)}
+        return Pending(event, len(json.dumps(event)))
+
+    def put(self, entry: Pending) -> None:
+        """Let an event wait."""
+        self._waiting.append(entry)
+
+    def take(self) -> list[Pending]:
+        """The next batch, which is in flight from now on."""
+        batch: list[Pending] = []
+        size = 0
+        while self._waiting and len(batch) < MAX_BATCH:
+            size += self._waiting[0].size
+            if batch and size > MAX_BATCH_BYTES:
+                break
+            batch.append(self._waiting.popleft())
+        self._in_flight += len(batch)
+        return batch
+
+    def settle(self, batch: Sequence[Pending], answer: answers.BatchAnswer) -> list[Pending]:
+        """Note what became of a batch. Returns what may be stored later."""
+        again: list[Pending] = []
+        for entry, item in zip(batch, answer.results, strict=True):
+            if item.error is None:
+                self.stored += 1
+                self._in_flight -= 1
+            elif item.error.retryable:
+                again.append(entry)
+            else:
+                self.fail([entry], make_error(item.status, item.error.model_dump(), None))
+        return again
+
+    def fail(self, batch: Sequence[Pending], error: ServiceError) -> None:
+        """Note that these events are given up."""
+        self._in_flight -= len(batch)
+        for entry in batch:
+            failure = Failure(entry.event, error)
+            self._unreported.append(failure)
+            if self._on_failure is not None:
+                try:
+                    self._on_failure(failure)
+                except Exception:
+                    logger.exception("on_failure failed")
+
+    def report(self) -> None:
+        """Raises NotStoredError for failures that no call has reported yet."""
+        if self._unreported:
+            failures, self._unreported = self._unreported, []
+            raise NotStoredError(failures)
+
+
+def halves(batch: Sequence[Pending]) -> tuple[Sequence[Pending], Sequence[Pending]]:
+    """A batch that is too large, in two."""
+    middle = len(batch) // 2
+    return batch[:middle], batch[middle:]

@@ -1,0 +1,55 @@
+"""When a request is repeated, and after how long."""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.client.calls import Call
+from strandline.client.errors import (
+    ConnectionFailedError,
+    OutcomeUnknownError,
+    QuotaExceededError,
+    ServiceError,
+    ThrottledError,
+    UnavailableError,
+)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How long a failed request is repeated: after `base` seconds at first, then twice as long each
+    time up to `cap`, with jitter, and never sooner than the service's Retry-After says."""
+
+    seconds: float = 60.0
+    """After so many the error is raised; 0: nothing is repeated."""
+    base: float = 0.25
+    cap: float = 10.0
+
+    def pause(
+        self, call: Call[Any], error: ServiceError, attempt: int, elapsed: float
+    ) -> float | None:
+        """Seconds until the next attempt after the attempt with this number, from 0; None: there
+        is none."""
+        if not may_repeat(call, error):
+            return None
+        longest = min(self.cap, self.base * 2 ** min(attempt, 30))
+        seconds = random.uniform(0, longest)  # noqa: S311 - spreads clients, hides nothing
+        seconds += error.retry_after or longest / 2
+        return seconds if elapsed + seconds <= self.seconds else None
+
+
+def may_repeat(call: Call[Any], error: ServiceError) -> bool:
+    """Whether the same request may succeed later, and does nothing a second time."""
+    if not error.retryable:
+        return False
+    return not call.once or was_surely_not_done(error)
+
+
+def was_surely_not_done(error: ServiceError) -> bool:
+    """Whether the service did nothing of what the request said."""
+    if isinstance(error, ConnectionFailedError):
+        return not error.details.get("sent", True)
+    if isinstance(error, OutcomeUnknownError):
+        return False
+    refused = isinstance(error, ThrottledError | QuotaExceededError)
+    return refused or (isinstance(error, UnavailableError) and error.status == 503)

@@ -1,0 +1,241 @@
+"""Sends requests over HTTP: credentials, time-outs, retries, and error answers as exceptions."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from strandline.client.calls import Call, Caller, Stream
+from strandline.client.errors import (
+    ConnectionFailedError,
+    ServiceError,
+    UnexpectedAnswerError,
+    make_error,
+)
+from strandline.client.retries import Retry
+
+if TYPE_CHECKING:
+    import httpx2
+
+_CONNECT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to reach the service."""
+
+    url: str
+    """Its address, without a slash at the end."""
+    headers: Mapping[str, str]
+    """The credential, sent to the service alone."""
+    timeout: float
+    """Seconds to wait for an answer."""
+    retry: Retry
+
+    def address(self, call: Call[Any]) -> str:
+        """Where a request goes."""
+        return call.path if is_foreign(call) else self.url + call.path
+
+    def all_headers(self, call: Call[Any]) -> dict[str, str]:
+        """The headers of a request."""
+        if is_foreign(call):
+            return dict(call.headers)
+        content = {"Content-Type": "application/json"} if call.body is not None else {}
+        return {"User-Agent": "strandline-client", **content, **self.headers, **call.headers}
+
+
+def is_foreign(call: Call[Any]) -> bool:
+    """Whether a request goes to another place than the service, as the payload store: without the
+    credential."""
+    return call.path.startswith(("https://", "http://"))
+
+
+def read_response[T](call: Call[T], response: httpx2.Response) -> T:
+    """The answer. Raises ServiceError."""
+    status = response.status_code
+    if 200 <= status < 300 or (status in call.also and _refusal(response.content) is None):
+        try:
+            return call.parse(response.content)
+        except ValueError as error:
+            raise UnexpectedAnswerError(
+                f"The answer to {call.method} {call.path} cannot be read.", status=status
+            ) from error
+    seconds = response.headers.get("Retry-After", "")
+    retry_after = float(seconds) if seconds.isdecimal() else None
+    raise make_error(status, _refusal(response.content), retry_after)
+
+
+def _refusal(content: bytes) -> Mapping[str, Any] | None:
+    """The member `error` of an error answer, if it has the service's shape."""
+    try:
+        body: object = json.loads(content)
+    except ValueError:
+        return None
+    refusal = cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None
+    return cast("dict[str, Any]", refusal) if isinstance(refusal, dict) else None
+
+
+def connection_error(settings: Settings, error: httpx2.TransportError) -> ServiceError:
+    """What a failed exchange means to the caller."""
+    import httpx2
+
+    unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+    unusable = isinstance(error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError)
+    is_late = isinstance(error, httpx2.TimeoutException)
+    reason = "did not answer in time" if is_late else f"cannot be reached ({error})"
+    return ConnectionFailedError(
+        f"{settings.url} {reason}.",
+        details={"sent": not isinstance(error, unsent), "reason": type(error).__name__},
+        retryable=not unusable,
+    )
+
+
+def _timeout(settings: Settings) -> httpx2.Timeout:
+    import httpx2
+
+    return httpx2.Timeout(settings.timeout, connect=min(_CONNECT_SECONDS, settings.timeout))
+
+
+class SyncConnection:
+    """Connections of a synchronous client. Safe for threads."""
+
+    def __init__(self, settings: Settings, http: httpx2.Client | None = None) -> None:
+        self.settings = settings
+        self._http, self._is_own = http, http is None
+        self._lock = threading.Lock()
+
+    def perform[T](self, call: Call[T], retry: Retry | None = None) -> T:
+        """Send a request, again where that may help: as `retry` says, else as the settings do.
+        Raises ServiceError."""
+        retry = retry or self.settings.retry
+        start, attempt = time.monotonic(), 0
+        while True:
+            try:
+                return self._send(call)
+            except ServiceError as error:
+                elapsed = time.monotonic() - start
+                pause = retry.pause(call, error, attempt, elapsed)
+                if pause is None:
+                    raise
+            time.sleep(pause)
+            attempt += 1
+
+    def _send[T](self, call: Call[T]) -> T:
+        import httpx2
+
+        body = call.body
+        try:
+            response = self._client().request(
+                call.method,
+                self.settings.address(call),
+                params=list(call.query) or None,
+                content=body if isinstance(body, bytes | None) else body.read(),
+                headers=self.settings.all_headers(call),
+                timeout=_timeout(self.settings),
+            )
+        except httpx2.TransportError as error:
+            raise connection_error(self.settings, error) from error
+        return read_response(call, response)
+
+    def _client(self) -> httpx2.Client:
+        with self._lock:
+            if self._http is None:
+                import httpx2
+
+                self._http = httpx2.Client()
+            return self._http
+
+    def close(self) -> None:
+        """Close the connections, if they are this object's own."""
+        if self._http is not None and self._is_own:
+            self._http.close()
+
+
+class AsyncConnection:
+    """Connections of an asynchronous client, for the tasks of one event loop."""
+
+    def __init__(self, settings: Settings, http: httpx2.AsyncClient | None = None) -> None:
+        self.settings = settings
+        self._http, self._is_own = http, http is None
+
+    async def perform[T](self, call: Call[T], retry: Retry | None = None) -> T:
+        """Send a request, again where that may help: as `retry` says, else as the settings do.
+        Raises ServiceError."""
+        import asyncio
+
+        retry = retry or self.settings.retry
+        start, attempt = time.monotonic(), 0
+        while True:
+            try:
+                return await self._send(call)
+            except ServiceError as error:
+                elapsed = time.monotonic() - start
+                pause = retry.pause(call, error, attempt, elapsed)
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
+            attempt += 1
+
+    async def _send[T](self, call: Call[T]) -> T:
+        import httpx2
+
+        if self._http is None:
+            self._http = httpx2.AsyncClient()
+        body = call.body
+        try:
+            response = await self._http.request(
+                call.method,
+                self.settings.address(call),
+                params=list(call.query) or None,
+                content=body if isinstance(body, bytes | None) else _read_in_thread(body),
+                headers=self.settings.all_headers(call),
+                timeout=_timeout(self.settings),
+            )
+        except httpx2.TransportError as error:
+            raise connection_error(self.settings, error) from error
+        return read_response(call, response)
+
+    async def close(self) -> None:
+        """Close the connections, if they are this object's own."""
+        if self._http is not None and self._is_own:
+            await self._http.aclose()
+
+
+async def _read_in_thread(stream: Stream) -> AsyncIterator[bytes]:
+    """The bytes of a stream; the event loop does not wait for the disk."""
+    import asyncio
+
+    pieces = stream.read()
+    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        yield piece
+
+
+# Callers ------------------------------------------------------------------------------------------
+
+
+class SyncCaller(Caller):
+    """Something whose verbs return answers."""
+
+    def __init__(self, connection: SyncConnection, bound: Mapping[str, str] | None = None) -> None:
+        super().__init__(bound)
+        self.connection = connection
+
+    def perform[T](self, call: Call[T]) -> T:
+        """Send one request, again where that may help. Raises ServiceError."""
+        return self.connection.perform(call)
+
+
+class AsyncCaller(Caller):
+    """Something whose verbs return awaitables."""
+
+    def __init__(self, connection: AsyncConnection, bound: Mapping[str, str] | None = None) -> None:
+        super().__init__(bound)
+        self.connection = connection
+
+    async def perform[T](self, call: Call[T]) -> T:
+        """Send one request, again where that may help. Raises ServiceError."""
+        return await self.connection.perform(call)

@@ -1,0 +1,174 @@
+"""A writer for high rates: events wait in a bounded queue, and a thread stores them in batches."""
+
+import atexit
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Self, Unpack
+
+from strandline.client import answers
+from strandline.client.errors import ServiceError, TooLargeError, UnavailableError
+from strandline.client.memory import EventFields, Memory, Role
+from strandline.client.outbox import Failure, NotStoredError, Outbox, Pending, halves, logger
+from strandline.client.transport import SyncCaller
+
+
+class Writer:
+    """`with client.writer() as writer: writer.add("...", user="alice")`.
+
+    Events of one writer are stored in the order in which they were added, each exactly once: it
+    has its key before it is first sent. At most `max_pending` events wait; then `add` waits. While
+    the service is away a batch is repeated for `give_up_after` seconds. What could not be stored is
+    given to `on_failure`, and raised by the next `flush` or `close` as NotStoredError. The end of
+    the program flushes, too. Safe for threads.
+    """
+
+    def __init__(
+        self,
+        client: SyncCaller,
+        *,
+        max_pending: int,
+        linger: float,
+        give_up_after: float,
+        on_failure: Callable[[Failure], None] | None,
+    ) -> None:
+        self._client, self._linger, self._give_up_after = client, linger, give_up_after
+        self._retry = replace(client.connection.settings.retry, seconds=give_up_after)
+        self._outbox = Outbox(max_pending, on_failure)
+        self._changed = threading.Condition()
+        self._flushing = 0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="strandline-writer", daemon=True)
+        self._thread.start()
+        atexit.register(self._close_at_exit)
+
+    @property
+    def pending(self) -> int:
+        """How many events are not settled yet."""
+        return self._outbox.pending
+
+    @property
+    def stored(self) -> int:
+        """How many events the service acknowledged."""
+        return self._outbox.stored
+
+    def add(
+        self,
+        content: str | None = None,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        role: Role = "user",
+        session_id: str | None = None,
+        timeout: float | None = None,
+        **more: Unpack[EventFields],
+    ) -> str:
+        """Let an event wait, and return its `source_event_key`. Waits while the queue is full, at
+        most `timeout` seconds; then raises TimeoutError, and the event is not taken. Raises
+        RuntimeError after `close`."""
+        fields = {"user": user, "agent": agent, "participants": participants, "role": role}
+        fields |= {"session_id": session_id, **more}
+        with self._changed:
+            is_free = self._changed.wait_for(
+                lambda: self._closing or self._outbox.has_room, timeout
+            )
+            if self._closing:
+                raise RuntimeError("the writer is closed")
+            if not is_free:
+                raise TimeoutError(f"{self.pending} events wait, and the service takes none")
+            entry = self._outbox.draft(self._client, content, fields)
+            self._outbox.put(entry)
+            self._changed.notify_all()
+        return entry.event["source_event_key"]
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until all events are settled. Raises NotStoredError, and TimeoutError after so many
+        seconds."""
+        with self._changed:
+            self._flushing += 1
+            self._changed.notify_all()
+            try:
+                if not self._changed.wait_for(lambda: self._outbox.pending == 0, timeout):
+                    raise TimeoutError(f"{self.pending} events are not stored yet")
+            finally:
+                self._flushing -= 1
+            self._outbox.report()
+
+    def close(self) -> None:
+        """Store what waits, and end. Raises NotStoredError."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        atexit.unregister(self._close_at_exit)
+        self._outbox.report()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close()
+        except NotStoredError as failure:
+            if error is None:
+                raise
+            error.add_note(str(failure))
+
+    def _close_at_exit(self) -> None:
+        try:
+            self.close()
+        except NotStoredError as failure:
+            logger.error("%s", failure)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._outbox.waits or self._closing)
+                if not self._outbox.waits:
+                    return
+                self._changed.wait_for(self._is_due, self._linger)
+                batch = self._outbox.take()
+            self._store(batch)
+            with self._changed:
+                self._changed.notify_all()
+
+    def _is_due(self) -> bool:
+        return self._outbox.is_batch_full or self._closing or self._flushing > 0
+
+    def _store(self, batch: Sequence[Pending]) -> None:
+        """Settle a batch, whatever happens."""
+        deadline = time.monotonic() + self._give_up_after
+        while batch:
+            try:
+                answer = self._post(batch)
+            except TooLargeError as error:
+                if len(batch) == 1:
+                    self._fail(batch, error)
+                    return
+                first, batch = halves(batch)
+                self._store(first)
+                continue
+            except ServiceError as error:
+                self._fail(batch, error)
+                return
+            except Exception as error:
+                logger.exception("a batch could not be sent")
+                self._fail(batch, ServiceError(f"{type(error).__name__}: {error}"))
+                return
+            with self._changed:
+                batch = self._outbox.settle(batch, answer)
+            if batch and time.monotonic() > deadline:
+                self._fail(batch, UnavailableError("The service could not store the event."))
+                return
+            if batch:
+                time.sleep(self._retry.cap / 10)
+
+    def _post(self, batch: Sequence[Pending]) -> answers.BatchAnswer:
+        call = Memory.post_batch.call(self._client, [entry.event for entry in batch])
+        return self._client.connection.perform(call, self._retry)
+
+    def _fail(self, batch: Sequence[Pending], error: ServiceError) -> None:
+        with self._changed:
+            self._outbox.fail(batch, error)

@@ -1,0 +1,162 @@
+"""A writer for high rates in an event loop: as Writer, with a task instead of a thread."""
+
+import asyncio
+import atexit
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Self, Unpack
+
+from strandline.client import answers
+from strandline.client.errors import ServiceError, TooLargeError, UnavailableError
+from strandline.client.memory import EventFields, Memory, Role
+from strandline.client.outbox import Failure, NotStoredError, Outbox, Pending, halves, logger
+from strandline.client.transport import AsyncCaller
+
+
+class AsyncWriter:
+    """`async with client.writer() as writer: await writer.add("...", user="alice")`. It promises
+    what Writer promises; the end of the program cannot flush it, only log what it did not store, so
+    leave the block."""
+
+    def __init__(
+        self,
+        client: AsyncCaller,
+        *,
+        max_pending: int,
+        linger: float,
+        give_up_after: float,
+        on_failure: Callable[[Failure], None] | None,
+    ) -> None:
+        self._client, self._linger, self._give_up_after = client, linger, give_up_after
+        self._retry = replace(client.connection.settings.retry, seconds=give_up_after)
+        self._outbox = Outbox(max_pending, on_failure)
+        self._changed = asyncio.Condition()
+        self._flushing = 0
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+        atexit.register(self._log_at_exit)
+
+    @property
+    def pending(self) -> int:
+        """How many events are not settled yet."""
+        return self._outbox.pending
+
+    @property
+    def stored(self) -> int:
+        """How many events the service acknowledged."""
+        return self._outbox.stored
+
+    async def add(
+        self,
+        content: str | None = None,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        role: Role = "user",
+        session_id: str | None = None,
+        **more: Unpack[EventFields],
+    ) -> str:
+        """Let an event wait, and return its `source_event_key`. Waits while the queue is full.
+        Raises RuntimeError after `close`."""
+        fields = {"user": user, "agent": agent, "participants": participants, "role": role}
+        fields |= {"session_id": session_id, **more}
+        async with self._changed:
+            if self._task is None:
+                self._task = asyncio.create_task(self._run(), name="strandline-writer")
+            await self._changed.wait_for(lambda: self._closing or self._outbox.has_room)
+            if self._closing:
+                raise RuntimeError("the writer is closed")
+            entry = self._outbox.draft(self._client, content, fields)
+            self._outbox.put(entry)
+            self._changed.notify_all()
+        return entry.event["source_event_key"]
+
+    async def flush(self) -> None:
+        """Wait until all events are settled. Raises NotStoredError."""
+        async with self._changed:
+            self._flushing += 1
+            self._changed.notify_all()
+            try:
+                await self._changed.wait_for(lambda: self._outbox.pending == 0)
+            finally:
+                self._flushing -= 1
+            self._outbox.report()
+
+    async def close(self) -> None:
+        """Store what waits, and end. Raises NotStoredError."""
+        async with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._task is not None:
+            await self._task
+        atexit.unregister(self._log_at_exit)
+        self._outbox.report()
+
+    def _log_at_exit(self) -> None:
+        if self.pending:
+            logger.error("%d events of a writer that nobody closed were not stored", self.pending)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            await self.close()
+        except NotStoredError as failure:
+            if error is None:
+                raise
+            error.add_note(str(failure))
+
+    async def _run(self) -> None:
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._outbox.waits or self._closing)
+                if not self._outbox.waits:
+                    return
+            await self._linger_for_more()
+            async with self._changed:
+                batch = self._outbox.take()
+            await self._store(batch)
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def _linger_for_more(self) -> None:
+        until = time.monotonic() + self._linger
+        while time.monotonic() < until and not self._is_due():
+            await asyncio.sleep(self._linger / 10)
+
+    def _is_due(self) -> bool:
+        return self._outbox.is_batch_full or self._closing or self._flushing > 0
+
+    async def _store(self, batch: Sequence[Pending]) -> None:
+        """Settle a batch, whatever happens."""
+        deadline = time.monotonic() + self._give_up_after
+        while batch:
+            try:
+                answer = await self._post(batch)
+            except TooLargeError as error:
+                if len(batch) == 1:
+                    self._outbox.fail(batch, error)
+                    return
+                first, batch = halves(batch)
+                await self._store(first)
+                continue
+            except ServiceError as error:
+                self._outbox.fail(batch, error)
+                return
+            except Exception as error:
+                logger.exception("a batch could not be sent")
+                self._outbox.fail(batch, ServiceError(f"{type(error).__name__}: {error}"))
+                return
+            batch = self._outbox.settle(batch, answer)
+            if batch and time.monotonic() > deadline:
+                self._outbox.fail(batch, UnavailableError("The service could not store the event."))
+                return
+            if batch:
+                await asyncio.sleep(self._retry.cap / 10)
+
+    async def _post(self, batch: Sequence[Pending]) -> answers.BatchAnswer:
+        call = Memory.post_batch.call(self._client, [entry.event for entry in batch])
+        return await self._client.connection.perform(call, self._retry)

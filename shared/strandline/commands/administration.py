@@ -1,0 +1,187 @@
+"""Commands of operators and admins: tenants, keys, jobs, status."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, cast
+
+import click
+
+from strandline.commands.invocation import Invocation
+from strandline.commands.output import print_json, print_table
+
+type _Right = Literal["read", "write", "admin", "operator"]
+_RIGHTS = ("read", "write", "admin", "operator")
+
+_limit = click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+
+
+@click.group()
+def keys() -> None:
+    """API keys of a tenant (right: operator)."""
+
+
+@keys.command("list")
+@click.option("--tenant", required=True)
+@_limit
+@click.pass_obj
+def list_keys(run: Invocation, tenant: str, limit: int) -> None:
+    """List keys, without their secrets."""
+    found = [*itertools.islice(run.client.admin.keys(tenant), limit)]
+    if run.as_json:
+        print_json(found)
+        return
+    print_table(
+        ("key", "user", "rights", "label", "made", "expires", "revoked"),
+        (
+            (k.key_id, k.user, k.rights, k.label, k.created_at, k.expires_at, k.revoked_at)
+            for k in found
+        ),
+        f"Tenant {tenant} has no keys.",
+    )
+
+
+@keys.command("create")
+@click.option("--tenant", required=True)
+@click.option("--user", help="Bind it to this user: it reads and writes as that user only.")
+@click.option("--right", "rights", multiple=True, type=click.Choice(_RIGHTS))
+@click.option("--days", type=click.IntRange(1, 3650), help="How long it is valid.")
+@click.option("--label", help="What it is for.")
+@click.pass_obj
+def create_key(
+    run: Invocation,
+    tenant: str,
+    user: str | None,
+    rights: tuple[str, ...],
+    days: int | None,
+    label: str | None,
+) -> None:
+    """Make a key; it is shown once and stored nowhere."""
+    made = run.client.admin.create_key(
+        tenant,
+        user=user,
+        rights=cast("tuple[_Right, ...]", rights) or None,
+        label=label,
+        expires_at=datetime.now(UTC) + timedelta(days=days) if days else None,
+    )
+    if run.as_json:
+        print_json(made)
+    else:
+        click.echo(made.token)
+
+
+@keys.command("revoke")
+@click.option("--tenant", required=True)
+@click.argument("key_id")
+@click.pass_obj
+def revoke_key(run: Invocation, tenant: str, key_id: str) -> None:
+    """Revoke a key; it is refused within 60 seconds."""
+    revoked = run.client.admin.revoke_key(tenant, key_id)
+    if run.as_json:
+        print_json(revoked)
+    else:
+        click.echo(f"revoked: {revoked.key_id}")
+
+
+@click.group()
+def tenants() -> None:
+    """Tenants (right: operator)."""
+
+
+@tenants.command("list")
+@_limit
+@click.pass_obj
+def list_tenants(run: Invocation, limit: int) -> None:
+    """List tenants by name."""
+    found = [*itertools.islice(run.client.admin.tenants(), limit)]
+    if run.as_json:
+        print_json(found)
+        return
+    print_table(
+        ("tenant", "made"), ((t.tenant_id, t.created_at) for t in found), "There are no tenants."
+    )
+
+
+@tenants.command("create")
+@click.argument("tenant")
+@click.pass_obj
+def create_tenant(run: Invocation, tenant: str) -> None:
+    """Create a tenant."""
+    made = run.client.admin.create_tenant(tenant)
+    if run.as_json:
+        print_json(made)
+    else:
+        click.echo(f"created: {made.tenant_id}")
+
+
+@click.group()
+def jobs() -> None:
+    """Background jobs (right: admin)."""
+
+
+@jobs.command("list")
+@click.option("--state", type=click.Choice(["queued", "running", "done", "failed"]))
+@_limit
+@click.pass_obj
+def list_jobs(run: Invocation, state: Any, limit: int) -> None:
+    """List jobs and failures, newest first."""
+    found = [*itertools.islice(run.client.admin.jobs(state=state), limit)]
+    if run.as_json:
+        print_json(found)
+        return
+    print_table(
+        ("job", "kind", "state", "made", "reason", "advice"),
+        ((j.job_id, j.kind, j.state, j.created_at, j.reason, j.advice) for j in found),
+        "There are no jobs.",
+    )
+
+
+@jobs.command("start")
+@click.argument("name")
+@click.pass_obj
+def start_job(run: Invocation, name: str) -> None:
+    """Start a job by its name, as builder."""
+    started = run.client.admin.start_job(name)
+    if run.as_json:
+        print_json(started)
+    else:
+        click.echo(f"{started.kind}: {started.state}, job {started.job_id}")
+
+
+@jobs.command("retry")
+@click.argument("job_id")
+@click.pass_obj
+def retry_job(run: Invocation, job_id: str) -> None:
+    """Try a failed job again."""
+    again = run.client.admin.retry_job(job_id)
+    if run.as_json:
+        print_json(again)
+    else:
+        click.echo(f"{again.kind}: {again.state}, job {again.job_id}")
+
+
+@click.command()
+@click.pass_obj
+def status(run: Invocation) -> None:
+    """Show whether the service is up, and what the tenant uses."""
+    health = run.client.health()
+    if run.as_json:
+        print_json(health)
+        return
+    click.echo(f"{run.client.connection.settings.url}: {health.status}")
+    print_table(("dependency", "state"), health.dependencies.items(), "")
+    if health.background is not None and health.background.jobs_failed:
+        click.echo(f"failed jobs: {health.background.jobs_failed}; see `strandline jobs list`")
+    for warning in health.warnings:
+        click.echo(f"warning: {warning}")
+    if health.status == "ok":
+        usage = run.client.usage()
+        print_table(
+            ("quota", "used", "at once", "limit", "per"),
+            ((q.name, q.used, q.at_once, q.limit, q.per) for q in usage.quotas),
+            "",
+        )
+
+
+COMMANDS = (keys, tenants, jobs, status)

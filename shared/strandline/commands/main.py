@@ -1,0 +1,121 @@
+"""`strandline`: the group of all commands, the service that they speak to, and what becomes of
+errors.
+
+Exit codes: 0 done, 1 refused, 2 a wrong command line, 3 the service cannot be reached, 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import get_completion_class
+
+from strandline.client.clients import Strandline
+from strandline.client.errors import ServiceError, UnavailableError
+from strandline.commands import administration, memory, transfer
+from strandline.commands.invocation import Invocation
+
+EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
+
+
+@dataclass(frozen=True)
+class LocalPlace:
+    """Address and key of the service that `make run` started in this directory."""
+
+    url: str
+    key: str
+
+
+def find_local_place() -> LocalPlace | None:
+    """What the one-machine service left for this machine's tools, if it did."""
+    file = Path(os.environ.get("STRANDLINE_DATA_DIR") or ".strandline") / "local.json"
+    try:
+        place = json.loads(file.read_text())
+        return LocalPlace(place["url"], place["key"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--url", envvar="STRANDLINE_URL", help="Address of the service [STRANDLINE_URL].")
+@click.option("--key", envvar="STRANDLINE_API_KEY", help="API key [STRANDLINE_API_KEY].")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.pass_context
+def cli(context: click.Context, url: str | None, key: str | None, as_json: bool) -> None:
+    """Memory for AI agents: store events, ask, import and export.
+
+    Without an address the commands speak to the service that `make run` started here.
+    """
+
+    def connect() -> Strandline:
+        place = None if url else find_local_place()
+        address = url or (place.url if place else None)
+        if address is None:
+            raise click.UsageError(
+                "No service: give --url, set STRANDLINE_URL, or run this where `make run` runs."
+            )
+        try:
+            client = Strandline(address, key or (place.key if place else None))
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        return context.with_resource(client)
+
+    context.obj = Invocation(connect, as_json)
+
+
+@cli.command("run")
+@click.option("--tls", is_flag=True, help="Serve HTTPS, with client certificates.")
+def run_service(tls: bool) -> None:
+    """Start the whole service on this machine; Ctrl-C stops it.
+
+    It needs the packages of `pip install 'strandline[service]'`, and no Docker and no AWS account.
+    Data lies in .strandline, or where STRANDLINE_DATA_DIR says.
+    """
+    from strandline.commands import service
+
+    service.run(["--tls"] if tls else [])
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that completes commands: eval "$(strandline completion bash)"."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(cli, {}, "strandline", "_STRANDLINE_COMPLETE").source())
+
+
+for _command in (*memory.COMMANDS, *transfer.COMMANDS, *administration.COMMANDS):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. No traceback for a user's mistake."""
+    args = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        result: Any = cli.main(args, "strandline", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("strandline: interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except ServiceError as error:
+        click.echo(f"strandline: {error}", err=True)
+        return EXIT_UNREACHABLE if isinstance(error, UnavailableError) else EXIT_REFUSED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""Commands that store and ask."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.progress import Progress
+
+from strandline.commands.invocation import Invocation, participant_options
+from strandline.commands.output import make_progress, print_json, print_table
+
+
+@click.command()
+@click.argument("text")
+@participant_options
+@click.option("--role", type=click.Choice(["user", "agent", "system"]), default="user")
+@click.option("--session", "session_id", help="The conversation that it belongs to.")
+@click.option("--event-key", help="Your own key: the same key is stored once.")
+@click.pass_obj
+def add(
+    run: Invocation,
+    text: str,
+    user: str | None,
+    agent: str | None,
+    participants: tuple[str, ...],
+    role: str,
+    session_id: str | None,
+    event_key: str | None,
+) -> None:
+    """Store an event. TEXT is what was said; - reads it from standard input."""
+    receipt = run.client.add(
+        sys.stdin.read() if text == "-" else text,
+        user=user,
+        agent=agent,
+        participants=participants,
+        role="agent" if role == "agent" else "system" if role == "system" else "user",
+        session_id=session_id,
+        source_event_key=event_key,
+    )
+    if run.as_json:
+        print_json(receipt)
+    else:
+        click.echo(f"stored as event {receipt.event_id}, number {receipt.seq} of its scope")
+
+
+@click.command()
+@click.argument("query")
+@participant_options
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
+@click.option("--session", "session_id", help="Only events of this session.")
+@click.pass_obj
+def recall(
+    run: Invocation,
+    query: str,
+    user: str | None,
+    agent: str | None,
+    participants: tuple[str, ...],
+    limit: int,
+    session_id: str | None,
+) -> None:
+    """Ask: the events that answer QUERY, best first."""
+    answer = run.client.recall(
+        query,
+        user=user,
+        agent=agent,
+        participants=participants,
+        limit=limit,
+        session_id=session_id,
+    )
+    if run.as_json:
+        print_json(answer)
+        return
+    print_table(
+        ("relevance", "when", "who", "what"),
+        (
+            (hit.relevance, hit.occurred_at, hit.speaker, hit.text or hit.name)
+            for hit in answer.hits
+        ),
+        "Nothing is known about this.",
+    )
+    for reason in answer.degraded:
+        click.echo(f"strandline: the answer is limited: {reason}", err=True)
+
+
+@click.command()
+@click.argument("query", required=False)
+@participant_options
+@click.option("--budget", type=click.IntRange(100, 8000), help="The most tokens of the text.")
+@click.option("--session", "session_id", help="The session whose latest events are shown.")
+@click.pass_obj
+def context(
+    run: Invocation,
+    query: str | None,
+    user: str | None,
+    agent: str | None,
+    participants: tuple[str, ...],
+    budget: int | None,
+    session_id: str | None,
+) -> None:
+    """Print what memory holds for a prompt, as one block of text."""
+    answer = run.client.context(
+        query,
+        user=user,
+        agent=agent,
+        participants=participants,
+        budget=budget,
+        session_id=session_id,
+    )
+    if run.as_json:
+        print_json(answer)
+    else:
+        click.echo(answer.text)
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@participant_options
+@click.option("--session", "session_id", help="The conversation that it belongs to.")
+@click.pass_obj
+def upload(
+    run: Invocation,
+    file: Path,
+    user: str | None,
+    agent: str | None,
+    participants: tuple[str, ...],
+    session_id: str | None,
+) -> None:
+    """Upload FILE, and store an event that cites it."""
+    with make_progress(*Progress.get_default_columns()) as progress:
+        task = progress.add_task(file.name, total=file.stat().st_size)
+        receipt = run.client.upload(
+            file,
+            user=user,
+            agent=agent,
+            participants=participants,
+            session_id=session_id,
+            progress=lambda sent, _: progress.update(task, completed=sent),
+        )
+    if run.as_json:
+        print_json(receipt)
+    else:
+        click.echo(f"stored as event {receipt.event_id}, CID {receipt.blob and receipt.blob.cid}")
+
+
+COMMANDS = (add, recall, context, upload)

@@ -1,0 +1,68 @@
+"""What commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, cast
+
+import click
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn
+from rich.table import Table
+from rich.text import Text
+
+
+def print_json(value: Any) -> None:
+    """One JSON document; of models and lists of models."""
+    click.echo(json.dumps(_plain(value), ensure_ascii=False, indent=2))
+
+
+def print_json_line(value: Any) -> None:
+    """One line of JSON Lines."""
+    click.echo(json.dumps(_plain(value), ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
+    """A table, or a sentence where it would be empty. Stored text is never read as markup."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    count = 0
+    for row in rows:
+        table.add_row(*(Text(show(value)) for value in row))
+        count += 1
+    if count:
+        Console().print(table)
+    else:
+        click.echo(empty)
+
+
+def make_progress(*columns: ProgressColumn) -> Progress:
+    """A progress bar beside the output, on a terminal only."""
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def show(value: object) -> str:
+    """A value in a cell: times to the minute, control characters as spaces."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M")
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(show(item) for item in cast("Sequence[object]", value))
+    return "".join(c if c.isprintable() else " " for c in str(value))

@@ -1,0 +1,84 @@
+"""What the knowledge graph holds about a question, as lines of a context's text."""
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from strandline.context.lines import KnownSource
+from strandline.db.database import TenantDb
+from strandline.graph.identity import format_node_id
+from strandline.graph.reader import Knowledge, read_knowledge
+from strandline.graph.store_reader import KnownNodeRow
+from strandline.tuning import Tuning
+
+_MAX_LINES = 20
+"""More than these are not shown, whatever the budget."""
+_VERBS = frozenset(
+    {
+        *("USES", "WORKS_ON", "BUILT_FOR_CLIENT", "STRUGGLES_WITH", "EXHIBITS"),
+        *("EXPRESSED_INTEREST", "RELATES_TO", "related"),
+    }
+)
+"""Edges that say something; the others say what a fact or a decision is about."""
+
+type _Scored = tuple[float | None, KnownSource]
+"""Something known, with the cosine of it and the question, where both have vectors."""
+
+
+def find_known(
+    access: TenantDb,
+    tuning: Tuning,
+    question: str,
+    vector: Sequence[float] | None,
+    space: str,
+) -> list[KnownSource]:
+    """The facts, decisions and relations that hold about a question: the nearest to it first, then
+    the heaviest. None where the tenant has its long-term memory switched off."""
+    if not tuning.reads_graph:
+        return []
+    knowledge = read_knowledge(access, question, vector, space, ("fact", "decision", "entity"))
+    scored = [*_from_nodes(knowledge), *_from_edges(knowledge)]
+    scored.sort(key=lambda item: -1.0 if item[0] is None else item[0], reverse=True)
+    return [source for _, source in scored[:_MAX_LINES]]
+
+
+def _from_nodes(knowledge: Knowledge) -> Iterator[_Scored]:
+    for node in knowledge.nodes:
+        if node.type == "fact" or node.type == "decision":
+            source = KnownSource(
+                known_id=node.node_id,
+                since=node.valid_from,
+                kind=node.type,
+                text=_write(node),
+                trust=node.trust,
+                event_ids=node.event_ids,
+            )
+            yield node.similarity, source
+
+
+def _write(node: KnownNodeRow) -> str:
+    rationale = str(node.properties.get("rationale") or "") if node.type == "decision" else ""
+    return f"{node.name}: {rationale}" if rationale else node.name
+
+
+def _from_edges(knowledge: Knowledge) -> Iterator[_Scored]:
+    """Relations between entities; as near to the question as these are."""
+    entities = {
+        format_node_id(node.type, node.node_id): node
+        for node in knowledge.nodes
+        if node.type == "entity"
+    }
+    for edge in knowledge.edges:
+        start, end = entities.get(edge.from_id), entities.get(edge.to_id)
+        if start and end and edge.type in _VERBS:
+            cosines = [node.similarity for node in (start, end) if node.similarity is not None]
+            verb = edge.label or edge.type.lower().replace("_", " ")
+            nuance = edge.properties.get("nuance")
+            source = KnownSource(
+                known_id=edge.id,
+                since=edge.valid_from,
+                kind="relation",
+                text=f"{start.name} {verb} {end.name}" + (f": {nuance}" if nuance else ""),
+                trust=edge.trust,
+                event_ids=edge.event_ids,
+            )
+            yield fmean(cosines) if cosines else None, source

@@ -1,0 +1,102 @@
+"""The lines of an export file: JSON objects, each of which bears its number and ends with a hash
+over itself and all lines before it. So a file that is not whole is known by the first line that is
+not what the export wrote there.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, cast
+
+from strandline.errors import Invalid, Malformed
+from strandline.schemas import check_storable, parse_json
+
+FORMAT = "strandline-graph"
+"""The name of the format, in the first line."""
+FORMAT_VERSION = 1
+_CHAIN = re.compile(rb',"chain":"([0-9a-f]{64})"\}')
+_CHAIN_BYTES = len(',"chain":""}') + 64
+
+
+class ExportLine(NamedTuple):
+    """A line of a file: its number, from 1, and its members."""
+
+    number: int
+    members: dict[str, Any]
+
+
+def refuse_line(number: int, why: str) -> Invalid:
+    """The error that refuses a file for one of its lines."""
+    return Invalid(f"line {number}: {why}", line=number)
+
+
+class LineWriter:
+    """Writes a file into memory."""
+
+    def __init__(self) -> None:
+        self.line_count = 0
+        self._buffer = bytearray()
+        self._chain = b""
+
+    @property
+    def data(self) -> bytes:
+        """The whole file."""
+        return bytes(self._buffer)
+
+    def write(self, kind: str, members: bytes) -> None:
+        """Write the next line, with members of `encode_members`."""
+        self.line_count += 1
+        body = b'{"line":%d,"kind":"%s",%s' % (self.line_count, kind.encode(), members)
+        self._chain = _hash_line(self._chain, body)
+        self._buffer += body + b',"chain":"' + self._chain + b'"}\n'
+
+
+def encode_members(members: Mapping[str, Any]) -> bytes:
+    """Members of a line as JSON, without braces. There must be some."""
+    text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
+    return text[1:-1].encode()
+
+
+def read_lines(data: bytes) -> Iterator[ExportLine]:
+    """The lines of a file, in order. Raises Invalid, which names the line, at the first one that
+    the export did not write there."""
+    chain, start, number = b"", 0, 0
+    while start < len(data):
+        number += 1
+        end = data.find(b"\n", start)
+        if end < 0:
+            raise refuse_line(number, "is cut off: it does not end with a line feed")
+        line = data[start:end]
+        match = _CHAIN.fullmatch(line[-_CHAIN_BYTES:])
+        if match is None:
+            raise refuse_line(
+                number, "is cut off or altered: it does not end with the hash `chain`"
+            )
+        body = line[:-_CHAIN_BYTES]
+        chain = _hash_line(chain, body)
+        if chain != match[1]:
+            raise refuse_line(
+                number,
+                "is not what the export wrote here: it was altered, or lines before it were"
+                " removed, doubled or moved. Export again",
+            )
+        yield ExportLine(number, _parse_members(number, body + b"}"))
+        start = end + 1
+
+
+def _hash_line(chain: bytes, body: bytes) -> bytes:
+    return hashlib.sha256(chain + b"\n" + body).hexdigest().encode()
+
+
+def _parse_members(number: int, text: bytes) -> dict[str, Any]:
+    try:
+        members = check_storable(parse_json(text))
+    except Malformed:
+        raise refuse_line(number, "is not a JSON object") from None
+    except Invalid as error:
+        raise refuse_line(number, error.message) from None
+    fields = cast("dict[str, Any]", members) if isinstance(members, dict) else {}
+    if fields.get("line") != number:
+        raise refuse_line(number, "does not bear its own number as `line`")
+    return fields

@@ -1,0 +1,126 @@
+"""What was said at once, as an export tells it: a line, of which an import makes a statement."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, Self
+from uuid import UUID
+
+from strandline.graph.store_export import ExportObservation, ExportRevision
+from strandline.log.statements import MAX_STATEMENT_CHARS
+
+type SourceKey = tuple[datetime, UUID, str]
+"""When something was observed, its source, and how far that is trusted."""
+
+
+@dataclass
+class SaidTogether:
+    """A statement; or of a version of a chain what was observed at one time with one trust: a
+    statement has one time and one trust."""
+
+    key: SourceKey
+    observations: list[ExportObservation]
+    revision: ExportRevision | None = None
+
+    @classmethod
+    def of_revision(cls, revision: ExportRevision) -> Self:
+        """The statement of a revision, of which the topic may have no observation any more."""
+        return cls((revision.recorded_at, revision.event_id, revision.trust), [], revision)
+
+    def join(self, other: "SaidTogether") -> None:
+        """Take in what the same source said besides."""
+        self.observations += other.observations
+        self.revision = self.revision or other.revision
+
+
+def group_sources(observations: Iterable[ExportObservation]) -> Iterator[SaidTogether]:
+    """Observations by source, time and trust; they come in this order."""
+    for key, rows in groupby(
+        observations, key=lambda row: (row.observed_at, row.source_id, row.trust)
+    ):
+        yield SaidTogether(key, list(rows))
+
+
+def describe_statement(
+    said: SaidTogether,
+    participants: Sequence[str],
+    nodes: Mapping[UUID, int],
+    edges: Mapping[UUID, int],
+) -> dict[str, Any]:
+    """The members of its line. `nodes` and `edges` are the numbers within the file, by id."""
+    observed_at, source_id, trust = said.key
+    said.observations.sort(
+        key=lambda row: (nodes.get(row.target_id, 0), edges.get(row.target_id, 0))
+    )
+    cited = [event_id for row in said.observations for event_id in row.event_ids]
+    statement = said.revision or said.observations[0]
+    is_statement = isinstance(statement, ExportRevision) or statement.is_statement
+    told = _tell_statement(statement) if is_statement else _tell_chain(said, participants)
+    return {
+        "id": str(source_id),
+        "events": sorted({str(event_id) for event_id in cited} or {str(source_id)}),
+        **told,
+        "trust": trust,
+        "said_at": _format((statement.said_at if is_statement else None) or observed_at),
+        "says": [_describe_observation(row, nodes, edges) for row in said.observations],
+        **({"revision": _describe_revision(said.revision, nodes)} if said.revision else {}),
+    }
+
+
+def _tell_statement(row: ExportObservation | ExportRevision) -> dict[str, Any]:
+    return {"role": row.role, "speaker": row.speaker, "content": row.content}
+
+
+def _tell_chain(said: SaidTogether, participants: Sequence[str]) -> dict[str, Any]:
+    """What a chain said, as a statement: by whom, if all of it was said by one, and in which
+    words."""
+    trust = said.key[2]
+    role = trust if trust in ("user", "system") else "agent"
+    kind = "agent:" if role == "agent" else "user:"
+    speakers = {name for row in said.observations for name in row.speakers}
+    possible = [name for name in participants if name.startswith(kind)]
+    fitting = sorted(speakers & set(possible)) if role != "system" else []
+    # An append takes the only participant that fits for the speaker.
+    only = possible if len(possible) == 1 and role != "system" else fitting
+    return {
+        "role": role,
+        "speaker": only[0] if len(only) == 1 else None,
+        "content": _write_content(said),
+    }
+
+
+def _write_content(said: SaidTogether) -> str:
+    names = dict.fromkeys(row.name for row in said.observations if row.name)
+    text = "; ".join(names) or "Relations."
+    return text if len(text) <= MAX_STATEMENT_CHARS else f"{text[: MAX_STATEMENT_CHARS - 1]}…"
+
+
+def _describe_observation(
+    row: ExportObservation, nodes: Mapping[UUID, int], edges: Mapping[UUID, int]
+) -> dict[str, Any]:
+    number = nodes.get(row.target_id)
+    target = {"edge": edges[row.target_id]} if number is None else {"node": number}
+    return {
+        **target,
+        "patch": row.patch,
+        "confidence": row.confidence,
+        "heat": row.heat,
+        "valid_from": _format(row.valid_from),
+    }
+
+
+def _describe_revision(row: ExportRevision, nodes: Mapping[UUID, int]) -> dict[str, Any]:
+    return {
+        "node": nodes[row.node_id],
+        "field": row.field,
+        "value": row.value,
+        "valid_from": _format(row.valid_from),
+        "why_changed": row.why_changed,
+        "impact_expected": row.impact_expected,
+        "ref_node": nodes[row.ref_id] if row.ref_id else None,
+    }
+
+
+def _format(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()

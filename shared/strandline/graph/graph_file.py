@@ -1,0 +1,98 @@
+"""The graph that an export file tells, once it was read to its end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.graph.identity import NodeType
+from strandline.graph.schemas_export_file import FieldLine, RevisionFields
+from strandline.graph.schemas_transfer import TransferCounts
+from strandline.log.schemas_fields import Role
+
+
+@dataclass
+class FileNode:
+    """A node of a file."""
+
+    line: int
+    scope: int
+    """The index of its scope."""
+    type: NodeType
+    name: str
+    name_hash: bytes
+    ordinal: int
+    is_observed: bool = False
+    has_ended: bool = False
+
+
+@dataclass
+class FileEdge:
+    """An edge of a file; nodes by their index."""
+
+    line: int
+    scope: int
+    type: str
+    label: str
+    from_node: int
+    to_node: int
+    is_observed: bool = False
+
+
+@dataclass(frozen=True)
+class FileObservation:
+    """What a statement says of a node or an edge."""
+
+    is_edge: bool
+    target: int
+    """The index of the node or the edge."""
+    patch: Mapping[str, Any]
+    confidence: float | None
+    heat: float | None
+    valid_from: datetime
+
+
+@dataclass(frozen=True)
+class FileStatement:
+    """A statement of a file."""
+
+    line: int
+    scope: int
+    source_id: UUID
+    role: Role
+    speaker: str | None
+    trust: str
+    said_at: datetime
+    content: str
+    says: Sequence[FileObservation]
+    revision: RevisionFields | None
+    """Its nodes are numbers from 1, as in the file."""
+
+
+@dataclass
+class GraphFile:
+    """A file that was read to its end."""
+
+    scopes: list[list[str]] = field(default_factory=list[list[str]])
+    """Participants, in canonical form."""
+    nodes: list[FileNode] = field(default_factory=list[FileNode])
+    edges: list[FileEdge] = field(default_factory=list[FileEdge])
+    statements: list[FileStatement] = field(default_factory=list[FileStatement])
+    fields: dict[tuple[int, str], FieldLine] = field(
+        default_factory=dict[tuple[int, str], FieldLine]
+    )
+    """By the index of the topic and the field's name."""
+
+    @property
+    def counts(self) -> TransferCounts:
+        """What the file has."""
+        return TransferCounts(
+            scopes=len(self.scopes),
+            nodes=len(self.nodes),
+            edges=len(self.edges),
+            statements=len(self.statements),
+            observations=sum(len(statement.says) for statement in self.statements),
+            revisions=sum(statement.revision is not None for statement in self.statements),
+            fields=len(self.fields),
+        )

@@ -1,0 +1,62 @@
+"""The state of the graph in view: what it has, how large it is, and how far background work is."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from strandline.db.database import TenantDb
+from strandline.graph import store_status
+from strandline.graph.schemas_status import (
+    EdgeCounts,
+    GraphHealth,
+    GraphSizes,
+    GraphStatus,
+    GraphUse,
+    NodeCounts,
+)
+from strandline.graph.store_status import NodeTotals, Progress
+
+
+def read_status(access: TenantDb, now: datetime) -> GraphStatus:
+    """The state of the graph in view, as one database snapshot shows it."""
+    with access.snapshot_transaction():
+        nodes = store_status.count_nodes(access)
+        edges = store_status.count_edges(access)
+        said = store_status.count_foundations(access)
+        progress = store_status.read_progress(access, now)
+    return GraphStatus(
+        scopes=said.scopes,
+        nodes={row.type: NodeCounts.model_validate(row, from_attributes=True) for row in nodes},
+        edges={row.type: EdgeCounts.model_validate(row, from_attributes=True) for row in edges},
+        observations=said.observations,
+        fields=said.fields,
+        revisions=said.revisions,
+        communities=progress.communities,
+        bytes=GraphSizes(
+            nodes=sum(row.bytes for row in nodes),
+            vectors=sum(row.vector_bytes for row in nodes),
+            edges=sum(row.bytes for row in edges),
+            observations=said.observation_bytes,
+            revisions=said.revision_bytes,
+        ),
+        health=_describe_health(nodes, progress),
+        use=GraphUse(
+            statements=said.statements,
+            chains=said.chains,
+            observed_at=said.observed_at,
+            answers=progress.answers,
+            answered_at=progress.answered_at,
+        ),
+    )
+
+
+def _describe_health(nodes: Sequence[NodeTotals], progress: Progress) -> GraphHealth:
+    return GraphHealth(
+        promoted_at=progress.promoted_at,
+        chains_due=progress.chains_due,
+        promotions_failed=progress.promotions_failed,
+        analysed_at=progress.analysed_at,
+        scopes_to_analyse=progress.scopes_to_analyse,
+        analyses_failed=progress.analyses_failed,
+        nodes_without_vector=sum(row.unembedded for row in nodes),
+        nodes_refused=sum(row.refused for row in nodes),
+    )

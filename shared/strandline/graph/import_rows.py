@@ -1,0 +1,201 @@
+"""The rows of an import: what the statements that are new say of nodes, edges and fields."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.graph import store_import
+from strandline.graph.export_lines import refuse_line
+from strandline.graph.graph_file import FileStatement, GraphFile
+from strandline.graph.identity import make_edge_id, make_node_id
+from strandline.graph.observations import Source
+from strandline.graph.schemas_export_file import RevisionFields
+from strandline.graph.scope_writes import halves_by_default
+from strandline.graph.store_write import compute, lock_scopes
+from strandline.participants import derive_scope_id
+
+_COMPUTED_AT_ONCE = 500
+"""Nodes and edges: the planner joins their observations as if they were few."""
+
+type Row = dict[str, Any]
+type StoredStatement = tuple[FileStatement, Source]
+
+
+class GraphWriter:
+    """Writes what statements of a file say, in the transaction that stored them."""
+
+    def __init__(self, access: TenantDb, graph: GraphFile) -> None:
+        self._access, self._graph = access, graph
+        tenant = access.caller.tenant
+        scope_ids = [derive_scope_id(tenant, members) for members in graph.scopes]
+        self._node_ids = [
+            make_node_id(tenant, scope_ids[n.scope], n.type, n.name_hash, n.ordinal)
+            for n in graph.nodes
+        ]
+        self._edge_ids = [
+            make_edge_id(
+                tenant,
+                scope_ids[edge.scope],
+                self._node_ids[edge.from_node],
+                self._node_ids[edge.to_node],
+                edge.type,
+                edge.label,
+            )
+            for edge in graph.edges
+        ]
+        self.new_nodes = self.new_edges = self.new_revisions = 0
+
+    def write(self, statements: Sequence[StoredStatement]) -> None:
+        """Write all that these statements say. Raises Invalid, which names a line, for a node that
+        none of them states and that is not there."""
+        if not statements:
+            return
+        access = self._access
+        lock_scopes(access, {source.scope_id for _, source in statements})
+        first_sources = self._find_first_sources(statements)
+        node_rows = [
+            self._describe_node(index, source)
+            for (is_edge, index), source in first_sources.items()
+            if not is_edge
+        ]
+        edge_rows = [
+            self._describe_edge(index, source)
+            for (is_edge, index), source in first_sources.items()
+            if is_edge
+        ]
+        self.new_nodes = store_import.add_nodes(access, node_rows)
+        self.new_edges = store_import.add_edges(access, edge_rows)
+        self._drop_former_observations(statements)
+        store_import.add_observations(access, list(self.describe_observations(statements)))
+        ids = [self._id_of(target) for target in first_sources]
+        self._require_founded(first_sources)
+        store_import.suspend_facts(access, ids)
+        for start in range(0, len(ids), _COMPUTED_AT_ONCE):
+            some_ids = ids[start : start + _COMPUTED_AT_ONCE]
+            compute(access, some_ids, halves_confidence=halves_by_default())
+        self._add_revisions(statements)
+
+    def _find_first_sources(
+        self, statements: Sequence[StoredStatement]
+    ) -> Mapping[tuple[bool, int], Source]:
+        """What statements speak of, each with the first that does: (whether it is an edge, its
+        index). The ends of an edge and the topics of a revision are spoken of too."""
+        found: dict[tuple[bool, int], Source] = {}
+        for statement, source in statements:
+            for said in statement.says:
+                found.setdefault((said.is_edge, said.target), source)
+                if said.is_edge:
+                    edge = self._graph.edges[said.target]
+                    found.setdefault((False, edge.from_node), source)
+                    found.setdefault((False, edge.to_node), source)
+            revision = statement.revision
+            for number in (revision.node, revision.ref_node) if revision else ():
+                if number is not None:
+                    found.setdefault((False, number - 1), source)
+        return found
+
+    def _id_of(self, target: tuple[bool, int]) -> UUID:
+        is_edge, index = target
+        return self._edge_ids[index] if is_edge else self._node_ids[index]
+
+    def _require_founded(self, targets: Iterable[tuple[bool, int]]) -> None:
+        """Raise Invalid for a node that only the file's known statements state, and that has gone
+        since: it would rest on nothing."""
+        ids = {self._node_ids[index]: index for is_edge, index in targets if not is_edge}
+        for node_id in store_import.list_unfounded(self._access, list(ids)):
+            raise refuse_line(
+                self._graph.nodes[ids[node_id]].line,
+                "what states this node was imported before and is gone: import a file of all of"
+                " its scope",
+            )
+
+    def _describe_node(self, index: int, source: Source) -> Row:
+        node = self._graph.nodes[index]
+        return {
+            **_describe_source(source),
+            "node_id": str(self._node_ids[index]),
+            "type": node.type,
+            "name": node.name,
+            "name_hash": node.name_hash.hex(),
+            "ordinal": node.ordinal,
+        }
+
+    def _describe_edge(self, index: int, source: Source) -> Row:
+        edge = self._graph.edges[index]
+        return {
+            **_describe_source(source),
+            "edge_id": str(self._edge_ids[index]),
+            "from_id": str(self._node_ids[edge.from_node]),
+            "to_id": str(self._node_ids[edge.to_node]),
+            "type": edge.type,
+            "label": edge.label,
+        }
+
+    def describe_observations(self, statements: Sequence[StoredStatement]) -> Iterable[Row]:
+        """The rows of what these statements say."""
+        for statement, source in statements:
+            for said in statement.says:
+                yield {
+                    **_describe_source(source),
+                    "target_id": str(self._id_of((said.is_edge, said.target))),
+                    "patch": said.patch,
+                    "confidence": said.confidence,
+                    "heat": said.heat,
+                    "valid_from": said.valid_from.isoformat(),
+                }
+
+    def _drop_former_observations(self, statements: Sequence[StoredStatement]) -> None:
+        """A topic has one observation of each field, its newest revision: another's goes when this
+        one comes."""
+        fields = [
+            {"node_id": str(self._node_ids[revision.node - 1]), "field": revision.field}
+            for statement, _ in statements
+            if (revision := statement.revision)
+        ]
+        if fields:
+            store_import.drop_newest_revisions(self._access, fields)
+
+    def _add_revisions(self, statements: Sequence[StoredStatement]) -> None:
+        revised = [(s.revision, source) for s, source in statements if s.revision]
+        if not revised:
+            return
+        field_rows: dict[tuple[int, str], Row] = {}
+        rows: list[Row] = []
+        for place, (revision, source) in enumerate(revised):
+            row = {**_describe_source(source), **self._describe_revision(revision, place)}
+            known = self._graph.fields.get((revision.node - 1, revision.field))
+            field_rows.setdefault(
+                (revision.node, revision.field),
+                {
+                    **row,
+                    "field_type": known.field_type if known else "text",
+                    "salience": known.salience if known else 1.0,
+                },
+            )
+            rows.append(row)
+        store_import.add_revisions(self._access, list(field_rows.values()), rows)
+        self.new_revisions = len(rows)
+
+    def _describe_revision(self, revision: RevisionFields, place: int) -> Row:
+        ref = revision.ref_node
+        return {
+            "place": place,
+            "node_id": str(self._node_ids[revision.node - 1]),
+            "field": revision.field,
+            "value": revision.value,
+            "valid_from": revision.valid_from.isoformat(),
+            "why_changed": revision.why_changed,
+            "impact_expected": revision.impact_expected,
+            "ref_id": str(self._node_ids[ref - 1]) if ref else None,
+        }
+
+
+def _describe_source(source: Source) -> Row:
+    return {
+        "scope_id": str(source.scope_id),
+        "participants": list(source.participants),
+        "source_id": str(source.source_id),
+        "trust": source.trust,
+        "observed_at": source.observed_at.isoformat(),
+    }

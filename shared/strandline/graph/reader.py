@@ -1,0 +1,99 @@
+"""What the graph knows about a question: source A's reader of long-term memory."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.graph.answers import to_edges, to_found_node
+from strandline.graph.identity import NodeType, format_node_id
+from strandline.graph.schemas_search import KnownEdge, KnownGraph, KnownNode
+from strandline.graph.search import ALL_TYPES, hash_names
+from strandline.graph.store_joined import JoinedNode, leads_by_member
+from strandline.graph.store_reader import (
+    LIMIT,
+    KnownEdgeRow,
+    KnownNodeRow,
+    read_edges_between,
+    read_nodes_about,
+)
+from strandline.graph.store_search import Match, Narrowing, Wanted
+
+_MIN_WORD_CHARS = 4
+"""Shorter words of a question find a node by its whole name alone."""
+NOTHING = KnownGraph(nodes=[], edges=[])
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """The nodes that a question is about, in the order of the answer, and the edges between."""
+
+    nodes: Sequence[KnownNodeRow]
+    edges: Sequence[KnownEdge]
+
+
+def read_knowledge(
+    access: TenantDb,
+    question: str,
+    vector: Sequence[float] | None,
+    space: str,
+    types: Sequence[NodeType] = ALL_TYPES,
+) -> Knowledge:
+    """The nodes that the question names, by whole names of any length or by words of at least four
+    letters, what lies within two edges of confidence 0.5 or more, and the edges between them: what
+    holds now and is in view. `vector` is the question's; it finds nothing, but tells how near each
+    node is. One statement; a second one for the edges, where there are nodes."""
+    wanted = Wanted(
+        question,
+        hash_names(question),
+        vector,
+        space,
+        Narrowing(ALL_TYPES),
+        by_meaning=False,
+        min_word_chars=_MIN_WORD_CHARS,
+    )
+    nodes = read_nodes_about(access, wanted, types)
+    leads = leads_by_member(nodes)
+    rows = read_edges_between(access, list(leads)) if len(nodes) > 1 else ()
+    cited = _collect_events(rows, leads)
+    edges = [
+        KnownEdge(**dict(edge), event_ids=cited[edge.from_id, edge.to_id, edge.type, edge.label])
+        for edge in to_edges(rows, leads)[:LIMIT]
+    ]
+    return Knowledge(nodes, edges)
+
+
+def read_known(
+    access: TenantDb, question: str, vector: Sequence[float] | None, space: str
+) -> KnownGraph:
+    """What `read_knowledge` gives, for an answer."""
+    knowledge = read_knowledge(access, question, vector, space)
+    return KnownGraph(nodes=list(map(_to_known_node, knowledge.nodes)), edges=list(knowledge.edges))
+
+
+def _to_known_node(row: KnownNodeRow) -> KnownNode:
+    match = None
+    if row.score is not None:
+        match = Match(
+            row.node_id, row.score, row.similarity, bool(row.is_named), bool(row.has_words)
+        )
+    found = to_found_node(row, match, hops=row.hops)
+    return KnownNode(**dict(found), event_ids=row.event_ids)
+
+
+def _collect_events(
+    rows: Sequence[KnownEdgeRow], leads: Mapping[UUID, JoinedNode]
+) -> Mapping[tuple[str, str, str, str], list[UUID]]:
+    """The events of each edge of an answer, by its ends, type and label."""
+    cited: dict[tuple[str, str, str, str], list[UUID]] = defaultdict(list)
+    for row in rows:
+        start, end = leads[row.from_id], leads[row.to_id]
+        key = (
+            format_node_id(start.type, start.node_id),
+            format_node_id(end.type, end.node_id),
+            row.type,
+            row.label,
+        )
+        cited[key] += row.event_ids
+    return cited

@@ -1,0 +1,309 @@
+"""SQL that reads the graph for an export, scope by scope, in pages by key. All of an export is read
+in one snapshot."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.graph.identity import NodeType
+
+PAGE = 2000
+"""Rows of a page."""
+
+
+@dataclass(frozen=True)
+class ExportScope:
+    """A scope in view that has a graph."""
+
+    scope_id: UUID
+    participants: list[str]
+    rows: int
+    """Its nodes, edges, observations and revisions."""
+
+
+def list_scopes(access: TenantDb, scope_id: UUID | None) -> Sequence[ExportScope]:
+    """The scopes in view that have a graph, or the one of this id."""
+    return access.fetch(
+        ExportScope,
+        """
+        with sizes as (
+            select scope_id, participants, count(*) as rows from graph_nodes
+            where %(scope_id)s::uuid is null or scope_id = %(scope_id)s group by 1, 2
+            union all
+            select scope_id, participants, count(*) from graph_edges
+            where %(scope_id)s::uuid is null or scope_id = %(scope_id)s group by 1, 2
+            union all
+            select scope_id, participants, count(*) from graph_observations
+            where %(scope_id)s::uuid is null or scope_id = %(scope_id)s group by 1, 2
+            union all
+            select scope_id, participants, count(*) from topic_field_revisions
+            where %(scope_id)s::uuid is null or scope_id = %(scope_id)s group by 1, 2)
+        select scope_id, participants, sum(rows)::bigint as rows from sizes
+        group by scope_id, participants
+        """,
+        {"scope_id": scope_id},
+    )
+
+
+@dataclass(frozen=True)
+class _Scope:
+    scope_id: UUID
+
+
+def is_scope_in_view(access: TenantDb, scope_id: UUID) -> bool:
+    """Whether the caller sees this scope."""
+    rows = access.fetch(
+        _Scope,
+        "select scope_id from scopes where tenant_id = current_tenant() and scope_id = %(id)s",
+        {"id": scope_id},
+    )
+    return bool(rows)
+
+
+@dataclass(frozen=True)
+class ExportNode:
+    """A node as it is stored."""
+
+    node_id: UUID
+    type: NodeType
+    name: str
+    name_hash: bytes
+    ordinal: int
+    identity: bytes
+    properties: dict[str, Any]
+    confidence: float
+    weight: int
+    heat: float
+    trust: str
+    valid_from: datetime
+    valid_to: datetime | None
+    archived: bool
+    salience: float
+    space: str | None
+    vector: str | None
+
+
+def iter_nodes(access: TenantDb, scope_id: UUID, *, with_vectors: bool) -> Iterator[ExportNode]:
+    """The nodes of a scope by type, name and ordinal."""
+    last: ExportNode | None = None
+    while True:
+        page = access.fetch(
+            ExportNode,
+            """
+            select node_id, type, name, name_hash, ordinal, identity, properties, confidence,
+                weight, heat, trust, valid_from, valid_to, archived, salience,
+                case when %(with_vectors)s then space end as space,
+                case when %(with_vectors)s then embedding::text end as vector
+            from graph_nodes
+            where tenant_id = current_tenant() and scope_id = %(scope_id)s
+                and (%(type)s::text is null
+                    or (type, name_hash, ordinal) > (%(type)s, %(name_hash)s::bytea, %(ordinal)s))
+            order by type, name_hash, ordinal limit %(limit)s
+            """,
+            {
+                "scope_id": scope_id,
+                "with_vectors": with_vectors,
+                "type": last and last.type,
+                "name_hash": last and last.name_hash,
+                "ordinal": last.ordinal if last else None,
+                "limit": PAGE,
+            },
+        )
+        yield from page
+        if len(page) < PAGE:
+            return
+        last = page[-1]
+
+
+@dataclass(frozen=True)
+class ExportEdge:
+    """An edge as it is stored."""
+
+    edge_id: UUID
+    from_id: UUID
+    to_id: UUID
+    type: str
+    label: str
+    properties: dict[str, Any]
+    confidence: float
+    weight: int
+    heat: float
+    trust: str
+    valid_from: datetime
+    valid_to: datetime | None
+
+
+def list_edges(access: TenantDb, from_ids: Sequence[UUID]) -> Sequence[ExportEdge]:
+    """The edges that lead from these nodes."""
+    return access.fetch(
+        ExportEdge,
+        """
+        select edge_id, from_id, to_id, type, label, properties, confidence, weight, heat, trust,
+            valid_from, valid_to
+        from graph_edges where tenant_id = current_tenant() and from_id = any (%(ids)s)
+        """,
+        {"ids": list(from_ids)},
+    )
+
+
+@dataclass(frozen=True)
+class ExportObservation:
+    """What a source says of a node or an edge, with the source."""
+
+    target_id: UUID
+    name: str | None
+    """Of a node of which a chain speaks."""
+    source_id: UUID
+    is_statement: bool
+    """Else the source is a chain."""
+    patch: dict[str, Any]
+    confidence: float | None
+    heat: float | None
+    trust: str
+    observed_at: datetime
+    valid_from: datetime
+    event_ids: list[UUID]
+    speakers: list[str]
+    role: str | None
+    """Of the statement, like the next three."""
+    speaker: str | None
+    content: str | None
+    said_at: datetime | None
+    """When it was stated where it was stated first, if it was imported."""
+
+
+def iter_observations(access: TenantDb, scope_id: UUID) -> Iterator[ExportObservation]:
+    """What was said in a scope, in the order in which it was observed; what one source said at the
+    same time and of the same trust stands together."""
+    last: ExportObservation | None = None
+    while True:
+        page = access.fetch(
+            ExportObservation,
+            """
+            with page as materialized (
+                select * from graph_observations o
+                where o.tenant_id = current_tenant() and o.scope_id = %(scope_id)s
+                    and (%(observed_at)s::timestamptz is null
+                        or (o.observed_at, o.source_id, o.trust, o.target_id)
+                            > (%(observed_at)s, %(source_id)s::uuid, %(trust)s::text,
+                                %(target_id)s::uuid))
+                order by o.observed_at, o.source_id, o.trust, o.target_id limit %(limit)s)
+            select p.target_id, n.name, p.source_id, p.source_version is null as is_statement,
+                p.patch, p.confidence, p.heat, p.trust, p.observed_at, p.valid_from,
+                cited.event_ids, cited.speakers, e.role, e.speaker, e.content,
+                e.occurred_at as said_at
+            from page p
+            cross join lateral (
+                select coalesce(array_agg(c.event_id order by c.seq), '{}') as event_ids,
+                    coalesce(array_agg(distinct c.speaker)
+                        filter (where c.speaker is not null), '{}') as speakers
+                from graph_sources s
+                cross join lateral (  -- by key, whatever the planner knows of new rows
+                    select c.event_id, c.seq, c.speaker from events c
+                    where c.tenant_id = s.tenant_id and c.event_id = s.event_id offset 0) c
+                where s.tenant_id = p.tenant_id and s.target_id = p.target_id
+                    and s.source_id = p.source_id) cited
+            left join lateral (
+                select e.role, e.speaker, e.content, e.occurred_at from events e
+                where e.tenant_id = p.tenant_id and e.event_id = p.source_id
+                    and p.source_version is null offset 0) e on true
+            left join lateral (
+                select n.name from graph_nodes n
+                where n.tenant_id = p.tenant_id and n.node_id = p.target_id
+                    and p.source_version is not null offset 0) n on true
+            order by p.observed_at, p.source_id, p.trust, p.target_id
+            """,
+            {
+                "scope_id": scope_id,
+                "observed_at": last and last.observed_at,
+                "source_id": last and last.source_id,
+                "trust": last and last.trust,
+                "target_id": last and last.target_id,
+                "limit": PAGE,
+            },
+        )
+        yield from page
+        if len(page) < PAGE:
+            return
+        last = page[-1]
+
+
+@dataclass(frozen=True)
+class ExportRevision:
+    """A revision of a topic's field, with its statement."""
+
+    node_id: UUID
+    field: str
+    value: Any
+    valid_from: datetime
+    why_changed: str
+    impact_expected: str
+    ref_id: UUID | None
+    event_id: UUID
+    recorded_at: datetime
+    trust: str
+    role: str
+    speaker: str | None
+    content: str
+    said_at: datetime | None
+
+
+def iter_revisions(access: TenantDb, scope_id: UUID) -> Iterator[ExportRevision]:
+    """The revisions of the fields of a scope's topics, in the order in which they were stated."""
+    last: ExportRevision | None = None
+    while True:
+        page = access.fetch(
+            ExportRevision,
+            """
+            with page as materialized (
+                select * from topic_field_revisions r
+                where r.tenant_id = current_tenant() and r.scope_id = %(scope_id)s
+                    and (%(recorded_at)s::timestamptz is null
+                        or (r.recorded_at, r.event_id) > (%(recorded_at)s, %(event_id)s::uuid))
+                order by r.recorded_at, r.event_id limit %(limit)s)
+            select p.node_id, p.field, p.value, p.valid_from, p.why_changed, p.impact_expected,
+                p.ref_id, p.event_id, p.recorded_at, e.origin as trust, e.role, e.speaker,
+                e.content, e.occurred_at as said_at
+            from page p
+            cross join lateral (
+                select e.origin, e.role, e.speaker, e.content, e.occurred_at from events e
+                where e.tenant_id = p.tenant_id and e.event_id = p.event_id offset 0) e
+            order by p.recorded_at, p.event_id
+            """,
+            {
+                "scope_id": scope_id,
+                "recorded_at": last and last.recorded_at,
+                "event_id": last and last.event_id,
+                "limit": PAGE,
+            },
+        )
+        yield from page
+        if len(page) < PAGE:
+            return
+        last = page[-1]
+
+
+@dataclass(frozen=True)
+class ExportField:
+    """A field of a topic."""
+
+    node_id: UUID
+    field: str
+    field_type: str
+    salience: float
+
+
+def list_fields(access: TenantDb, scope_id: UUID) -> Sequence[ExportField]:
+    """The fields of a scope's topics."""
+    return access.fetch(
+        ExportField,
+        """
+        select f.node_id, f.field, f.field_type, f.salience from graph_nodes g
+        join topic_fields f on f.tenant_id = g.tenant_id and f.node_id = g.node_id
+        where g.tenant_id = current_tenant() and g.scope_id = %(scope_id)s and g.type = 'topic'
+        """,
+        {"scope_id": scope_id},
+    )

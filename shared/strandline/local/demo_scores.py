@@ -1,0 +1,89 @@
+"""How the graph of a conversation is held against what people expected of it beforehand."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from strandline.graph.identity import normalise
+from strandline.local.graph_view import Graph
+
+type Rows = Sequence[Mapping[str, Any]]
+
+
+class GraphScore(NamedTuple):
+    """How much there is of a kind, how much of it is expected, how many expectations are met, and
+    how many there are."""
+
+    found: int
+    right: int
+    met: int
+    expected: int
+
+    @property
+    def precision(self) -> float:
+        """The share of what there is that is expected; 1 of nothing."""
+        return self.right / self.found if self.found else 1.0
+
+    @property
+    def recall(self) -> float:
+        """The share of what is expected that is there; 1 of nothing."""
+        return self.met / self.expected if self.expected else 1.0
+
+
+class Statement(NamedTuple):
+    """A fact or a decision, or a relation by the names of both its ends."""
+
+    text: str
+    event_ids: frozenset[str] | None
+    """The events that it cites; None where the API does not say."""
+
+
+class Expectations(NamedTuple):
+    """What people wrote down before anything extracted it."""
+
+    entities: frozenset[str]
+    """Names as they are compared."""
+    statements: Rows
+    """With the type, the event's key, and words that are in it."""
+
+
+def read_expectations(folder: Path) -> Expectations:
+    """The expectations in a conversation's folder. Raises OSError and ValueError."""
+    topics = _read_rows(folder / "expected_entities.jsonl")
+    names = (normalise(entity["name"]) for topic in topics for entity in topic["entities"])
+    return Expectations(frozenset(names), _read_rows(folder / "expected_graph.jsonl"))
+
+
+def score_entities(graph: Graph, expected: frozenset[str]) -> GraphScore:
+    """An entity is right if one of its name is expected."""
+    names = {name for node_type, name in graph.nodes if node_type == "entity"}
+    right = len(names & expected)
+    return GraphScore(len(names), right, right, len(expected))
+
+
+def score_statements(
+    statements: Sequence[Statement], expectations: Rows, event_ids: Mapping[str, str]
+) -> GraphScore:
+    """A statement is right if it holds all words of an expectation and cites its event. Relations
+    are held against both names alone. `event_ids` has the events by their keys."""
+    tests = [_make_test(row, event_ids) for row in expectations]
+    right = sum(any(test(one) for test in tests) for one in statements)
+    met = sum(any(map(test, statements)) for test in tests)
+    return GraphScore(len(statements), right, met, len(tests))
+
+
+def _make_test(row: Mapping[str, Any], event_ids: Mapping[str, str]) -> Callable[[Statement], bool]:
+    words: Iterable[str] = row.get("says") or row["between"]
+    folded, event_id = [word.casefold() for word in words], event_ids[row["event"]]
+
+    def is_met_by(statement: Statement) -> bool:
+        text = statement.text.casefold()
+        is_cited = statement.event_ids is None or event_id in statement.event_ids
+        return is_cited and all(word in text for word in folded)
+
+    return is_met_by
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

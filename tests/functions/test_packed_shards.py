@@ -1,0 +1,134 @@
+"""A run over many tenants: its items have several shards, of which each fails alone."""
+
+import importlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strandline.background import sweeper
+from strandline.jobs import runner
+from strandline.jobs.runner import MAX_CONCURRENCY, MAX_PACKED, Lease, Shard, ShardFailed, pack
+from strandline.local.lambda_context import LambdaContext
+from tests.support import Gateway, ScratchDatabase, planned_items, user_message
+
+TENANTS = [f"tenant-{n:02}" for n in range(45)]
+
+
+def shards(count: int) -> list[Shard]:
+    return [Shard(f"t{n}") for n in range(count)]
+
+
+def test_items_are_as_few_as_keep_the_machine_busy(repository: Path) -> None:
+    definition = json.loads((repository / "infra" / "job.asl.json").read_text())
+    assert definition["States"]["map"]["MaxConcurrency"] == MAX_CONCURRENCY
+    for count, items, most in (
+        (1, 1, 1),
+        (20, 20, 1),
+        (21, 11, 2),
+        (1000, 20, 50),
+        (100_000, 2000, MAX_PACKED),
+    ):
+        packed = pack(shards(count))
+        assert (len(packed), max(map(len, packed))) == (items, most)
+        assert [shard for item in packed for shard in item] == shards(count)
+
+
+def test_a_hundred_thousand_tenants_fit_into_the_machine_s_states() -> None:
+    """256 KiB are the most that a state may pass on: the map gives the outputs of its items, {} of
+    each, and an item is one child's input. The list itself lies in the bucket."""
+    longest = [Shard("a" * 63, 9) for _ in range(100_000)]
+    items = [{"job": "analytics", "run": "r" * 80, "shards": item} for item in pack(longest)]
+    assert len(json.dumps([{} for _ in items])) < 256 * 1024
+    assert max(len(json.dumps(item)) for item in items) < 256 * 1024
+
+
+def test_the_machine_ends_by_itself(repository: Path) -> None:
+    """Else the alarm on runs that time out could never be raised."""
+    definition = json.loads((repository / "infra" / "job.asl.json").read_text())
+    assert 3600 < definition["TimeoutSeconds"] < 24 * 3600
+    states = definition["States"]
+    tasks = [states["plan"], states["finish"]]
+    tasks.append(states["map"]["ItemProcessor"]["States"]["shard"])
+    assert [task["TimeoutSeconds"] for task in tasks] == [930] * 3
+
+
+@pytest.fixture
+def planned(gateway: Gateway) -> list[dict[str, Any]]:
+    """The items of a sweep of all tenants."""
+    for tenant in TENANTS:
+        key = gateway.key(tenant)
+        assert gateway.call("POST", "/api/v1/events", user_message("Hello."), key=key).status == 201
+    assert step("plan")["shards"] == len(TENANTS)
+    items = planned_items("r")
+    assert [len(item["shards"]) for item in items] == [3] * 15
+    return items
+
+
+def handler() -> Any:
+    return importlib.import_module("functions.sweeper.handler")
+
+
+def step(verb: str, **fields: Any) -> Any:
+    event = {"verb": verb, "run": "r", "input": {"job": "sweeper", **fields}}
+    return handler().lambda_handler(event, LambdaContext("sweeper", 900))
+
+
+def test_a_tenant_that_fails_fails_alone_in_its_item(
+    planned: list[dict[str, Any]], scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = "tenant-01"
+    real = sweeper.shard
+
+    def shard(resources: Any, lease: Lease, part: Shard, now: Any) -> Any:
+        if part.tenant == broken:
+            raise MemoryError
+        return real(resources, lease, part, now)
+
+    monkeypatch.setattr(sweeper, "shard", shard)
+    with pytest.raises(ShardFailed, match="sweeper: 1 of 3 shards failed"):
+        step("shard", **planned[0])
+    states = "select tenant_id, state from jobs where tenant_id < 'tenant-03' order by 1"
+    assert scratch_db.rows(states) == [
+        ("tenant-00", "done"),
+        (broken, "running"),
+        ("tenant-02", "done"),
+    ]
+    monkeypatch.setattr(sweeper, "shard", real)  # tried again: what is done is passed over
+    step("shard", **planned[0])
+    assert [state for _, state in scratch_db.rows(states)] == ["done"] * 3
+    for item in planned[1:]:
+        step("shard", **item)
+    totals = step("finish")
+    assert totals["jobs_done"] == totals["events_embedded"] == len(TENANTS)
+
+
+def test_what_was_not_begun_in_time_is_tried_again(
+    planned: list[dict[str, Any]], scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a tenant with much to do leaves half of the time to those behind it."""
+    deadlines: list[float] = []
+    real = sweeper.shard
+
+    def shard(resources: Any, lease: Lease, part: Shard, now: Any) -> Any:
+        deadlines.append(lease.deadline - time.monotonic())
+        return real(resources, lease, part, now)
+
+    monkeypatch.setattr(sweeper, "shard", shard)
+    step("shard", **planned[0])
+    assert [round(seconds, -1) for seconds in deadlines] == [440, 440, 890]
+    late = LambdaContext("sweeper", 5)
+    event = {"verb": "shard", "run": "r", "input": planned[1]}
+    with pytest.raises(ShardFailed, match="3 shards were not begun in time"):
+        handler().lambda_handler(event, late)
+    assert scratch_db.rows("select count(*) from jobs where state = 'done'") == [(3,)]
+
+
+def test_an_item_of_the_release_before_has_one_shard() -> None:
+    assert runner.list_shards({"tenant": "acme", "shard": 2}) == [Shard("acme", 2)]
+    assert runner.list_shards({"shards": [["acme", 0], ["globex", 1]]}) == [
+        Shard("acme"),
+        Shard("globex", 1),
+    ]

@@ -1,0 +1,127 @@
+"""A Region whose databases nobody here could believe is refused before anything is deployed."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import botocore
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from infra import app
+from infra.load_settings import build_settings
+from infra.settings import SettingsError
+from infra.stack import StrandlineStack
+from layers import build, certificates
+from tests.infra.stacks import CONTEXT, StandIns, Template, cdk, properties
+from tests.tokens import ec_key
+
+REGION = "il-central-1"
+
+
+def regions() -> set[str]:
+    """Every Region that RDS is in, of AWS's commercial partition, as botocore lists them."""
+    file = Path(str(botocore.__file__)).parent / "data" / "endpoints.json"
+    (aws,) = (p for p in json.loads(file.read_text())["partitions"] if p["partition"] == "aws")
+    return set(aws["regions"]) & set(aws["services"]["rds"]["endpoints"])
+
+
+def documented(repository: Path) -> set[str]:
+    """The Regions of which the guide says that no root ships."""
+    guide = " ".join((repository / "docs" / "deploy.md").read_text().split())
+    (named,) = re.findall(r"no certificate authority ships for ([^.:]+)[.:]", guide)
+    return set(re.findall(r"`([a-z0-9-]+)`", named))
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A file like AWS's, with a root of the Region that what ships lacks."""
+    name = x509.Name.from_rfc4514_string(f"CN=Amazon RDS {REGION} Root CA RSA2048 G1,OU=Amazon RDS")
+    key, now = ec_key("P-256"), datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path / "global-bundle.pem"
+    file.write_bytes(made.public_bytes(Encoding.PEM))
+    return file
+
+
+def test_the_guide_names_every_region_that_no_root_ships_for(repository: Path) -> None:
+    shipped = certificates.list_regions(certificates.build_bundle(repository))
+    assert len(shipped) >= 27
+    missing = regions() - shipped
+    assert missing == documented(repository)
+    assert REGION in missing
+    for region in sorted(regions()):
+        if region in missing:
+            with pytest.raises(SettingsError, match=rf"for databases in {region}: .*-c ca_bundle="):
+                app.choose_bundle(None, region)
+        else:
+            assert app.choose_bundle(None, region) is None
+    assert app.choose_bundle(None, None) is None, "a Region that nobody knows is not judged"
+
+
+def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> None:
+    chosen = app.choose_bundle(str(bundle), REGION)
+    assert chosen is not None
+    assert certificates.list_regions(chosen) == {REGION}
+    assert "Amazon Root CA 1" in [
+        value
+        for pem in re.findall(r"-----BEGIN[^-]+-----[^-]+-----END[^-]+-----", chosen)
+        for _, value in certificates.read_certificate(pem + "\n").subject
+    ], "the roots of the proxy stay"
+    with pytest.raises(SettingsError, match=f"{bundle} has no certificate authority .* eu-west-1"):
+        app.choose_bundle(str(bundle), "eu-west-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "ca_bundle: .*No such file"),
+        ("nothing\n", "ca_bundle: .* has no certificate in PEM form"),
+        (
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            "ca_bundle: .* no certificate of an authority",
+        ),
+    ],
+)
+def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str | None, words: str) -> None:
+    file = tmp_path / "roots.pem"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SettingsError, match=words):
+        app.choose_bundle(str(file), REGION)
+
+
+def test_functions_of_the_database_find_it_in_a_layer(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "BUILD", tmp_path / "build")
+    chosen = app.choose_bundle(str(bundle), REGION)
+    assert chosen is not None
+    directory = build.build_certificates(chosen)
+    inside = directory / Path(build.OWN_CERTIFICATES_PATH).relative_to("/opt")
+    assert inside.read_text() == chosen
+    assets = StandIns(tmp_path / "assets")
+    assets.certificates, assets.certificates_layer = build.OWN_CERTIFICATES_PATH, directory
+    apart = cdk.App(context=dict(CONTEXT), outdir=str(tmp_path / "out"), analytics_reporting=False)
+    found: Template = dict(
+        cdk.assertions.Template.from_stack(
+            StrandlineStack(apart, build_settings({}), assets)
+        ).to_json()
+    )
+    (layer,) = (n for n in properties(found, "Lambda::LayerVersion") if "Certificates" in n)
+    for given in properties(found, "Lambda::Function").values():
+        if "FunctionName" not in given:
+            continue
+        variables: dict[str, Any] = given["Environment"]["Variables"]
+        is_told = f"sslrootcert={build.OWN_CERTIFICATES_PATH}" in json.dumps(variables)
+        assert is_told is ({"Ref": layer} in given["Layers"]) is ("VpcConfig" in given)

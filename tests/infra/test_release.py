@@ -1,0 +1,131 @@
+"""What CloudFormation calls in a release: it runs `migrate`, and on the way back it does not."""
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infra import release_caller
+from tests.infra.stacks import properties, template
+
+MIGRATE = "arn:aws:lambda:eu-west-1:111122223333:function:strandline-dev-migrate"
+
+
+class Account:
+    """Lambda and CloudFormation: versions of `migrate` that fail or not, and what was answered."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.called: list[str] = []
+        self.answers: list[dict[str, Any]] = []
+        self.error: dict[str, str] | None = None
+
+    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
+        """Lambda's own call."""
+        assert json.loads(Payload) == {}
+        self.called.append(FunctionName)
+        if self.error is None:
+            return {"StatusCode": 200, "Payload": io.BytesIO(b"{}")}
+        text = json.dumps(self.error).encode()
+        return {"StatusCode": 200, "FunctionError": "Unhandled", "Payload": io.BytesIO(text)}
+
+    def ask(self, kind: str, version: int = 7, before: int | None = None) -> dict[str, Any]:
+        """One request of CloudFormation, and the answer to it."""
+        event: dict[str, Any] = {
+            "RequestType": kind,
+            "ResponseURL": self.url,
+            "StackId": "stack",
+            "RequestId": "request",
+            "LogicalResourceId": "ReleaseSchema",
+            "ResourceProperties": {"ServiceToken": "caller", "Version": f"{MIGRATE}:{version}"},
+        }
+        if before is not None:
+            event["OldResourceProperties"] = {"Version": f"{MIGRATE}:{before}"}
+        release_caller.handler(event, SimpleNamespace(log_stream_name="stream"))
+        return self.answers[-1]
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    class Answers(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            given.answers.append(json.loads(body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            del format, args
+
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        given = Account(f"http://127.0.0.1:{server.server_port}/")
+
+        def client(service: str, config: Any) -> Account:
+            assert (service, config.retries["total_max_attempts"]) == ("lambda", 1)
+            return given
+
+        monkeypatch.setattr(release_caller, "_BOTO3", SimpleNamespace(client=client))
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield given
+        server.shutdown()
+        thread.join()
+
+
+def test_a_release_runs_migrate_and_waits_for_it(account: Account) -> None:
+    for kind, before in (("Create", None), ("Update", 6), ("Update", 7)):
+        answer = account.ask(kind, 7, before)
+        assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "release")
+        assert answer["LogicalResourceId"] == "ReleaseSchema"
+    assert account.called == [f"{MIGRATE}:7"] * 3
+
+
+def test_a_migrate_that_refuses_fails_the_deployment_with_its_reason(account: Account) -> None:
+    account.error = {"errorType": "Misconfigured", "errorMessage": "JWT_ISSUER is set, but no key"}
+    answer = account.ask("Update", 7, before=6)
+    assert answer["Status"] == "FAILED"
+    assert answer["Reason"] == "Misconfigured: JWT_ISSUER is set, but no key"
+
+
+def test_on_the_way_back_nothing_is_applied_and_nothing_is_judged(account: Account) -> None:
+    """The older `migrate` would read the secret that the newer one has just refused, or miss the
+    database that it missed, and the stack would stay in UPDATE_ROLLBACK_FAILED."""
+    account.error = {"errorType": "Misconfigured", "errorMessage": "the secret is no JSON object"}
+    assert account.ask("Update", 12, before=9)["Status"] == "FAILED"
+    assert account.ask("Update", 9, before=12)["Status"] == "SUCCESS"
+    assert account.called == [f"{MIGRATE}:12"], "9 < 12, and not by their text"
+
+
+def test_the_stack_s_end_and_another_function_s_versions(account: Account) -> None:
+    """A stack that is deleted, or whose first deployment failed, calls nothing. Numbers of another
+    function are no order."""
+    assert account.ask("Delete", 7)["Status"] == "SUCCESS"
+    assert account.called == []
+    event = {
+        "RequestType": "Update",
+        "ResourceProperties": {"Version": f"{MIGRATE}:1"},
+        "OldResourceProperties": {"Version": f"{MIGRATE}-before:30"},
+    }
+    assert release_caller.needs_migration(event)
+
+
+def test_the_template_has_its_source_and_a_version_that_only_grows() -> None:
+    found = template()
+    (caller,) = (n for n in properties(found, "Lambda::Function") if n.startswith("ReleaseCaller"))
+    given = properties(found, "Lambda::Function")[caller]
+    assert "def needs_migration" in given["Code"]["ZipFile"]
+    assert len(given["Code"]["ZipFile"]) < 4096
+    assert "VpcConfig" not in given
+    (resource,) = (r for r in found["Resources"].values() if r["Type"] == "Custom::Release")
+    assert resource["Properties"]["ServiceToken"] == {"Fn::GetAtt": [caller, "Arn"]}
+    version = resource["Properties"]["Version"]["Ref"]
+    assert found["Resources"][version]["Type"] == "AWS::Lambda::Version"
+    assert found["Resources"][version]["DeletionPolicy"] == "RetainExceptOnCreate"
+    role = properties(found, "IAM::Role")[given["Role"]["Fn::GetAtt"][0]]
+    actions = [s["Action"] for p in role["Policies"] for s in p["PolicyDocument"]["Statement"]]
+    assert actions == ["lambda:InvokeFunction", ["logs:CreateLogStream", "logs:PutLogEvents"]]

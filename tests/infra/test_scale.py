@@ -1,0 +1,53 @@
+"""What docs/scale.md says a stack serves is what the arithmetic gives."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from infra import scale
+from infra.load_settings import load_settings
+from infra.scale import Cell
+from tests.infra.test_settings import context
+
+
+def test_the_documents_table_is_what_the_arithmetic_gives() -> None:
+    text = scale.DOCUMENT.read_text()
+    assert scale.update_document(text) == text, "make scale"
+    with pytest.raises(ValueError, match="has no"):
+        scale.update_document(text.replace(scale.END, ""))
+
+
+def test_by_hand() -> None:
+    """4 units: 0.7 of a core, 6 ms a recall, 2 ms an event; a tenant takes 5 s of CPU a day, at
+    its peak four times as fast: 231 microseconds a second."""
+    cell = Cell(4)
+    assert cell.recalls == pytest.approx(0.7 / 0.006)
+    assert cell.events == pytest.approx(350)
+    assert cell.workers == 11
+    assert cell.tenants == 3000
+    assert cell.gigabytes_a_year == pytest.approx(3000 * 1000 * 365 * 5 / 1e6)
+    assert cell.usd_a_month == pytest.approx(4 * 730 * 0.12)
+
+
+def test_the_gateway_accepts_no_more_than_all_cores_serve() -> None:
+    for stage in ("dev", "prod"):
+        given = load_settings(context(stage=stage))
+        cell = Cell(int(given.max_capacity))
+        assert cell.recalls < cell.throttle <= cell.recalls / scale.BUSY * 1.01
+        assert cell.throttle == given.request_rate
+
+
+def test_measured_figures_are_those_of_the_pages_they_come_from(repository: Path) -> None:
+    """A figure that is measured anew is to be taken over here."""
+    docs = repository / "docs"
+    text = scale.DOCUMENT.read_text()
+    proofs, recall = ((docs / name).read_text() for name in ("proofs.md", "recall.md"))
+    (write, batch) = re.findall(r"\| Strandline \| (\d\.\d+) \| (\d\.\d+) \|", proofs)[0]
+    assert f"({float(write):.2f} ms each)" in text
+    assert f"({float(batch):.2f} ms each)" in text
+    assert re.search(r"359 to 423 events/s", proofs)
+    assert "359 to 423 events a second" in text
+    (large,) = re.findall(r"\| one scope \| 100,000 \| 100,000 \| ([\d.]+) \|", recall)
+    (small,) = re.findall(r"\| one scope \| 1,000 \| 1,000 \| ([\d.]+) \|", recall)
+    assert f"waits {float(large):.0f} to 65 ms instead of {float(small):.0f}" in text

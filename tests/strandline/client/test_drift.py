@@ -1,0 +1,263 @@
+"""The client and the OpenAPI document say the same: every call has a verb, every verb sends what
+its call takes, and answers have the fields of the document."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from pydantic import BaseModel
+
+from strandline.client import answers, errors
+from strandline.client.admin import Admin, AsyncAdmin
+from strandline.client.calls import KEEP
+from strandline.client.clients import AsyncStrandline, Strandline
+from strandline.client.graph import AsyncGraph, Graph
+from strandline.client.memory import Memory
+from strandline.client.sessions import AsyncSession, Session
+from strandline.client.verbs import Pages, Verb
+from strandline.client.writer import Writer
+from strandline.client.writer_async import AsyncWriter
+from strandline.errors import StrandlineError
+from strandline.http import gateway_responses
+from strandline.http.app import STATUS
+from strandline.http.routing import MediaType
+from tests.functions.contract import HANDLERS, document, operations
+
+type AnyVerb = Verb[..., Any] | Pages[..., Any]
+
+PAGES_FOR_PEOPLE = {"GET /", "GET /docs", "GET /docs/{file}"}
+REPEATS = {"tenant_id", "user_id", "agent_id", "timestamp"}
+"""What a body may repeat of the credential, and other names of what the client sends."""
+HERE_ONLY = {"user", "agent", "idempotency_key"}
+"""Parameters that become others: `participants`, and a header."""
+
+
+def declared(owner: type) -> dict[str, AnyVerb]:
+    """The verbs of a class, by name."""
+    return {
+        name: value
+        for name, value in inspect.getmembers_static(owner)
+        if isinstance(value, Verb | Pages)
+    }
+
+
+VERBS: dict[str, AnyVerb] = {
+    f"{owner.__name__}.{name}": verb
+    for owner in (Strandline, Session, Graph, Admin)
+    for name, verb in declared(owner).items()
+}
+
+
+def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema, or the component that it refers to."""
+    if "$ref" not in schema:
+        return schema
+    return document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+
+
+def taken(operation: Mapping[str, Any]) -> dict[str, bool]:
+    """What an operation takes in path, query and body, and whether it must be there."""
+    fields = {
+        p["name"]: p.get("required", False)
+        for p in operation.get("parameters", [])
+        if p["in"] != "header"
+    }
+    if "requestBody" in operation:
+        body = resolved(operation["requestBody"]["content"]["application/json"]["schema"])
+        required = body.get("required", [])
+        fields |= {name: name in required for name in body.get("properties", {})}
+    return {name: must for name, must in fields.items() if must or name not in REPEATS}
+
+
+def sent(verb: AnyVerb) -> dict[str, bool]:
+    """What a verb can send, and whether it always does."""
+    operation = verb.declaration.operation
+    parameters = verb.declaration.defaults
+    here_only = HERE_ONLY if "participants" in parameters else {"idempotency_key"}
+    fields = {
+        operation.names.get(name, name): default is not None and default is not KEEP
+        for name, default in parameters.items()
+        if name not in here_only
+    }
+    fields |= dict.fromkeys(operation.fixed, True)
+    if operation.fixed.get("format") == "json":
+        fields["budget"] = False  # which limits a text
+    if "{session_id}" in operation.name:
+        fields |= {"session_id": True, "scope_id": True}
+    return fields
+
+
+def differences(verb: AnyVerb, operation: Mapping[str, Any]) -> list[str]:
+    """What a verb and its operation do not agree on."""
+    wanted, given = taken(operation), sent(verb)
+    said = [f"cannot send {name}" for name in sorted(wanted.keys() - given.keys())]
+    said += [f"sends {name}" for name in sorted(given.keys() - wanted.keys())]
+    joined = {"participants"}  # user, agent or participants: one of the three
+    said += [
+        f"may leave out {name}"
+        for name, must in wanted.items()
+        if must and not given.get(name, True) and name not in joined
+    ]
+    keyed = any(p["name"] == "Idempotency-Key" for p in operation.get("parameters", []))
+    has_key = "idempotency_key" in verb.declaration.defaults
+    if keyed != has_key and verb is not declared(Strandline)["post_batch"]:
+        said.append("disagrees about the idempotency key")
+    return said
+
+
+def test_every_call_has_a_verb_and_every_verb_a_call() -> None:
+    reached = {verb.declaration.operation.name for verb in VERBS.values()}
+    assert reached == operations().keys() - PAGES_FOR_PEOPLE
+
+
+def test_both_clients_have_the_same_verbs() -> None:
+    for one, other in (
+        (Strandline, AsyncStrandline),
+        (Session, AsyncSession),
+        (Graph, AsyncGraph),
+        (Admin, AsyncAdmin),
+    ):
+        assert declared(one) == declared(other)
+
+        def public(owner: type) -> set[str]:
+            return {name for name in dir(owner) if not name.startswith("_")}
+
+        assert public(one) == public(other)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verb_sends_what_its_call_takes(name: str) -> None:
+    verb = VERBS[name]
+    assert differences(verb, operations()[verb.declaration.operation.name]) == []
+
+
+def test_a_parameter_that_the_service_gains_is_noticed() -> None:
+    """Planted: a body with another field, one that must be there, and a key that is not taken."""
+    verb = VERBS["Strandline.recall"]
+    operation = operations()[verb.declaration.operation.name]
+    query = {"name": "colour", "in": "query", "required": True}
+    more = {**operation, "parameters": [*operation.get("parameters", []), query]}
+    assert differences(verb, more) == ["cannot send colour"]
+    key = {"name": "Idempotency-Key", "in": "header"}
+    keyed = {**operation, "parameters": [*operation.get("parameters", []), key]}
+    assert differences(verb, keyed) == ["disagrees about the idempotency key"]
+    del keyed["requestBody"]
+    assert "sends query" in differences(verb, keyed)
+
+
+def answer_types(verb: AnyVerb) -> set[Any]:
+    """The types that a verb's answers are read as."""
+    if isinstance(verb, Pages):
+        return {getattr(answers, verb.page_type)}
+    answer = verb.declaration.answer
+    return set(get_args(answer)) if get_args(answer) and answer is not dict else {answer}
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_an_answer_is_what_its_route_gives(name: str) -> None:
+    verb = VERBS[name]
+    routes = {n: route for handler in HANDLERS for n, route in handler.ROUTES.items()}
+    promised = set(routes[verb.declaration.operation.name].responses.values())
+    media = {shape.type for shape in promised if isinstance(shape, MediaType)}
+    if media:
+        kind = bytes if "application/vnd.ipld.raw" in media else str
+        kind = dict[str, Any] if media == {"application/json"} else kind
+        assert verb.declaration.answer == kind
+    elif verb.declaration.operation.fixed:  # one of two formats
+        (both,) = promised
+        assert isinstance(both, type)
+        union = both.model_fields["root"].annotation  # type: ignore[union-attr]
+        assert answer_types(verb) < set(get_args(union))
+    else:
+        assert answer_types(verb) == promised
+
+
+@pytest.mark.parametrize("name", [name for name, verb in VERBS.items() if isinstance(verb, Pages)])
+def test_an_item_of_a_list_is_what_its_page_holds(name: str) -> None:
+    verb = VERBS[name]
+    assert isinstance(verb, Pages)
+    page = getattr(answers, verb.page_type)
+    assert get_type_hints(page)[verb.member] == list[verb.declaration.answer]
+    assert "next_cursor" in page.model_fields
+
+
+def models_within(shape: Any) -> Iterator[type[BaseModel]]:
+    """A model and those of its fields."""
+    if isinstance(shape, type) and issubclass(shape, BaseModel):
+        yield shape
+        for field in shape.model_fields.values():
+            if field.annotation is not shape:
+                yield from models_within(field.annotation)
+    for argument in get_args(shape):
+        if "ReferenceTopic" not in str(argument):  # it holds itself
+            yield from models_within(argument)
+
+
+def test_every_type_has_the_fields_of_its_schema() -> None:
+    compared = 0
+    schemas = document()["components"]["schemas"]
+    for shape in {
+        m for verb in VERBS.values() for t in answer_types(verb) for m in models_within(t)
+    }:
+        if shape.__name__ in schemas:
+            compared += 1
+            schema = schemas[shape.__name__]
+            aliases = {field.alias or name for name, field in shape.model_fields.items()}
+            assert aliases == schema["properties"].keys(), shape
+    assert compared > 80
+
+
+def test_the_table_of_answers_is_what_type_checkers_see() -> None:
+    tree = ast.parse(inspect.getsource(answers))
+    seen = {
+        alias.name: str(node.module).removeprefix("strandline.")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if str(node.module).startswith("strandline.")
+    }
+    assert seen == answers.MODULE_OF
+    for name in answers.MODULE_OF:
+        assert getattr(answers, name).__name__ == name
+    with pytest.raises(AttributeError, match="Colour"):
+        answers.Colour  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_a_writer_takes_what_an_append_takes() -> None:
+    named = inspect.signature(Memory.add.declaration.function).parameters.keys()
+    for writer in (Writer, AsyncWriter):
+        taken_by_writer = inspect.signature(writer.add).parameters.keys() - {"timeout"}
+        assert taken_by_writer == named - {"idempotency_key"}
+
+
+def test_every_code_has_its_exception_and_way_out() -> None:
+    """Of errors that reach a caller: those with a status, and the gateway's own."""
+
+    def below(kind: type[StrandlineError]) -> Iterator[type[StrandlineError]]:
+        yield kind
+        for narrower in kind.__subclasses__():
+            yield from below(narrower)
+
+    codes = {kind.code for base in STATUS for kind in below(base)} | {StrandlineError.code}
+    codes |= {answer.code for answer in gateway_responses.RESPONSES.values()}
+    assert errors.BY_CODE.keys() == codes | {"connection_failed", "unexpected_answer"}
+    for code, kind in errors.BY_CODE.items():
+        assert kind.code == code
+        words = "".join(part.title() for part in re.split("_", code))
+        assert kind.__name__.removesuffix("Error").lower() in f"gateway{words}".lower()
+
+
+def test_null_is_sent_only_where_it_means_something() -> None:
+    """A parameter with the default KEEP is one whose field the document lets be null."""
+    for name, verb in VERBS.items():
+        operation = operations()[verb.declaration.operation.name]
+        if "requestBody" not in operation:
+            continue
+        body = resolved(operation["requestBody"]["content"]["application/json"]["schema"])
+        for parameter, default in verb.declaration.defaults.items():
+            if default is KEEP:
+                kinds = body["properties"][parameter].get("anyOf", [])
+                assert {"type": "null"} in kinds, f"{name}: {parameter}"

@@ -1,0 +1,364 @@
+"""What a client sends, how often, and what becomes of a refusal; against answers made here."""
+
+import asyncio
+import inspect
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from strandline import AsyncStrandline, ServiceError, Strandline
+from strandline.client import errors
+from strandline.client.calls import KEEP, join_participants, to_json
+from strandline.client.retries import Retry
+
+URL = "https://memory.example"
+QUICK = Retry(seconds=5, base=0.001, cap=0.002)
+RECEIPT = {
+    "event_id": "01890a5d-ac96-774b-bcce-b302099a8057",
+    "cid": "bafy",
+    "scope_id": "44df5d0a-ac96-874b-bcce-b302099a8057",
+    "seq": 1,
+    "recorded_at": "2026-05-08T13:56:00Z",
+    "blob": None,
+}
+NOTHING: dict[str, Any] = {
+    "known": 0.1,
+    "hits": [],
+    "degraded": [],
+    "not_yet_embedded": 0,
+    "read_token": "t",
+}
+type Answer = httpx2.Response | Exception
+
+
+def refused(status: int, code: str, *, retryable: bool = False, **more: Any) -> httpx2.Response:
+    """An error answer of the service."""
+    headers = {"Retry-After": str(more.pop("retry_after"))} if "retry_after" in more else {}
+    error = {"code": code, "message": f"{code}: so it is", "details": more, "request_id": "r-1"}
+    return httpx2.Response(
+        status, json={"error": {**error, "retryable": retryable}}, headers=headers
+    )
+
+
+def stored() -> httpx2.Response:
+    """The answer to an append."""
+    return httpx2.Response(201, json=RECEIPT)
+
+
+class Script:
+    """A service that gives these answers, the last one for ever."""
+
+    def __init__(self, *script: Answer) -> None:
+        self._script: Iterator[Answer] = itertools.chain(script[:-1], itertools.repeat(script[-1]))
+        self.requests: list[httpx2.Request] = []
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        answer = next(self._script)
+        if isinstance(answer, Exception):
+            raise answer
+        kept = {n: v for n, v in answer.headers.items() if n in ("retry-after", "content-type")}
+        return httpx2.Response(answer.status_code, headers=kept, content=answer.content)
+
+    async def later(self, request: httpx2.Request) -> httpx2.Response:
+        """The same, to an event loop."""
+        return self(request)
+
+    def client(self, retry: Retry = QUICK, **options: Any) -> Strandline:
+        """A client of it."""
+        http = httpx2.Client(transport=httpx2.MockTransport(self))
+        return Strandline(URL, options.pop("key", "k"), retry=retry, http=http, **options)
+
+    def async_client(self, retry: Retry = QUICK) -> AsyncStrandline:
+        """An asynchronous client of it."""
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(self.later))
+        return AsyncStrandline(URL, "k", retry=retry, http=http)
+
+    @property
+    def bodies(self) -> list[Any]:
+        """What was sent."""
+        return [json.loads(request.content) for request in self.requests if request.content]
+
+
+def test_a_verb_becomes_a_request() -> None:
+    script = Script(httpx2.Response(200, json=NOTHING))
+    since = datetime(2026, 5, 8, 13, 56, tzinfo=UTC)
+    answer = script.client().recall(
+        "Which boat?", user="alice", agent="helper", participants=["user:bob"], since=since
+    )
+    assert (answer.known, answer.hits) == (0.1, [])
+    (request,) = script.requests
+    assert (request.method, str(request.url)) == ("POST", f"{URL}/api/v1/recall")
+    assert request.headers["X-API-Key"] == "k"
+    assert script.bodies == [
+        {
+            "query": "Which boat?",
+            "participants": ["user:alice", "agent:helper", "user:bob"],
+            "since": "2026-05-08T13:56:00+00:00",
+        }
+    ]
+
+
+def test_paths_and_query_strings_are_escaped() -> None:
+    script = Script(httpx2.Response(404, json={}))
+    client = script.client(Retry(seconds=0))
+    with pytest.raises(errors.NotFoundError):
+        client.graph.field("topic:1", "a/b ?", user="ann ä", as_of=1.5)
+    url = script.requests[0].url
+    assert url.raw_path.split(b"?")[0] == b"/api/v1/graph/topics/topic%3A1/fields/a%2Fb%20%3F"
+    assert dict(url.params) == {"participants": "user:ann ä", "as_of": "1.5"}
+    with pytest.raises(errors.NotFoundError):
+        next(client.graph.nodes(archived=True, participants=["user:a", "user:b"]))
+    assert script.requests[1].url.params.get_list("participants") == ["user:a", "user:b"]
+    assert script.requests[1].url.params["archived"] == "true"
+
+
+def test_what_is_left_out_is_not_sent_and_null_only_where_it_is_said() -> None:
+    script = Script(httpx2.Response(404, json={}))
+    client = script.client(Retry(seconds=0))
+    for change in ({}, {"agents_share": None, "time_zone": KEEP}):
+        with pytest.raises(errors.NotFoundError):
+            client.admin.update_tenant("acme", **change)
+    with pytest.raises(errors.NotFoundError):
+        client.graph.set_field("topic:1", "home", None, user="alice")
+    assert script.bodies == [
+        {},
+        {"agents_share": None},
+        {"value": None, "participants": ["user:alice"]},
+    ]
+    with pytest.raises(errors.NotFoundError):
+        client.recall("x", user=None, participants=["user:alice"], limit=None, metadata=None)
+    assert script.bodies[-1] == {"query": "x", "participants": ["user:alice"]}
+    with pytest.raises(TypeError, match="colour"):
+        client.add("x", colour="red")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="participants: give a list"):
+        client.add("x", participants="user:alice")
+
+
+def test_names_and_values_on_the_wire() -> None:
+    assert join_participants("alice", None, ["user:alice"]) == ["user:alice"]
+    assert join_participants("person:al", "helper", None) == ["person:al", "agent:helper"]
+    assert join_participants(None, None, None) is None
+    assert to_json({"id": UUID(int=0), "at": datetime(2026, 1, 1, tzinfo=UTC), "of": ("a", 1)}) == {
+        "id": str(UUID(int=0)),
+        "at": "2026-01-01T00:00:00+00:00",
+        "of": ["a", 1],
+    }
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [refused(503, "unavailable", retryable=True)] * 3,
+        [refused(503, "outcome_unknown", retryable=True)],
+        [refused(429, "throttled", retryable=True), refused(504, "timeout", retryable=True)],
+        [httpx2.ReadTimeout("late"), httpx2.ConnectError("away"), httpx2.RemoteProtocolError("x")],
+        [httpx2.Response(502, text="<html>")],
+    ],
+)
+def test_an_append_is_repeated_with_the_same_key(script: Sequence[Answer]) -> None:
+    async def append_later(service: Script) -> Any:
+        return await service.async_client().add("x", user="alice")
+
+    ways: tuple[Callable[[Script], Any], ...] = (
+        lambda service: service.client().add("x", user="alice"),
+        lambda service: asyncio.run(append_later(service)),
+    )
+    for append in ways:
+        service = Script(*script, stored())
+        assert append(service).seq == 1
+        assert len(service.requests) == len(script) + 1
+        keys = {request.headers["Idempotency-Key"] for request in service.requests}
+        assert len(keys) == 1
+        assert len({request.content for request in service.requests}) == 1
+
+
+def test_each_append_has_a_key_of_its_own_unless_the_caller_gives_one() -> None:
+    script = Script(stored())
+    client = script.client()
+    client.add("x", user="alice")
+    client.add("x", user="alice")
+    client.add("x", user="alice", idempotency_key="mine")
+    client.add("x", user="alice", source_event_key="theirs")
+    keys = [request.headers.get("Idempotency-Key") for request in script.requests]
+    assert len({*keys}) == 4
+    assert keys[2:] == ["mine", None], "the service takes one of the two"
+
+
+def make_key(client: Strandline) -> Any:
+    return client.admin.create_key("acme")
+
+
+@pytest.mark.parametrize(
+    ("failure", "attempts"),
+    [
+        (lambda: httpx2.ReadTimeout("late"), 1),
+        (lambda: refused(503, "outcome_unknown", retryable=True), 1),
+        (lambda: refused(504, "timeout", retryable=True), 1),
+        (lambda: httpx2.ConnectError("away"), 2),
+        (lambda: refused(503, "unavailable", retryable=True), 2),
+        (lambda: refused(429, "throttled", retryable=True), 2),
+    ],
+    ids=["late", "outcome unknown", "gateway", "away", "unavailable", "throttled"],
+)
+def test_what_would_be_done_twice_is_repeated_only_if_it_was_not_done(
+    failure: Callable[[], Answer], attempts: int
+) -> None:
+    script = Script(failure(), refused(403, "forbidden"))
+    with pytest.raises(ServiceError):
+        make_key(script.client())
+    assert len(script.requests) == attempts
+
+
+def test_a_refusal_is_not_repeated_and_says_what_to_do() -> None:
+    script = Script(refused(422, "invalid_field", field="role", fields=[{"field": "role"}]))
+    with pytest.raises(errors.InvalidFieldError) as caught:
+        script.client().add("x", user="alice")
+    assert len(script.requests) == 1
+    error = caught.value
+    assert (error.field, error.status, error.request_id) == ("role", 422, "r-1")
+    assert "invalid_field: so it is" in str(error)
+    assert "(request r-1)" in str(error)
+    with pytest.raises(errors.UnauthorizedError, match="STRANDLINE_API_KEY"):
+        Script(refused(401, "unauthorized")).client().usage()
+    newer = Script(refused(409, "colour_conflict"))
+    with pytest.raises(errors.StateConflictError) as caught_newer:
+        newer.client().usage()
+    assert caught_newer.value.code == "colour_conflict", "a code that came later keeps its name"
+
+
+def test_retry_after_is_kept_and_so_is_the_limit() -> None:
+    script = Script(refused(503, "unavailable", retryable=True, retry_after=1), stored())
+    began = time.monotonic()
+    script.client().add("x", user="alice")
+    assert time.monotonic() - began >= 1
+    long = Script(refused(429, "quota_exceeded", retryable=True, retry_after=3600, quota="appends"))
+    with pytest.raises(errors.QuotaExceededError) as caught:
+        long.client().add("x", user="alice")
+    assert caught.value.retry_after == 3600
+    assert len(long.requests) == 1, "nobody waits for an hour unseen"
+    away = Script(httpx2.ConnectError("away"))
+    began = time.monotonic()
+    with pytest.raises(errors.ConnectionFailedError, match="cannot be reached"):
+        away.client(Retry(seconds=0.3, base=0.01)).ping()
+    assert time.monotonic() - began < 1
+    assert len(away.requests) > 3
+
+
+def test_pauses_grow_and_differ() -> None:
+    error = errors.UnavailableError("x", status=503, retryable=True)
+    call = Strandline.ping.call(Strandline(URL))
+    retry = Retry(seconds=1000, base=1, cap=8)
+    pauses = [[retry.pause(call, error, n, 0) or 0 for _ in range(200)] for n in range(6)]
+    for n, several in enumerate(pauses):
+        longest = min(8, 2**n)
+        assert longest / 2 <= min(several) < max(several) <= longest * 1.5
+        assert len(set(several)) > 100, "jitter"
+    assert retry.pause(call, error, 0, 1000) is None
+
+
+def test_an_answer_that_is_none_is_said_to_be() -> None:
+    for answer in (httpx2.Response(200, text="<html>"), httpx2.Response(200, json={"known": "x"})):
+        with pytest.raises(errors.UnexpectedAnswerError, match="Is this the address"):
+            Script(answer).client().recall("x", user="alice")
+    newer = httpx2.Response(200, json={**NOTHING, "colour": "red"})
+    assert Script(newer).client().recall("x", user="alice").known == 0.1, "a field more is no harm"
+
+
+def test_the_credential_goes_to_the_service_alone(tmp_path: Any) -> None:
+    file = tmp_path / "log.txt"
+    file.write_bytes(b"x" * 3_000_000)
+    place = {
+        "upload_id": RECEIPT["event_id"],
+        "cid": "bafk",
+        "size": 3_000_000,
+        "method": "PUT",
+        "url": "https://store.example/put?signature=1",
+        "headers": {"If-None-Match": "*", "Content-Length": "3000000"},
+        "expires_at": RECEIPT["recorded_at"],
+        "cite_until": RECEIPT["recorded_at"],
+    }
+
+    def script() -> Script:
+        prepared = httpx2.Response(201, json=place)
+        return Script(prepared, httpx2.Response(503), httpx2.Response(412), stored())
+
+    async def upload_later(service: Script) -> Any:
+        return await service.async_client().upload(file, user="alice", progress=note)
+
+    progress: list[tuple[int, int]] = []
+
+    def note(sent: int, size: int) -> None:
+        progress.append((sent, size))
+
+    ways: tuple[Callable[[Script], Any], ...] = (
+        lambda service: service.client().upload(file, user="alice", progress=note),
+        lambda service: asyncio.run(upload_later(service)),
+    )
+    for upload in ways:
+        service, progress = script(), []
+        assert upload(service).seq == 1
+        prepare, failed, put, cite = service.requests
+        assert all("X-API-Key" not in request.headers for request in (failed, put))
+        assert put.headers["Content-Length"] == "3000000"
+        assert "Transfer-Encoding" not in put.headers
+        assert put.content == failed.content == file.read_bytes()
+        assert progress[-3:] == [(1048576, 3000000), (2097152, 3000000), (3000000, 3000000)]
+        assert json.loads(prepare.content)["mime_type"] == "text/plain"
+        cited = json.loads(cite.content)
+        assert (cited["type"], cited["blob"]) == ("upload", {"cid": "bafk"})
+
+
+def test_an_address_and_a_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="STRANDLINE_URL"):
+        Strandline()
+    monkeypatch.setenv("STRANDLINE_URL", f"{URL}/api/v1/")
+    monkeypatch.setenv("STRANDLINE_API_KEY", "from the environment")
+    settings = Strandline().connection.settings
+    assert settings.url == URL
+    assert settings.headers == {"X-API-Key": "from the environment"}
+    assert Strandline(token="jwt").connection.settings.headers == {"Authorization": "Bearer jwt"}
+
+
+def test_a_turn_that_is_refused_raises_its_cause() -> None:
+    other: dict[str, Any] = {
+        "code": "batch_refused",
+        "message": "m",
+        "details": {},
+        "request_id": "r",
+    }
+    cause = {**other, "code": "key_conflict", "retryable": False}
+    items = [
+        {"status": 424, "event": None, "error": {**other, "retryable": False}},
+        {"status": 409, "event": None, "error": cause},
+    ]
+    answer = httpx2.Response(200, json={"stored": 0, "failed": 2, "results": items})
+    with pytest.raises(errors.KeyConflictError):
+        Script(answer).client().add_turn("a", "b", user="alice", agent="helper")
+
+
+def test_verbs_look_like_methods() -> None:
+    client = Strandline(URL)
+    assert (client.recall.__doc__ or "").startswith("The events that answer")
+    assert client.recall.__name__ == "recall"
+    assert inspect.iscoroutinefunction(AsyncStrandline(URL).recall)
+    assert Strandline.recall.declaration.operation.name == "POST /api/v1/recall"
+
+
+def test_time_outs_are_those_of_the_client() -> None:
+    seen: list[Any] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request.extensions["timeout"])
+        return httpx2.Response(200, json={"status": "ok"})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    Strandline(URL, timeout=timedelta(seconds=2).total_seconds(), http=http).ping()
+    assert seen == [{"connect": 2.0, "read": 2.0, "write": 2.0, "pool": 2.0}]

@@ -1,0 +1,271 @@
+"""The client against the real handlers, over HTTP."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import TypedDict
+
+import pytest
+from multiformats import CID, multihash
+
+from strandline import AsyncStrandline, Strandline
+from strandline.client import errors
+from tests.strandline.client.conftest import HttpService
+from tests.uploads import cid_of
+
+TASKS, EVENTS_EACH = 32, 8
+
+
+class Who(TypedDict, total=False):
+    """Who takes part."""
+
+    user: str
+    agent: str
+
+
+def test_memory_from_the_first_event_to_the_prompt(client: Strandline) -> None:
+    receipt = client.add("The buoy goes out on Friday.", user="alice", agent="helper")
+    turn = client.add_turn("Is the Petrel free?", "Yes, from nine.", user="alice", agent="helper")
+    assert [receipt.seq, turn.user.seq, turn.agent.seq] == [1, 2, 3]
+    hits = client.recall("When does the buoy go out?", user="alice").hits
+    assert hits[0].event_id == receipt.event_id
+    block = client.context("When does the buoy go out?", user="alice", budget=400)
+    assert "The buoy goes out on Friday." in block.text
+    assert client.get(receipt.event_id, user="alice").content == "The buoy goes out on Friday."
+    newest_first = [event.seq for event in client.get_all(user="alice", page_size=2)]
+    assert newest_first == [3, 2, 1]
+    assert client.history(receipt.event_id, user="alice").kind == "event"
+    assert client.references("buoy", user="alice").tree is not None
+    (scope,) = client.scopes(user="alice")
+    assert client.scope(scope.scope_id, user="alice").last_seq == 3
+    tree = client.query("Petrel", user="alice", mode="exact")
+    assert [event.seq for event in tree.scopes[0].events] == [2]
+    assert receipt.cid is not None
+    assert client.get_by_cid(receipt.cid, user="alice").event_id == receipt.event_id
+    block_hash = multihash.digest(client.block(receipt.cid, user="alice"), "sha2-256")
+    assert str(CID("base32", 1, "dag-cbor", block_hash)) == receipt.cid
+    linked = client.insert("The buoy is out.", user="alice", agent="helper", recall={"limit": 1})
+    assert [edge.event_id for edge in linked.edges] == [receipt.event_id]
+
+
+def test_a_session_goes_on_and_ends(client: Strandline) -> None:
+    with client.session("tour-7", user="alice", agent="helper") as session:
+        first = session.add_turn("Is the Petrel free on Friday?", "Yes, from nine to three.")
+        assert first.user.seq == 1
+        assert session.add("Good.").seq == 3
+        assert "Petrel" in session.context("Which boat?").text
+        memory = session.working_memory()
+        assert [recent.event.seq for recent in memory.recent] == [3, 2, 1]
+        assert session.search("Petrel").session_id == "tour-7"
+        assert [*session.chains()] == [*session.heat()] == []
+        assert session.topics().session_id == "tour-7"
+    with client.session("tour-7") as again:
+        assert again.get().session_id == session.session_id
+        assert again.scope_id == session.scope_id
+    assert [one.session_id for one in client.sessions(user="alice")] == ["tour-7"]
+    with client.session("tour-7", user="alice", agent="helper", ends=True) as last:
+        last.add("Bye.")
+    with pytest.raises(errors.NotFoundError), client.session("tour-7"):
+        raise AssertionError("it has ended")
+    assert [*client.sessions(user="alice")] == []
+    with client.session(user="alice", agent="helper") as unnamed:
+        assert unnamed.add("Hello.").seq == 5
+    with pytest.raises(ValueError, match="session_id: name the session"):
+        client.session()
+
+
+def test_events_are_iterated_and_resumed(client: Strandline) -> None:
+    answer = client.add_batch(
+        [
+            {"participants": ["user:alice"], "role": "user", "content": f"Event {n}."}
+            for n in range(12)
+        ]
+    )
+    assert (answer.stored, answer.failed) == (12, 0)
+    scope = client.add("Event 12.", user="alice").scope_id
+    seen = [event.seq for event in client.events(scope, user="alice", page_size=5)]
+    assert seen == [*range(1, 14)]
+    feed = client.events(scope, user="alice", page_size=5)
+    upto = next(feed).seq
+    rest = [event.seq for event in client.events(scope, user="alice", after_seq=upto)]
+    assert rest == [*range(2, 14)]
+    followed = client.events(scope, user="alice", after_seq=13, follow=True, interval=0.01)
+    client.add("Event 13.", user="alice")
+    assert next(followed).seq == 14
+
+
+def test_a_file_is_uploaded_once_and_can_be_read(client: Strandline, tmp_path: Path) -> None:
+    file = tmp_path / "harbour.txt"
+    file.write_text("The harbour master is called Ines. " * 100)
+    progress: list[tuple[int, int]] = []
+    receipt = client.upload(
+        file, user="alice", progress=lambda sent, size: progress.append((sent, size))
+    )
+    assert progress == [(3500, 3500)]
+    assert receipt.blob is not None
+    assert receipt.blob.cid == cid_of(file.read_bytes())
+    assert (receipt.blob.name, receipt.blob.mime_type) == ("harbour.txt", "text/plain")
+    again = client.upload(
+        file, user="alice", progress=lambda sent, _: pytest.fail(f"{sent} bytes are sent again")
+    )
+    assert again.seq == 2
+    place = client.file(receipt.blob.cid, user="alice")
+    assert place.size == 3500
+    (hit, *_) = client.recall("Who is the harbour master?", user="alice").hits
+    assert hit.name == "harbour.txt"
+
+
+def test_the_graph_s_verbs(client: Strandline) -> None:
+    graph, who = client.graph, Who(user="alice", agent="helper")
+    made = graph.add(
+        [
+            {"type": "entity", "name": "Petrel", "kind": "product", "ref": "boat"},
+            {"type": "fact", "content": "The Petrel is blue.", "ref": "blue"},
+            {"type": "topic", "name": "Boats"},
+        ],
+        **who,
+    )
+    boat, blue, boats = (node.id for node in made.nodes)
+    assert graph.get(boat, user="alice").name == "Petrel"
+    graph.update(boat, description="A boat.", **who)
+    assert graph.get(boat, user="alice").properties["description"] == "A boat."
+    graph.update(boat, description=None, **who)
+    assert graph.get(boat, user="alice").properties.get("description") is None
+    related = graph.relate([{"edge": "fact_entity", "from_id": blue, "to_id": boat}], **who)
+    assert [node.id for node in graph.traverse(boat, user="alice").nodes] == [boat, blue]
+    graph.end_edge(related.edges[0].id, reason="wrong", **who)
+    ended = graph.invalidate(
+        blue, reason="painted", replacement={"content": "The Petrel is red."}, **who
+    )
+    assert ended.replacement is not None
+    assert [r.content for r in graph.history(blue, user="alice").revisions] == [
+        "The Petrel is blue.",
+        "The Petrel is red.",
+    ]
+    assert {node.type for node in graph.nodes(user="alice", page_size=1)} == {
+        *("entity", "fact", "topic")
+    }
+    assert graph.search("Petrel", user="alice", mode="exact").nodes
+    assert graph.nearest_topics("boats", user="alice").nodes
+    assert graph.conflicts(user="alice").compared >= 0
+    assert graph.analyze("The Petrel is green.", user="alice").store_as
+    graph.set_field(boats, "mooring", "north", **who)
+    assert graph.fields(boats, user="alice").fields[0].field == "mooring"
+    assert graph.field(boats, "mooring", user="alice").history[0].value == "north"
+    assert [*graph.communities(user="alice")] == []
+
+
+def test_the_graph_s_merges(client: Strandline) -> None:
+    graph, who = client.graph, Who(user="alice")
+    made = graph.add([{"type": "entity", "name": name} for name in ("Petrel", "The Petrel")], **who)
+    one, other = (node.id for node in made.nodes)
+    assert graph.merge_proposals(user="alice").compared >= 0
+    merge = graph.merge(from_id=other, into_id=one, **who)
+    assert merge.into_id == one
+    assert graph.undo_merge(merge.merge_id, **who).merge_id == merge.merge_id
+
+
+def test_admins_and_operators(service: HttpService) -> None:
+    with service.client("acme", None, "operator") as operator:
+        made = operator.admin.create_tenant("brill", appends_per_minute=50)
+        assert made.limits.model_dump()["appends_per_minute"] == 50
+        key = operator.admin.create_key("brill", user="alice", rights=["read", "write"])
+        assert key.user == "user:alice"
+        assert operator.admin.rotate_key("brill", key.key_id).old.key_id == key.key_id
+        assert len([*operator.admin.keys("brill", page_size=1)]) == 2
+        assert operator.admin.key("brill", key.key_id).revoked_at is None
+        assert operator.admin.revoke_key("brill", key.key_id).revoked_at is not None
+        assert "brill" in {tenant.tenant_id for tenant in operator.admin.tenants()}
+        changed = operator.admin.update_tenant("brill", appends_per_minute=None)
+        assert changed.limits.model_dump()["appends_per_minute"] is None
+        assert operator.admin.tenant("brill").tenant_id == "brill"
+        entered = operator.admin.add_certificate("brill", subject="CN=a")
+        certificate = operator.admin.certificate("brill", entered.certificate_id)
+        assert [certificate] == [*operator.admin.certificates("brill")]
+        operator.admin.revoke_certificate("brill", entered.certificate_id)
+        routes = {entry.route for entry in operator.admin.audit("brill", page_size=3)}
+        assert "POST /api/v1/admin/tenants" in routes
+        with pytest.raises(errors.ForbiddenError):
+            operator.recall("x", user="alice")
+    with service.client() as admin:
+        assert [*admin.admin.jobs()] == [*admin.admin.snapshots()] == []
+        assert admin.admin.topic_index().active_version == 0
+        assert [*admin.admin.model_calls()] == [*admin.admin.communities()] == []
+        assert "strandline" in admin.admin.metrics()
+        assert admin.usage().quotas[0].name == "requests"
+        assert admin.health().dependencies["database"] == "ok"
+        assert admin.ping().status == "ok"
+        assert admin.openapi()["openapi"] == "3.1.0"
+        with pytest.raises(errors.NotFoundError, match="on whose behalf"):
+            admin.admin.snapshot(7)
+
+
+def test_refusals_name_field_and_way_out(service: HttpService) -> None:
+    with service.client() as client:
+        with pytest.raises(errors.InvalidFieldError) as caught:
+            client.add("x")
+        assert caught.value.field == "participants"
+        assert "user:alice" in str(caught.value)
+        client.add("x", user="alice", source_event_key="k")
+        with pytest.raises(errors.KeyConflictError, match="Use another key"):
+            client.add("y", user="alice", source_event_key="k")
+    unauthorized = pytest.raises(errors.UnauthorizedError, match="STRANDLINE_API_KEY")
+    with Strandline(service.url, "made up") as stranger, unauthorized:
+        stranger.usage()
+    elsewhere = Strandline(f"{service.url}/elsewhere", "x")
+    with elsewhere as lost, pytest.raises(errors.RouteNotFoundError):
+        lost.usage()
+
+
+async def append_from_tasks(url: str, key: str) -> Counter[str]:
+    """How often each event of 32 tasks is in the log, that used one client and one writer."""
+    async with AsyncStrandline(url, key) as client:
+
+        async def work(task: int) -> None:
+            async with client.session(f"s-{task}", user="alice", agent="helper") as session:
+                for n in range(EVENTS_EACH):
+                    await session.add(f"task {task} says {n}")
+                    await writer.add(f"task {task} writes {n}", user="alice")
+                assert (await session.context()).text
+
+        async with client.writer(max_pending=20) as writer:
+            await asyncio.gather(*(work(task) for task in range(TASKS)))
+        assert (writer.stored, writer.pending) == (TASKS * EVENTS_EACH, 0)
+        return Counter([str(event.content) async for event in client.get_all(user="alice")])
+
+
+def test_32_tasks_share_a_client(service: HttpService) -> None:
+    counted = asyncio.run(append_from_tasks(service.url, service.gateway.key()))
+    expected = {
+        f"task {task} {verb} {n}"
+        for task in range(TASKS)
+        for n in range(EVENTS_EACH)
+        for verb in ("says", "writes")
+    }
+    assert counted == Counter(expected)
+
+
+async def use_async_verbs(url: str, key: str, file: Path) -> None:
+    """One verb of each kind."""
+    async with AsyncStrandline(url, key) as client:
+        turn = await client.add_turn("Is it free?", "Yes.", user="alice", agent="helper")
+        scope = turn.user.scope_id
+        assert [e.seq async for e in client.events(scope, user="alice", page_size=1)] == [1, 2]
+        assert (await client.upload(file, user="alice")).blob is not None
+        made = await client.graph.add([{"type": "topic", "name": "Boats"}], user="alice")
+        assert [n.id async for n in client.graph.nodes(user="alice")] == [made.nodes[0].id]
+        assert (await client.admin.topic_index()).active_version == 0
+        followed = client.events(scope, user="alice", after_seq=2, follow=True, interval=0.01)
+        await client.add_turn("Still?", "Yes.", user="alice", agent="helper")
+        assert [(await anext(followed)).seq, (await anext(followed)).seq] == [3, 4]
+        async with client.session(user="alice", agent="helper", ends=True) as session:
+            await session.add("Hello.")
+        with pytest.raises(errors.NotFoundError):
+            await client.get(made.nodes[0].event_id, user="nobody")
+
+
+def test_the_asynchronous_client_has_the_same_verbs(service: HttpService, tmp_path: Path) -> None:
+    file = tmp_path / "note.txt"
+    file.write_text("Ines.")
+    key = service.gateway.key(rights=("read", "write", "admin"))
+    asyncio.run(use_async_verbs(service.url, key, file))

@@ -1,0 +1,281 @@
+"""The batching writer, against a service in this process that loses answers: nothing is lost,
+doubled or reordered, and nothing is dropped without a word."""
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from strandline import AsyncStrandline, Strandline
+from strandline.client import errors, outbox
+from strandline.client.outbox import Failure, NotStoredError
+from strandline.client.retries import Retry
+from tests.strandline.client.test_requests import RECEIPT, URL
+
+QUICK = Retry(seconds=5, base=0.001, cap=0.002)
+
+
+class LossyService:
+    """Stores events by key; now and then it is down, or its answer is lost."""
+
+    def __init__(self, *, keeps_keys: bool = True, losses: float = 0.0) -> None:
+        self._keeps_keys, self._losses = keeps_keys, losses
+        self._random = random.Random(17)
+        self.log: list[str] = []
+        self.batches: list[int] = []
+        self._keys: set[str] = set()
+        self.open = threading.Event()
+        self.open.set()
+        self.refuse: Callable[[dict[str, Any]], tuple[int, str] | None] = lambda _: None
+        self.max_batch = 500
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.open.wait(5)
+        if self._random.random() < self._losses:
+            raise httpx2.ConnectError("away")
+        events = json.loads(request.content)["events"]
+        if len(events) > self.max_batch:
+            return httpx2.Response(413, json={"error": {"code": "too_large", "message": "m"}})
+        self.batches.append(len(events))
+        results = [self._store(event) for event in events]
+        if self._random.random() < self._losses:
+            raise httpx2.ReadError("the answer is lost")
+        return httpx2.Response(200, json={"stored": 0, "failed": 0, "results": results})
+
+    def _store(self, event: dict[str, Any]) -> dict[str, Any]:
+        if refusal := self.refuse(event):
+            status, code = refusal
+            retryable = status == 503
+            error: dict[str, Any] = {"code": code, "message": "m", "details": {}, "request_id": "r"}
+            return {"status": status, "error": {**error, "retryable": retryable}}
+        if not self._keeps_keys or event["source_event_key"] not in self._keys:
+            self._keys.add(event["source_event_key"])
+            self.log.append(event["content"])
+        return {"status": 201, "event": RECEIPT}
+
+    async def later(self, request: httpx2.Request) -> httpx2.Response:
+        """The same, to an event loop."""
+        await asyncio.sleep(0)
+        return self(request)
+
+    def client(self, retry: Retry = QUICK) -> Strandline:
+        """A client of it."""
+        http = httpx2.Client(transport=httpx2.MockTransport(self))
+        return Strandline(URL, "k", http=http, retry=retry)
+
+    def write(self, count: int) -> None:
+        """Many events through a writer."""
+        with self.client().writer(max_pending=200, linger=0.001) as writer:
+            for n in range(count):
+                writer.add(f"event {n}", user="alice")
+
+    def write_later(self, count: int) -> None:
+        """The same in an event loop."""
+
+        async def write() -> None:
+            http = httpx2.AsyncClient(transport=httpx2.MockTransport(self.later))
+            client = AsyncStrandline(URL, "k", http=http, retry=QUICK)
+            async with client.writer(max_pending=200, linger=0.001) as writer:
+                for n in range(count):
+                    await writer.add(f"event {n}", user="alice")
+
+        asyncio.run(write())
+
+
+def expected(count: int) -> list[str]:
+    return [f"event {n}" for n in range(count)]
+
+
+@pytest.mark.parametrize("way", [LossyService.write, LossyService.write_later])
+def test_each_event_is_stored_once_and_in_order(way: Callable[[LossyService, int], None]) -> None:
+    service = LossyService(losses=0.3)
+    way(service, 3000)
+    assert service.log == expected(3000)
+
+
+def test_without_keys_a_lost_answer_doubles() -> None:
+    """Planted: a service that knows no keys."""
+    service = LossyService(keeps_keys=False, losses=0.3)
+    service.write(3000)
+    assert len(service.log) > 3000
+    assert set(service.log) == set(expected(3000))
+
+
+def test_a_full_queue_waits_and_says_so() -> None:
+    service = LossyService()
+    service.open.clear()
+    with service.client().writer(max_pending=3, linger=0) as writer:
+        for n in range(3):
+            writer.add(f"event {n}", user="alice")
+        with pytest.raises(TimeoutError, match="3 events wait"):
+            writer.add("one too many", user="alice", timeout=0.05)
+        with pytest.raises(TimeoutError, match="3 events are not stored"):
+            writer.flush(timeout=0.05)
+        service.open.set()
+        writer.add("event 3", user="alice", timeout=5)
+    assert service.log == expected(4)
+    with pytest.raises(RuntimeError, match="closed"):
+        writer.add("too late", user="alice")
+
+
+def test_batches_are_full_but_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = LossyService()
+    service.open.clear()
+    with service.client().writer(linger=0.2) as writer:
+        for n in range(1200):
+            writer.add(f"event {n}", user="alice")
+        service.open.set()
+        writer.flush()
+        assert (writer.stored, writer.pending) == (1200, 0)
+    assert max(service.batches) == 500
+    assert len(service.batches) <= 4
+    monkeypatch.setattr(outbox, "MAX_BATCH_BYTES", 1000)
+    service.batches.clear()
+    service.write(20)
+    assert max(service.batches) < 12, "about 120 bytes each"
+
+
+def test_a_batch_that_is_too_large_is_halved() -> None:
+    service = LossyService()
+    service.max_batch = 7
+    service.write(100)
+    assert service.log == expected(100)
+    service.max_batch = 0
+    with pytest.raises(NotStoredError) as caught:
+        service.write(3)
+    assert all(isinstance(failure.error, errors.TooLargeError) for failure in caught.value.failures)
+
+
+def test_what_is_refused_is_raised_and_the_rest_is_stored() -> None:
+    service = LossyService()
+    service.refuse = lambda event: (409, "key_conflict") if event["content"] == "bad" else None
+    told: list[Failure] = []
+    with service.client().writer(on_failure=told.append) as writer:
+        key = writer.add("bad", user="alice", source_event_key="mine")
+        writer.add("good", user="alice")
+        with pytest.raises(NotStoredError, match=r"1 events were not stored.*'mine'") as caught:
+            writer.flush()
+        writer.flush()  # it is said once
+    assert key == "mine"
+    (failure,) = caught.value.failures
+    assert failure is told[0]
+    assert isinstance(failure.error, errors.KeyConflictError)
+    assert (service.log, writer.stored) == (["good"], 1)
+
+
+def test_an_item_that_may_be_stored_later_is() -> None:
+    service = LossyService()
+    tries: list[str] = []
+
+    def refuse(event: dict[str, Any]) -> tuple[int, str] | None:
+        tries.append(event["content"])
+        return (
+            (503, "unavailable")
+            if tries.count("event 1") < 3 and event["content"] == "event 1"
+            else None
+        )
+
+    service.refuse = refuse
+    service.write(3)
+    assert sorted(service.log) == expected(3)
+    assert tries.count("event 1") == 3
+    assert tries.count("event 0") == 1
+
+
+@pytest.mark.parametrize("way", ["thread", "task"])
+def test_a_service_that_stays_away_is_given_up_with_every_event(way: str) -> None:
+    async def write() -> None:
+        http = httpx2.AsyncClient(transport=httpx2.MockTransport(LossyService(losses=1).later))
+        client = AsyncStrandline(URL, "k", http=http, retry=QUICK)
+        async with client.writer(give_up_after=0.05) as writer:
+            for n in range(10):
+                await writer.add(f"event {n}", user="alice")
+
+    def write_from_thread() -> None:
+        with LossyService(losses=1).client().writer(give_up_after=0.05) as writer:
+            for n in range(10):
+                writer.add(f"event {n}", user="alice")
+
+    with pytest.raises(NotStoredError) as caught:
+        asyncio.run(write()) if way == "task" else write_from_thread()
+    failures = caught.value.failures
+    assert [failure.event["content"] for failure in failures] == expected(10)
+    assert {type(failure.error) for failure in failures} == {errors.ConnectionFailedError}
+
+
+def test_an_error_in_the_block_keeps_its_place() -> None:
+    service = LossyService()
+    service.refuse = lambda _: (403, "forbidden")
+
+    def fail() -> None:
+        with service.client().writer() as writer:
+            writer.add("x", user="alice")
+            raise KeyError("the program's own")
+
+    with pytest.raises(KeyError) as caught:
+        fail()
+    assert "1 events were not stored" in caught.value.__notes__[0]
+
+
+def test_wrong_fields_are_refused_at_once() -> None:
+    with LossyService().client().writer() as writer, pytest.raises(TypeError, match="colour"):
+        writer.add("x", colour="red")  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="max_pending"):
+        LossyService().client().writer(max_pending=0)
+
+
+_PROGRAM = """
+import sys, httpx2
+from strandline import Strandline
+from tests.strandline.client.test_writer import LossyService, QUICK, URL
+service = LossyService(losses={losses})
+writer = service.client(QUICK).writer(linger=10, give_up_after=0.1)
+for n in range(50):
+    writer.add(f"event {{n}}", user="alice")
+import atexit
+atexit._run_exitfuncs()
+print(len(service.log))
+"""
+
+
+_LEFT_OPEN = """
+import asyncio
+from tests.strandline.client.test_writer import LossyService, httpx2, AsyncStrandline, URL
+async def main():
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(LossyService().later))
+    writer = AsyncStrandline(URL, "k", http=http).writer(linger=10)
+    for n in range(3):
+        await writer.add(f"event {n}", user="alice")
+asyncio.run(main())
+"""
+
+
+@pytest.mark.integration
+def test_the_end_of_a_program_flushes(repository: Path) -> None:
+    def run(program: str) -> subprocess.CompletedProcess[str]:
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=repository,
+            env={"PYTHONPATH": "shared:.", "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert time.monotonic() - began < 9, "it does not linger"
+        return done
+
+    assert run(_PROGRAM.format(losses=0)).stdout == "50\n"
+    assert "3 events of a writer that nobody closed" in run(_LEFT_OPEN).stderr
+    lost = run(_PROGRAM.format(losses=1))
+    assert lost.stdout == "0\n"
+    assert "50 events were not stored" in lost.stderr

@@ -1,0 +1,210 @@
+"""The command line against the real handlers, over HTTP."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strandline.commands.main import main
+from tests.strandline.client.conftest import HttpService, client, service
+from tests.strandline.commands.test_formats import chatgpt
+
+__all__ = ["client", "service"]
+MESSAGES = 5_000
+type Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(
+    service: HttpService, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    """Runs a command; its exit code, and what it said on both ways."""
+    monkeypatch.setenv("STRANDLINE_URL", service.url)
+    monkeypatch.setenv("STRANDLINE_API_KEY", service.gateway.key(rights=("read", "write", "admin")))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(arguments)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def test_add_recall_context_for_people_and_programs(run: Run) -> None:
+    code, out, _ = run("add", "The buoy goes out on [bold]Friday[/bold].", "--user", "alice")
+    assert (code, out.startswith("stored as event ")) == (0, True)
+    code, out, _ = run("recall", "When does the buoy go out?", "--user", "alice")
+    assert code == 0
+    assert "[bold]Friday[/bold]" in out, "stored text is no markup"
+    assert "user:alice" in out
+    code, out, _ = run("--json", "recall", "buoy", "--participant", "user:alice")
+    assert json.loads(out)["hits"][0]["text"].startswith("The buoy")
+    code, out, _ = run("context", "buoy", "--user", "alice", "--budget", "300")
+    assert out.startswith("<memory-")
+    code, out, _ = run("recall", "x", "--user", "nobody")
+    assert out == "Nothing is known about this.\n"
+
+
+def test_mistakes_are_a_sentence_and_an_exit_code(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert run("add", "x")[0] == 1
+    assert "participants" in run("add", "x")[2]
+    assert run("recall")[0] == 2
+    assert "Missing argument" in run("recall")[2]
+    assert run("recall", "x", "--limit", "0")[0] == 2
+    code, _, err = run("--key", "made up", "status")
+    assert (code, "STRANDLINE_API_KEY" in err) == (1, True)
+    code, _, err = run("import", str(tmp_path / "none.json"))
+    assert (code, "does not exist" in err) == (2, True)
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    code, _, err = run("import", str(broken))
+    assert (code, "not JSON" in err) == (1, True)
+    monkeypatch.delenv("STRANDLINE_URL")
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run("status")
+    assert (code, "make run" in err) == (2, True)
+    for arguments in (["--help"], ["import", "--help"], ["keys", "create", "-h"]):
+        code, out, _ = run(*arguments)
+        assert (code, out.startswith("Usage: ")) == (0, True)
+
+
+def test_the_local_service_is_found(
+    run: Run, service: HttpService, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("STRANDLINE_URL")
+    monkeypatch.delenv("STRANDLINE_API_KEY")
+    place = {"url": service.url, "key": service.gateway.key()}
+    (tmp_path / "local.json").write_text(json.dumps(place))
+    monkeypatch.setenv("STRANDLINE_DATA_DIR", str(tmp_path))
+    assert run("add", "x", "--user", "alice")[0] == 0
+
+
+def test_operators_and_admins(run: Run, service: HttpService) -> None:
+    operator = service.gateway.key(rights=("operator",))
+    code, out, _ = run("--key", operator, "tenants", "create", "brill")
+    assert (code, out) == (0, "created: brill\n")
+    code, token, _ = run(
+        "--key", operator, "keys", "create", "--tenant", "brill", "--user", "bo", "--days", "1"
+    )
+    assert token.startswith("strandline_")
+    assert run("--key", token.strip(), "add", "x", "--user", "bo")[0] == 0
+    code, out, _ = run("--key", operator, "--json", "keys", "list", "--tenant", "brill")
+    (listed,) = json.loads(out)
+    assert listed["user"] == "user:bo"
+    assert "user:bo" in run("--key", operator, "keys", "list", "--tenant", "brill")[1]
+    assert run("--key", operator, "keys", "revoke", listed["key_id"], "--tenant", "brill")[0] == 0
+    assert "brill" in run("--key", operator, "tenants", "list")[1]
+    assert run("jobs", "list")[1] == "There are no jobs.\n"
+    assert run("tenants", "list")[0] == 1, "no operator's key"
+    code, out, _ = run("status")
+    assert code == 0
+    assert "database" in out
+    assert "appends" in out
+    assert "_STRANDLINE_COMPLETE" in run("completion", "bash")[1]
+
+
+def test_an_upload_is_stored(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "log.txt"
+    file.write_text("The harbour master is Ines.")
+    code, out, _ = run("upload", str(file), "--user", "alice")
+    assert (code, "CID bafk" in out) == (0, True)
+
+
+def test_what_is_exported_can_be_imported(run: Run, service: HttpService, tmp_path: Path) -> None:
+    with service.client() as memory:
+        memory.add("First.", user="alice", agent="helper", metadata={"n": 1}, session_id="s")
+        parts = [{"content": "Sec", "model": "a"}, {"content": "ond."}]
+        memory.add(user="alice", agent="helper", role="agent", parts=parts)
+        memory.graph.add([{"type": "topic", "name": "Boats"}], user="alice")
+        was = [*memory.get_all(user="alice")]
+    file = tmp_path / "out.jsonl"
+    code, _, err = run("export", "--user", "alice", "--out", str(file))
+    assert (code, "left out: 1 statement" in err) == (0, True)
+    assert run("export", "--user", "alice")[1] == file.read_text()
+    other = service.gateway.key("other", rights=("read", "write", "admin"))
+    for _ in range(2):
+        code, out, _ = run("--key", other, "import", str(file))
+        assert (code, out) == (0, "2 of 2 events of out.jsonl are stored\n")
+    from strandline import Strandline
+
+    with Strandline(service.url, other) as copy:
+        now = [*copy.get_all(user="alice")]
+    kept = ("role", "type", "content", "participants", "session_id", "metadata")
+    assert [[getattr(e, name) for name in kept] for e in now] == [
+        [getattr(e, name) for name in kept] for e in was if e.type != "statement"
+    ]
+
+
+def test_refused_lines_are_named_and_the_rest_is_stored(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    good = {"participants": ["user:alice"], "role": "user", "content": "x"}
+    lines: list[Any] = [good, good | {"role": "wrong"}]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    code, out, err = run("import", str(file))
+    assert (code, out) == (1, "1 of 2 events of lines.jsonl are stored\n")
+    assert "refused: lines.jsonl:2: role" in err
+
+
+def test_long_messages_are_imported_and_a_giant_is_named(run: Run, tmp_path: Path) -> None:
+    """Seventy of 60 KiB each are more than one request holds; one of 5 MiB is more than any."""
+    event = {"participants": ["user:alice"], "role": "user"}
+    lines = [event | {"content": f"{n} " + "x" * 61_000} for n in range(70)]
+    lines.append(event | {"content": "y" * 5_000_000})
+    file = tmp_path / "long.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    code, out, err = run("import", str(file))
+    assert (code, out) == (1, "70 of 71 events of long.jsonl are stored\n")
+    assert "refused: long.jsonl:71: body" in err
+
+
+def count_events(service: HttpService) -> int:
+    """How many events were imported."""
+    with service.client() as memory:
+        return sum(scope.last_seq for scope in memory.scopes(user="user"))
+
+
+def test_an_interrupted_import_is_resumed(
+    run: Run, service: HttpService, repository: Path, tmp_path: Path, scaled: Callable[[int], int]
+) -> None:
+    """SIGINT while it imports; then again, and then to the end: count, order and times."""
+    count = max(600, scaled(MESSAGES))
+    conversation = chatgpt(count)
+    file = tmp_path / "conversations.json"
+    file.write_text(json.dumps([conversation]))
+    key = service.gateway.key(rights=("read", "write"))
+    environment = {"STRANDLINE_URL": service.url, "STRANDLINE_API_KEY": key}
+    environment |= {"PYTHONPATH": str(repository / "shared"), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-m", "strandline.commands.main", "import", str(file)]
+    for _ in range(2):
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        before = count_events(service)
+        while process.poll() is None and count_events(service) == before:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert "Traceback" not in err
+        assert process.returncode in (0, 130)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    total = count + 5
+    assert done.stdout == f"{total} of {total} events of conversations.json are stored\n"
+    with service.client() as memory:
+        (scope,) = memory.scopes(user="user")
+        events = [*memory.events(scope.scope_id, user="user", page_size=500)]
+    assert [event.seq for event in events] == [*range(1, total + 1)]
+    assert [event.content for event in events[5:]] == [f"more {n}" for n in range(count)]
+    times = [event.occurred_at for event in events[5:] if event.occurred_at is not None]
+    assert len(times) == count
+    assert times == sorted(times)
