@@ -260,6 +260,7 @@ class BlobStore:
         """Delete the files of exports that were stored before `before`, up to MAX_KEYS_PER_CALL.
         Returns how many."""
         return self._delete_old(_EXPORTS_PREFIX, before)
+
     def erase(self, keys: Sequence[str]) -> set[str]:
         """Remove objects with all their versions, whether they exist or not. Returns the keys of
         which nothing is left. Up to MAX_KEYS_PER_CALL; a bucket that keeps versions takes calls for
