@@ -126,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
             return _check_receipt(args.file, args.public_key)
         database = Database(get_settings().database_url, get_settings().database_auth)
         try:
-            access = database.connect_as(Caller(args.tenant, ()))
+            access = database.connect_as(Caller.background(args.tenant))
             if args.command == "refold":
                 scope_count = refold(access, AuditContext("console refold"), args.scope)
                 _request_sweep()

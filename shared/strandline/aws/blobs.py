@@ -261,6 +261,16 @@ class BlobStore:
         Returns how many."""
         return self._delete_old(_EXPORTS_PREFIX, before)
 
+    def erase_exports(self, tenant: str, before: datetime) -> int:
+        """Remove files of a tenant's exports that were stored before `before`, with all their
+        versions: those of one listing. Returns how many; 0: none is left."""
+        with _translate_errors():
+            response = self._s3.list_object_versions(
+                Bucket=self._bucket, Prefix=f"{_EXPORTS_PREFIX}{tenant}/"
+            )
+        listed = (*response.get("Versions", []), *response.get("DeleteMarkers", []))
+        return len(self.erase(sorted({v["Key"] for v in listed if v["LastModified"] < before})))
+
     def erase(self, keys: Sequence[str]) -> set[str]:
         """Remove objects with all their versions, whether they exist or not. Returns the keys of
         which nothing is left. Up to MAX_KEYS_PER_CALL; a bucket that keeps versions takes calls for

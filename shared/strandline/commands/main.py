@@ -20,7 +20,7 @@ from click.shell_completion import get_completion_class
 
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError, UnavailableError
-from strandline.commands import administration, memory, transfer
+from strandline.commands import administration, erasing, memory, transfer
 from strandline.commands.invocation import Invocation
 
 EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
@@ -93,7 +93,10 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, "strandline", "_STRANDLINE_COMPLETE").source())
 
 
-for _command in (*memory.COMMANDS, *transfer.COMMANDS, *administration.COMMANDS):
+for _command in (
+    *(*memory.COMMANDS, *erasing.COMMANDS, *transfer.COMMANDS),
+    *administration.COMMANDS,
+):
     cli.add_command(_command)
 
 

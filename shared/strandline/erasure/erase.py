@@ -1,9 +1,10 @@
 """Erase events: one transaction in which they and all that was made of them become unreadable.
 
-What takes time, payloads and what is formed anew, is the job's (`eraser`).
+Up to EVENTS_AT_ONCE are tombstones then. Of more a mark is written, by which row-level security
+keeps them out of view, and the job (`eraser`) turns them into tombstones by and by. What takes time,
+payloads and what is formed anew, is the job's.
 """
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,18 +15,19 @@ from uuid_utils.compat import uuid7
 
 from strandline.auth.principals import Principal
 from strandline.db.database import TenantDb
-from strandline.erasure import store, store_derived
-from strandline.erasure.store import Erasure, Selection
+from strandline.erasure import store, store_derived, store_selections
+from strandline.erasure.store import Erasure
+from strandline.erasure.store_selections import Mark, Selection
 from strandline.errors import Forbidden, Gone, NotFound
 from strandline.graph.store_write import compute
 from strandline.graph.store_write import lock_scopes as lock_graph
+from strandline.log import store_marks
 from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
-EVENTS_AT_ONCE = 5_000
-"""How many events one transaction erases: other writers of their scopes wait for its end."""
-_RESERVED_SECONDS = 5.0
-"""With less time left than this the rest is left to the job."""
+EVENTS_AT_ONCE = 1_000
+"""How many events one transaction erases, in less than a second on a quiet machine: other writers
+of their scopes wait for its end."""
 
 
 def select_for(principal: Principal, selection: Selection) -> Selection:
@@ -50,12 +52,13 @@ def select_for(principal: Principal, selection: Selection) -> Selection:
 def check_events(access: TenantDb, principal: Principal, event_ids: Sequence[UUID]) -> None:
     """Check that the caller may erase these events. Raises NotFound where one is not in view, or is
     unknown; Forbidden where it is not the bound user's own; Gone where it was erased before."""
-    found = {event.event_id: event for event in store.get_selected(access, event_ids)}
-    missing = [str(one) for one in event_ids if one not in found]
-    if missing:
-        raise NotFound(event_ids=missing[:20])
+    found = {event.event_id: event for event in store_selections.get_selected(access, event_ids)}
+    missing = [one for one in event_ids if one not in found]
+    marked = {event.event_id for event in store_marks.list_marked(access, missing)}
+    if unknown := [str(one) for one in missing if one not in marked]:
+        raise NotFound(event_ids=unknown[:20])
     erased = [str(event.event_id) for event in found.values() if event.is_erased]
-    if erased:
+    if erased := [*erased, *map(str, marked)]:
         raise Gone("An event of these was erased before.", event_ids=erased[:20])
     if principal.user is not None:
         others = [str(e.event_id) for e in found.values() if e.said_by != principal.user]
@@ -71,60 +74,63 @@ def erase(
     audit_context: AuditContext,
     selection: Selection,
     now: datetime,
-    deadline: float,
 ) -> Erasure:
-    """Erase what a selection names, which `select_for` has narrowed. It is unreadable when this
-    returns, unless `hidden_at` is None: then the job goes on with the rest. `deadline` is in
-    time.monotonic() seconds. Raises NotFound where nothing matches."""
+    """Erase what a selection names, which `select_for` has narrowed. Nothing of it can be read when
+    this returns; while `cleared_at` is None the job goes on. Raises NotFound where nothing
+    matches."""
     erasure_id = uuid7()
-    event_ids = store.list_matching(access, selection, EVENTS_AT_ONCE)
+    event_ids = store_selections.list_matching(access, selection, EVENTS_AT_ONCE + 1)
     if not event_ids:
         raise NotFound("There is nothing in view to erase.")
-    with access.transaction():
+    eraser = access.seeing_erased()
+    with eraser.transaction():
         store.add_erasure(
-            access, erasure_id, selection.kind, _to_target(selection), _asked_by(principal), now
+            eraser, erasure_id, selection.kind, _to_target(selection), _asked_by(principal), now
         )
         store_audit.add_entry(
-            access, audit_context, {"erasure_id": str(erasure_id)}, {"kind": selection.kind}
+            eraser, audit_context, {"erasure_id": str(erasure_id)}, {"kind": selection.kind}
         )
-        _hide_events(access, erasure_id, event_ids, now)
-        is_last = len(event_ids) < EVENTS_AT_ONCE
-        if is_last:
-            _end_hiding(access, erasure_id, selection, now)
-    if not is_last:
-        hide_rest(access, erasure_id, selection, now, deadline - _RESERVED_SECONDS)
+        if len(event_ids) > EVENTS_AT_ONCE:
+            if not store_selections.add_marks(eraser, erasure_id, selection):
+                raise NotFound("There is nothing in view to erase.")
+        else:
+            _clear_events(eraser, erasure_id, event_ids, now)
+            store.mark_cleared(eraser, erasure_id, now)
+        if selection.is_whole:
+            counts = {"sessions": store_derived.delete_sessions(eraser, selection)}
+            store.add_counts(eraser, erasure_id, counts)
     erasure = store.get_erasure(access, erasure_id)
     assert erasure is not None, "it was just recorded"
     return erasure
 
 
-def hide_rest(
-    access: TenantDb, erasure_id: UUID, selection: Selection, now: datetime, deadline: float
-) -> bool:
-    """Go on until no event matches, or the time is up. Returns whether nothing is left."""
-    while time.monotonic() < deadline:
-        event_ids = store.list_matching(access, selection, EVENTS_AT_ONCE)
-        with access.transaction():
-            if event_ids:
-                _hide_events(access, erasure_id, event_ids, now)
-            if len(event_ids) < EVENTS_AT_ONCE:
-                _end_hiding(access, erasure_id, selection, now)
-                return True
-    return False
+def clear_marked(access: TenantDb, erasure: Erasure, mark: Mark, now: datetime) -> int:
+    """Turn up to EVENTS_AT_ONCE further events of a mark into tombstones; with the last of them the
+    mark goes, and with the last mark the erasure is cleared. Returns how many: fewer than
+    EVENTS_AT_ONCE are the last. The caller sees what is being erased."""
+    selection = _to_selection(erasure, mark)
+    event_ids = store_selections.list_matching(access, selection, EVENTS_AT_ONCE)
+    with access.transaction():
+        if event_ids:
+            _clear_events(access, erasure.erasure_id, event_ids, now)
+        if len(event_ids) < EVENTS_AT_ONCE:
+            store_selections.delete_mark(access, erasure.erasure_id, mark.n)
+            if not store_selections.list_marks(access, erasure.erasure_id):
+                store.mark_cleared(access, erasure.erasure_id, now)
+    return len(event_ids)
 
 
-def _end_hiding(access: TenantDb, erasure_id: UUID, selection: Selection, now: datetime) -> None:
-    """Nothing is left to hide: the sessions go, and the session's name with them. In a
-    transaction."""
-    is_whole = selection.participant is None and selection.kind in ("session", "scope", "tenant")
-    if is_whole:
-        counts = store_derived.delete_sessions(access, selection.scope_id, selection.session_id)
-        store.add_counts(access, erasure_id, counts)
-    target = {name: one for name, one in _to_target(selection).items() if name != "session_id"}
-    store.mark_hidden(access, erasure_id, target, now)
+def _to_selection(erasure: Erasure, mark: Mark) -> Selection:
+    return Selection(
+        kind=erasure.kind,
+        scope_id=mark.scope_id,
+        session_id=mark.session_id,
+        participant=mark.said_by,
+        until=mark.recorded_until,
+    )
 
 
-def _hide_events(
+def _clear_events(
     access: TenantDb, erasure_id: UUID, event_ids: Sequence[UUID], now: datetime
 ) -> None:
     """Erase these events and all that rests on them, in the transaction under way. Locks are taken
@@ -148,25 +154,13 @@ def _hide_events(
 
 
 def _to_target(selection: Selection) -> dict[str, object]:
+    """What the receipt says of a selection: no session's name, which a caller may choose."""
     fields = {
         "event_ids": selection.event_ids and [str(one) for one in selection.event_ids],
         "scope_id": selection.scope_id and str(selection.scope_id),
-        "session_id": selection.session_id,
         "participant": selection.participant,
     }
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def to_selection(erasure: Erasure) -> Selection:
-    """What an erasure that is still being hidden is about."""
-    target = erasure.target
-    return Selection(
-        kind=erasure.kind,
-        event_ids=[UUID(one) for one in target["event_ids"]] if "event_ids" in target else None,
-        scope_id=UUID(target["scope_id"]) if "scope_id" in target else None,
-        session_id=target.get("session_id"),
-        participant=target.get("participant"),
-    )
 
 
 def _asked_by(principal: Principal) -> dict[str, object]:

@@ -1,5 +1,6 @@
-"""The eraser job: what an erasure leaves to be done once its events are unreadable. Payloads are
-removed, chains that lost events are formed anew, and the receipt is signed."""
+"""The eraser job: what an erasure leaves to be done once its events are unreadable. Events that a
+mark keeps out of view become tombstones, payloads and exports are removed, chains that lost events
+are formed anew, and the receipt is signed."""
 
 import time
 from collections import Counter
@@ -9,8 +10,9 @@ from datetime import datetime, timedelta
 from strandline.chains import form, store_archiving
 from strandline.config import get_settings
 from strandline.db.database import Caller
-from strandline.erasure import erase, receipts, store
-from strandline.erasure.store import ErasedChain, Erasure
+from strandline.erasure import erase, receipts, store, store_job, store_selections
+from strandline.erasure.store import Erasure
+from strandline.erasure.store_job import ErasedChain
 from strandline.errors import NotFound
 from strandline.jobs import store_failures
 from strandline.jobs.context import Worker
@@ -27,6 +29,13 @@ _PAYLOAD_WAIT = timedelta(minutes=15, seconds=10)
 """How long a payload stays after its mark: longer than any append that may still cite it runs."""
 _RETRY_WAIT = timedelta(minutes=5)
 """When a chain that could not be formed anew is tried again."""
+_PAUSE_SHARE = 0.5
+"""How long the job waits after a batch of tombstones, of the time that it took: others get their
+turn at the scopes and at the database."""
+_REQUEST_TIME = timedelta(minutes=1)
+"""Longer than a request runs, by any clock: what read before an erasure has been stored by then."""
+_REQUEST_WAIT = _REQUEST_TIME
+"""No erasure is complete before requests that had read before it have ended."""
 _RESERVED_SECONDS = 60.0
 """With less time left than this no further chain is begun: a model may take 20 s, twice."""
 _UPLOADS = "uploads/"
@@ -37,7 +46,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     whether or not it has work."""
     if tenant is not None:
         return [Shard(tenant)]
-    tenants = store.list_due_tenants(resources.database.connection(), now)
+    tenants = store_job.list_due_tenants(resources.database.connection(), now)
     return [Shard(one) for one in tenants]
 
 
@@ -45,12 +54,14 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     """Go on with one tenant's erasures. Returns counts. Every step can be repeated."""
     del shard
     totals = Counter[str]()
-    for erasure in store.list_open(lease.access):
-        if erasure.hidden_at is None and not lease.is_out_of_time():
-            _hide(resources, lease, erasure, now)
+    erasures = store_job.list_open(lease.access)
+    for erasure in erasures:
+        if erasure.cleared_at is None:
+            _clear(resources, lease, erasure, now, totals)
+    _remove_exports(resources, lease, erasures, totals)
     _remove_payloads(resources, lease, now, totals)
     _form_chains(resources, lease, now, totals)
-    for erasure in store.list_open(lease.access):
+    for erasure in store_job.list_open(lease.access):
         _settle(lease, erasure, now, totals)
     lease.tally.counters.update(
         {metric: totals[key] for key, metric in _METRICS.items() if totals[key]}
@@ -59,6 +70,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
 
 
 _METRICS = {
+    "events_erased": "EventsErased",
     "payloads_erased": "PayloadsErased",
     "chains_renewed": "ChainsRenewed",
     "erasures_completed": "ErasuresCompleted",
@@ -71,12 +83,35 @@ def finish(resources: JobResources, now: datetime) -> None:
     del resources, now
 
 
-def _hide(resources: JobResources, lease: Lease, erasure: Erasure, now: datetime) -> None:
-    """Hide what a request left, on behalf of whoever asked."""
-    caller = Caller(lease.tenant, tuple(erasure.participants), *erasure.participants[:1])
+def _clear(
+    resources: JobResources, lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str]
+) -> None:
+    """Turn the events of an erasure's marks into tombstones, on behalf of whoever asked."""
+    viewer = tuple(erasure.participants)
+    caller = Caller(lease.tenant, viewer, *viewer[:1], sees_erased=True)
     access = resources.database.connect_as(caller)
-    selection = erase.to_selection(erasure)
-    erase.hide_rest(access, erasure.erasure_id, selection, now, lease.deadline - _RESERVED_SECONDS)
+    for mark in store_selections.list_marks(access, erasure.erasure_id):
+        count = erase.EVENTS_AT_ONCE
+        while count == erase.EVENTS_AT_ONCE:
+            if lease.is_out_of_time():
+                return
+            started = time.monotonic()
+            count = erase.clear_marked(access, erasure, mark, now)
+            totals["events_erased"] += count
+            time.sleep(_PAUSE_SHARE * (time.monotonic() - started))
+
+
+def _remove_exports(
+    resources: JobResources, lease: Lease, erasures: Sequence[Erasure], totals: Counter[str]
+) -> None:
+    """Remove the files of exports that may have read before the latest of these erasures, and so
+    hold what was erased. Who wants one exports again."""
+    latest = max((erasure.hidden_at for erasure in erasures), default=None)
+    while latest is not None and not lease.is_out_of_time():
+        removed = resources.blobs.erase_exports(lease.tenant, latest + _REQUEST_TIME)
+        totals["exports_erased"] += removed
+        if not removed:
+            return
 
 
 def _remove_payloads(
@@ -86,27 +121,27 @@ def _remove_payloads(
     first, and removed when every append that may still rely on it has ended."""
     after = ""
     while not lease.is_out_of_time():
-        page = store.list_payloads(lease.access, after, _PAGE)
+        page = store_job.list_payloads(lease.access, after, _PAGE)
         if not page:
             return
         after = page[-1].object
         names = [payload.object for payload in page]
         uploads = [one for one in names if one.startswith(_UPLOADS)]
         cids = [one for one in names if not one.startswith(_UPLOADS)]
-        cited = store.list_cited(lease.access, cids)
+        cited = store_job.list_cited(lease.access, cids)
         uncited = [cid for cid in cids if cid not in cited]
         removed = resources.blobs.erase([_upload_key(lease.tenant, one) for one in uploads])
         ended = [one for one in uploads if _upload_key(lease.tenant, one) in removed]
         with lease.transaction():
             # what a run before this one began, or begins now
-            removable = store.list_removing(lease.access, uncited)
+            removable = store_job.list_removing(lease.access, uncited)
             removable += store_archiving.begin_removal(lease.access, uncited)
-            store.mark_payloads(lease.access, uncited, now)
+            store_job.mark_payloads(lease.access, uncited, now)
         gone = resources.blobs.erase([f"{lease.tenant}/{cid}" for cid in removable])
         erased_cids = [cid for cid in removable if f"{lease.tenant}/{cid}" in gone]
         with lease.transaction():
             store_archiving.end_removal(lease.access, erased_cids)
-            store.end_payloads(lease.access, [*ended, *cited, *erased_cids])
+            store_job.end_payloads(lease.access, [*ended, *cited, *erased_cids])
         totals["payloads_erased"] += len(ended) + len(erased_cids)
         totals["payloads_kept"] += len(cited)
 
@@ -132,7 +167,7 @@ def _form_chains(
         clock=resources.clock,
         renew=lease.renew,
     )
-    for chain in store.list_chains(lease.access, _PAGE, _MAX_ATTEMPTS):
+    for chain in store_job.list_chains(lease.access, _PAGE, _MAX_ATTEMPTS):
         if time.monotonic() > lease.deadline - _RESERVED_SECONDS or lease.is_out_of_time():
             return
         try:
@@ -145,12 +180,12 @@ def _form_chains(
             log_fields = {"scopes": [chain.scope_id], "reason": error_code(error)}
             logger.warning("chain not formed anew", extra=log_fields)
             with lease.transaction():
-                store.count_attempt(lease.access, chain.chain_id)
+                store_job.count_attempt(lease.access, chain.chain_id)
             continue
         else:
             totals["chains_renewed"] += 1
         with lease.transaction():
-            store.end_chain(lease.access, chain.chain_id)
+            store_job.end_chain(lease.access, chain.chain_id)
             if chain.was_promoted:
                 _promote_again(lease, chain)
 
@@ -166,24 +201,26 @@ def _promote_again(lease: Lease, chain: ErasedChain) -> None:
         advice="The promoter reads the chain again by itself.",
         ref=chain.chain_id,
     )
-    store.queue_retry(lease.access, job_id)
+    store_job.queue_retry(lease.access, job_id)
 
 
 def _settle(lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str]) -> None:
     """Complete an erasure that waits for nothing any more, or say when the job goes on."""
     access = lease.access
-    remaining = store.count_remaining(access, erasure.erasure_id, _MAX_ATTEMPTS)
+    remaining = store_job.count_remaining(access, erasure.erasure_id, _MAX_ATTEMPTS)
     with lease.transaction():
-        if erasure.hidden_at is None:
-            store.postpone(access, erasure.erasure_id, now)
+        if erasure.cleared_at is None:
+            store_job.postpone(access, erasure.erasure_id, now)
         elif remaining.chains:
-            store.postpone(access, erasure.erasure_id, now + _RETRY_WAIT)
+            store_job.postpone(access, erasure.erasure_id, now + _RETRY_WAIT)
         elif remaining.payloads:
             marked_at = remaining.marked_at or now
-            store.postpone(access, erasure.erasure_id, max(now, marked_at + _PAYLOAD_WAIT))
+            store_job.postpone(access, erasure.erasure_id, max(now, marked_at + _PAYLOAD_WAIT))
+        elif now < erasure.hidden_at + _REQUEST_WAIT:
+            store_job.postpone(access, erasure.erasure_id, erasure.hidden_at + _REQUEST_WAIT)
         else:
             events = store.list_events(access, erasure.erasure_id)
             receipt = receipts.build_receipt(lease.tenant, erasure, events, now)
             signature = receipts.sign(get_settings().sealing_secret, receipt)
-            store.complete(access, erasure.erasure_id, receipt, signature, now)
+            store_job.complete(access, erasure.erasure_id, receipt, signature, now)
             totals["erasures_completed"] += 1

@@ -35,7 +35,7 @@ def build_receipt(
         "target": erasure.target,
         "asked_at": erasure.asked_at.isoformat(),
         "asked_by": erasure.asked_by,
-        "unreadable_at": erasure.hidden_at and erasure.hidden_at.isoformat(),
+        "unreadable_at": erasure.hidden_at.isoformat(),
         "complete_at": completed_at.isoformat(),
         "counts": dict(sorted(erasure.counts.items())),
         "event_count": len(ids),

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from strandline.config import get_settings
 from strandline.db.database import TenantDb
-from strandline.erasure import erase, receipts, store
+from strandline.erasure import erase, receipts, store, store_selections
 from strandline.erasure.schemas import (
     DeleteSessionQuery,
     ErasedEventOut,
@@ -14,7 +14,8 @@ from strandline.erasure.schemas import (
     ErasurePreview,
     ErasureRequest,
 )
-from strandline.erasure.store import Erasure, Selection
+from strandline.erasure.store import Erasure
+from strandline.erasure.store_selections import Kind, Selection
 from strandline.errors import Forbidden, Gone, NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
@@ -46,7 +47,8 @@ def post_erasure(request: Request) -> Response:
         erase.check_events(access, request.principal, body.event_ids)
     selection = erase.select_for(request.principal, selection)
     if body.dry_run:
-        return json_response(ErasurePreview.model_validate(vars(store.preview(access, selection))))
+        preview = store_selections.preview(access, selection)
+        return json_response(ErasurePreview.model_validate(vars(preview)))
     return _erase(request, access, selection, 202)
 
 
@@ -105,7 +107,7 @@ def _connect(request: Request) -> TenantDb:
 
 
 def _to_selection(body: ErasureRequest) -> Selection:
-    kind: store.Kind = "tenant"
+    kind: Kind = "tenant"
     if body.event_ids is not None:
         kind = "events"
     elif body.session_id is not None:
@@ -120,9 +122,7 @@ def _to_selection(body: ErasureRequest) -> Selection:
 def _erase(request: Request, access: TenantDb, selection: Selection, status: int = 200) -> Response:
     """Erase, and have the job do the rest soon."""
     now = datetime.now(UTC)
-    erasure = erase.erase(
-        access, request.principal, request.audit_context, selection, now, request.deadline
-    )
+    erasure = erase.erase(access, request.principal, request.audit_context, selection, now)
     request.metrics["EventsErased"] = erasure.counts.get("events", 0)
     clock_now = request.resources.clock()
     request.resources.job_queue.request_run("eraser", clock_now, clock_now)
@@ -133,12 +133,8 @@ def _respond(erasure: Erasure, status: int = 200) -> Response:
     out = ErasureOut(
         erasure_id=erasure.erasure_id,
         kind=erasure.kind,
-        target={name: one for name, one in erasure.target.items() if name != "session_id"},
-        state="hiding"
-        if erasure.hidden_at is None
-        else "hidden"
-        if erasure.completed_at is None
-        else "complete",
+        target=erasure.target,
+        state="hidden" if erasure.completed_at is None else "complete",
         asked_at=erasure.asked_at,
         asked_by=erasure.asked_by,
         unreadable_at=erasure.hidden_at,

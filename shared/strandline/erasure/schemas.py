@@ -66,20 +66,20 @@ class ErasurePreview(ResponseModel):
 
 
 class ErasureOut(ResponseModel):
-    """An erasure. Its `state` is `hiding` until nothing of its events can be read, then `hidden`
-    until all stores are cleared, then `complete`: then it has a receipt."""
+    """An erasure. Nothing of its events can be read. Its `state` is `hidden` until all stores are
+    cleared, then `complete`: then it has a receipt."""
 
     erasure_id: UUID
     kind: Literal["event", "events", "session", "participant", "scope", "tenant"]
     target: Mapping[str, Any]
     """What was asked for: ids and participants. A session's name is not kept."""
-    state: Literal["hiding", "hidden", "complete"]
+    state: Literal["hidden", "complete"]
     asked_at: datetime
     asked_by: Mapping[str, Any]
-    unreadable_at: datetime | None
+    unreadable_at: datetime
     complete_at: datetime | None
     counts: Mapping[str, int]
-    """Rows by table and store."""
+    """Rows by table and store, so far."""
     receipt: Mapping[str, Any] | None
     """What was signed."""
     signature: str | None

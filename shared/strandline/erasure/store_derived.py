@@ -7,6 +7,7 @@ from typing import LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
+from strandline.erasure.store_selections import Selection
 
 
 @dataclass(frozen=True)
@@ -283,20 +284,14 @@ _FIELD_STATEMENTS: tuple[LiteralString, ...] = (
 # sessions -----------------------------------------------------------------------------------------
 
 
-def delete_sessions(
-    access: TenantDb, scope_id: UUID | None, session_id: str | None
-) -> dict[str, int]:
-    """Delete the sessions of a name, a scope, or all in view, and their lanes. In a transaction."""
-    params: dict[str, object] = {"scope_id": scope_id, "session_id": session_id}
-    return {
-        table: access.execute(
-            f"delete from {table} where tenant_id = current_tenant()"  # noqa: S608
-            " and (%(scope_id)s::uuid is null or scope_id = %(scope_id)s::uuid)"
-            " and (%(session_id)s::text is null or session_id = %(session_id)s)",
-            params,
-        )
-        for table in _SESSION_TABLES
-    }
-
-
-_SESSION_TABLES: tuple[LiteralString, ...] = ("sessions", "lanes")
+def delete_sessions(access: TenantDb, selection: Selection) -> int:
+    """Delete the sessions of a selection: a later event with a session's name begins it anew.
+    Returns how many. In a transaction."""
+    return access.execute(
+        """
+        delete from sessions s where s.tenant_id = current_tenant()
+            and (%(scope_id)s::uuid is null or s.scope_id = %(scope_id)s::uuid)
+            and (%(session_id)s::text is null or s.session_id = %(session_id)s)
+        """,
+        {"scope_id": selection.scope_id, "session_id": selection.session_id},
+    )

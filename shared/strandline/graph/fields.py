@@ -25,6 +25,7 @@ from strandline.graph.schemas_fields import (
 from strandline.graph.store_fields import FieldPage, FieldRow, ListedRevision, RevisionRow, TopicRow
 from strandline.log.read import fit_to_page
 from strandline.log.schemas import PAGE_BYTES
+from strandline.log.store_marks import decode_cursor
 from strandline.observability import logger
 
 
@@ -67,7 +68,7 @@ def get_field(
     cursors = Cursors(
         access.sealer, caller.tenant, "fields", caller.viewer, node_id, field, query.as_of
     )
-    before = cursors.decode(query.cursor)
+    before = decode_cursor(access, cursors, query.cursor)
     result = store_fields.list_revisions(
         access, node_id, field, query.as_of, before, query.limit, PAGE_BYTES
     )

@@ -79,6 +79,6 @@ ROUTES = {
     ),
     f"GET {_FIELDS}": Route(get_topic_fields, "read", {200: TopicFields}, query=FieldsQuery),
     f"GET {_FIELDS}/{{field}}": Route(
-        get_topic_field, "read", {200: FieldHistory}, query=FieldQuery
+        get_topic_field, "read", {200: FieldHistory}, query=FieldQuery, errors=(Gone,)
     ),
 }

@@ -181,28 +181,6 @@ def get_event(access: TenantDb, event_id: UUID) -> Event | None:
     return rows[0] if rows else None
 
 
-@dataclass(frozen=True)
-class Tombstone:
-    """What is left of an erased event."""
-
-    event_id: UUID
-    scope_id: UUID
-    seq: int
-    erased_at: datetime
-
-
-def find_tombstone(access: TenantDb, event_id: UUID) -> Tombstone | None:
-    """An erased event of a visible scope; else None."""
-    rows = access.fetch(
-        Tombstone,
-        "select event_id, scope_id, seq, erased_at from events"
-        " where tenant_id = current_tenant() and event_id = %(event_id)s"
-        " and erased_at is not null",
-        {"event_id": event_id},
-    )
-    return rows[0] if rows else None
-
-
 def find_earliest_by_cid(access: TenantDb, cid: str) -> Event | None:
     """The earliest visible event whose block has this CID, or None. A CID is not unique."""
     rows = access.fetch(

@@ -1,8 +1,10 @@
 -- Erasure: what was erased, and the functions that do it. docs/erasure.md tells the whole.
 --
--- One transaction makes an event unreadable: the service locks the scopes, the chains and the graph that
--- rest on it, calls erase_events for the log and blank_chains for the texts that nobody else may change,
--- and deletes the rest itself. A job does what takes time: payloads, and what is formed anew.
+-- One transaction turns up to a thousand events into tombstones: the service locks the scopes, the chains
+-- and the graph that rest on them, calls erase_events for the log and blank_chains for the texts that
+-- nobody else may change, and deletes the rest itself. Of more events it writes a mark, which row-level
+-- security honours at once, and a job turns them into tombstones by and by. The job also does what takes
+-- time: payloads, and what is formed anew.
 
 -- the right ----------------------------------------------------------------------------------------
 
@@ -23,7 +25,8 @@ create table erasures (
     target jsonb not null check (jsonb_typeof(target) = 'object'),  -- ids and participants, no other text
     asked_at timestamptz not null,
     asked_by jsonb not null check (jsonb_typeof(asked_by) = 'object'),  -- {"key_id", "user"}
-    hidden_at timestamptz,  -- since when nothing of it can be read; null: not all of it is marked yet
+    hidden_at timestamptz not null,  -- since when nothing of it can be read
+    cleared_at timestamptz,  -- since when all its events are tombstones; null: it has marks
     completed_at timestamptz,
     due_at timestamptz,  -- when the job goes on; null: complete
     counts jsonb not null default '{}' check (jsonb_typeof(counts) = 'object'),  -- rows by table
@@ -31,9 +34,26 @@ create table erasures (
     signature text,
     xid xid8 not null default pg_current_xact_id(),
     primary key (tenant_id, erasure_id),
-    check ((completed_at is null) = (receipt is null) and (receipt is null) = (signature is null))
+    check ((completed_at is null) = (receipt is null) and (receipt is null) = (signature is null)),
+    check (completed_at is null or cleared_at is not null)
 );
 create index erasures_due on erasures (due_at, tenant_id) where due_at is not null;
+
+-- What an erasure of many events is about, until all of them are tombstones. Rows that a mark is about are
+-- in nobody's view but the background's: see is_erasing.
+create table erasure_marks (
+    tenant_id text not null,
+    erasure_id uuid not null,
+    n int not null,
+    members text[] not null,  -- of all scopes concerned: on whose behalf it is, and who said it
+    scope_id uuid,  -- null: every scope
+    session_id text,  -- null: every session
+    said_by text,  -- null: whoever said it
+    recorded_until timestamptz not null,  -- what is appended later stays
+    xid xid8 not null default pg_current_xact_id(),
+    primary key (tenant_id, erasure_id, n),
+    foreign key (tenant_id, erasure_id) references erasures
+);
 
 -- One row for each erased event, in the order of the scope's erasures: the feed of who follows a scope.
 -- No foreign key to the event: the guards would refuse it.
@@ -46,12 +66,15 @@ create table erased_events (
     seq bigint not null,
     erasure_id uuid not null,
     erased_at timestamptz not null,
+    xid xid8 not null default pg_current_xact_id(),
     primary key (tenant_id, scope_id, n),
     foreign key (tenant_id, scope_id) references scopes,
     foreign key (tenant_id, erasure_id) references erasures
 );
 create unique index erased_events_event on erased_events (tenant_id, event_id);
 create index erased_events_erasure on erased_events (tenant_id, erasure_id, scope_id, n);
+-- What was erased since a list's snapshot.
+create index erased_events_xid on erased_events (tenant_id, xid);
 
 -- The keys of erased events, as HMACs under the deployment's secret: a replay stores nothing again.
 create table erased_keys (
@@ -106,8 +129,8 @@ begin
         execute format('create policy matches_scope on %I as restrictive for insert to public '
             'with check (is_scope_of(scope_id, tenant_id, participants))', table_name);
     end loop;
-    foreach table_name in array array['erasures', 'erased_events', 'erased_chains', 'erased_keys',
-        'erased_payloads'] loop
+    foreach table_name in array array['erasures', 'erasure_marks', 'erased_events', 'erased_chains',
+        'erased_keys', 'erased_payloads'] loop
         execute format('alter table %I enable row level security', table_name);
         execute format('alter table %I force row level security', table_name);
         execute format('grant select on %I to strandline_app', table_name);
@@ -116,6 +139,10 @@ end $$;
 create policy own_writer on erased_keys to strandline_app, strandline_owner, strandline_append
     using (tenant_id = current_tenant() and writer = current_writer())
     with check (tenant_id = current_tenant() and writer = current_writer());
+-- Everybody is to see nothing of what a mark is about, so everybody sees the marks.
+create policy own_tenant on erasure_marks to strandline_app, strandline_owner, strandline_append,
+        strandline_eraser
+    using (tenant_id = current_tenant()) with check (tenant_id = current_tenant());
 create policy own_tenant on erased_payloads to strandline_app, strandline_owner
     using (tenant_id = current_tenant()) with check (tenant_id = current_tenant());
 create policy eraser on erased_keys to strandline_eraser
@@ -123,14 +150,74 @@ create policy eraser on erased_keys to strandline_eraser
 create policy eraser on erased_payloads to strandline_eraser
     using (tenant_id = current_tenant()) with check (tenant_id = current_tenant());
 create policy planner_reads on erasures for select to strandline_planner using (true);
-grant insert (tenant_id, erasure_id, participants, kind, target, asked_at, asked_by, due_at),
-    update (target, hidden_at, completed_at, due_at, counts, receipt, signature) on erasures to strandline_app;
+grant insert (tenant_id, erasure_id, participants, kind, target, asked_at, asked_by, hidden_at, due_at),
+    update (cleared_at, completed_at, due_at, counts, receipt, signature) on erasures to strandline_app;
+grant insert (tenant_id, erasure_id, n, members, scope_id, session_id, said_by, recorded_until), delete
+    on erasure_marks to strandline_app;
+grant select on erasure_marks to strandline_append, strandline_eraser;
 grant insert (tenant_id, chain_id, scope_id, participants, erasure_id, was_promoted),
     update (erasure_id, was_promoted, attempts), delete on erased_chains to strandline_app;
 grant update (marked_at), delete on erased_payloads to strandline_app;
 grant select on erased_keys to strandline_append;
 grant delete on sessions to strandline_app;
 grant select (tenant_id, due_at) on erasures to strandline_planner;
+
+-- marks --------------------------------------------------------------------------------------------
+-- A restrictive policy on each table with memory leaves out what a mark is about: of the log the events
+-- themselves, of what was made of events all of a scope that has such events, since it may rest on them.
+-- Jobs alone see it, to clear it. While a tenant has no mark, which is nearly always, a statement pays one
+-- look at an empty index for each table, and no row pays anything: the planner's estimate of `is not null`
+-- is that nothing is left out, and the costs of the functions are not added to each row.
+
+-- Whether the caller is to see nothing of events that are being erased.
+create function is_erasing() returns boolean
+language plpgsql stable parallel safe cost 1 as $$
+begin
+    return coalesce(current_setting('strandline.sees_erased', true), '') = '' and exists (
+        select from erasure_marks m where m.tenant_id = current_tenant());
+end $$;
+
+-- Whether a mark is about events of this scope.
+create function is_scope_marked(p_scope_id uuid, p_participants text[]) returns boolean
+language plpgsql stable parallel safe cost 1 as $$
+begin
+    return exists (
+        select from erasure_marks m
+        where m.tenant_id = current_tenant() and (m.scope_id is null or m.scope_id = p_scope_id)
+            and p_participants @> m.members);
+end $$;
+
+-- Whether a mark is about this event.
+create function is_event_marked(p_scope_id uuid, p_participants text[], p_session_id text,
+    p_recorded_at timestamptz, p_speaker text, p_writer text) returns boolean
+language plpgsql stable parallel safe cost 1 as $$
+begin
+    return exists (
+        select from erasure_marks m
+        where m.tenant_id = current_tenant() and (m.scope_id is null or m.scope_id = p_scope_id)
+            and (m.session_id is null or m.session_id = p_session_id)
+            and (m.said_by is null or m.said_by = coalesce(p_speaker, nullif(p_writer, '*')))
+            and p_recorded_at <= m.recorded_until and p_participants @> m.members);
+end $$;
+
+create policy is_unmarked on events as restrictive for select to strandline_app using (
+    nullif((select is_erasing()) and is_event_marked(scope_id, participants, session_id, recorded_at,
+        speaker, writer), true) is not null);
+do $$
+declare
+    table_name text;
+begin
+    foreach table_name in array array['decisions', 'chains', 'chain_versions', 'chain_events',
+        'chain_vectors', 'dropped_chain_state', 'topic_nodes', 'topic_events', 'topic_tree',
+        'snapshot_scopes', 'graph_nodes', 'graph_edges', 'graph_observations', 'graph_sources',
+        'topic_fields', 'topic_field_revisions', 'graph_analyses', 'graph_communities',
+        'graph_members'] loop
+        execute format(
+            'create policy is_unmarked on %I as restrictive for select to strandline_app using ('
+            'nullif((select is_erasing()) and is_scope_marked(scope_id, participants), true) is not null)',
+            table_name);
+    end loop;
+end $$;
 
 -- the eraser ---------------------------------------------------------------------------------------
 -- It is nobody's login and owns two functions. What it may change is held to the caller's tenant and view
@@ -142,7 +229,8 @@ declare
 begin
     foreach table_name in array array['scopes', 'events', 'event_search', 'event_texts',
         'embedding_progress', 'event_vectors', 'embedding_cache', 'event_uses', 'memory_edges', 'decisions',
-        'chains', 'chain_events', 'chain_versions', 'topic_nodes', 'topic_tree'] loop
+        'chains', 'chain_events', 'chain_versions', 'topic_nodes', 'topic_tree', 'sessions', 'lanes',
+        'erasures'] loop
         execute format('create policy eraser on %I to strandline_eraser '
             'using (tenant_id = current_tenant() and participants @> (select current_viewer())) '
             'with check (tenant_id = current_tenant() and participants @> (select current_viewer()))',
@@ -160,7 +248,7 @@ grant update (erased_at, content, parts, stop_reason, blob_cid, blob_size, mime_
 grant update (stored_bytes, fold_no) on scopes to strandline_eraser;
 grant update (words, cited_id), delete on event_search to strandline_eraser;
 grant delete on event_texts, event_vectors, embedding_cache, event_uses, memory_edges, event_keys, blobs,
-    uploads, chain_versions to strandline_eraser;
+    uploads, chain_versions, sessions, lanes to strandline_eraser;
 grant update (body), delete on decisions to strandline_eraser;
 grant update (session_id) on chains to strandline_eraser;
 grant update (session_id, topic, summary, entities, coherence, rejected, event_count, first_seq, last_seq,
@@ -192,6 +280,8 @@ declare
     v_previous uuid[];  -- whose words stand there instead
     v_cids text[];
     v_writers text[];
+    v_lane_scopes uuid[];
+    v_sessions text[];
     v_count bigint;
 begin
     -- The lock first: whoever cites one of these holds it until its commit, and is seen below.
@@ -226,6 +316,11 @@ begin
     from (
         select distinct e.blob_cid, e.writer from events e
         where e.tenant_id = v_tenant and e.event_id = any (v_ids) and e.blob_cid is not null) b;
+
+    select array_agg(l.scope_id), array_agg(l.session_id) into v_lane_scopes, v_sessions
+    from (
+        select distinct e.scope_id, e.session_id from events e
+        where e.tenant_id = v_tenant and e.event_id = any (v_ids)) l;
 
     insert into erased_events
         (tenant_id, scope_id, n, participants, event_id, seq, erasure_id, erased_at)
@@ -265,6 +360,21 @@ begin
     where e.tenant_id = v_tenant and e.event_id = any (v_ids);
     get diagnostics v_count = row_count;
     return query select 'events', v_count;
+    -- A session goes with its last event, since its name was a part of it.
+    delete from lanes l using unnest(v_lane_scopes, v_sessions) i (scope_id, session_id)
+    where l.tenant_id = v_tenant and l.scope_id = i.scope_id and l.session_id = i.session_id
+        and not exists (
+            select from events e
+            where e.tenant_id = v_tenant and e.scope_id = i.scope_id and e.session_id = i.session_id);
+    get diagnostics v_count = row_count;
+    return query select 'lanes', v_count;
+    delete from sessions s using unnest(v_lane_scopes, v_sessions) i (scope_id, session_id)
+    where s.tenant_id = v_tenant and s.scope_id = i.scope_id and s.session_id = i.session_id
+        and not exists (
+            select from events e
+            where e.tenant_id = v_tenant and e.scope_id = i.scope_id and e.session_id = i.session_id);
+    get diagnostics v_count = row_count;
+    return query select 'sessions', v_count;
 
     delete from event_search s using unnest(v_scopes, v_ids) i (scope_id, event_id)
     where s.tenant_id = v_tenant and s.scope_id = i.scope_id and s.event_id = i.event_id;
@@ -410,10 +520,29 @@ begin
     return query select 'topic_nodes', v_count;
 end $$;
 
-revoke execute on function erase_events, blank_chains from public;
-grant execute on function erase_events, blank_chains to strandline_app;
+-- Those of these events that the caller could see if no mark were about them: an answer to who asks for
+-- one by its id.
+create function events_marked(p_event_ids uuid[])
+returns table (event_id uuid, scope_id uuid, seq bigint, erasure_id uuid, erased_at timestamptz)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp
+set plan_cache_mode = force_custom_plan as $$
+    select distinct on (e.event_id) e.event_id, e.scope_id, e.seq, x.erasure_id, x.hidden_at
+    from events e
+    join erasure_marks m on m.tenant_id = e.tenant_id
+        and (m.scope_id is null or m.scope_id = e.scope_id)
+        and (m.session_id is null or m.session_id = e.session_id)
+        and (m.said_by is null or m.said_by = coalesce(e.speaker, nullif(e.writer, '*')))
+        and e.recorded_at <= m.recorded_until and e.participants @> m.members
+    join erasures x on x.tenant_id = m.tenant_id and x.erasure_id = m.erasure_id
+    where e.tenant_id = current_tenant() and e.event_id = any (p_event_ids) and e.erased_at is null
+    order by e.event_id, x.hidden_at
+$$;
+
+revoke execute on function erase_events, blank_chains, events_marked from public;
+grant execute on function erase_events, blank_chains, events_marked to strandline_app;
 alter function erase_events owner to strandline_eraser;
 alter function blank_chains owner to strandline_eraser;
+alter function events_marked owner to strandline_eraser;
 revoke create on schema public from strandline_eraser;
 
 -- replays ------------------------------------------------------------------------------------------
@@ -424,13 +553,26 @@ alter type append_item add attribute key_hash text;
 -- The items whose key is that of an erased event, as append_refusals gives what it refuses.
 create function erased_key_refusals(p_items append_item[]) returns jsonb
 language plpgsql stable as $$
-begin
-    return (
+declare
+    v_refused jsonb := (
         select coalesce(jsonb_object_agg(i.n, 'erased'), '{}')
         from unnest(p_items) i
         join erased_keys k on k.tenant_id = current_tenant() and k.writer = current_writer()
             and k.key_hash = decode(i.key_hash, 'hex')
         where i.key_hash is not null);
+begin
+    if is_erasing() then  -- and of one that is marked: its key is still there, and it is not in view
+        v_refused := v_refused || (
+            select coalesce(jsonb_object_agg(i.n, 'erased'), '{}')
+            from unnest(p_items) i
+            join event_keys k on k.tenant_id = current_tenant() and k.writer = current_writer()
+                and k.channel = i.key_channel and k.source_event_key = i.source_event_key
+                and k.event_id <> i.event_id
+            where not exists (
+                select from events e
+                where e.tenant_id = current_tenant() and e.event_id = k.event_id));
+    end if;
+    return v_refused;
 end $$;
 
 -- As before, and an item whose key is that of an erased event is refused.
@@ -491,7 +633,8 @@ end $$;
 
 grant create on schema public to strandline_append;
 set local role strandline_append;
--- As before, and a key of an erased event takes the general path.
+-- As before, but a key of an erased event takes the general path, and all do while events are being erased:
+-- what this one reads is not held to the marks.
 create or replace function append_fast_path(p_item jsonb) returns append_outcome
 language plpgsql security definer set search_path = pg_catalog, public, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -510,6 +653,9 @@ declare
 begin
     if (v_item.edges = '[]' and v_item.blob_cid is null and jsonb_array_length(v_item.pieces) = 1)
             is not true then
+        return null;
+    end if;
+    if exists (select from erasure_marks m where m.tenant_id = v_tenant) then
         return null;
     end if;
     -- The key before the scope: a duplicate takes no seq. A session that is new or has ended, and a key
@@ -649,12 +795,17 @@ language sql stable security definer set search_path = pg_catalog, public, pg_te
     select distinct e.tenant_id from erasures e where e.due_at <= p_now order by 1
 $$;
 
--- When the eraser has something to do next, in any tenant; what is a day late waits for the morning.
+-- When the eraser has something to do next, in any tenant; what is a day late waits for the morning. As
+-- of all jobs: the latest that is overdue and the earliest to come, by an index over all tenants.
 create function next_erasure(p_spacing interval, p_now timestamptz) returns timestamptz
 language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
-    select min(coalesce(next_retry_at(e.due_at, p_spacing, p_now),
+    select min(coalesce(next_retry_at(due.at, p_spacing, p_now),
         sweep_day_start(p_now) + interval '1 day'))
-    from erasures e where e.due_at is not null
+    from (
+        select max(e.due_at) as at from erasures e where e.due_at <= p_now
+        union all
+        select min(e.due_at) from erasures e where e.due_at > p_now
+    ) due where due.at is not null
 $$;
 revoke execute on function tenants_to_erase, next_erasure from public;
 grant execute on function tenants_to_erase, next_erasure to strandline_app;
