@@ -8,7 +8,7 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.chains import enrichment, form, store_archiving
 from strandline.erasure import eraser as eraser_job
-from strandline.erasure import receipts, store
+from strandline.erasure import receipts, store_job
 from strandline.graph import promoter
 from strandline.llm.tasks import LlmTasks
 from tests.functions.conftest import Told
@@ -19,16 +19,16 @@ from tests.support import Gateway, ScratchDatabase, user_message
 
 __all__ = ["eraser"]
 STEPS: tuple[tuple[object, str], ...] = (
-    (store, "list_cited"),
+    (store_job, "list_cited"),
     (store_archiving, "begin_removal"),
     (BlobStore, "erase"),
     (store_archiving, "end_removal"),
-    (store, "end_payloads"),
+    (store_job, "end_payloads"),
     (form, "retry_enrichment"),
-    (store, "end_chain"),
-    (store, "count_remaining"),
+    (store_job, "end_chain"),
+    (store_job, "count_remaining"),
     (receipts, "sign"),
-    (store, "complete"),
+    (store_job, "complete"),
 )
 
 
@@ -148,6 +148,16 @@ def test_a_build_that_read_the_event_before_stores_nothing_of_it(
     gateway.run_job("eraser")
     build(gateway)
     assert traces(scratch_db) == []
+
+
+def test_no_erasure_is_complete_while_requests_run_that_read_before(
+    gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+    gateway.run_job("eraser")
+    path = f"{ERASURES}/{erasure['erasure_id']}"
+    assert gateway.call("GET", path, key=eraser).body["state"] == "hidden"
 
 
 def test_nothing_is_planned_where_nothing_is_to_be_done(gateway: Gateway) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -9,6 +10,7 @@ import pytest
 from psycopg import sql
 
 from strandline.config import get_settings
+from strandline.erasure import eraser as eraser_job
 from strandline.erasure import receipts
 from tests.functions.conftest import Told
 from tests.functions.test_promoter import warm
@@ -38,8 +40,9 @@ def traces(base: ScratchDatabase, text: str = STEM) -> list[str]:
 
 
 @pytest.fixture
-def eraser(gateway: Gateway) -> str:
-    """A key that may read, write and erase, bound to nobody."""
+def eraser(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A key that may read, write and erase, bound to nobody. No request runs beside the job."""
+    monkeypatch.setattr(eraser_job, "_REQUEST_WAIT", timedelta(0))
     return gateway.key(rights=["read", "write", "admin", "erase"])
 
 

@@ -73,6 +73,7 @@ SEQUENTIAL = (
     ("quotas", "tests/prove/test_quotas.py", 10),
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 12),
     ("due times", "tests/prove/test_due_times.py", 6),
+    ("erasure size", "tests/prove/test_erasure_size.py", 10),
 )
 CASES_MINUTES, UPGRADE_MINUTES = 16, 10
 CASES_IN_TIME = 20_000

@@ -23,6 +23,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SWEEP = "select next_sweep('space', '{}', '5 minutes', %s)"
 ARCHIVE = "select next_archive('1 day', '6 hours', '30 days', '1 hour', %s)"
 ANALYSE = "select next_analysis('1 hour', %s)"
+ERASE = "select next_erasure('1 minute', %s)"
 FILL = (
     # Three quiet lanes in the scope of each tenant; work in every tenth, to be done later.
     "insert into tenants (tenant_id, swept_at, swept_space)"
@@ -51,6 +52,11 @@ FILL = (
     "update active_snapshot set version = 2 where random() < 0.1",
     "delete from snapshots s using active_snapshot a where a.tenant_id = s.tenant_id"
     " and s.version > a.version",
+    # In a tenth an erasure goes on, of which half is overdue.
+    "insert into erasures (tenant_id, erasure_id, participants, kind, target, asked_at, asked_by,"
+    " hidden_at, due_at) select tenant_id, gen_random_uuid(), '{}', 'tenant', '{}', %(now)s, '{}',"
+    " %(now)s, %(now)s::timestamptz + (random() - 0.5) * interval '1 hour' from tenants"
+    " where random() < 0.1",
 )
 
 
@@ -96,7 +102,7 @@ def test_what_is_due_next_is_found_by_index(
     """The pages at any size; the time at the promised one, which runs alone."""
     del tenants
     with psycopg.connect(scratch_db.url, autocommit=True) as app:
-        for statement in (SWEEP, ARCHIVE, ANALYSE):
+        for statement in (SWEEP, ARCHIVE, ANALYSE, ERASE):
             # First the time: after some calls the server takes a plan for any parameters.
             spent, read = milliseconds(app, statement), pages(app, statement)
             print(f"  {statement[:25]}: {read} pages, {spent:.2f} ms")

@@ -1,8 +1,8 @@
 """Erase events: one transaction in which they and all that was made of them become unreadable.
 
 Up to EVENTS_AT_ONCE are tombstones then. Of more a mark is written, by which row-level security
-keeps them out of view, and the job (`eraser`) turns them into tombstones by and by. What takes time,
-payloads and what is formed anew, is the job's.
+keeps them out of view, and the job (`eraser`) turns them into tombstones by and by. What takes
+time, payloads and what is formed anew, is the job's.
 """
 
 from collections import Counter

@@ -401,8 +401,12 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             administrator.execute(jobs_and_removals)
         for erasure in (
             "insert into erasures (tenant_id, erasure_id, participants, kind, target, asked_at,"
-            " asked_by, due_at) select tenant_id, scope_id, participants, 'scope', '{}', now(),"
-            " '{}', now() from scopes",
+            " asked_by, hidden_at, due_at) select tenant_id, scope_id, participants, 'scope', '{}',"
+            " now(), '{}', now(), now() from scopes",
+            # of a scope that is not there: nothing is out of view, and all is looked at
+            "insert into erasure_marks (tenant_id, erasure_id, n, members, scope_id,"
+            " recorded_until) select tenant_id, scope_id, 1, participants, uuidv7(), now()"
+            " from scopes",
             "insert into erased_events (tenant_id, scope_id, n, participants, event_id, seq,"
             " erasure_id, erased_at) select tenant_id, scope_id, seq, participants, uuidv7(), seq,"
             " scope_id, now() from events",

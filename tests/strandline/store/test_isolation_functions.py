@@ -12,10 +12,11 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
-from psycopg import Connection, errors
+from psycopg import Connection, errors, sql
 
 from tests.strandline.store.isolation import (
     ASKERS,
+    TENANTS,
     Row,
     Table,
     ask,
@@ -68,6 +69,7 @@ PROBED = (
     "append_fast_path",
     "erase_events",
     "blank_chains",
+    "events_marked",
     "tenants_to_erase",
     "next_erasure",
 )
@@ -633,6 +635,10 @@ UNASKED = {
     " array(select event_id from events), now(), '', '')",
     "blank_chains": "select * from blank_chains(array(select chain_id from chains), '{}', now())"
     " where total > 0",
+    "events_marked": "select * from events_marked(array(select event_id from events))",
+    "is_erasing": "select 1 where is_erasing()",
+    "is_scope_marked": "select 1 where is_scope_marked(null, '{user:alice}')",
+    "is_event_marked": "select 1 where is_event_marked(null, '{user:alice}', '', now(), null, '*')",
     "erased_key_refusals": "select 1 where erased_key_refusals('{}') <> '{}'",
     "next_retry_at": "select next_retry_at(now(), '5 minutes', now()) where false",
     "sweep_day_start": "select sweep_day_start(now()) where false",
@@ -722,6 +728,7 @@ def appended_in_breach(app: Connection[Any], scopes: Sequence[Row]) -> list[str]
             try:
                 with app.transaction(force_rollback=True):
                     ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+                    app.execute("delete from erasure_marks")  # with one it does nothing
                     told = rows(app, "select outcome from append_fast_path(%s)", item)
             except (errors.InsufficientPrivilege, errors.ForeignKeyViolation):
                 pass  # not in view, or a tenant that does not exist
@@ -767,6 +774,56 @@ def test_whoever_erases_reaches_what_is_in_view_and_nothing_else(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     assert erased_in_breach(app, truth) == []
+
+
+MARKED_TABLES = """
+    select p.polrelid::regclass::text from pg_policy p where p.polname = 'is_unmarked' order by 1
+"""
+"""Tables whose rows a mark keeps out of view."""
+
+
+def counted(app: Connection[Any], names: Sequence[str]) -> dict[str, int]:
+    """How many rows of each table are in view."""
+    counts = sql.SQL(" union all ").join(
+        sql.SQL("select {}, count(*) from {}").format(sql.Literal(name), sql.Identifier(name))
+        for name in names
+    )
+    return dict(app.execute(counts).fetchall())
+
+
+def test_a_mark_keeps_from_everybody_what_it_is_about_and_nothing_else(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    """For each who marks all that is in view, and each who reads: no row of a marked scope is in
+    view, by any table, and all others are; who could see an event learns that it is erased."""
+    names = rows(app, MARKED_TABLES)
+    assert len(names) >= 20
+    event_ids = [row.full["event_id"] for row in truth["events"].rows]
+    readers = [asker for asker in ASKERS if asker.tenant in TENANTS and asker.writer == "*"]
+    for marker, reader in itertools.product(readers[:4], readers):
+        with app.transaction(force_rollback=True):
+            ask(app, marker.tenant, viewer_text(marker.viewer), marker.writer)
+            app.execute(
+                "insert into erasure_marks (tenant_id, erasure_id, n, members, recorded_until)"
+                " select tenant_id, erasure_id, 2, %s, 'infinity' from erasures limit 1",
+                (list(marker.viewer),),
+            )
+            ask(app, reader.tenant, viewer_text(reader.viewer), reader.writer)
+            counts = counted(app, names)
+            told = rows(app, "select event_id::text from events_marked(%s::uuid[])", event_ids)
+        in_view = {
+            name: [row for row in truth[name].rows if row.belongs_to(reader)] for name in names
+        }
+        for name in names:
+            marked = [
+                row
+                for row in in_view[name]
+                if reader.tenant == marker.tenant
+                and set(row.full["participants"]) >= set(marker.viewer)
+            ]
+            left = len(in_view[name]) - len(marked)
+            assert counts[name] == left, (marker, reader, name)
+            assert name != "events" or len(told) == len(marked), (marker, reader)
 
 
 def test_nobody_can_append(app: Connection[Any]) -> None:
