@@ -292,7 +292,7 @@ def test_a_graph_that_fails_stops_no_other(
 ) -> None:
     state(gateway, crew("Petrel", "Oskar", "Pia"), ADA)
     state(gateway, crew("Petrel", "Ebba"), BO)
-    real = analytics.propagate_labels
+    real = analytics.find_communities
 
     def fail(links: Sequence[Link]) -> list[list[int]]:
         if len(links) == 3:
@@ -300,7 +300,7 @@ def test_a_graph_that_fails_stops_no_other(
         return real(links)
 
     with monkeypatch.context() as patch:
-        patch.setattr(analytics, "propagate_labels", fail)
+        patch.setattr(analytics, "find_communities", fail)
         totals = gateway.run_job("analytics", "acme")
     assert (totals["graphs_failed"], totals["graphs_analysed"]) == (1, 2)
     (failed,) = jobs(gateway)
@@ -316,7 +316,7 @@ def test_what_is_written_meanwhile_waits_for_the_next_run(
 ) -> None:
     """A node more, and one that is gone, between the reading of the graph and the storing."""
     state(gateway, TWO_CREWS, ADA)
-    real = analytics.propagate_labels
+    real = analytics.find_communities
 
     def write_and_go_on(links: Sequence[Link]) -> list[list[int]]:
         state(gateway, [{"type": "entity", "name": "Wilma"}], ADA)
@@ -324,7 +324,7 @@ def test_what_is_written_meanwhile_waits_for_the_next_run(
         return real(links)
 
     with monkeypatch.context() as patch:
-        patch.setattr(analytics, "propagate_labels", write_and_go_on)
+        patch.setattr(analytics, "find_communities", write_and_go_on)
         assert gateway.run_job("analytics", "acme")["jobs_done"] == 1
     assert scratch_db.rows("select count(*) from graph_members") == [(10,)]
     assert scratch_db.rows("select changes > analysed_changes from graph_analyses") == [(True,)]

@@ -1,5 +1,5 @@
-"""Promise: a user with 100,000 events is unreadable within a second and erased within the time of one
-shard; nobody else waits for it."""
+"""Promise: a user with 100,000 events is unreadable within a second and erased within the time of
+one shard; nobody else waits for it."""
 
 import time
 from collections.abc import Callable

@@ -37,7 +37,7 @@ DIMENSIONS = 384
 STEP = 1000
 """Events between two looks at what the fold has cost."""
 MOST_STATEMENTS = 4.0
-MOST_ROWS = 1000.0
+MOST_ROWS = 400.0
 """Of an event. A chain, which some five events make, is compared with 500 others at most."""
 APPENDED = 200
 LATER = datetime(2030, 1, 1, tzinfo=UTC)

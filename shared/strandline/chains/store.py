@@ -66,13 +66,9 @@ def find_nearest(
         ChainHead,
         """
         -- vectors first: joining all chains costs twenty times as much
-        with newest as materialized (
-            select c.chain_id from chains c
-            where c.tenant_id = current_tenant() and c.scope_id = %(scope_id)s
-            order by c.last_event_at desc, c.chain_id limit %(candidates)s),
-        nearest as materialized (
+        with nearest as materialized (
             select n.chain_id, e.distance
-            from newest n
+            from newest_chains(%(scope_id)s, %(candidates)s) n
             cross join lateral (  -- by key: the planner would read all vectors of a large scope
                 select e.embedding <=> %(vector)s::halfvec as distance from chain_vectors e
                 where e.tenant_id = current_tenant() and e.space = %(space)s

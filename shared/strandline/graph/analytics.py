@@ -14,7 +14,7 @@ from strandline.graph.identity import make_community_id
 from strandline.graph.label_propagation import (
     Communities,
     describe_communities,
-    propagate_labels,
+    find_communities,
 )
 from strandline.graph.store_analytics import (
     TENANT_REF,
@@ -114,7 +114,7 @@ def _analyse(
                 _end(access, scope, now)
             totals["graphs_unchanged"] += 1
             return
-        communities = _find_communities(graph, lease.tally.counters)
+        communities = _analyse_communities(graph, lease.tally.counters)
         rows = _make_rows(access.caller.tenant, scope and scope.scope_id, graph, communities)
         with lease.transaction():
             _store(access, scope, graph.digest, rows, now)
@@ -148,9 +148,9 @@ def _read(access: TenantDb, scope_ids: Sequence[UUID]) -> AnalysedGraph:
     )
 
 
-def _find_communities(graph: AnalysedGraph, counters: Counter[str]) -> Communities:
+def _analyse_communities(graph: AnalysedGraph, counters: Counter[str]) -> Communities:
     start = time.monotonic()
-    groups = propagate_labels(graph.links)
+    groups = find_communities(graph.links)
     middle = time.monotonic()
     communities = describe_communities(graph.links, groups)
     counters["LabelPropagationMilliseconds"] += round((middle - start) * 1000)

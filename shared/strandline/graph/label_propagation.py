@@ -1,11 +1,14 @@
 """Communities of a weighted graph by label propagation, and how far each node bridges them."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import networkx
+
+type _Sums = defaultdict[int, int]
+type _Pairs = defaultdict[int, defaultdict[int, int]]
 
 _SEED = 0
 """The order in which nodes are visited is drawn: the same graph gets the same communities."""
@@ -51,27 +54,71 @@ class Communities:
         return frozenset(n for n, score in self.bridge_scores.items() if score >= BRIDGE_SCORE)
 
 
-def propagate_labels(links: Sequence[Link]) -> list[list[int]]:
-    """Groups of nodes by asynchronous label propagation (Raghavan, Albert and Kumara 2007), the
-    nodes of each in order. Depends on the numbers of the nodes, not on the order of the links."""
+def find_communities(links: Sequence[Link]) -> list[list[int]]:
+    """Groups of at least two nodes, the largest first, the nodes of each in order. Depends on the
+    numbers of the nodes, not on the order of the links."""
+    groups = _join_fragments(links, _propagate_labels(links))
+    return sorted(groups, key=lambda group: (-len(group), group[0]))
+
+
+def _propagate_labels(links: Sequence[Link]) -> list[list[int]]:
+    """Groups by asynchronous label propagation (Raghavan, Albert and Kumara 2007)."""
     graph: Any = _networkx.Graph()
     graph.add_nodes_from(sorted({node for link in links for node in link[:2]}))
     graph.add_weighted_edges_from(sorted((*sorted(link[:2]), link.weight) for link in links))
-    groups = (sorted(group) for group in _propagate(graph, weight="weight", seed=_SEED))
-    return sorted(groups, key=lambda group: (-len(group), group[0]))
+    return [sorted(group) for group in _propagate(graph, weight="weight", seed=_SEED)]
+
+
+def _join_fragments(links: Sequence[Link], groups: list[list[int]]) -> list[list[int]]:
+    """Join each group that has more weight with one other group than within itself to that one,
+    the smallest first, until there is none. Label propagation stops wherever each node has most of
+    its neighbours in its group, and so leaves communities in pieces."""
+    within, between = _weigh_groups(links, groups)
+    members = dict(enumerate(groups))
+    waiting = deque(sorted(members, key=lambda group: (len(members[group]), members[group])))
+    while waiting:
+        group = waiting.popleft()
+        if group not in members or not between[group]:
+            continue
+        nearest = min(between[group], key=lambda n: (-between[group][n], n))
+        if between[group][nearest] <= within[group]:
+            continue
+        within[nearest] += within.pop(group) + between[group][nearest]
+        members[nearest] += members.pop(group)
+        for other, weight in between.pop(group).items():
+            del between[other][group]
+            if other != nearest:
+                between[nearest][other] += weight
+                between[other][nearest] += weight
+        around = between[nearest]
+        waiting.append(nearest)
+        waiting.extend(other for other in sorted(around) if around[other] > within[other])
+    return [sorted(nodes) for nodes in members.values()]
+
+
+def _weigh_groups(links: Sequence[Link], groups: Sequence[Sequence[int]]) -> tuple[_Sums, _Pairs]:
+    """The weight of the links within each group, and between each two, by their places."""
+    place = {node: n for n, group in enumerate(groups) for node in group}
+    within: _Sums = defaultdict(int)
+    between: _Pairs = defaultdict(lambda: defaultdict(int))
+    for first, second, weight in links:
+        one, other = place[first], place[second]
+        if one == other:
+            within[one] += weight
+        else:
+            between[one][other] += weight
+            between[other][one] += weight
+    return within, between
 
 
 def describe_communities(links: Sequence[Link], groups: Sequence[Sequence[int]]) -> Communities:
     """Rank the nodes of each group, and score what leads from group to group."""
     place = {node: n for n, group in enumerate(groups) for node in group}
-    weights: defaultdict[int, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
-    between: defaultdict[int, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
+    weights: _Pairs = defaultdict(lambda: defaultdict(int))
     for first, second, weight in links:
         weights[first][place[second]] += weight
         weights[second][place[first]] += weight
-        if place[first] != place[second]:
-            between[place[first]][place[second]] += weight
-            between[place[second]][place[first]] += weight
+    _, between = _weigh_groups(links, groups)
     return Communities(
         [
             Community(

@@ -26,8 +26,9 @@ def plant(
     return [Link(*pair, weight) for pair, weight in sorted(weights.items())], truth
 
 
-def propagate_again(links: Sequence[Link]) -> list[list[int]]:
-    """Label propagation of our own: all nodes in an order drawn for each round; of equally heavy
+def find_communities_again(links: Sequence[Link]) -> list[list[int]]:
+    """Label propagation of our own, then groups joined one at a time, each time by a new look at
+    all of them. In label propagation all nodes in an order drawn for each round; of equally heavy
     labels a node keeps its own, or takes any."""
     chance = random.Random(7)
     adjacent: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -51,7 +52,28 @@ def propagate_again(links: Sequence[Link]) -> list[list[int]]:
     groups: defaultdict[int, list[int]] = defaultdict(list)
     for node in sorted(labels):
         groups[labels[node]].append(node)
-    return list(groups.values())
+    return _join_one_by_one(links, labels, groups)
+
+
+def _join_one_by_one(
+    links: Sequence[Link], labels: dict[int, int], groups: dict[int, list[int]]
+) -> list[list[int]]:
+    while True:
+        weights: Counter[tuple[int, int]] = Counter()
+        for first, second, weight in links:
+            weights[labels[first], labels[second]] += weight
+            if labels[first] != labels[second]:
+                weights[labels[second], labels[first]] += weight
+        loose = [
+            (len(groups[one]), -weight, one, other)
+            for (one, other), weight in weights.items()
+            if one != other and weight > weights[one, one]
+        ]
+        if not loose:
+            return list(groups.values())
+        for _, _, one, other in sorted(loose)[:1]:
+            groups[other] += groups.pop(one)
+            labels.update(dict.fromkeys(groups[other], other))
 
 
 def agreement(one: Groups, other: Groups) -> float:

@@ -3,14 +3,14 @@
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from strandline.graph import label_propagation
-from strandline.graph.label_propagation import Link, describe_communities, propagate_labels
-from tests.strandline.graph.planted import agreement, plant, propagate_again
+from strandline.graph.label_propagation import Link, describe_communities, find_communities
+from tests.strandline.graph.planted import agreement, find_communities_again, plant
 
 NODES, GROUP, LINKS = 20_000, 50, 6
 
@@ -21,7 +21,7 @@ def test_planted_communities_are_found_as_another_implementation_finds_them(
 ) -> None:
     nodes = scaled(NODES)
     links, truth = plant(nodes, nodes // GROUP, LINKS, crossing)
-    ours, theirs = propagate_labels(links), propagate_again(links)
+    ours, theirs = find_communities(links), find_communities_again(links)
     scores = agreement(ours, truth), agreement(theirs, truth), agreement(ours, theirs)
     print(
         f"\n{nodes} nodes, {crossing:.0%} of links crossing: agreement with what was planted"
@@ -39,26 +39,26 @@ def test_the_agreement_measures_what_it_says() -> None:
     assert abs(agreement(truth, shuffled)) < 0.05
     halves = [[n for group in half for n in group] for half in (truth[:4], truth[4:])]
     assert 0.05 < agreement(truth, halves) < 0.5
-    assert agreement(propagate_labels(links), shuffled) < 0.05
+    assert agreement(find_communities(links), shuffled) < 0.05
 
 
 def test_the_order_of_the_links_makes_no_difference() -> None:
     links, _ = plant(1000, 20, LINKS, 0.25)
-    found = propagate_labels(links)
+    found = find_communities(links)
     chance = random.Random(3)
     for _ in range(5):
         turned = [Link(second, first, weight) for first, second, weight in links]
         mixed = [chance.choice(pair) for pair in zip(links, turned, strict=True)]
         chance.shuffle(mixed)
-        assert propagate_labels(mixed) == found
+        assert find_communities(mixed) == found
 
 
 def test_every_process_finds_the_same(repository: Path) -> None:
     """Whatever the seed of its hashes."""
     code = (
         "from tests.strandline.graph.planted import plant\n"
-        "from strandline.graph.label_propagation import propagate_labels\n"
-        "print(propagate_labels(plant(300, 10, 5, 0.3)[0]))"
+        "from strandline.graph.label_propagation import find_communities\n"
+        "print(find_communities(plant(300, 10, 5, 0.3)[0]))"
     )
     printed = {
         subprocess.run(
@@ -70,15 +70,44 @@ def test_every_process_finds_the_same(repository: Path) -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert printed == {f"{propagate_labels(plant(300, 10, 5, 0.3)[0])}\n"}
+    assert printed == {f"{find_communities(plant(300, 10, 5, 0.3)[0])}\n"}
 
 
 def test_another_seed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: an order drawn anew at each run."""
     links, _ = plant(1000, 20, 3, 0.5)
-    found = propagate_labels(links)
+    found = find_communities(links)
     monkeypatch.setattr(label_propagation, "_SEED", None)
-    assert any(propagate_labels(links) != found for _ in range(5))
+    assert any(find_communities(links) != found for _ in range(5))
+
+
+def test_a_fragment_joins_the_group_that_outweighs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair joins a triangle, and with it outweighs a second pair; a triangle stays apart from
+    one that it has exactly as much weight with as within itself."""
+    triangle = [Link(0, 1, 30), Link(0, 2, 30), Link(1, 2, 30)]
+    pairs = [Link(3, 4, 50), Link(3, 0, 30), Link(4, 1, 21)]
+    pairs += [Link(5, 6, 50), Link(5, 2, 25), Link(6, 3, 26)]
+    apart = [Link(7, 8, 20), Link(7, 9, 20), Link(8, 9, 20), Link(7, 0, 30), Link(8, 1, 30)]
+    groups = [[0, 1, 2], [3, 4], [5, 6], [7, 8, 9]]
+
+    def cut(_: Sequence[Link]) -> list[list[int]]:
+        return [*map(list, groups)]
+
+    monkeypatch.setattr(label_propagation, "_propagate_labels", cut)
+    links = [*triangle, *pairs, *apart]
+    assert find_communities(links) == [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9]]
+
+
+def test_pieces_left_apart_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: label propagation alone."""
+    links, truth = plant(2000, 40, LINKS, 0.2)
+    assert agreement(find_communities(links), truth) >= 0.97
+
+    def leave(_: Sequence[Link], groups: list[list[int]]) -> list[list[int]]:
+        return groups
+
+    monkeypatch.setattr(label_propagation, "_join_fragments", leave)
+    assert agreement(find_communities(links), truth) < 0.96
 
 
 def test_bridges_and_ranks_by_hand() -> None:
@@ -98,9 +127,9 @@ def test_bridges_and_ranks_by_hand() -> None:
 
 
 def test_nothing_comes_of_nothing() -> None:
-    found = describe_communities([], propagate_labels([]))
+    found = describe_communities([], find_communities([]))
     assert (found.groups, found.bridges) == ([], frozenset())
 
 
 def test_two_nodes_are_a_community_and_keep_it() -> None:
-    assert propagate_labels([Link(0, 1, 1)]) == [[0, 1]]
+    assert find_communities([Link(0, 1, 1)]) == [[0, 1]]

@@ -550,6 +550,7 @@ UNASKED = {
     ' \'{"role": "user"}\', 10)',
     "newest_in_many_scopes": "select * from newest_in_many_scopes('{}', null, null, null, null,"
     " null, 10)",
+    "newest_chains": "select n.* from chains c, newest_chains(c.scope_id, 10) n",
     "is_echo": "select from events e where is_echo(e.scope_id, e.event_id)",
     "echoes_of": "select unnest(echoes_of(e.scope_id, array[e.event_id])) from events e",
     "append_refusals": "select append_refusals(array[]::append_item[]) where false",
