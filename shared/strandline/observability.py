@@ -82,6 +82,7 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "PayloadsErased": "Count",
     "ChainsRenewed": "Count",
     "ErasuresCompleted": "Count",
+    "VacuumsFailed": "Count",
     "ChainsEvaluated": "Count",
     "ChainsPromoted": "Count",
     "ChainHeat": "None",

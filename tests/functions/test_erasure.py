@@ -42,7 +42,8 @@ def traces(base: ScratchDatabase, text: str = STEM) -> list[str]:
 @pytest.fixture
 def eraser(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> str:
     """A key that may read, write and erase, bound to nobody. No request runs beside the job."""
-    monkeypatch.setattr(eraser_job, "_REQUEST_WAIT", timedelta(0))
+    for wait in ("_REQUEST_WAIT", "_VACUUM_SPACING"):
+        monkeypatch.setattr(eraser_job, wait, timedelta(0))
     return gateway.key(rights=["read", "write", "admin", "erase"])
 
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -15,7 +16,7 @@ from psycopg import sql
 
 from strandline.chains.refold import refold
 from strandline.db.database import Caller
-from strandline.erasure import erase, store_derived
+from strandline.erasure import erase, eraser, store_derived
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws, client
 from strandline.observability import logger
@@ -50,6 +51,13 @@ def every_byte(base: ScratchDatabase, aws: LocalAws) -> str:
             body = s3.get_object(Bucket=aws.bucket, **key)["Body"].read()
             found += [version["Key"], body.decode(errors="replace")]
     return "\n".join(found).lower()
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request runs beside the last runs of the job."""
+    for wait in ("_REQUEST_WAIT", "_VACUUM_SPACING"):
+        monkeypatch.setattr(eraser, wait, timedelta(0))
 
 
 @pytest.fixture
@@ -116,7 +124,6 @@ def complete(gateway: Gateway, base: ScratchDatabase, key: str) -> None:
     for _ in range(12):
         gateway.run_job("eraser", "acme")
         base.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
-        base.rows("update erasures set hidden_at = hidden_at - interval '1 minute'")
         if base.rows("select 1 from erasures where completed_at is null") == []:
             return
     raise AssertionError(base.rows("select * from erased_chains"))

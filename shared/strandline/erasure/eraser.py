@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from strandline.chains import form, store_archiving
 from strandline.config import get_settings
 from strandline.db.database import Caller
-from strandline.erasure import erase, receipts, store, store_job, store_selections
+from strandline.erasure import erase, receipts, store, store_job, store_selections, store_vacuum
 from strandline.erasure.store import Erasure
 from strandline.erasure.store_job import ErasedChain
 from strandline.errors import NotFound
@@ -27,6 +27,11 @@ _MAX_ATTEMPTS = 20
 complete without it. An admin can have the scope folded again."""
 _PAYLOAD_WAIT = timedelta(minutes=15, seconds=10)
 """How long a payload stays after its mark: longer than any append that may still cite it runs."""
+_VACUUM_SPACING = timedelta(hours=1)
+"""How often the tables are vacuumed at most, for whichever tenants."""
+_MAX_VACUUMS = 5
+"""An erasure whose vacuum failed so often is complete without, and its receipt says so: the
+database's own vacuum comes in its time."""
 _RETRY_WAIT = timedelta(minutes=5)
 """When a chain that could not be formed anew is tried again."""
 _PAUSE_SHARE = 0.5
@@ -61,6 +66,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     _remove_exports(resources, lease, erasures, totals)
     _remove_payloads(resources, lease, now, totals)
     _form_chains(resources, lease, now, totals)
+    _vacuum(resources, lease, now, totals)
     for erasure in store_job.list_open(lease.access):
         _settle(lease, erasure, now, totals)
     lease.tally.counters.update(
@@ -74,6 +80,7 @@ _METRICS = {
     "payloads_erased": "PayloadsErased",
     "chains_renewed": "ChainsRenewed",
     "erasures_completed": "ErasuresCompleted",
+    "vacuums_failed": "VacuumsFailed",
 }
 """The metrics of a shard's counts."""
 
@@ -204,6 +211,25 @@ def _promote_again(lease: Lease, chain: ErasedChain) -> None:
     store_job.queue_retry(lease.access, job_id)
 
 
+def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]) -> None:
+    """Have the database give up the rows that erasures cleared, once nobody can see them."""
+    waiting = store_vacuum.list_waiting(lease.access, _MAX_VACUUMS)
+    ripe = [one for one in waiting if not one.is_seen and now >= one.cleared_at + _REQUEST_WAIT]
+    last = store_vacuum.get_last_vacuum(lease.access)
+    is_early = last.ended_at is not None and now < last.ended_at + _VACUUM_SPACING
+    if not ripe or is_early or last.is_running or lease.is_out_of_time():
+        return
+    began_at: datetime | None = resources.clock()
+    try:
+        store_vacuum.vacuum(resources.database.connection())
+    except Exception as error:  # the receipt waits for the next, and for none in the end
+        logger.warning("tables not vacuumed", extra={"reason": error_code(error)})
+        totals["vacuums_failed"] += 1
+        began_at = None
+    with lease.transaction():
+        store_vacuum.record_vacuum(lease.access, [one.erasure_id for one in ripe], began_at)
+
+
 def _settle(lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str]) -> None:
     """Complete an erasure that waits for nothing any more, or say when the job goes on."""
     access = lease.access
@@ -216,11 +242,18 @@ def _settle(lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str])
         elif remaining.payloads:
             marked_at = remaining.marked_at or now
             store_job.postpone(access, erasure.erasure_id, max(now, marked_at + _PAYLOAD_WAIT))
-        elif now < erasure.hidden_at + _REQUEST_WAIT:
-            store_job.postpone(access, erasure.erasure_id, erasure.hidden_at + _REQUEST_WAIT)
+        elif now < erasure.cleared_at + _REQUEST_WAIT:
+            store_job.postpone(access, erasure.erasure_id, erasure.cleared_at + _REQUEST_WAIT)
+        elif erasure.vacuumed_at is None and erasure.vacuums < _MAX_VACUUMS:
+            ended_at = store_vacuum.get_last_vacuum(access).ended_at or now - _VACUUM_SPACING
+            due_at = max(now + _RETRY_WAIT, ended_at + _VACUUM_SPACING)
+            store_job.postpone(access, erasure.erasure_id, due_at)
         else:
             events = store.list_events(access, erasure.erasure_id)
-            receipt = receipts.build_receipt(lease.tenant, erasure, events, now)
-            signature = receipts.sign(get_settings().sealing_secret, receipt)
+            settings = get_settings()
+            receipt = receipts.build_receipt(
+                lease.tenant, erasure, events, now, settings.backup_days
+            )
+            signature = receipts.sign(settings.sealing_secret, receipt)
             store_job.complete(access, erasure.erasure_id, receipt, signature, now)
             totals["erasures_completed"] += 1

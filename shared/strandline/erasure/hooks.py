@@ -26,8 +26,8 @@ HOOKS = {
     "event_keys": Hook("event_id", "deleted", "an HMAC of the key stays in erased_keys"),
     "memory_edges": Hook("event_id", "deleted", "edges of others to it keep the bare CID"),
     "decisions": Hook("event_id", "deleted", "those of its chain's other events are blanked"),
-    "sessions": Hook("session and scope", "deleted", "with its session, scope or tenant"),
-    "lanes": Hook("session and scope", "deleted", "with its session, scope or tenant"),
+    "sessions": Hook("session and scope", "deleted", "with its last event"),
+    "lanes": Hook("session and scope", "deleted", "with its last event"),
     "blobs": Hook("blob_cid and writer", "deleted", "unless the writer's other events cite it"),
     "uploads": Hook("blob_cid and writer", "deleted"),
     # indexes
@@ -66,6 +66,7 @@ HOOKS = {
     "erased_events": Hook("event_id", "kept", "the feed of erasures"),
     "erased_keys": Hook("event_id", "kept", "HMACs"),
     "erased_chains": Hook("chain_id", "kept", "until the chain is formed anew"),
+    "erasure_marks": Hook("erasure", "kept", "until all its events are tombstones"),
     "erased_payloads": Hook("erasure", "kept", "until the object is removed"),
 }
 """By table."""
@@ -73,6 +74,7 @@ HOOKS = {
 STORES = {
     "payloads in S3": Hook("blob_cid", "removed", "all versions, unless another event cites it"),
     "pending uploads in S3": Hook("uploads", "removed", "all versions"),
+    "exports in S3": Hook("tenant", "removed", "all versions of all from before"),
 }
 """Outside of the database."""
 
@@ -96,6 +98,7 @@ HOLDS_NO_MEMORY = {
     "blob_scans": "a position",
     "topic_work": "what is due",
     "active_snapshot": "a version",
+    "tenant_due_times": "what is due",
     "topic_builds": "a version",
     "graph_analyses": "counts",
     "graph_communities": "counts; named by nodes when read",
@@ -109,8 +112,10 @@ HOLDS_NO_MEMORY = {
 """Tables with nothing to clear, and what they hold."""
 
 UNREACHED = (
-    "Backups and snapshots of the database, until they age out of the deployment's retention.",
-    "Row versions that the database has not vacuumed yet: no query and no dump reads them.",
+    "Backups of the database: until `backups_until`, where the deployment says how long they last;"
+    " snapshots that somebody took by hand, until they are deleted.",
+    "Without `vacuumed_at`: row versions that the database has not given up yet. With it: what is"
+    " left in free space of its files. No query and no dump reads either.",
     "Copies that callers made of answers, and URLs of payloads until they expire.",
     "What a provider of language or embedding models keeps of what it was sent.",
     "The CID of an erased event where blocks of other events cite it: they still verify.",

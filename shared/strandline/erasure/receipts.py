@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from strandline.erasure.hooks import UNREACHED
@@ -23,9 +24,15 @@ MAX_LISTED_EVENTS = 10_000
 
 
 def build_receipt(
-    tenant: str, erasure: Erasure, events: Sequence[ErasedEvent], completed_at: "datetime"
+    tenant: str,
+    erasure: Erasure,
+    events: Sequence[ErasedEvent],
+    completed_at: "datetime",
+    backup_days: int | None,
 ) -> dict[str, Any]:
-    """What was erased: ids and counts, no contents."""
+    """What was erased: ids and counts, no contents. `backup_days`: how long the deployment's
+    backups last; None: not known."""
+    backups_end = backup_days and completed_at + timedelta(days=backup_days)
     ids = sorted(str(event.event_id) for event in events)
     return {
         "receipt": 1,
@@ -36,7 +43,9 @@ def build_receipt(
         "asked_at": erasure.asked_at.isoformat(),
         "asked_by": erasure.asked_by,
         "unreadable_at": erasure.hidden_at.isoformat(),
+        "vacuumed_at": erasure.vacuumed_at and erasure.vacuumed_at.isoformat(),
         "complete_at": completed_at.isoformat(),
+        "backups_until": backups_end and backups_end.isoformat(),
         "counts": dict(sorted(erasure.counts.items())),
         "event_count": len(ids),
         "event_ids": ids if len(ids) <= MAX_LISTED_EVENTS else [],

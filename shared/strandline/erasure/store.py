@@ -70,6 +70,10 @@ class Erasure:
     hidden_at: datetime
     cleared_at: datetime | None
     """Since when all its events are tombstones; None: marks keep the others out of view."""
+    vacuumed_at: datetime | None
+    """When a vacuum began that gave up the rows that it cleared."""
+    vacuums: int
+    """How many were tried."""
     completed_at: datetime | None
     counts: dict[str, int]
     receipt: dict[str, Any] | None
@@ -78,7 +82,7 @@ class Erasure:
 
 SELECT_ERASURE = """
     select e.erasure_id, e.participants, e.kind, e.target, e.asked_at, e.asked_by, e.hidden_at,
-        e.cleared_at, e.completed_at, e.counts, e.receipt, e.signature
+        e.cleared_at, e.vacuumed_at, e.vacuums, e.completed_at, e.counts, e.receipt, e.signature
     from erasures e
 """
 """Columns of an Erasure."""
@@ -130,7 +134,7 @@ def add_counts(access: TenantDb, erasure_id: UUID, counts: Mapping[str, int]) ->
 def mark_cleared(access: TenantDb, erasure_id: UUID, now: datetime) -> None:
     """Record that all events of an erasure are tombstones. In a transaction."""
     access.execute(
-        "update erasures set cleared_at = %(now)s"
+        "update erasures set cleared_at = %(now)s, cleared_xid = pg_current_xact_id()"
         " where erasure_id = %(erasure_id)s and cleared_at is null",
         {"erasure_id": erasure_id, "now": now},
     )

@@ -27,6 +27,9 @@ create table erasures (
     asked_by jsonb not null check (jsonb_typeof(asked_by) = 'object'),  -- {"key_id", "user"}
     hidden_at timestamptz not null,  -- since when nothing of it can be read
     cleared_at timestamptz,  -- since when all its events are tombstones; null: it has marks
+    cleared_xid xid8,  -- of the transaction that made the last of them
+    vacuumed_at timestamptz,  -- when a vacuum began that gave up the rows that it cleared
+    vacuums int not null default 0,  -- that were tried
     completed_at timestamptz,
     due_at timestamptz,  -- when the job goes on; null: complete
     counts jsonb not null default '{}' check (jsonb_typeof(counts) = 'object'),  -- rows by table
@@ -151,7 +154,8 @@ create policy eraser on erased_payloads to strandline_eraser
     using (tenant_id = current_tenant()) with check (tenant_id = current_tenant());
 create policy planner_reads on erasures for select to strandline_planner using (true);
 grant insert (tenant_id, erasure_id, participants, kind, target, asked_at, asked_by, hidden_at, due_at),
-    update (cleared_at, completed_at, due_at, counts, receipt, signature) on erasures to strandline_app;
+    update (cleared_at, cleared_xid, vacuumed_at, vacuums, completed_at, due_at, counts, receipt, signature)
+    on erasures to strandline_app;
 grant insert (tenant_id, erasure_id, n, members, scope_id, session_id, said_by, recorded_until), delete
     on erasure_marks to strandline_app;
 grant select on erasure_marks to strandline_append, strandline_eraser;
@@ -161,6 +165,13 @@ grant update (marked_at), delete on erased_payloads to strandline_app;
 grant select on erased_keys to strandline_append;
 grant delete on sessions to strandline_app;
 grant select (tenant_id, due_at) on erasures to strandline_planner;
+
+-- VACUUM, which no function can run, of the tables that erasures clear.
+grant maintain on events, event_keys, memory_edges, decisions, sessions, lanes, blobs, uploads, event_search,
+    event_texts, event_vectors, embedding_cache, event_uses, chain_events, chains, chain_versions,
+    chain_vectors, dropped_chain_state, recalls, topic_events, topic_nodes, topic_tree, snapshot_scopes,
+    graph_sources, graph_observations, graph_nodes, graph_edges, topic_fields, topic_field_revisions
+    to strandline_app;
 
 -- marks --------------------------------------------------------------------------------------------
 -- A restrictive policy on each table with memory leaves out what a mark is about: of the log the events
