@@ -86,7 +86,7 @@ def test_many_events_are_out_of_view_at_once_and_tombstones_after_the_job(
     fresh = tell(eraser, "The tide is fresh.", session_id="harbour")
 
     totals = gateway.run_job("eraser", "acme")
-    assert totals["events_erased"] == 7 if kind == "tenant" else 6
+    assert totals["events_erased"] == (7 if kind == "tenant" else 6)
     assert scratch_db.rows("select count(*) from erasure_marks") == [(0,)]
     assert traces(scratch_db) == []
     for event_id, status in ((fresh["event_id"], 200), (others["event_id"], seen)):

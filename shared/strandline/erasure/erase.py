@@ -127,6 +127,7 @@ def _to_selection(erasure: Erasure, mark: Mark) -> Selection:
         session_id=mark.session_id,
         participant=mark.said_by,
         until=mark.recorded_until,
+        snapshot=mark.snapshot,
     )
 
 

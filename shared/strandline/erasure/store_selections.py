@@ -24,6 +24,8 @@ class Selection:
     """Who said it."""
     until: datetime | None = None
     """What was recorded later stays."""
+    snapshot: str | None = None
+    """What this database snapshot does not show stays."""
 
     @property
     def is_whole(self) -> bool:
@@ -68,6 +70,8 @@ _MATCHES = """
         and (%(participant)s::text is null
             or coalesce(e.speaker, nullif(e.writer, '*')) = %(participant)s)
         and (%(until)s::timestamptz is null or e.recorded_at <= %(until)s)
+        and (%(snapshot)s::pg_snapshot is null
+            or pg_visible_in_snapshot(e.xid, %(snapshot)s::pg_snapshot))
 """
 """The events of a selection in the caller's view, without those that are erased."""
 
@@ -143,6 +147,7 @@ def _parameters(selection: Selection, scope_ids: Sequence[UUID] | None = None) -
         "scope_id": selection.scope_id,
         "scope_ids": None if scope_ids is None else list(scope_ids),
         "until": selection.until,
+        "snapshot": selection.snapshot,
         "session_id": selection.session_id,
         "participant": selection.participant,
     }
@@ -188,13 +193,15 @@ class Mark:
     session_id: str | None
     said_by: str | None
     recorded_until: datetime
+    snapshot: str
 
 
 def list_marks(access: TenantDb, erasure_id: UUID) -> Sequence[Mark]:
     """The marks of an erasure that are not cleared."""
     return access.fetch(
         Mark,
-        "select n, scope_id, session_id, said_by, recorded_until from erasure_marks"
+        "select n, scope_id, session_id, said_by, recorded_until, snapshot::text"
+        " from erasure_marks"
         " where tenant_id = current_tenant() and erasure_id = %(erasure_id)s order by n",
         {"erasure_id": erasure_id},
     )

@@ -639,7 +639,8 @@ UNASKED = {
     "events_marked": "select * from events_marked(array(select event_id from events))",
     "is_erasing": "select 1 where is_erasing()",
     "is_scope_marked": "select 1 where is_scope_marked(null, '{user:alice}')",
-    "is_event_marked": "select 1 where is_event_marked(null, '{user:alice}', '', now(), null, '*')",
+    "is_event_marked": "select 1 where is_event_marked(null, '{user:alice}', '', now(), '1',"
+    " null, '*')",
     "erased_key_refusals": "select 1 where erased_key_refusals('{}') <> '{}'",
     "next_retry_at": "select next_retry_at(now(), '5 minutes', now()) where false",
     "sweep_day_start": "select sweep_day_start(now()) where false",

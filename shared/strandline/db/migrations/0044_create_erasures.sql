@@ -52,7 +52,10 @@ create table erasure_marks (
     scope_id uuid,  -- null: every scope
     session_id text,  -- null: every session
     said_by text,  -- null: whoever said it
-    recorded_until timestamptz not null,  -- what is appended later stays
+    -- What is appended later stays: by the log's transactions, and by its clock where the log was moved to
+    -- another cluster.
+    snapshot pg_snapshot not null default pg_current_snapshot(),
+    recorded_until timestamptz not null,
     xid xid8 not null default pg_current_xact_id(),
     primary key (tenant_id, erasure_id, n),
     foreign key (tenant_id, erasure_id) references erasures
@@ -200,7 +203,7 @@ end $$;
 
 -- Whether a mark is about this event.
 create function is_event_marked(p_scope_id uuid, p_participants text[], p_session_id text,
-    p_recorded_at timestamptz, p_speaker text, p_writer text) returns boolean
+    p_recorded_at timestamptz, p_xid xid8, p_speaker text, p_writer text) returns boolean
 language plpgsql stable parallel safe cost 1 as $$
 begin
     return exists (
@@ -208,11 +211,12 @@ begin
         where m.tenant_id = current_tenant() and (m.scope_id is null or m.scope_id = p_scope_id)
             and (m.session_id is null or m.session_id = p_session_id)
             and (m.said_by is null or m.said_by = coalesce(p_speaker, nullif(p_writer, '*')))
-            and p_recorded_at <= m.recorded_until and p_participants @> m.members);
+            and p_recorded_at <= m.recorded_until and pg_visible_in_snapshot(p_xid, m.snapshot)
+            and p_participants @> m.members);
 end $$;
 
 create policy is_unmarked on events as restrictive for select to strandline_app using (
-    nullif((select is_erasing()) and is_event_marked(scope_id, participants, session_id, recorded_at,
+    nullif((select is_erasing()) and is_event_marked(scope_id, participants, session_id, recorded_at, xid,
         speaker, writer), true) is not null);
 do $$
 declare
@@ -543,7 +547,8 @@ set plan_cache_mode = force_custom_plan as $$
         and (m.scope_id is null or m.scope_id = e.scope_id)
         and (m.session_id is null or m.session_id = e.session_id)
         and (m.said_by is null or m.said_by = coalesce(e.speaker, nullif(e.writer, '*')))
-        and e.recorded_at <= m.recorded_until and e.participants @> m.members
+        and e.recorded_at <= m.recorded_until and pg_visible_in_snapshot(e.xid, m.snapshot)
+        and e.participants @> m.members
     join erasures x on x.tenant_id = m.tenant_id and x.erasure_id = m.erasure_id
     where e.tenant_id = current_tenant() and e.event_id = any (p_event_ids) and e.erased_at is null
     order by e.event_id, x.hidden_at
