@@ -61,7 +61,8 @@ def get_last_vacuum(access: TenantDb) -> LastVacuum:
     (row,) = access.fetch(
         LastVacuum,
         """
-        select case when bool_and(t.last_vacuum is not null) then min(t.last_vacuum) end as ended_at,
+        select case when bool_and(t.last_vacuum is not null) then min(t.last_vacuum) end
+                as ended_at,
             exists (
                 select from pg_stat_progress_vacuum p join pg_stat_user_tables v using (relid)
                 where p.datname = current_database() and v.relname = any (%(tables)s))
