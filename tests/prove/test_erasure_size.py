@@ -1,16 +1,20 @@
 """Promise: a user with 100,000 events is unreadable within a second and erased within the time of
-one shard; nobody else waits for it."""
+one shard; nobody else waits for it, and who erases nothing pays nothing."""
 
+import re
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import pytest
 
+from strandline.db.migrate import list_migrations
 from tests.prove.large_tenant import COMMON, HELPER, TENANT, WIDE, LargeTenant, fill_tenant
-from tests.support import Gateway, ScratchDatabase
+from tests.support import Gateway, ScratchDatabase, user_message
 
 ERASURES = "/api/v1/erasures"
 HUNDRED_THOUSAND = 100_000
@@ -99,3 +103,77 @@ def shown(gateway: Gateway, key: str, large: LargeTenant) -> list[str]:
             found.append(f"{path}: {reply.status} {reply.text[:300]}")
     reply = gateway.call("GET", f"/api/v1/events/{large.event_id}", key=key, query=ask)
     return found if reply.status == 410 else [*found, reply.text]
+
+
+# what it costs those who erase nothing ------------------------------------------------------------
+
+ROUNDS, TIMES = 6, 30
+MOST = 1.1
+"""How much longer an append, a recall or a fold may take than without policies and looks."""
+
+
+def former(name: str, file: str) -> str:
+    """A function as it was before."""
+    (text,) = (m.text for m in list_migrations() if m.name.startswith(file))
+    (definition,) = re.findall(
+        rf"^create (?:or replace )?function ({name}\(.*?\n(?:end )?\$\$;)\n", text, re.M | re.S
+    )
+    return f"create or replace function {definition}"
+
+
+def switches(base: ScratchDatabase) -> dict[bool, list[str]]:
+    """The statements that turn off what this costs, and on again."""
+    policies = base.rows(
+        "select polrelid::regclass::text, pg_get_expr(polqual, polrelid) from pg_policy"
+        " where polname = 'is_unmarked'"
+    )
+    functions = (("append_items", "0012"), ("append_fast_path", "0034"))
+    names = [name for name, _ in functions]
+    now = base.rows("select pg_get_functiondef(oid) from pg_proc where proname = any (%s)", names)
+    return {
+        True: [
+            *(f"alter policy is_unmarked on {table} using ({test})" for table, test in policies),
+            *(definition for (definition,) in now),
+        ],
+        False: [
+            *(f"alter policy is_unmarked on {table} using (true)" for table, _ in policies),
+            *(former(name, file) for name, file in functions),
+        ],
+    }
+
+
+@pytest.mark.own_database
+def test_who_erases_nothing_pays_nothing(
+    gateway: Gateway, scratch_db: ScratchDatabase, scaled: Callable[[int], int]
+) -> None:
+    """In the same run, in turn with and without."""
+    count = scaled(HUNDRED_THOUSAND)
+    large = fill_tenant(scratch_db, count, max(8, count // 250))
+    key = gateway.key(TENANT, rights=["read", "write", "admin"])
+
+    def append() -> None:
+        body = user_message("The crane needs a new gearbox.", *large.participants)
+        assert gateway.call("POST", "/api/v1/events", body, key=key).status == 201
+
+    def recall() -> None:
+        body = {"query": COMMON, "participants": [WIDE]}
+        assert gateway.call("POST", "/api/v1/recall", body, key=key).status == 200
+
+    taken: dict[tuple[str, bool], list[float]] = defaultdict(list)
+    statements = switches(scratch_db)
+    for turn in range(2 * ROUNDS):
+        for statement in statements[turn % 2 == 0]:
+            scratch_db.rows(statement.replace("%", "%%"))
+        for name, act, times in (("append", append, TIMES), ("recall", recall, TIMES)):
+            for n in range(times):
+                start = time.perf_counter()
+                act()
+                if n >= 5:  # plans are made, and catalogues read
+                    taken[name, turn % 2 == 0].append(time.perf_counter() - start)
+        start = time.perf_counter()
+        gateway.sweep()
+        taken["fold", turn % 2 == 0].append(time.perf_counter() - start)
+    for name in ("append", "recall", "fold"):
+        now, before = median(taken[name, True]), median(taken[name, False])
+        print(f"{name}: {now * 1000:.2f} ms, {before * 1000:.2f} ms without: {now / before:.3f}")
+        assert now < MOST * before or count < HUNDRED_THOUSAND, name

@@ -6,9 +6,10 @@ time, payloads and what is formed anew, is the job's.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import batched
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
@@ -28,6 +29,8 @@ from strandline.tenants.store_audit import AuditContext
 EVENTS_AT_ONCE = 1_000
 """How many events one transaction erases, in less than a second on a quiet machine: other writers
 of their scopes wait for its end."""
+_LISTED = 10
+"""So many transactions' events are listed at a time."""
 
 
 def select_for(principal: Principal, selection: Selection) -> Selection:
@@ -79,7 +82,7 @@ def erase(
     this returns; while `cleared_at` is None the job goes on. Raises NotFound where nothing
     matches."""
     erasure_id = uuid7()
-    event_ids = store_selections.list_matching(access, selection, EVENTS_AT_ONCE + 1)
+    event_ids = store_selections.list_some(access, selection, EVENTS_AT_ONCE + 1)
     if not event_ids:
         raise NotFound("There is nothing in view to erase.")
     eraser = access.seeing_erased()
@@ -104,20 +107,22 @@ def erase(
     return erasure
 
 
-def clear_marked(access: TenantDb, erasure: Erasure, mark: Mark, now: datetime) -> int:
-    """Turn up to EVENTS_AT_ONCE further events of a mark into tombstones; with the last of them the
-    mark goes, and with the last mark the erasure is cleared. Returns how many: fewer than
-    EVENTS_AT_ONCE are the last. The caller sees what is being erased."""
-    selection = _to_selection(erasure, mark)
-    event_ids = store_selections.list_matching(access, selection, EVENTS_AT_ONCE)
+def clear_marked(access: TenantDb, erasure: Erasure, mark: Mark, now: datetime) -> Generator[int]:
+    """Turn the events of a mark into tombstones, EVENTS_AT_ONCE in a transaction; yields how many
+    after each. In the end the mark goes, and with the last mark the erasure is cleared. The caller
+    sees what is being erased."""
+    selection, is_last = _to_selection(erasure, mark), False
+    while not is_last:
+        event_ids = store_selections.list_first(access, selection, _LISTED * EVENTS_AT_ONCE)
+        is_last = len(event_ids) < _LISTED * EVENTS_AT_ONCE
+        for batch in batched(event_ids, EVENTS_AT_ONCE, strict=False):
+            with access.transaction():
+                _clear_events(access, erasure.erasure_id, batch, now)
+            yield len(batch)
     with access.transaction():
-        if event_ids:
-            _clear_events(access, erasure.erasure_id, event_ids, now)
-        if len(event_ids) < EVENTS_AT_ONCE:
-            store_selections.delete_mark(access, erasure.erasure_id, mark.n)
-            if not store_selections.list_marks(access, erasure.erasure_id):
-                store.mark_cleared(access, erasure.erasure_id, now)
-    return len(event_ids)
+        store_selections.delete_mark(access, erasure.erasure_id, mark.n)
+        if not store_selections.list_marks(access, erasure.erasure_id):
+            store.mark_cleared(access, erasure.erasure_id, now)
 
 
 def _to_selection(erasure: Erasure, mark: Mark) -> Selection:

@@ -98,14 +98,15 @@ def _clear(
     caller = Caller(lease.tenant, viewer, *viewer[:1], sees_erased=True)
     access = resources.database.connect_as(caller)
     for mark in store_selections.list_marks(access, erasure.erasure_id):
-        count = erase.EVENTS_AT_ONCE
-        while count == erase.EVENTS_AT_ONCE:
+        if lease.is_out_of_time():
+            return
+        started = time.monotonic()
+        for count in erase.clear_marked(access, erasure, mark, now):
+            totals["events_erased"] += count
             if lease.is_out_of_time():
                 return
-            started = time.monotonic()
-            count = erase.clear_marked(access, erasure, mark, now)
-            totals["events_erased"] += count
             time.sleep(_PAUSE_SHARE * (time.monotonic() - started))
+            started = time.monotonic()
 
 
 def _remove_exports(

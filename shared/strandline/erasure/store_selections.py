@@ -76,7 +76,17 @@ _MATCHES = """
 """The events of a selection in the caller's view, without those that are erased."""
 
 
-def list_matching(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
+def list_some(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
+    """Up to `limit` events of a selection, whichever are found first."""
+    rows = access.fetch(
+        _EventId,
+        f"select e.event_id from events e where {_MATCHES} limit %(limit)s",  # noqa: S608 - a constant
+        {**_parameters(selection, _list_scopes(access, selection)), "limit": limit},
+    )
+    return [row.event_id for row in rows]
+
+
+def list_first(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
     """The first `limit` events of a selection, by scope and seq."""
     rows = access.fetch(
         _EventId,
