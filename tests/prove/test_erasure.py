@@ -23,6 +23,7 @@ from strandline.observability import logger
 from strandline.tenants.store_audit import AuditContext
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, user_message
+from tests.uploads import cid_of, citing, uploaded
 
 ERASURES = "/api/v1/erasures"
 WHO = ("user:alice", "agent:helper")
@@ -158,7 +159,31 @@ def test_canaries_are_in_no_byte(
     gateway.run_job("archiver")
     assert ERASED not in every_byte(scratch_db, aws)
     assert ERASED not in spoken.getvalue().lower()
+    assert shown(gateway, key) == []
     assert KEPT in every_byte(scratch_db, aws)
+
+
+def shown(gateway: Gateway, key: str) -> list[str]:
+    """The answers that still hold a canary."""
+    reads: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("POST", "/api/v1/recall", {"query": "sister"}),
+        ("POST", "/api/v1/events/query", {"text": "sister"}),
+        ("POST", "/api/v1/references/query", {"query": "sister"}),
+        ("POST", "/api/v1/context", {"query": "sister"}),
+        ("POST", "/api/v1/graph/search", {"query": "topic", "mode": "exact"}),
+        ("GET", "/api/v1/graph/nodes", {}),
+        ("GET", "/memories/list", {}),
+        ("GET", "/api/v1/sessions", {}),
+        ("GET", "/api/v1/admin/audit", {}),
+        ("GET", "/metrics", {}),
+    )
+    found: list[str] = []
+    for method, path, fields in reads:
+        body = {**fields, "participants": [WHO[0]]} if method == "POST" else None
+        reply = gateway.call(method, path, body, key=key)
+        if reply.status != 200 or ERASED in reply.text.lower():
+            found.append(f"{path}: {reply.status} {reply.text[:300]}")
+    return found
 
 
 def test_a_forgotten_table_is_found(
@@ -190,6 +215,8 @@ class Race:
     seed: int
     ids: dict[int, str] = field(default_factory=dict[int, str])
     """Of what was appended, by its number."""
+    bodies: dict[int, dict[str, object]] = field(default_factory=dict[int, dict[str, object]])
+    """Of those that cite an upload."""
     erased: set[int] = field(default_factory=set[int])
     faults: list[str] = field(default_factory=list[str])
 
@@ -207,7 +234,7 @@ class Race:
         dice = random.Random(f"{self.seed} {worker}")
         actions = (
             *(self._append, self._append, self._erase, self._replay, self._ask, self._work),
-            self._append if dice.random() < 0.7 else self._erase_all,
+            self._upload if dice.random() < 0.7 else self._erase_all,
         )
         for turn in range(14):
             try:
@@ -235,6 +262,16 @@ class Race:
         if reply.status == 201:
             self.ids[n] = reply.body["event_id"]
 
+    def _upload(self, _: random.Random, n: int) -> None:
+        data = f"{self.word(n)} in a file".encode()
+        uploaded(self.gateway, self.key, data, mime_type="text/plain")
+        key = f"key {self.seed} {n}"
+        body = citing(cid_of(data), *WHO, source_event_key=key, session_id=f"race {self.seed}")
+        self.bodies[n] = body
+        reply = self._call("POST", "/api/v1/events", body)
+        if reply.status == 201:
+            self.ids[n] = reply.body["event_id"]
+
     def _erase(self, dice: random.Random, _: int) -> None:
         if not self.ids:
             return
@@ -254,7 +291,8 @@ class Race:
         if not self.erased:
             return
         n = dice.choice([*self.erased])
-        reply = self._call("POST", "/api/v1/events", self.body(n))
+        body = self.bodies.get(n) or self.body(n)
+        reply = self._call("POST", "/api/v1/events", body)
         if reply.status not in (410, 503):
             self.faults.append(f"replay of {n}: {reply.status} {reply.text}")
 

@@ -27,6 +27,17 @@ _CITING = """
             'metadata', 'blob_cid', 'source_event_key', 'selection')
 """
 _MAY_NAME_IDS = {"model_calls"}
+_UNMARKED = """
+    select p.polrelid::regclass::text from pg_policy p
+    where p.polname = 'is_unmarked' and not p.polpermissive and p.polcmd = 'r'
+        and p.polroles = array['strandline_app'::regrole::oid]
+"""
+_SHOWN_WITH_EVENTS = {
+    *("event_keys", "memory_edges", "blobs", "uploads", "event_search", "event_texts"),
+    *("event_vectors", "embedding_cache", "event_uses", "sessions", "lanes", "recalls"),
+}
+"""Nothing of these is answered but with an event that is in view; sessions go with the mark, and who
+uploaded a payload may cite it again."""
 
 
 @pytest.fixture
@@ -47,6 +58,12 @@ def test_every_table_is_hooked(admin: Connection[Any]) -> None:
     assert unhooked(admin) == []
     assert {*HOOKS, *HOLDS_NO_MEMORY} <= set(rows(admin, _TABLES))
     assert not HOOKS.keys() & HOLDS_NO_MEMORY.keys()
+
+
+def test_a_mark_covers_every_table_that_is_read(admin: Connection[Any]) -> None:
+    cleared = {table for table, hook in HOOKS.items() if hook.clearing != "kept"}
+    assert set(rows(admin, _UNMARKED)) >= cleared - _SHOWN_WITH_EVENTS
+    assert cleared > _SHOWN_WITH_EVENTS
 
 
 def test_a_new_table_that_cites_events_is_found(admin: Connection[Any]) -> None:
