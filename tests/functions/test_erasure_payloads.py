@@ -9,7 +9,7 @@ import pytest
 from strandline.local.aws import LocalAws, client
 from tests.functions.test_erasure import ALICE, ERASURES, erase, eraser, traces
 from tests.support import Gateway, ScratchDatabase, user_message
-from tests.uploads import cid_of
+from tests.uploads import cid_of, citing, objects, uploaded
 
 __all__ = ["eraser"]
 
@@ -54,3 +54,27 @@ def test_a_payload_goes_with_its_versions_once_no_append_relies_on_it(
     assert traces(scratch_db) == []
     path = f"{ERASURES}/{erasure['erasure_id']}"
     assert gateway.call("GET", path, key=eraser).body["state"] == "complete"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_replay_stores_no_payload_again(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
+) -> None:
+    """Neither a large text, nor an upload that is gone: 410, and not what is wrong with it now."""
+    data = b"zyxcanary in a file"
+    uploaded(gateway, eraser, data, mime_type="text/plain")
+    bodies = [
+        user_message("zyxcanary payload " * 5000, source_event_key="large"),
+        citing(cid_of(data), source_event_key="upload"),
+    ]
+    for body in bodies:
+        stored = gateway.call("POST", "/api/v1/events", body, key=eraser).body
+        erase(gateway, eraser, stored["event_id"])
+    gateway.run_job("eraser")
+    scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
+    gateway.run_job("eraser", "acme")
+    assert objects(aws, "acme/") == {}
+    assert objects(aws, "_uploads/") == {}
+    for body in bodies:
+        assert gateway.call("POST", "/api/v1/events", body, key=eraser).status == 410
+    assert objects(aws, "acme/") == {}

@@ -94,13 +94,15 @@ class _Rejection:
 
 def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int, str | None]:
     """The items that an append would not store as the log stands, by item number: the code of the
-    refusal, or None where the item's key is already stored."""
+    refusal, or None where the item's key is already stored. (That of an erased event is not.)"""
     rows = access.fetch(
         _Rejection,
         """
         with items as materialized (
             select i from jsonb_populate_recordset(null::append_item, %(items)s::jsonb) i),
-        refusals as materialized (select append_refusals(array(select i from items)) as codes),
+        refusals as materialized (
+            select append_refusals(array(select i from items))
+                || erased_key_refusals(array(select i from items)) as codes),
         existing_keys as (
             select (items.i).n as n, (items.i).source_event_key is not null and exists (
                 select from event_keys k
@@ -114,7 +116,11 @@ def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int,
         from existing_keys, refusals where existing_keys.is_used
             or refusals.codes ? existing_keys.n::text
         """,
-        {"items": dump_items([{**i.as_json(), "content": None, "pieces": []} for i in items])},
+        {
+            "items": dump_items(
+                [{**to_append_item(access, i), "content": None, "pieces": []} for i in items]
+            )
+        },
     )
     return {row.n: row.refusal for row in rows}
 

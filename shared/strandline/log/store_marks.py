@@ -4,7 +4,7 @@ While many events are being erased, marks keep them and what was made of them ou
 `docs/erasure.md`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -55,6 +55,28 @@ def list_marked(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[MarkedE
         "select event_id, erasure_id from events_marked(%(event_ids)s::uuid[])",
         {"event_ids": list(event_ids)},
     )
+
+
+@dataclass(frozen=True)
+class _Item:
+    n: int
+
+
+def find_erased_keys(access: TenantDb, keys: Mapping[int, tuple[str, str]]) -> set[int]:
+    """The numbers of those (channel, key) that are keys of the writer's erased events."""
+    rows = access.fetch(
+        _Item,
+        """
+        select i.n from unnest(%(numbers)s::int[], %(hashes)s::text[]) i (n, key_hash)
+        join erased_keys k on k.tenant_id = current_tenant() and k.writer = current_writer()
+            and k.key_hash = decode(i.key_hash, 'hex')
+        """,
+        {
+            "numbers": list(keys),
+            "hashes": [access.sealer.hash_key(access.caller.writer, *key) for key in keys.values()],
+        },
+    )
+    return {row.n for row in rows}
 
 
 @dataclass(frozen=True)
