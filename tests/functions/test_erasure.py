@@ -2,16 +2,19 @@
 
 import json
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
 
+from strandline import cli
 from strandline.config import get_settings
 from strandline.erasure import eraser as eraser_job
 from strandline.erasure import receipts
+from strandline.erasure.store import ErasedEvent, Erasure
 from tests.functions.conftest import Told
 from tests.functions.test_promoter import warm
 from tests.strandline.store.isolation import TENANTS_TABLES
@@ -316,7 +319,11 @@ def test_a_field_has_the_revision_before(
 
 
 def test_a_receipt_verifies_and_a_forged_one_does_not(
-    gateway: Gateway, tell: Told, eraser: str
+    gateway: Gateway,
+    tell: Told,
+    eraser: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     event_id = tell(eraser, "Forget me.")["event_id"]
     erasure_id = erase(gateway, eraser, event_id)["erasure_id"]
@@ -330,6 +337,24 @@ def test_a_receipt_verifies_and_a_forged_one_does_not(
     assert not receipts.verify(receipts.public_key("another secret"), receipt, signature)
     assert receipt["event_ids"] == [event_id]
     assert len(receipt["not_reached"]) >= 4
+    assert receipt["unreadable_at"] <= receipt["vacuumed_at"] <= receipt["complete_at"]
+    assert receipt["backups_until"] is None, "this deployment does not say"
+    file = tmp_path / "receipt.json"
+    forged = {**done, "receipt": {**receipt, "event_ids": []}}
+    for answer, code, said in ((done, 0, "valid: 1 events"), (forged, 1, "is not a receipt")):
+        file.write_text(json.dumps(answer))
+        for more in ([], ["--public-key", key]):
+            assert cli.main(["receipt", str(file), *more]) == code
+            assert said in capsys.readouterr().out
+    later = receipts.build_receipt("acme", *example_erasure(), 7)
+    assert later["backups_until"] == "2026-05-08T00:00:00+00:00"
+
+
+def example_erasure() -> tuple[Erasure, list[ErasedEvent], datetime]:
+    """An erasure of nothing, complete on the first of May."""
+    may = datetime(2026, 5, 1, tzinfo=UTC)
+    erasure = Erasure(uuid.uuid4(), [], "event", {}, may, {}, may, may, may, 1, may, {}, None, None)
+    return erasure, [], may
 
 
 def test_what_was_pinned_is_gone(
