@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import click
 
+from strandline.client import answers
 from strandline.commands.invocation import Invocation
 from strandline.commands.output import print_json
 
@@ -45,10 +46,10 @@ def erase(
         if run.as_json:
             print_json(found)
         else:
-            click.echo(f"{found.events:,} events in {found.scopes:,} scopes would be erased")
+            click.echo(f"{_describe(found)} would be erased")
         return
     if not yes:
-        click.confirm(f"Erase {found.events:,} events in {found.scopes:,} scopes?", abort=True)
+        click.confirm(f"Erase {_describe(found)}?", abort=True)
     erasure = run.client.erase(
         event_ids=event_ids or None,
         session_id=session_id,
@@ -60,6 +61,11 @@ def erase(
         print_json(erasure)
     else:
         click.echo(f"unreadable; its receipt: strandline erasure {erasure.erasure_id}")
+
+
+def _describe(found: answers.ErasurePreview) -> str:
+    counts = ((found.events, "event"), (found.scopes, "scope"))
+    return " in ".join(f"{n:,} {name}{'' if n == 1 else 's'}" for n, name in counts)
 
 
 @click.command()

@@ -252,9 +252,10 @@ def _settle(lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str])
         else:
             events = store.list_events(access, erasure.erasure_id)
             settings = get_settings()
+            completed_at = lease.clock()
             receipt = receipts.build_receipt(
-                lease.tenant, erasure, events, now, settings.backup_days
+                lease.tenant, erasure, events, completed_at, settings.backup_days
             )
             signature = receipts.sign(settings.sealing_secret, receipt)
-            store_job.complete(access, erasure.erasure_id, receipt, signature, now)
+            store_job.complete(access, erasure.erasure_id, receipt, signature, completed_at)
             totals["erasures_completed"] += 1
