@@ -1,14 +1,17 @@
 """The job of erasures: it resumes after a crash at each step; who read before stores nothing."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.chains import enrichment, form, store_archiving
 from strandline.erasure import eraser as eraser_job
-from strandline.erasure import receipts, store_job
+from strandline.erasure import receipts, store_job, store_vacuum
+from strandline.errors import Unavailable
 from strandline.graph import promoter
 from strandline.llm.tasks import LlmTasks
 from tests.functions.conftest import Told
@@ -158,6 +161,59 @@ def test_no_erasure_is_complete_while_requests_run_that_read_before(
     gateway.run_job("eraser")
     path = f"{ERASURES}/{erasure['erasure_id']}"
     assert gateway.call("GET", path, key=eraser).body["state"] == "hidden"
+
+
+def state_of(gateway: Gateway, key: str, erasure: Any) -> Any:
+    return gateway.call("GET", f"{ERASURES}/{erasure['erasure_id']}", key=key).body
+
+
+def test_what_was_cleared_is_vacuumed_once_an_hour(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not while a transaction may still see it."""
+    first, second = (erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"]) for _ in "ab")
+    with psycopg.connect(scratch_db.admin_url) as open_transaction:
+        open_transaction.execute("select pg_current_xact_id()")
+        scratch_db.rows("update erasures set cleared_xid = pg_current_xact_id()")
+        gateway.run_job("eraser", "acme")
+        assert state_of(gateway, eraser, first)["state"] == "hidden"
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, first)["receipt"]["vacuumed_at"] is not None
+    assert state_of(gateway, eraser, second)["state"] == "complete"
+    dead = scratch_db.rows(
+        "select relname from pg_stat_user_tables where relname = any (%s)"
+        " and (last_vacuum is null or n_dead_tup > 0)",
+        list(store_vacuum.TABLES),
+    )
+    assert dead == []
+    monkeypatch.setattr(eraser_job, "_VACUUM_SPACING", timedelta(hours=1))
+    third = erase(gateway, eraser, tell(eraser, "Forget me too.")["event_id"])
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, third)["state"] == "hidden"
+    ((late,),) = scratch_db.rows(
+        "select due_at > now() + interval '50 minutes' from erasures where completed_at is null"
+    )
+    assert late
+
+
+def test_a_receipt_says_where_the_vacuum_failed(
+    gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+
+    def refuse(_: object) -> None:
+        raise Unavailable("locked")
+
+    monkeypatch.setattr(store_vacuum, "vacuum", refuse)
+    for _ in range(4):
+        assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
+        assert state_of(gateway, eraser, erasure)["state"] == "hidden"
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is None
 
 
 def test_nothing_is_planned_where_nothing_is_to_be_done(gateway: Gateway) -> None:
