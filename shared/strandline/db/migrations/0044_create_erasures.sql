@@ -244,8 +244,8 @@ declare
 begin
     foreach table_name in array array['scopes', 'events', 'event_search', 'event_texts',
         'embedding_progress', 'event_vectors', 'embedding_cache', 'event_uses', 'memory_edges', 'decisions',
-        'chains', 'chain_events', 'chain_versions', 'topic_nodes', 'topic_tree', 'sessions', 'lanes',
-        'erasures'] loop
+        'chains', 'chain_events', 'chain_versions', 'topic_nodes', 'topic_tree', 'sessions',
+        'lanes'] loop
         execute format('create policy eraser on %I to strandline_eraser '
             'using (tenant_id = current_tenant() and participants @> (select current_viewer())) '
             'with check (tenant_id = current_tenant() and participants @> (select current_viewer()))',
@@ -541,7 +541,7 @@ create function events_marked(p_event_ids uuid[])
 returns table (event_id uuid, scope_id uuid, seq bigint, erasure_id uuid, erased_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, public, pg_temp
 set plan_cache_mode = force_custom_plan as $$
-    select distinct on (e.event_id) e.event_id, e.scope_id, e.seq, x.erasure_id, x.hidden_at
+    select distinct on (e.event_id) e.event_id, e.scope_id, e.seq, m.erasure_id, m.recorded_until
     from events e
     join erasure_marks m on m.tenant_id = e.tenant_id
         and (m.scope_id is null or m.scope_id = e.scope_id)
@@ -549,9 +549,8 @@ set plan_cache_mode = force_custom_plan as $$
         and (m.said_by is null or m.said_by = coalesce(e.speaker, nullif(e.writer, '*')))
         and e.recorded_at <= m.recorded_until and pg_visible_in_snapshot(e.xid, m.snapshot)
         and e.participants @> m.members
-    join erasures x on x.tenant_id = m.tenant_id and x.erasure_id = m.erasure_id
     where e.tenant_id = current_tenant() and e.event_id = any (p_event_ids) and e.erased_at is null
-    order by e.event_id, x.hidden_at
+    order by e.event_id, m.recorded_until
 $$;
 
 revoke execute on function erase_events, blank_chains, events_marked from public;
