@@ -13,7 +13,7 @@ from tests.graph_files import export
 from tests.strandline.store.isolation import TENANTS_TABLES
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, user_message
-from tests.uploads import cid_of, citing, uploaded
+from tests.uploads import cid_of, citing, objects, uploaded
 
 __all__ = ["eraser"]
 ALICE, BOB = ("user:alice", HELPER), ("user:bob", HELPER)
@@ -128,6 +128,8 @@ def test_nothing_is_left_of_what_was_erased_and_all_else_stays(
     events = {row for row in before["events"] if not any(ids[word] in row for word in gone)}
     assert events <= set(after["events"]), "no other event is touched"
     removed = stored.keys() - left_objects.keys()
-    others = {key for key in removed if not key.startswith(("_exports/acme/", "acme/"))}
+    others = {
+        key for key in removed if not key.startswith(("_exports/acme/", "_uploads/acme/", "acme/"))
+    }
     assert others == set(), "neither the other tenant's objects nor its exports"
     assert len([key for key in removed if key.startswith("acme/")]) == 2
