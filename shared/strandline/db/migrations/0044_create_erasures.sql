@@ -646,6 +646,49 @@ begin
     return v_outcomes;
 end $$;
 
+-- As before, and a key whose event is marked is that of an erased event, though it is still there.
+create or replace function append_failures(p_items append_item[], p_refused jsonb, p_reserved uuid[])
+returns append_outcome[]
+language plpgsql
+set enable_hashjoin = off set enable_mergejoin = off
+set enable_material = off set enable_bitmapscan = off as $$
+begin
+    return array(
+        with failed_items as materialized (
+            select i.n, i.event_id, i.participants, i.fingerprint, k.event_id as key_event_id,
+                k.fingerprint as key_fingerprint
+            from unnest(p_items) i
+            left join event_keys k on k.tenant_id = current_tenant()
+                and k.writer = current_writer() and k.channel = i.key_channel
+                and k.source_event_key = i.source_event_key
+            where p_refused ? i.n::text
+                or (i.source_event_key is not null
+                    and not i.event_id = any (coalesce(p_reserved, '{}')))),
+        outcomes as (
+            select i.*, e as event,
+                case
+                    when i.key_event_id is null or p_refused ->> i.n::text = 'erased'
+                        then p_refused ->> i.n::text
+                    when i.key_fingerprint = decode(i.fingerprint, 'hex') then 'replayed'
+                    else 'conflict'
+                end as outcome
+            from failed_items i
+            left join events e on e.tenant_id = current_tenant() and e.event_id = i.key_event_id)
+        select row(t.n, t.outcome, (t.event).event_id, (t.event).scope_id, (t.event).seq,
+            (t.event).cid, (t.event).recorded_at, (t.event).blob_size,
+            -- A conflict shows the stored event only to callers that may see it: a bound user, or an
+            -- unbound credential whose request names participants who all see it.
+            case when t.outcome = 'conflict'
+                    and (current_writer() <> '*' or (t.event).participants @> t.participants)
+                then to_jsonb(t.event) || jsonb_build_object('edges', coalesce((
+                    select jsonb_agg(jsonb_build_object('event_id', m.cited_id, 'weight', m.weight))
+                    from memory_edges m
+                    where m.tenant_id = current_tenant() and m.event_id = t.key_event_id), '[]'))
+            end,
+            false)::append_outcome
+        from outcomes t);
+end $$;
+
 grant create on schema public to strandline_append;
 set local role strandline_append;
 -- As before, but a key of an erased event takes the general path, and all do while events are being erased:
