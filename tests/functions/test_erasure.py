@@ -340,7 +340,7 @@ def test_a_receipt_verifies_and_a_forged_one_does_not(
     assert receipt["unreadable_at"] <= receipt["vacuumed_at"] <= receipt["complete_at"]
     assert receipt["backups_until"] is None, "this deployment does not say"
     file = tmp_path / "receipt.json"
-    forged = {**done, "receipt": {**receipt, "event_ids": []}}
+    forged: dict[str, Any] = {**done, "receipt": {**receipt, "event_count": 2}}
     for answer, code, said in ((done, 0, "valid: 1 events"), (forged, 1, "is not a receipt")):
         file.write_text(json.dumps(answer))
         for more in ([], ["--public-key", key]):

@@ -5,7 +5,7 @@ see it any more. VACUUM runs outside of transactions, as the application, which 
 (MAINTAIN) on tables with memory.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -85,7 +85,7 @@ def vacuum(connection: Connection) -> None:
 
 
 @contextmanager
-def _unbounded(connection: Connection) -> Iterator[None]:
+def _unbounded(connection: Connection) -> Generator[None]:
     """No limit on the time of a statement while the block runs."""
     connection.execute("set statement_timeout = 0")
     try:
