@@ -17,7 +17,7 @@ from tests.prove.large_tenant import COMMON, HELPER, TENANT, WIDE, LargeTenant, 
 from tests.support import Gateway, ScratchDatabase, user_message
 
 ERASURES = "/api/v1/erasures"
-HUNDRED_THOUSAND = 100_000
+HUNDRED_THOUSAND, SCOPES = 100_000, 400
 AT_ONCE_SECONDS, JOB_SECONDS = 1.0, 900.0
 """On a quiet machine: until a request has answered, and until the job is through."""
 
@@ -31,7 +31,7 @@ def test_a_user_with_a_hundred_thousand_events(
     alone."""
     count = scaled(HUNDRED_THOUSAND)
     is_promised = count == HUNDRED_THOUSAND
-    large = fill_tenant(scratch_db, count, max(8, count // 250))
+    large = fill_tenant(scratch_db, count, SCOPES)
     scratch_db.rows("update events set speaker = %s where tenant_id = %s", HELPER, TENANT)
     key = gateway.key(TENANT, rights=["read", "write", "admin", "erase"])
     neighbour = Neighbour(gateway, gateway.key("globex", rights=["read", "write", "admin"]))
@@ -148,7 +148,7 @@ def test_who_erases_nothing_pays_nothing(
 ) -> None:
     """In the same run, in turn with and without."""
     count = scaled(HUNDRED_THOUSAND)
-    large = fill_tenant(scratch_db, count, max(8, count // 250))
+    large = fill_tenant(scratch_db, count, SCOPES)
     key = gateway.key(TENANT, rights=["read", "write", "admin"])
 
     def append() -> None:
