@@ -94,7 +94,6 @@ def shown(gateway: Gateway, key: str, large: LargeTenant) -> list[str]:
         ("GET", "/memories/list", None, ask),
         ("GET", f"{scope}/events", None, ask),
         ("GET", f"/api/v1/provenance/{large.event_id}", None, ask),
-        ("GET", f"/file/{large.blob_cid}", None, ask),
     )
     found: list[str] = []
     for method, path, body, query in reads:
