@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-graph bench-analytics bench-conflicts bench-graph-reading bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction house cold calibrate fit-heuristic prices scale layers synth smoke lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-graph bench-analytics bench-conflicts bench-graph-reading bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction house pictures cold calibrate fit-heuristic prices scale layers synth smoke lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -105,6 +105,9 @@ bench-graph-extraction: $(READY) ## measure what the heuristic model extracts fo
 
 house: $(READY) ## measure the shape of the code: make house BEFORE=<commit> shows a commit beside it; LIST=1: names
 	@$(PY) -m tests.bench.house $(if $(BEFORE),--before "$(BEFORE)") $(if $(LIST),--list)
+
+pictures: $(READY) ## draw the command line into docs/cli-*.svg, from real runs
+	@$(PY) -m tests.bench.command_pictures
 
 prices: $(READY) ## write what it costs into docs/cost.md, from infra/prices.py
 	@$(PY) -m infra.prices

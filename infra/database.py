@@ -94,6 +94,9 @@ class Database(Construct):
             iam_authentication=True,
             vpc=network.vpc,
             vpc_subnets=network.subnets,
+            security_groups=[
+                self._group("Group", network, "The database, which begins no connection")
+            ],
             writer=_instance("Writer", settings, key),
             readers=[
                 _instance(f"Reader{n + 1}", settings, key, scale_with_writer=True)
@@ -119,6 +122,12 @@ class Database(Construct):
             _restore(cluster, settings.snapshot)
         return cluster
 
+    def _group(self, id: str, network: Network, description: str) -> ec2.SecurityGroup:
+        """A security group that lets nothing out but what is added to it."""
+        return ec2.SecurityGroup(
+            self, id, vpc=network.vpc, description=description, allow_all_outbound=False
+        )
+
     def _proxy(
         self, settings: StackSettings, network: Network, key: kms.IKey | None
     ) -> rds.DatabaseProxy:
@@ -126,13 +135,7 @@ class Database(Construct):
         name = settings.stack_name
         log = log_group(self, "ProxyLogs", settings, key, f"/aws/rds/proxy/{name}")
         user = self._user(self.cluster.cluster_resource_identifier, APP)
-        group = ec2.SecurityGroup(
-            self,
-            "ProxyGroup",
-            vpc=network.vpc,
-            description="The proxy of the database",
-            allow_all_outbound=False,
-        )
+        group = self._group("ProxyGroup", network, "The proxy of the database")
         proxy = rds.DatabaseProxy(
             self,
             "Proxy",

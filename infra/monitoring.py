@@ -46,6 +46,12 @@ class Monitoring(Construct):
         if settings.alarms.usd_per_month:
             self._budget(settings.alarms.usd_per_month)
 
+    @property
+    def _account_wide_name(self) -> str:
+        """A name for what belongs to the account, not to a Region of it: a stack of the same name
+        in another Region has another."""
+        return f"{self._settings.stack_name}-{Stack.of(self).region}"
+
     def _alarm_topic(self) -> sns.ITopic | None:
         alarm_settings = self._settings.alarms
         if alarm_settings.topic_arn:
@@ -92,7 +98,7 @@ class Monitoring(Construct):
         cloudwatch.Dashboard(
             self,
             "Dashboard",
-            dashboard_name=self._settings.stack_name,
+            dashboard_name=self._account_wide_name,
             widgets=[[cast(cloudwatch.IWidget, status_widget)], *rows],
         )
 
@@ -109,7 +115,7 @@ class Monitoring(Construct):
             self,
             "Budget",
             budget=budgets.CfnBudget.BudgetDataProperty(
-                budget_name=self._settings.stack_name,
+                budget_name=self._account_wide_name,
                 budget_type="COST",
                 time_unit="MONTHLY",
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=usd, unit="USD"),

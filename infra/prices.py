@@ -145,6 +145,15 @@ RECALLS: Sequence[Item] = (
     Item("log", 1.5, "1.5 KB of log"),
     Item("out", 8, "8 KB of answer"),
 )
+TOOL_CALLS: Sequence[Item] = (
+    Item("request", MILLION, "a call of its own"),
+    Item("invocation", MILLION, ""),
+    Item("gb_second", MILLION * 0.055 * _MEMORY["mcp"], "55 ms of mcp"),
+    Item("acu", MILLION * _unit_hours(CPU_OF_RECALL), "6 ms of the database's CPU"),
+    Item("io", 2 * MILLION, "2 I/Os"),
+    Item("log", 3, "3 KB of log"),
+    Item("out", 6, "6 KB of answer"),
+)
 SWEPT_TENANTS = 1000
 RUNS = 8 * 12 * 31
 """Sweeps in a month of eight busy hours a day, every five minutes."""
@@ -180,6 +189,7 @@ def render_table() -> str:
     peers = {
         "a million events": (EVENTS, AGENTCORE["event"].usd * MILLION),
         "a million recalls": (RECALLS, AGENTCORE["retrieval"].usd * MILLION),
+        "a million recalls by a tool, over MCP": (TOOL_CALLS, AGENTCORE["retrieval"].usd * MILLION),
         "100,000 long-term memories, a month": (RECORDS, AGENTCORE["record"].usd * 1e5),
     }
     usage_rows = [f"| {n} | {_usd(total(i))} | {_usd(peer)} |" for n, (i, peer) in peers.items()]
@@ -219,7 +229,7 @@ def render_table() -> str:
 def _assumptions() -> str:
     return (
         f"Assumptions for an event: {_list_reasons(EVENTS)}. For a recall: "
-        f"{_list_reasons(RECALLS)}. A capacity unit "
+        f"{_list_reasons(RECALLS)}. By a tool: {_list_reasons(TOOL_CALLS)}. A capacity unit "
         "counts as a quarter of a core, used to three tenths. The times are estimates above what "
         "one machine showed (an append 1.1 ms, a recall 7.5 ms, see proofs.md; embedding 15 to 20 "
         "ms of CPU a text), because no account was available to measure in. A batch is one call "

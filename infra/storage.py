@@ -18,6 +18,7 @@ MAX_RECEIVES = 5
 """How often a message may be received before it becomes a dead letter: the value of Lambda's guide,
 so that throttling alone makes no dead letters."""
 _NONCURRENT_DAYS = 30
+"""How long a removed payload has a version at least; never less than the database can go back."""
 _RETAIN = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """Retains all but the resources of a failed first deployment, which are still empty."""
 _TIMEOUTS = {fn.name: fn.timeout for fn in FUNCTIONS}
@@ -123,7 +124,9 @@ class Storage(Construct):
             s3.LifecycleRule(
                 id="removed and unfinished",
                 abort_incomplete_multipart_upload_after=Duration.days(1),
-                noncurrent_version_expiration=Duration.days(_NONCURRENT_DAYS),
+                noncurrent_version_expiration=Duration.days(
+                    max(_NONCURRENT_DAYS, settings.backup_days + 1)
+                ),
                 expired_object_delete_marker=True,
             ),
         ]

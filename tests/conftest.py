@@ -13,20 +13,22 @@ from strandline.db import connection as db_connection
 from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
+from tests.aws_clients import share_clients
 from tests.connections import SESSIONS
 from tests.databases import DatabasePool
+from tests.seed_cluster import SETTINGS, copy_seed
 from tests.support import (
     KEY_SECRET,
     CachedEmbedder,
     Gateway,
     ScratchDatabase,
-    make_template,
     wire_handlers,
 )
 
 INTEGRATION_FOLDERS = ("infra", "layers", "prove")
 SERVERS = {"server", "aurora"}
 """Fixtures that start a database."""
+PROOFS = Path(__file__).parent / "prove"
 SAMPLE = 40
 """`make test` runs one in so many of what `make prove` runs."""
 CASES = 20_000
@@ -44,6 +46,14 @@ def clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     get_settings.cache_clear()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_clients() -> Iterator[None]:
+    """Clients of AWS are made once for each `LocalAws`."""
+    with pytest.MonkeyPatch.context() as patch:
+        share_clients(patch)
+        yield
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedPostgres]:
     """One embedded Postgres for the run, with the migrated template."""
@@ -51,8 +61,8 @@ def server() -> Iterator[EmbeddedPostgres]:
     directory = Path(tempfile.mkdtemp(prefix="strandline-test-"))
     directory.chmod(0o711)
     try:
-        with EmbeddedPostgres(directory, durable=False) as running:
-            make_template(running)
+        copy_seed(directory)
+        with EmbeddedPostgres(directory, durable=False, settings=SETTINGS) as running:
             yield running
     finally:
         shutil.rmtree(directory)
@@ -140,7 +150,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without `--full` no test that is only a proof; with `--quick` only tests that start no
-    database, no build and no other program."""
+    database, no build and no other program. The longest come first: processes that steal each
+    other's tests then end at about the same time."""
     full, quick = config.getoption("--full"), config.getoption("--quick")
     selected = [
         item
@@ -149,7 +160,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         and not (quick and _is_integration(item))
     ]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
-    items[:] = selected
+    items[:] = sorted(selected, key=lambda item: PROOFS not in item.path.parents)
 
 
 def _is_integration(item: pytest.Item) -> bool:

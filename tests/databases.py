@@ -145,4 +145,6 @@ def _delete_rows(connection: Connection, tables: list[str]) -> None:
     with connection.transaction(), connection.pipeline():
         connection.execute("set local session_replication_role = replica")
         for table in tables:
-            connection.execute(sql.SQL("delete from {}").format(sql.Identifier(table)))
+            connection.execute(
+                sql.SQL("delete from {}").format(sql.Identifier(table)), prepare=True
+            )

@@ -15,17 +15,19 @@ from typing import Any
 from urllib.parse import urlencode
 
 import psycopg
+from botocore.config import Config
 from psycopg import sql
 
 from strandline.admin.keys import NewKey, make_key
+from strandline.aws import clients
 from strandline.aws.run_requests import MIN_SPACING
 from strandline.config import ServiceSettings, get_settings
 from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
-from strandline.deployment import FUNCTIONS
+from strandline.deployment import FUNCTIONS, route_table
 from strandline.embeddings.minilm import LocalEmbedder
+from strandline.jobs import store_claims
 from strandline.jobs.runner import ShardFailed
-from strandline.local.aws import client
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
@@ -112,9 +114,8 @@ class Gateway:
         self.database = Database(database_url)
         self._routes = Routes(
             {
-                route: importlib.import_module(f"functions.{fn.name}.handler").lambda_handler
-                for fn in FUNCTIONS
-                for route in fn.routes
+                route: importlib.import_module(f"functions.{name}.handler").lambda_handler
+                for route, name in route_table().items()
             }
         )
 
@@ -191,9 +192,17 @@ class Gateway:
 
 def planned_items(run: str) -> list[dict[str, Any]]:
     """The items of a run, as the state machine reads them from the bucket."""
-    with contextlib.closing(client("s3")) as s3:
-        stored = s3.get_object(Bucket=get_settings().bucket, Key=f"_jobs/{run}/shards.json")
-        return json.loads(stored["Body"].read())
+    s3 = clients.client("s3", Config())
+    stored = s3.get_object(Bucket=get_settings().bucket, Key=f"_jobs/{run}/shards.json")
+    return json.loads(stored["Body"].read())
+
+
+def begin_run(database: Database, kind: str, run: str, shards: int, now: datetime) -> bool:
+    """Begin a run's job in acme, as its plan would; False where it belongs to another run. Outside
+    of a transaction."""
+    (outcome,) = store_claims.claim_run(database.connection(), kind, run, {"acme": shards}, now)
+    assert outcome.error is None, outcome
+    return outcome.is_claimed
 
 
 class NullJobQueue:

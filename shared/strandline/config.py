@@ -13,6 +13,7 @@ from strandline.errors import Misconfigured
 from strandline.tuning import DEFAULTS, Tuning
 
 PREFIX = "STRANDLINE_"
+type McpToolset = Literal["memory", "graph", "admin"]
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
@@ -83,6 +84,9 @@ class ServiceSettings(QuotaSettings):
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may call from a browser, separated by spaces. `*` allows all; absent
     allows none."""
+    mcp_toolsets: tuple[McpToolset, ...] = ("memory", "graph", "admin")
+    """The toolsets that an MCP connection may switch on, separated by commas. What a tool may do is
+    the credential's rights."""
     presign_seconds: int = Field(default=300, ge=1, le=3600)
     """How long a presigned URL for a payload is valid, in seconds."""
     backup_days: int | None = Field(default=None, ge=0)
@@ -124,6 +128,11 @@ class ServiceSettings(QuotaSettings):
         if messages := [contradiction.message for contradiction in value.find_contradictions()]:
             raise ValueError("; ".join(messages))
         return value
+
+    @field_validator("mcp_toolsets", mode="before")
+    @classmethod
+    def _split_commas_of_toolsets(cls, value: object) -> object:
+        return [word.strip() for word in value.split(",")] if isinstance(value, str) else value
 
     @field_validator("cors_origins", mode="before")
     @classmethod

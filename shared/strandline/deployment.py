@@ -1,13 +1,16 @@
 """The tables of functions and of jobs: one row per Lambda. A new function is a folder, a row, an
 event and a test; a new job is a module with its verbs, a row, a folder and a test.
 
-Pure data: infra, the one-machine runtime and every function read it, so it imports nothing.
+Pure data: infra, the one-machine runtime and every function read it, so it imports nothing but
+its longest list.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, LiteralString
+
+from strandline.deployment_routes import QUERY_ROUTES
 
 type FunctionNeed = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
@@ -34,6 +37,8 @@ class FunctionSpec:
     needs: frozenset[FunctionNeed]
     routes: tuple[str, ...] = ()
     """API Gateway resources, as "METHOD /path/{parameter}"."""
+    protocol: Literal["REST", "MCP"] = "REST"
+    """What its routes speak. Only REST is in the API's document: MCP describes its tools itself."""
     queue: Literal["", "work_queue", "job_queue"] = ""
     """The queue that invokes it."""
     schedule: str = ""
@@ -77,6 +82,11 @@ class JobSpec(FunctionSpec):
 
 MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")
 
+RUN_ACTIONS: Mapping[str, tuple[str, ...]] = dict.fromkeys(
+    ("s3:PutObject", "s3:DeleteObject"), ("bucket/_jobs/*",)
+)
+"""The lists of a job's own runs."""
+
 JOBS = (
     JobSpec(
         name="archiver",
@@ -99,10 +109,7 @@ JOBS = (
         memory=3008,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue"}),
-        actions={
-            "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-        },
+        actions=RUN_ACTIONS,
         reserved_concurrency=20,
         layers=("deps", "domain", "graph"),
         min_spacing=timedelta(minutes=60),
@@ -113,10 +120,7 @@ JOBS = (
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
-        actions={
-            "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-        },
+        actions=RUN_ACTIONS,
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=5),
         next_due="next_build(%(builder_spacing)s, %(now)s)",
@@ -129,9 +133,8 @@ JOBS = (
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
             "s3:GetObject": ("bucket/*",),  # texts of payloads, for chains that are formed anew
-            "s3:DeleteObject": (
-                "bucket/*",
-            ),  # payloads of erased events, and the lists of its runs
+            # payloads of erased events, and the lists of its runs
+            "s3:DeleteObject": ("bucket/*",),
             "s3:GetBucketVersioning": ("bucket",),
             "s3:DeleteObjectVersion": ("bucket/*",),  # of a bucket that keeps versions
             "s3:ListBucketVersions": ("bucket",),
@@ -147,10 +150,7 @@ JOBS = (
         memory=1769,
         timeout=900,
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
-        actions={
-            "s3:PutObject": ("bucket/_jobs/*",),
-            "s3:DeleteObject": ("bucket/_jobs/*",),  # the lists of its runs
-        },
+        actions=RUN_ACTIONS,
         reserved_concurrency=20,
         min_spacing=timedelta(minutes=1),  # of hot chains; warm ones wait for half an hour
         next_due="next_promotion(%(promotion)s::jsonb, %(heat)s::jsonb, %(promoter_spacing)s,"
@@ -177,18 +177,22 @@ JOBS = (
     ),
 )
 """Background work by tenant, in runs of the state machine."""
-
+# two: one for a deployment, while the state machine's may still run a long migration
 MIGRATE = FunctionSpec(
-    "migrate",
-    memory=512,
-    timeout=600,
-    needs=frozenset({"owner", "job_queue"}),
-    # one for a deployment, while the state machine's may still run a long migration
-    reserved_concurrency=2,
+    "migrate", 512, 600, needs=frozenset({"owner", "job_queue"}), reserved_concurrency=2
 )
 
 RUNNABLE: tuple[FunctionSpec, ...] = (*JOBS, MIGRATE)
 """What a run of the state machine may call: the jobs, and `migrate` for long migrations."""
+
+QUERY_ACTIONS: Mapping[str, tuple[str, ...]] = {
+    "s3:PutObject": ("bucket/*",),  # payloads of inserts, exports
+    "s3:GetObject": ("bucket/*",),  # the URLs of payloads and exports are signed by this role
+    "s3:ListBucket": ("bucket",),  # health: HeadBucket
+    "sqs:GetQueueAttributes": ("work_queue",),  # health
+    "sqs:SendMessage": ("work_queue",),  # inserts
+}
+"""What a function may do that recalls, inserts, exports and reports health."""
 
 FUNCTIONS: tuple[FunctionSpec, ...] = (
     FunctionSpec(
@@ -218,75 +222,11 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         memory=1769,
         timeout=29,
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
-        actions={
-            "s3:PutObject": ("bucket/*",),  # payloads of inserts, exports
-            "s3:GetObject": (
-                "bucket/*",
-            ),  # the URLs of payloads and exports are signed by this role
-            "s3:DeleteObject": ("bucket/_uploads/*",),  # it never removes a payload
-            "s3:ListBucket": ("bucket",),  # health: HeadBucket
-            "sqs:GetQueueAttributes": ("work_queue",),  # health
-            "sqs:SendMessage": ("work_queue",),  # inserts
-        },
+        # uploads that inserts cite; it never removes a payload
+        actions={**QUERY_ACTIONS, "s3:DeleteObject": ("bucket/_uploads/*",)},
         reserved_concurrency=100,
         layers=MODEL_LAYERS,
-        routes=(
-            "GET /health",
-            "GET /api/v1/health",
-            "GET /metrics",
-            "GET /api/v1/events/{event_id}",
-            "POST /api/v1/events/query",
-            "GET /api/v1/scopes",
-            "GET /api/v1/scopes/{scope_id}",
-            "GET /api/v1/scopes/{scope_id}/events",
-            "POST /api/v1/recall",
-            "POST /api/v1/insert",
-            "POST /api/v1/context",
-            "POST /api/v1/references/query",
-            "POST /api/v1/graph/nodes",
-            "GET /api/v1/graph/nodes/{node_id}",
-            "PATCH /api/v1/graph/nodes/{node_id}",
-            "GET /api/v1/graph/nodes",
-            "GET /api/v1/graph/nodes/{node_id}/history",
-            "POST /api/v1/graph/nodes/{node_id}/invalidate",
-            "POST /api/v1/graph/edges",
-            "POST /api/v1/graph/edges/{edge_id}/end",
-            "POST /api/v1/graph/merges",
-            "GET /api/v1/graph/merges/proposals",
-            "POST /api/v1/graph/merges/{merge_id}/undo",
-            "POST /api/v1/graph/search",
-            "POST /api/v1/graph/traverse",
-            "POST /api/v1/graph/analyze",
-            "POST /api/v1/graph/conflicts",
-            "POST /api/v1/graph/topics/nearest",
-            "POST /api/v1/graph/topics/{topic_id}/fields/{field}",
-            "GET /api/v1/graph/topics/{topic_id}/fields",
-            "GET /api/v1/graph/topics/{topic_id}/fields/{field}",
-            "GET /api/v1/graph/communities",
-            "GET /api/v1/graph/communities/{community_id}",
-            "GET /api/v1/graph/status",
-            "POST /api/v1/graph/exports",
-            "POST /api/v1/graph/imports",
-            "DELETE /api/v1/events/{event_id}",
-            "POST /api/v1/erasures",
-            "GET /api/v1/erasures/{erasure_id}",
-            "GET /api/v1/scopes/{scope_id}/erasures",
-            "DELETE /api/v1/sessions/{session_id}",
-            "GET /api/v1/provenance/{row_id}",
-            "GET /api/v1/usage",
-            "GET /api/v1/model-calls",
-            "GET /api/v1/sessions",
-            "GET /api/v1/sessions/{session_id}",
-            "GET /api/v1/sessions/{session_id}/context",
-            "POST /api/v1/sessions/{session_id}/context/search",
-            "GET /api/v1/sessions/{session_id}/analysis/topics",
-            "GET /api/v1/sessions/{session_id}/analysis/heat",
-            "GET /api/v1/sessions/{session_id}/segments",
-            "GET /memories/list",
-            "GET /memory/{cid}",
-            "GET /ipfs/{cid}",
-            "GET /file/{cid}",
-        ),
+        routes=QUERY_ROUTES,
     ),
     FunctionSpec(
         "worker",
@@ -336,22 +276,33 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "POST /api/v1/admin/analytics/trigger",
             "GET /api/v1/admin/communities",
             "GET /api/v1/admin/communities/{community_id}",
-            "GET /openapi.json",
-            "GET /",
-            "GET /docs",
-            "GET /docs/{file}",
+            *("GET /openapi.json", "GET /", "GET /docs", "GET /docs/{file}"),
+        ),
+    ),
+    FunctionSpec(
+        "mcp",
+        memory=1769,
+        timeout=29,
+        needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
+        actions=QUERY_ACTIONS,
+        reserved_concurrency=20,
+        layers=MODEL_LAYERS,
+        protocol="MCP",
+        routes=(
+            *("POST /mcp", "GET /mcp", "DELETE /mcp"),
+            "GET /.well-known/oauth-protected-resource/mcp",
         ),
     ),
     *JOBS,
     FunctionSpec(
-        "scheduler",
-        memory=512,
-        timeout=30,
-        needs=frozenset({"state_machine", "schedules"}),
-        queue="job_queue",
+        "scheduler", 512, 30, frozenset({"state_machine", "schedules"}), queue="job_queue"
     ),
     MIGRATE,
 )
+
+
+HEAD_PATHS = ("/ipfs/{cid}", "/ipfs/{cid}/{path+}")
+"""The resources that have HEAD, too: those whose specification demands it. It is served as GET."""
 
 
 def quote_job_names(conjunction: Literal["and", "or"]) -> str:
@@ -363,9 +314,11 @@ def quote_job_names(conjunction: Literal["and", "or"]) -> str:
 def route_table(
     functions: Iterable[FunctionSpec] = FUNCTIONS, *, preflights: bool = False
 ) -> dict[str, str]:
-    """Every route, and the name of its function. With `preflights` every resource has OPTIONS too,
-    served by the first function that has routes, because all give the same answer."""
+    """Every route with those of HEAD, and the name of its function. With `preflights` every
+    resource has OPTIONS too, served by the first function that has routes, because all give the
+    same answer."""
     table = {route: fn.name for fn in functions for route in fn.routes}
+    table |= {f"HEAD {p}": table[f"GET {p}"] for p in HEAD_PATHS if f"GET {p}" in table}
     if preflights:
         first = next(iter(table.values()))
         table |= {f"OPTIONS {route.partition(' ')[2]}": first for route in [*table]}

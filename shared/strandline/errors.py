@@ -12,6 +12,7 @@ StrandlineError
 ├── TooLarge                 413  over a size limit
 ├── BatchRefused             424  another item of an atomic batch was refused
 ├── QuotaExceeded            429  the tenant used up a quota for now
+├── Unsupported              501  a well-formed request for what the service does not do
 ├── Unavailable              503  a dependency is down: try again
 │   ├── EmbeddingUnavailable
 │   ├── ModelUnavailable
@@ -120,6 +121,12 @@ class QuotaExceeded(StrandlineError):
     def __init__(self, message: str, *, quota: str, retry_after: int, **details: object) -> None:
         super().__init__(message, quota=quota, **details)
         self.retry_after = retry_after
+
+
+class Unsupported(StrandlineError):
+    """The service does not do this."""
+
+    code = "unsupported"
 
 
 class Unavailable(StrandlineError):

@@ -65,6 +65,8 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "StatementsImported": "Count",
     "ConflictsFound": "Count",
     "QuotaRejections": "Count",
+    "ToolCalls": "Count",
+    "ToolErrors": "Count",
     "EventsEmbedded": "Count",
     "NodesEmbedded": "Count",
     "EmbeddingMilliseconds": "Milliseconds",
@@ -171,12 +173,16 @@ def trace_id_of(header: str | None) -> str:
 
 @contextmanager
 def trace_context(trace: str) -> Generator[None]:
-    """Add `trace` to every line that this thread logs in the block."""
+    """Add `trace` to every line that this thread logs in the block; after it, that of the block
+    around it."""
+    outer = logger.thread_safe_get_current_keys().get("trace")
     logger.thread_safe_append_keys(trace=trace)
     try:
         yield
     finally:
         logger.thread_safe_remove_keys(["trace"])
+        if outer is not None:
+            logger.thread_safe_append_keys(trace=outer)
 
 
 def trace_header() -> str:

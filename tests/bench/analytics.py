@@ -40,8 +40,7 @@ from datetime import UTC, datetime
 begin = time.monotonic()
 from strandline.graph import analytics
 imported = time.monotonic() - begin
-from strandline.db.database import Caller
-from strandline.jobs import runner, store_runs
+from strandline.jobs import claims, runner
 from strandline.jobs.context import Tally
 from strandline.resources import Resources
 
@@ -50,9 +49,9 @@ def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
 
 resources, now, tally, idle = Resources(), datetime.now(UTC), Tally(), peak()
-access = resources.database.connect_as(Caller.background(sys.argv[1]))
-with access.transaction():
-    store_runs.begin_run(access, "analytics", sys.argv[2], 1, now)
+claims.claim_tenants(
+    resources.database, "analytics", sys.argv[2], {sys.argv[1]: 1}, now, claims.Claims()
+)
 begin = time.monotonic()
 shard = runner.Shard(sys.argv[1])
 runner.run_shard(resources, analytics, sys.argv[2], shard, now, begin + 880, tally)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
@@ -27,6 +28,7 @@ from pgvector import HalfVector
 
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
+from strandline.graph.graph_status import read_status
 from strandline.graph.identity import format_node_id
 from strandline.graph.reader import read_known
 from strandline.graph.schemas_search import TraverseRequest
@@ -40,26 +42,29 @@ from tests.support import ScratchDatabase, make_template
 
 EDGES_PER_NODE = 5
 _WARM_UP = 5
+_FEWEST_ASKS = 5
+_SLOWER = {"state of the graph": 10}
+"""What is asked less often, by which factor."""
 _TWO_HOPS: LiteralString = """
 with one as materialized (
-    select edge_id, to_id as node_id from graph_edges
+    select to_id as node_id from graph_edges
     where tenant_id = %(tenant)s and from_id = %(start)s
     union all
-    select edge_id, from_id from graph_edges
+    select from_id from graph_edges
     where tenant_id = %(tenant)s and to_id = %(start)s),
 two as materialized (
-    select e.edge_id, e.to_id as node_id from graph_edges e
+    select e.to_id as node_id from graph_edges e
     where e.tenant_id = %(tenant)s and e.from_id in (select node_id from one)
     union all
-    select e.edge_id, e.from_id from graph_edges e
+    select e.from_id from graph_edges e
     where e.tenant_id = %(tenant)s and e.to_id in (select node_id from one)),
-edges as (select edge_id from one union select edge_id from two),
-ends as (select node_id from one union select node_id from two)
+ends as materialized (select node_id from one union select node_id from two)
 select to_jsonb(n) - array['embedding', 'code', 'text'] from graph_nodes n
 where n.tenant_id = %(tenant)s and n.node_id in (select node_id from ends)
 union all
 select to_jsonb(e) from graph_edges e
-where e.tenant_id = %(tenant)s and e.edge_id in (select edge_id from edges)
+where e.tenant_id = %(tenant)s and e.from_id in (select node_id from ends)
+    and e.to_id in (select node_id from ends)
 """
 _TWO_HOPS_BY_NAME: LiteralString = """
 with zero as materialized (
@@ -96,7 +101,12 @@ ends as materialized (
     union select distinct node_id from two limit %(nodes)s),
 edges as (
     select edge_id from one where node_id in (select node_id from ends)
-    union select edge_id from two where node_id in (select node_id from ends))
+    union select edge_id from two where node_id in (select node_id from ends)
+    union (
+        select edge_id from graph_edges
+        where tenant_id = %(tenant)s and from_id in (select node_id from ends)
+            and to_id in (select node_id from ends)
+        order by weight desc, heat desc, edge_id limit 1000))
 select to_jsonb(n) - array['embedding', 'code', 'text'] from graph_nodes n
 where n.tenant_id = %(tenant)s and n.node_id in (select node_id from ends)
 union all
@@ -172,66 +182,101 @@ def measure(base: ScratchDatabase, graph: LargeGraph, asks: int) -> list[Figures
     with closing(Database(base.url)) as database, psycopg.connect(base.admin_url) as bare:
         bare.autocommit = True
         return [
-            _time(name, viewer, calls, asks)
+            _time(name, viewer, calls, max(_FEWEST_ASKS, asks // _SLOWER.get(name, 1)))
             for viewer in (WIDE, HELPER)
-            for name, calls in _calls(
+            for name, calls in _Reader(
                 database.connect_as(Caller(TENANT, (viewer,))), bare, graph, viewer
-            ).items()
+            )
+            .calls()
+            .items()
         ]
 
 
 type _Calls = tuple[Callable[[int], object], Callable[[int], object] | None]
 
 
-def _calls(
-    access: TenantDb, bare: psycopg.Connection[tuple[object, ...]], graph: LargeGraph, viewer: str
-) -> dict[str, _Calls]:
-    embedder: Embedder = NoEmbedder()
-    finder = Finder(access, embedder, 1.0)
-    narrowing = Narrowing(ALL_TYPES)
+@dataclass(frozen=True)
+class _Reader:
+    """Who asks the graph, by the service's functions and by bare SQL; the nth question of each."""
 
-    def start(n: int) -> UUID:
-        return graph.starts[n % len(graph.starts)]
+    access: TenantDb
+    bare: psycopg.Connection[tuple[object, ...]]
+    graph: LargeGraph
+    viewer: str
 
-    def walk(n: int, hops: int, node_id: UUID | None = None) -> object:
-        name = format_node_id("entity", node_id or start(n))
-        return traverse(access, TraverseRequest(node_id=name, hops=hops, limit=500))
+    def calls(self) -> dict[str, _Calls]:
+        """Each kind of call, and what stands beside it."""
+        return {
+            "one hop": (lambda n: self.walk(n, 1), None),
+            "two hops": (lambda n: self.walk(n, 2), lambda n: self.walk_bare(n, _TWO_HOPS)),
+            "two hops, along equal names": (
+                lambda n: self.walk(n, 2),
+                lambda n: self.walk_bare(n, _TWO_HOPS_BY_NAME),
+            ),
+            "three hops": (lambda n: self.walk(n, 3), None),
+            "one hop from a name of every scope": (
+                lambda n: self.walk(n, 1, self.graph.shared),
+                None,
+            ),
+            "search by meaning": (self.near, self.near_bare),
+            "what is known, for a context": (self.known, None),
+            "search by a part of a text": (self.contains, self.contains_bare),
+            "state of the graph": (self.state, None),
+        }
 
-    def near(n: int) -> object:
-        matches = finder.find_by(f"about {RARE}", graph.vectors[n % 100], narrowing)
-        return read_matches(access, matches, narrowing, 10)
+    def start(self, n: int) -> UUID:
+        """Where a walk begins."""
+        return self.graph.starts[n % len(self.graph.starts)]
 
-    def contains(n: int) -> object:
-        text = f" {1 + 500 * (n % 100)} {RARE}"
-        return read_matches(access, find_containing(access, text, narrowing), narrowing, 10)
+    def walk(self, n: int, hops: int, node_id: UUID | None = None) -> object:
+        """A traversal."""
+        name = format_node_id("entity", node_id or self.start(n))
+        return traverse(self.access, TraverseRequest(node_id=name, hops=hops, limit=500))
 
-    def known(n: int) -> object:
-        return read_known(access, f"What about the {RARE}?", graph.vectors[n % 100], SPACE)
+    def near(self, n: int) -> object:
+        """A search by meaning."""
+        embedder: Embedder = NoEmbedder()
+        narrowing = Narrowing(ALL_TYPES)
+        finder = Finder(self.access, embedder, 1.0)
+        matches = finder.find_by(f"about {RARE}", self.graph.vectors[n % 100], narrowing)
+        return read_matches(self.access, matches, narrowing, 10)
 
-    def query(statement: LiteralString, **params: object) -> object:
-        params |= {"tenant": TENANT, "view": [viewer], "nodes": MAX_NODES}
-        return bare.execute(statement, params).fetchall()
+    def contains(self, n: int) -> object:
+        """A search by a part of a text."""
+        narrowing = Narrowing(ALL_TYPES)
+        matches = find_containing(self.access, _part(n), narrowing)
+        return read_matches(self.access, matches, narrowing, 10)
 
-    def bare_near(n: int) -> object:
-        vector = HalfVector(graph.vectors[n % 100]).to_text()
-        return query(_NEAREST, vector=vector, space=SPACE)
+    def known(self, n: int) -> object:
+        """What a context asks."""
+        vector = self.graph.vectors[n % 100]
+        return read_known(self.access, f"What about the {RARE}?", vector, SPACE)
 
-    return {
-        "one hop": (lambda n: walk(n, 1), None),
-        "two hops": (lambda n: walk(n, 2), lambda n: query(_TWO_HOPS, start=start(n))),
-        "two hops, along equal names": (
-            lambda n: walk(n, 2),
-            lambda n: query(_TWO_HOPS_BY_NAME, start=start(n)),
-        ),
-        "three hops": (lambda n: walk(n, 3), None),
-        "one hop from a name of every scope": (lambda n: walk(n, 1, graph.shared), None),
-        "search by meaning": (near, bare_near),
-        "what is known, for a context": (known, None),
-        "search by a part of a text": (
-            contains,
-            lambda n: query(_CONTAINING, text=f" {1 + 500 * (n % 100)} {RARE}"),
-        ),
-    }
+    def state(self, n: int) -> object:
+        """The counts of all that is in view."""
+        del n
+        return read_status(self.access, datetime.now(UTC))
+
+    def walk_bare(self, n: int, statement: LiteralString) -> object:
+        """A walk in bare SQL."""
+        return self._query(statement, start=self.start(n))
+
+    def near_bare(self, n: int) -> object:
+        """The nearest nodes in bare SQL."""
+        vector = HalfVector(self.graph.vectors[n % 100]).to_text()
+        return self._query(_NEAREST, vector=vector, space=SPACE)
+
+    def contains_bare(self, n: int) -> object:
+        """Nodes that contain a text in bare SQL."""
+        return self._query(_CONTAINING, text=_part(n))
+
+    def _query(self, statement: LiteralString, **params: object) -> object:
+        params |= {"tenant": TENANT, "view": [self.viewer], "nodes": MAX_NODES}
+        return self.bare.execute(statement, params).fetchall()
+
+
+def _part(n: int) -> str:
+    return f" {1 + 500 * (n % 100)} {RARE}"
 
 
 def _time(name: str, viewer: str, calls: _Calls, asks: int) -> Figures:

@@ -1,7 +1,9 @@
 """What the document promises, checked on every answer that a test of the functions sees."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from jsonschema_rs import Draft202012Validator
 
@@ -24,8 +26,10 @@ def document() -> dict[str, Any]:
 
 def operations() -> dict[str, Any]:
     """Every operation of the document, as the routes name it."""
+    names = (name for handler in HANDLERS for name in handler.ROUTES)
+    name_of = {openapi.document_path(name): name for name in names}
     return {
-        f"{method.upper()} {path}": operation
+        name_of[f"{method.upper()} {path}"]: operation
         for path, methods in document()["paths"].items()
         for method, operation in methods.items()
     }
@@ -36,7 +40,7 @@ def check(method: str, path: str, reply: Reply) -> None:
     not promise."""
     match = _table().find(path)
     assert match is not None, f"{path} is in no document"
-    name = f"{method} {match.resource.path}"
+    name = f"{'GET' if method == 'HEAD' else method} {match.resource.path}"
     declared = operations()[name]["responses"].get(str(reply.status))
     assert declared is not None, f"{name} does not say that it answers {reply.status}"
     declared = _resolved(declared)
@@ -49,6 +53,13 @@ def check(method: str, path: str, reply: Reply) -> None:
     if schema is not None:
         error = next(_validator(schema["$ref"]).iter_errors(reply.body), None)
         assert error is None, f"{name} {reply.status}: {error}"
+
+
+def fill_path(path: str, values: Mapping[str, str]) -> str:
+    """A route's path with these values; of several segments where it takes them."""
+    for name, value in values.items():
+        path = path.replace(f"{{{name}}}", quote(value)).replace(f"{{{name}+}}", quote(value))
+    return path
 
 
 def _resolved(node: dict[str, Any]) -> dict[str, Any]:

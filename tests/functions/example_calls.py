@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeIs, cast
-from urllib.parse import quote
 
 from strandline.apidocs.examples import Example
 from strandline.db.database import Caller
 from strandline.jobs import store_runs
 from strandline.topics import store_publish, store_snapshots
 from strandline.topics.store_publish import NewSnapshot
+from tests.functions import contract
 from tests.support import Gateway, Reply
 
 PAYLOAD = b"The buoy's chart, as bytes."
@@ -78,8 +78,7 @@ class Story:
         if real.operation.endswith("/retry"):
             self._fail_jobs()
         method, path = real.operation.split()
-        for name, value in real.path.items():
-            path = path.replace(f"{{{name}}}", quote(value))
+        path = contract.fill_path(path, real.path)
         if real.operation == "GET /api/v1/admin/topics":
             self._publish_snapshots()
         if real.operation == "GET /api/v1/graph/communities":

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, cast
-from urllib.parse import quote
 
 import pytest
 
@@ -29,6 +28,7 @@ from strandline.log import read as log_read
 from strandline.log.cid import blob_cid, block_cid
 from strandline.sealing import Sealer
 from strandline.tenants.store_audit import AuditContext
+from tests.functions import contract
 from tests.functions.contract import document, operations
 from tests.support import KEY_SECRET, Gateway, Reply
 
@@ -43,8 +43,9 @@ IDS = {"cid", "cursor", "job", "tenant", "source_event_key", "Idempotency-Key"} 
     "invalidates",
     "field",
 }
-# A file of the page at /docs is everybody's; every tenant counts its versions from 1.
-NO_IDS = {"file", "version"}
+# A file of the page at /docs is everybody's; every tenant counts its versions from 1; a path leads
+# through a block that a CID names.
+NO_IDS = {"file", "version", "path"}
 # What a field does not stand beside.
 INSTEAD = {
     "blob": ("content", "parts", "model"),
@@ -225,6 +226,7 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
         "cid": [
             is_(event["cid"], lambda: block_cid(uuid.uuid4().bytes)),
             is_(large.body["blob"]["cid"], lambda: blob_cid(uuid.uuid4().bytes)),
+            is_(large.body["cid"], lambda: block_cid(uuid.uuid4().bytes)),
         ],
         "session_id": [Sample(used("session_id"), _uuid)],
         "cursor": [is_(page["next_cursor"], lambda: random_cursor)],
@@ -297,8 +299,7 @@ def _put(body: Any, names: list[str], value: str) -> None:
 
 def ask(gateway: Gateway, example: Example, key: str) -> Reply:
     method, path = example.operation.split()
-    for name, value in example.path.items():
-        path = path.replace(f"{{{name}}}", quote(value))
+    path = contract.fill_path(path, example.path)
     query, headers = dict(example.query), example.headers
     return gateway.call(method, path, example.body, key=key, query=query, headers=headers)
 
@@ -357,9 +358,12 @@ def test_what_is_asked_for_is_there(world: World) -> None:
             key = world.operator if "/admin/" in name else world.owner
             is_tenants = "/admin/communities" in name
             key = world.admin if "/admin/jobs" in name or is_tenants else key
-            own = {n: world.samples[n][0].own() for n in error_responses.path_parameters(name)}
+            names = set(error_responses.path_parameters(name)) - NO_IDS
+            own = {n: world.samples[n][0].own() for n in names}
             if name == "GET /file/{cid}":
                 own = {"cid": world.samples["cid"][1].own()}
+            if "{path+}" in name:
+                own = {"cid": world.samples["cid"][2].own(), "path": "data/content"}
             if is_tenants:
                 own = {"community_id": world.samples["community_id"][1].own()}
             call = replace(placed(first[name], place, own[place[-1]], ALICE), path=own)

@@ -69,6 +69,33 @@ def test_communities_are_named_and_explored(
     assert {node["bridge_score"] for node in nodes if node["is_bridge"]} == {0.5}
 
 
+def test_no_word_stands_twice_in_a_name(gateway: Gateway, ada: str) -> None:
+    state(gateway, crew("Petrel", "Petrels", "old-PETREL", "Oskar", "Pia"), ["user:ada"])
+    gateway.run_job("analytics", "acme")
+    (found,) = read(gateway, ada)["communities"]
+    assert (found["size"], set(found["name"].split(", "))) == (5, {"Petrel", "Oskar", "Pia"})
+    detail = read(gateway, ada, f"{LIST}/{found['community_id']}")
+    assert detail["name"] == found["name"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["harbour", "North Harbours", "Petrel"], "harbour, Petrel"),
+        (["The ferry", "ferries of Oslo", "the pier"], "The ferry"),
+        (["Ada", "Bo", "Cleo", "Dag"], "Ada, Bo, Cleo"),
+        (["Ada's boat", "the ADA", "sail-boat", "sails"], "Ada's boat, sails"),
+        (["Boje", "Буй", "浮标", "浮标"], "Boje, Буй, 浮标"),
+        (["+++", "---", "+++"], "+++, ---"),
+        ([], "(no longer there)"),
+    ],
+)
+def test_a_name_has_the_first_names_without_a_word_in_common(
+    names: list[str], expected: str
+) -> None:
+    assert communities.name_community(names) == expected
+
+
 def test_lists_are_paged_without_a_gap(gateway: Gateway, ids: dict[str, str], ada: str) -> None:
     whole = read(gateway, ada)["communities"]
     assert list(pages(gateway, ada, LIST, "communities")) == whole

@@ -96,9 +96,11 @@ def test_a_question_gets_short_term_memory_topics_and_events(
 
 
 def test_the_same_answer_is_the_same_text(
-    gateway: Gateway, scratch_db: ScratchDatabase, embedder: Embedder, tell: Told, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, embedder: Embedder, key: str
 ) -> None:
-    ids = [tell(key, f"Buoy {n} is red.", session_id="s")["event_id"] for n in range(30)]
+    events = [user_message(f"Buoy {n} is red.", session_id="s") for n in range(30)]
+    told = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).body
+    ids = [item["event"]["event_id"] for item in told["results"]]
     add_chain(gateway, scratch_db, ids[:3], embedder=embedder)
     first, second = (ask(gateway, key, query=QUESTION, budget=300) for _ in range(2))
     assert first["text"] == second["text"]
@@ -156,13 +158,13 @@ def test_a_reply_is_shown_with_what_it_answers(
 
 
 def test_by_default_it_shows_as_many_events_as_the_budget_holds(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str
 ) -> None:
-    ids = [
-        tell(key, f"Buoy {n} is red and lies by the lighthouse.", session_id=f"s{n}")["event_id"]
-        for n in range(60)
-    ]
-    age(scratch_db, *ids)
+    text = "Buoy {} is red and lies by the lighthouse."
+    events = [user_message(text.format(n), session_id=f"s{n}") for n in range(60)]
+    told = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).body
+    assert told["stored"] == 60
+    age(scratch_db, *(item["event"]["event_id"] for item in told["results"]))
     gateway.sweep()
     small, default, large = (
         ask(gateway, key, query=QUESTION, budget=budget) for budget in (300, 1000, 8000)

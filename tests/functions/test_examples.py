@@ -15,7 +15,7 @@ EXAMPLES = examples.load_examples()
 
 
 def test_every_route_has_an_example() -> None:
-    routes = {route for fn in FUNCTIONS for route in fn.routes}
+    routes = {route for fn in FUNCTIONS if fn.protocol == "REST" for route in fn.routes}
     assert {example.operation for example in EXAMPLES} == routes
 
 
@@ -31,6 +31,15 @@ def test_every_example_answers_as_it_says(
         return
     text = examples.FILE.read_text()
     examples.FILE.write_text(renew_text(text, [story.renew(example)[1] for example in EXAMPLES]))
+
+
+def test_what_a_session_s_search_finds_in_the_graph_is_shown() -> None:
+    operation = "POST /api/v1/sessions/{session_id}/context/search"
+    (search,) = [example for example in EXAMPLES if example.operation == operation]
+    known = search.answer["graph"]
+    assert known["nodes"]
+    assert known["edges"]
+    assert all(item["event_ids"] for item in (*known["nodes"], *known["edges"]))
 
 
 def test_answers_are_renewed_where_they_differ(gateway: Gateway) -> None:

@@ -17,7 +17,7 @@ from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.strandline.services.fold_fixtures import ALICE, HELPER, append
 from tests.support import Gateway, ScratchDatabase
 
-TURN = 400
+TURN = 200
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_backlog_gives_way_after_a_turn(
 ) -> None:
     hints = Queue(monkeypatch, scratch_db)
     giant = ""
-    for _ in range(6):
+    for _ in range(3):
         (giant, *_) = append(gateway, gateway.key("giant"), told(200))
     small = append(gateway, gateway.key("small"), told(5))[0]
     hints.messages.clear()
@@ -85,11 +85,11 @@ def test_a_backlog_gives_way_after_a_turn(
     while hints.unfolded(small):
         hints.deliver()
     assert hints.delivered == 2
-    assert hints.unfolded(giant) == 1200 - TURN
+    assert hints.unfolded(giant) == 600 - TURN
     while hints.messages:
         hints.deliver()
     assert hints.unfolded(giant) == 0
-    assert hints.delivered <= 2 + 1200 // TURN + 1, "no turn is for nothing"
+    assert hints.delivered <= 2 + 600 // TURN + 1, "no turn is for nothing"
     assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
 

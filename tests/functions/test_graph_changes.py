@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from strandline.config import get_settings
 from tests.graph_calls import WHO, Graph, entity, fact, topic
 from tests.support import Gateway, ScratchDatabase
 
@@ -71,6 +72,29 @@ def test_a_tenant_may_have_confidences_halved(graph: Graph, scratch_db: ScratchD
         )
         assert rows == [(3, pytest.approx(expected))]
         assert graph.read(f"nodes/{a}")["confidence"] == pytest.approx(0.8)
+
+
+def test_a_deployment_may_have_confidences_halved(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the tenant says nothing; now, and as of a time."""
+    monkeypatch.setenv("STRANDLINE_TUNING", '{"edge_confidence": "halving"}')
+    get_settings.cache_clear()
+    (ada,) = graph.create(entity("Ada", confidence=0.75))
+    graph.create(entity("Ada", confidence=0.75))
+    last = graph.write("PATCH", f"nodes/{ada}", confidence=0.0)
+    as_of = graph.recorded_at(last["event_id"])
+    for when in ({}, {"as_of": as_of}):
+        told = [graph.read(f"nodes/{ada}", **when), *graph.read("nodes", **when)["nodes"]]
+        for path, body in (
+            ("traverse", {"node_id": ada}),
+            ("search", {"query": "Ada"}),
+            ("search", {"query": ada, "mode": "graph"}),
+        ):
+            asked = {"participants": WHO, **body, **when}
+            reply = graph.gateway.call("POST", f"/api/v1/graph/{path}", asked, key=graph.key)
+            told += reply.body["nodes"]
+        assert [node["confidence"] for node in told] == [pytest.approx(0.375)] * 5
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from strandline.config import get_settings
+from strandline.graph import conflicts, store_conflicts
 from strandline.llm.provider import ModelReply, ModelRequest
 from strandline.llm.tasks import LlmTasks
 from strandline.resources import Resources
@@ -43,6 +44,24 @@ def test_two_facts_that_cannot_both_hold_are_named(gateway: Gateway) -> None:
     assert ask(gateway, key, "conflicts", threshold=0.999)["compared"] == 0
     by_id = ask(gateway, key, "conflicts", node_id=oslo)
     assert [fact["id"] for c in by_id["conflicts"] for fact in c["facts"]] == [newer, older]
+
+
+def test_what_was_not_compared_is_said(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = gateway.key()
+    oslo, *_ = store(gateway, key, FACTS)
+    gateway.sweep()
+    monkeypatch.setattr(store_conflicts, "MAX_SCANNED", 4)
+    assert ask(gateway, key, "conflicts")["degraded"] == ["no_model"], "all were compared"
+    monkeypatch.setattr(store_conflicts, "MAX_SCANNED", 3)
+    assert ask(gateway, key, "conflicts")["degraded"] == ["no_model", "facts_cut"]
+    one = ask(gateway, key, "conflicts", category="professional")
+    assert (one["compared"], one["degraded"]) == (0, ["no_model"]), "one fact is none too many"
+    monkeypatch.setattr(store_conflicts, "MAX_PAIRS", 1)
+    for subject in ({}, {"content": "Ada lives in Rome"}, {"node_id": oslo}):
+        cut = ask(gateway, key, "conflicts", threshold=0.01, **subject)
+        assert (cut["compared"], cut["degraded"][-1]) == (1, "pairs_cut")
+    advice = ask(gateway, key, "analyze", content="Ada lives in Rome", content_type="statement")
+    assert advice["degraded"] == ["no_model", "pairs_cut"]
 
 
 def test_a_contradiction_is_resolved_by_invalidation(gateway: Gateway) -> None:
@@ -136,6 +155,9 @@ def test_the_model_is_asked_too_and_named(
     model.script = ["no JSON"] * 2
     failed = ask(gateway, key, "conflicts", threshold=0.2)
     assert (failed["conflicts"], failed["degraded"]) == ([], ["model_failed"])
+    with monkeypatch.context() as bounded:
+        bounded.setattr(conflicts, "_MAX_MODEL_PAIRS", 0)
+        assert ask(gateway, key, "conflicts", threshold=0.2)["degraded"] == ["model_cut"]
     model.script = ['{"contradicts": false}']
     denied = ask(gateway, key, "conflicts", threshold=0.2)
     assert (denied["conflicts"], denied["degraded"]) == ([], [])

@@ -71,6 +71,104 @@ def test_before_a_merge_they_were_two(graph: Graph) -> None:
         assert frozenset(members) in expected
 
 
+def test_what_is_asked_of_a_time_before_a_merge_tells_them_apart(graph: Graph) -> None:
+    """By traversals, searches and fields of topics; what was joined for a while is one then."""
+
+    def ask(path: str, as_of: str, **body: Any) -> Any:
+        asked = {"participants": graph.who, "as_of": as_of, **body}
+        reply = graph.gateway.call("POST", f"/api/v1/graph/{path}", asked, key=graph.key)
+        assert reply.status == 200, reply.text
+        return reply.body
+
+    def names(answer: Any) -> list[str]:
+        return sorted(node["name"] for node in answer["nodes"])
+
+    def fields(node: str, as_of: str) -> list[str]:
+        listed = graph.read(f"topics/{node}/fields", as_of=as_of)["fields"]
+        return [field["field"] for field in listed]
+
+    rowing, boats, _, _ = graph.create(
+        topic("rowing", ref="rowing"),
+        topic("row boats", ref="boats"),
+        fact("Ada rows", relationships=[{"edge": "fact_topic", "target": "rowing"}]),
+        fact("Bo sinks", relationships=[{"edge": "fact_topic", "target": "boats"}]),
+    )
+    field = graph.write("POST", f"topics/{boats}/fields/berth", value="B 17")
+    merge = graph.write("POST", "merges", from_id=boats, into_id=rowing)
+    undone = graph.write("POST", f"merges/{merge['merge_id']}/undo")
+    again = graph.write("POST", "merges", from_id=boats, into_id=rowing)
+    two, one, three, four = (
+        graph.recorded_at(event_id)
+        for event_id in (
+            field["event_id"],
+            merge["merge_id"],
+            undone["event_id"],
+            again["merge_id"],
+        )
+    )
+    for as_of in (two, three):
+        for start, told in ((rowing, "Ada rows"), (boats, "Bo sinks")):
+            contents = ask("traverse", as_of, node_id=start, traversal="topic_contents")
+            assert (names(contents)[0], len(contents["nodes"])) == (told, 2)
+            assert (contents["nodes"][0]["id"], contents["nodes"][0]["members"]) == (start, [start])
+        assert names(ask("search", as_of, mode="exact", query="row", types=["topic"])) == [
+            "row boats",
+            "rowing",
+        ]
+        assert names(ask("search", as_of, query="row boats", types=["topic"]))[0] == "row boats"
+        assert names(ask("search", as_of, mode="graph", query=boats)) == ["Bo sinks", "row boats"]
+        assert (fields(rowing, as_of), fields(boats, as_of)) == ([], ["berth"])
+    for as_of in (one, four):
+        for start in (rowing, boats):
+            contents = ask("traverse", as_of, node_id=start, traversal="topic_contents")
+            assert names(contents)[:2] == ["Ada rows", "Bo sinks"]
+            assert set(contents["nodes"][0]["members"]) == {rowing, boats}
+            assert fields(start, as_of) == ["berth"]
+        found = ask("search", as_of, mode="exact", query="row", types=["topic"])
+        assert {frozenset(node["members"]) for node in found["nodes"]} == {
+            frozenset({rowing, boats})
+        }
+
+
+def test_who_was_one_then_is_told_as_one_whatever_became_of_them(graph: Graph) -> None:
+    """From each of them: a node of the same name that was merged since, and one that was merged
+    then and is not any more."""
+    other = Graph(graph.gateway, graph.key, ("agent:helper", "user:ada", "user:bo"))
+    rowing, boats = graph.create(topic("rowing"), topic("row boats"))
+    stated = other.write("POST", "nodes", nodes=[topic("Row boats.")])["nodes"][0]
+    theirs = stated["id"]
+    merge = graph.write("POST", "merges", from_id=boats, into_id=rowing)
+    undone = graph.write("POST", f"merges/{merge['merge_id']}/undo")
+    again = graph.write("POST", "merges", from_id=boats, into_id=rowing)
+    apart = [{boats, theirs}, {rowing}]
+    merged = [{boats, rowing}, {theirs}]
+    for event_id, expected in (
+        (stated["event_id"], apart),
+        (merge["merge_id"], merged),
+        (undone["event_id"], apart),
+        (again["merge_id"], merged),
+    ):
+        as_of = graph.recorded_at(event_id)
+        for members in expected:
+            for start in members:
+                body = {"participants": graph.who, "node_id": start, "as_of": as_of}
+                reply = graph.gateway.call("POST", "/api/v1/graph/traverse", body, key=graph.key)
+                assert set(reply.body["nodes"][0]["members"]) == members
+                assert set(graph.read(f"nodes/{start}", as_of=as_of)["members"]) == members
+
+
+def test_a_name_is_found_after_it_was_merged(graph: Graph) -> None:
+    """However short: no word of the question finds it."""
+    golang, go, _ = graph.create(entity("Golang"), entity("Go"), entity("Gopher"))
+    for expected in ({go}, {golang, go}):
+        body = {"participants": graph.who, "query": "Do we use Go?"}
+        reply = graph.gateway.call("POST", "/api/v1/graph/search", body, key=graph.key)
+        (node,) = reply.body["nodes"]
+        assert (set(node["members"]), node["why"]) == (expected, ["name"])
+        if expected == {go}:
+            graph.write("POST", "merges", from_id=go, into_id=golang)
+
+
 def test_a_merge_holds_in_its_scope(graph: Graph) -> None:
     """Among others the names stay two."""
     other = Graph(graph.gateway, graph.key, ("agent:helper", "user:ada", "user:bo"))

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from strandline.errors import EmbeddingUnavailable
+from strandline.graph import reach, store_joined
+from tests.graph_calls import Graph, entity, fact
 from tests.support import Gateway, Reply, ScratchDatabase
 
 WHO, OTHERS = ["user:ada", "agent:helper"], ["user:ada", "user:bo"]
@@ -163,6 +165,52 @@ def test_hops_are_counted_and_bounded(gateway: Gateway) -> None:
         assert len(found["edges"]) == hops
     cut = ask(gateway, key, "traverse", node_id=ids[0], hops=3, limit=2)
     assert (len(cut["nodes"]), cut["degraded"]) == (3, ["cut_by_limit"])
+
+
+def test_edges_between_what_is_equally_far_are_shown(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ada uses three boats; four are moored in a row, of which one left since."""
+    key, graph = gateway.key(), Graph(gateway, gateway.key(), tuple(WHO))
+    boats = [f"boat {n}" for n in range(4)]
+    ada, *ids = graph.create(entity("Ada"), *map(entity, boats))
+    uses = [graph.relate("USES", ada, boat) for boat in ids[:3]]
+    moored = [graph.relate("RELATES_TO", ids[n], ids[n + 1]) for n in range(3)]
+    found = ask(gateway, key, "traverse", node_id=ada)
+    assert (names(found)[0], set(names(found)[1:])) == ("Ada", set(boats[:3]))
+    shown = {edge["id"] for edge in found["edges"]}
+    assert shown == {edge["id"] for edge in (*uses, *moored[:2])}
+    assert (found["degraded"], {node["hops"] for node in found["nodes"]}) == ([], {0, 1})
+    around = ask(gateway, key, "search", mode="graph", query=ada)
+    assert {edge["id"] for edge in around["edges"]} == {e["id"] for e in (*uses, *moored)}
+
+    graph.relate("RELATES_TO", ids[0], ids[1])
+    with monkeypatch.context() as bounded:
+        for module in (store_joined, reach):
+            bounded.setattr(module, "MAX_EDGES_BETWEEN", 1)
+        cut = ask(gateway, key, "traverse", node_id=ada)
+    assert (len(cut["edges"]), cut["degraded"]) == (4, ["cut_by_limit"])
+    assert moored[0]["id"] in {edge["id"] for edge in cut["edges"]}, "the heavier one"
+
+    then = graph.recorded_at(moored[1]["event_id"])
+    graph.write("POST", f"edges/{moored[1]['id']}/end", reason="She left")
+    for when, count in (({}, 4), ({"as_of": then}, 5)):
+        assert len(ask(gateway, key, "traverse", node_id=ada, **when)["edges"]) == count
+
+
+def test_only_edges_that_a_traversal_follows_are_shown(gateway: Gateway) -> None:
+    """Two facts about Ada are related by an edge that leads to no fact from an entity."""
+    key, graph = gateway.key(), Graph(gateway, gateway.key(), tuple(WHO))
+    about = [{"edge": "fact_entity", "target": "ada"}]
+    ada, *facts = graph.create(
+        entity("Ada", ref="ada"),
+        fact("Ada rows", relationships=about),
+        fact("Ada sails", relationships=about),
+    )
+    graph.relate("RELATES_TO", *facts)
+    for traversal, count in (("neighbours", 3), ("related_facts", 2)):
+        found = ask(gateway, key, "traverse", node_id=ada, traversal=traversal)
+        assert (len(found["nodes"]), len(found["edges"])) == (3, count)
 
 
 def test_nodes_of_a_name_in_several_scopes_are_one(gateway: Gateway) -> None:

@@ -6,21 +6,33 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from strandline.background import archiver
-from strandline.db.database import Caller, Database, TenantDb
+from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
-from strandline.jobs import runner, store_runs
+from strandline.jobs import runner, store_claims, store_runs
 from strandline.jobs.context import Tally
 from strandline.jobs.runner import Shard
 from tests.support import Gateway, ScratchDatabase
 
 NOW = datetime.now(UTC)
+WHO = "select current_tenant() as tenant, current_viewer() as viewer, current_writer() as writer"
 STATES = "select tenant_id, state, reason from jobs order by created_at, tenant_id"
+
+
+@dataclass(frozen=True)
+class Asker:
+    """On whose behalf a statement runs."""
+
+    tenant: str
+    viewer: list[str]
+    writer: str
 
 
 @pytest.fixture
@@ -101,22 +113,85 @@ def test_a_plan_whose_own_part_fails_says_so_in_the_job_that_waits(
     assert scratch_db.rows(STATES) == [("acme", "failed", "RuntimeError")]
 
 
+FAIL_IN = """
+create function fail_here() returns trigger language plpgsql as $$
+begin
+    if new.tenant_id = any ('{%s}') then
+        raise exception 'the words of a memory' using errcode = '%s';
+    end if;
+    return new;
+end $$;
+create trigger fail_here before insert on job_shards for each row execute function fail_here();
+"""
+"""The shards of these tenants' jobs cannot be written, with this SQLSTATE."""
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "reason"),
+    [("23514", "CheckViolation"), ("55P03", "unavailable"), ("ST999", "DatabaseError")],
+)
 def test_a_tenant_whose_job_cannot_begin_holds_up_no_other(
-    scratch_db: ScratchDatabase, tools: Any, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, tools: Any, sqlstate: str, reason: str
 ) -> None:
-    real = store_runs.begin_run
-
-    def begin(access: TenantDb, *given: Any) -> bool:
-        if access.caller.tenant == "acme":
-            raise RuntimeError("the words of a memory")
-        return real(access, *given)
-
-    monkeypatch.setattr(store_runs, "begin_run", begin)
+    with psycopg.connect(scratch_db.admin_url) as admin:
+        admin.execute((FAIL_IN % ("acme", sqlstate)).encode())
     assert plan(tools) == 1
-    assert scratch_db.rows(STATES) == [
-        ("acme", "failed", "RuntimeError"),
-        ("globex", "running", ""),
+    assert scratch_db.rows(STATES) == [("acme", "failed", reason), ("globex", "running", "")]
+    assert scratch_db.rows("select tenant_id, count(*) from job_shards group by 1") == [
+        ("globex", 1)
     ]
+
+
+def test_what_fails_in_three_tenants_in_a_row_fails_the_plan(
+    scratch_db: ScratchDatabase, tools: Any, gateway: Gateway
+) -> None:
+    """Its cause is not the tenants': the state machine tries again, and each job says why."""
+    for tenant in ("betty", "carol"):
+        gateway.key(tenant)
+    with psycopg.connect(scratch_db.admin_url) as admin:
+        admin.execute((FAIL_IN % ("acme,betty,carol", "53100")).encode())
+    with pytest.raises(Unavailable):
+        plan(tools)
+    tenants = ("acme", "betty", "carol", "globex")
+    assert scratch_db.rows(STATES) == [(tenant, "failed", "unavailable") for tenant in tenants]
+
+
+def test_a_job_that_somebody_has_locked_keeps_its_neighbours_waiting_a_second(
+    scratch_db: ScratchDatabase, tools: Any
+) -> None:
+    assert plan(tools, run="r") == 2
+    begin = time.monotonic()
+    with psycopg.connect(scratch_db.admin_url) as admin:
+        admin.execute("select from jobs where tenant_id = 'acme' for update")
+        outcomes = store_claims.claim_run(
+            tools.database.connection(), "archiver", "r", {"acme": 1, "globex": 1}, NOW
+        )
+    assert [(o.tenant, o.is_claimed, type(o.error)) for o in outcomes] == [
+        ("acme", False, Unavailable),
+        ("globex", True, type(None)),
+    ]
+    assert 0.9 < time.monotonic() - begin < 4
+
+
+def test_a_call_for_many_tenants_leaves_its_transaction_as_it_was(
+    scratch_db: ScratchDatabase, tools: Any
+) -> None:
+    """Whoever calls it for others is afterwards who it was, also where the last of them failed."""
+    access = tools.database.connect_as(Caller("globex", ("user:bob",), "user:bob"))
+    with access.transaction():
+        before = access.fetch(Asker, WHO, {})
+        access.execute(
+            "select claim_run('archiver', 'r', '{acme,nobody}', '{1,1}', %(ids)s, '1 minute',"
+            " now())",
+            {"ids": [uuid.uuid4(), uuid.uuid4()]},
+        )
+        access.execute(
+            "select close_run('archiver', 'r', '{acme,nobody}', '{x,x}', null, '1 minute', now())",
+            {},
+        )
+        assert access.fetch(Asker, WHO, {}) == before
+    assert before == [Asker("globex", ["user:bob"], "user:bob")]
+    assert scratch_db.rows(STATES) == [("acme", "failed", "x")]
 
 
 def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(

@@ -1,6 +1,7 @@
 """The state machine end to end, and jobs over HTTP."""
 
 import importlib
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -149,6 +150,37 @@ def test_a_shard_that_fails_stops_no_other_and_says_why(
     assert (done["state"], done["reason"], done["advice"]) == ("done", "", "")
     refused = gateway.call("POST", f"{JOBS}/{job['job_id']}/retry", key=key)
     assert refused.status == 409
+
+
+def test_a_shard_whose_function_is_busy_waits_for_it(
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    machine: StateMachine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two runs of a job share its function's reserved instances: who finds none tries for minutes,
+    and longer than an item may take. That is none of the tries of a shard that fails."""
+    archiver, tries = handlers()["archiver"], list[str]()
+    throttled: type[Exception] = type("Lambda.TooManyRequestsException", (Exception,), {})
+
+    def busy(event: Any, context: Any) -> Any:
+        tries.append(event["verb"])
+        if tries.count("shard") in (1, 2, 3):
+            raise throttled
+        return archiver(event, context)
+
+    machine.serve({"archiver": busy})
+    gateway.key("acme")
+    assert machine.wait(machine.start("archiver"), SECONDS)["status"] == "SUCCEEDED"
+    assert scratch_db.rows("select state from jobs") == [("done",)]
+    assert tries.count("shard") == 4
+    child = json.loads(DEFINITION.read_text())["States"]["map"]["ItemProcessor"]["States"]["shard"]
+    retry = child["Retry"][0]
+    assert retry["ErrorEquals"] == ["Lambda.TooManyRequestsException"]
+    waits = [
+        retry["IntervalSeconds"] * retry["BackoffRate"] ** n for n in range(retry["MaxAttempts"])
+    ]
+    assert sum(waits) > child["TimeoutSeconds"]
 
 
 def test_an_admin_starts_a_job_of_their_own_tenant(

@@ -13,8 +13,9 @@ from strandline.embeddings.embedder import Embedder
 from strandline.recall.store import search_candidates
 from strandline.resources import Resources
 from tests.chains import add_chain
+from tests.saved_rows import SavedFixture
 from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
-from tests.support import Gateway, ScratchDatabase
+from tests.support import Gateway, ScratchDatabase, user_message
 
 ALICE = "user:alice"
 ACME, SESSION = "/api/v1/admin/tenants/acme", "/api/v1/sessions/s"
@@ -22,14 +23,29 @@ KNOWN, UNKNOWN = "Where is the red buoy?", "Who was the first president of Mongo
 type Told = Callable[..., Any]
 
 
+TEXTS = ("The red buoy is by the lighthouse.", "Bread rises overnight.", "Rain all day.")
+
+
+@pytest.fixture(scope="module")
+def saved_key() -> SavedFixture[str]:
+    """The rows of `key`."""
+    return SavedFixture()
+
+
 @pytest.fixture
-def key(gateway: Gateway, tell: Told) -> str:
+def key(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, saved_key: SavedFixture[str]
+) -> str:
     """A key of a memory of three embedded events."""
-    made = gateway.key(user=ALICE)
-    for text in ("The red buoy is by the lighthouse.", "Bread rises overnight.", "Rain all day."):
-        tell(made, text, session_id="s")
-    gateway.sweep()
-    return made
+
+    def tell_and_embed() -> str:
+        made = gateway.key(user=ALICE)
+        for text in TEXTS:
+            tell(made, text, session_id="s")
+        gateway.sweep()
+        return made
+
+    return saved_key.lay_down(scratch_db, tell_and_embed)
 
 
 def recall(gateway: Gateway, key: str, query: str, **more: object) -> Any:
@@ -184,8 +200,9 @@ def test_what_others_sessions_hold_makes_no_answer_of_this_one_less_likely(
     crowd, alone = gateway.key(user=ALICE), gateway.key("globex", user=ALICE)
     tell(alone, "The red buoy is by the lighthouse.", session_id="s")
     tell(crowd, "The red buoy is by the lighthouse.", session_id="s")
-    for n in range(60):
-        tell(crowd, f"Bread number {n} rises.", session_id="t")
+    bread = [user_message(f"Bread number {n} rises.", session_id="t") for n in range(60)]
+    reply = gateway.call("POST", "/api/v1/events/batch", {"events": bread}, key=crowd)
+    assert reply.body["stored"] == 60
     gateway.sweep()
     query = "What shines out there at sea?"
     expected = recall(gateway, alone, query)["known"]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from strandline.aws.run_requests import MIN_SPACING
-from strandline.db.database import Database
+from strandline.config import get_settings
+from strandline.db.database import Caller, Database
 from strandline.graph import promoter
 from strandline.jobs import store_due
 from strandline.llm.heuristic.model import HeuristicModel
@@ -16,6 +17,8 @@ from strandline.llm.types import Extraction
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
 from tests.functions.conftest import Told
+from tests.graph_calls import Graph, fact
+from tests.strandline.graph.test_provenance import CHECK, Unfounded
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase
 
@@ -102,6 +105,32 @@ def test_a_warm_chain_becomes_nodes_that_cite_its_events(
     assert scratch_db.rows(STATE) == before
 
 
+def test_what_is_promoted_leads_to_events_of_its_scope(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And confidences are computed as the deployment says, here by halves, with what callers
+    state."""
+    monkeypatch.setenv("STRANDLINE_TUNING", '{"edge_confidence": "halving"}')
+    get_settings.cache_clear()
+    key = gateway.key()
+    form(scratch_db, gateway, tell, key)
+    form(scratch_db, gateway, tell, key, participants=["user:bob", "agent:helper"])
+    graph = Graph(gateway, key, ("user:alice", "agent:helper"))
+    for _ in range(2):
+        graph.create(fact(FACTS[0], confidence=0.1))
+    warm(scratch_db)
+    gateway.run_job("promoter", "acme")
+    for viewer in (("agent:helper", "user:alice"), ("user:bob",), ()):
+        access = gateway.database.connect_as(Caller("acme", viewer))
+        (found,) = access.fetch(Unfounded, CHECK, {})
+        assert found == Unfounded(found.seen, 0, 0, 0, 0)
+        assert found.seen > 5
+    assert scratch_db.rows(
+        "select confidence from graph_nodes where name = %s and 'user:alice' = any (participants)",
+        FACTS[0],
+    ) == [(pytest.approx(((0.95 + 0.1) / 2 + 0.1) / 2),)]
+
+
 def test_a_chain_that_is_not_warm_is_left_alone(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
 ) -> None:
@@ -109,6 +138,21 @@ def test_a_chain_that_is_not_warm_is_left_alone(
     scratch_db.rows("update chains set promote_until = now() - interval '1 second'")
     gateway.run_job("promoter", "acme")
     assert scratch_db.rows(STATE) == []
+
+
+def test_an_allergy_is_promoted_while_it_is_warm_and_small_talk_is_not(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+) -> None:
+    """As they are judged: neither is warmed."""
+    key, bob = gateway.key(), ("user:bob", "agent:helper")
+    tell(key, "I'm allergic to penicillin, came out in hives at twelve.")
+    tell(key, "The lamp hums a bit.", *bob)
+    fold_all(gateway, scratch_db)
+    gateway.run_job("promoter", "acme")
+    assert names(scratch_db, "fact") == ["Alice is allergic to penicillin."]
+    assert scratch_db.rows("select distinct 'user:bob' = any (participants) from graph_nodes") == [
+        (False,)
+    ]
 
 
 def test_the_archiver_promotes_what_was_never_looked_at(

@@ -38,6 +38,7 @@ class Ids:
     topic_id: str
     community_id: str
     erasure_id: str
+    file_cid: str
     field: str = "anchorage"
 
     def path(self, route: str) -> str:
@@ -47,6 +48,8 @@ class Ids:
         path = path.replace("{topic_id}", self.topic_id).replace("{field}", self.field)
         path = path.replace("{community_id}", self.community_id)
         path = path.replace("{erasure_id}", self.erasure_id)
+        if "{path+}" in path:
+            return path.format_map({"cid": self.file_cid, "path+": "data/content"})
         return path.replace("{cid}", self.blob if path.startswith("/file/") else self.cid)
 
 
@@ -61,6 +64,7 @@ def random_ids() -> Ids:
         f"topic:{uuid.uuid4()}",
         str(uuid.uuid4()),
         str(uuid.uuid4()),
+        block_cid(noise),
     )
 
 
@@ -87,6 +91,7 @@ def alices(gateway: Gateway, tell: Told) -> Ids:
     return Ids(
         *(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"]),
         *(node["id"], topic["id"], community["community_id"], erasure["erasure_id"]),
+        large["cid"],
     )
 
 

@@ -15,6 +15,7 @@ from strandline.llm.tasks import LlmTasks
 from strandline.resources import Resources
 from strandline.topics import store_answers
 from tests.context_block import read_outline
+from tests.saved_rows import SavedFixture
 from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
 from tests.strandline.topics.snapshots import publish
 from tests.strandline.topics.talks import converse, fold
@@ -54,13 +55,25 @@ def leaf_ids(answer: Any) -> list[str]:
     return [event["event_id"] for topic in all_topics(answer) for event in topic["events"]]
 
 
+@pytest.fixture(scope="module")
+def saved_talk() -> SavedFixture[list[str]]:
+    """The rows of `talk`, without the keys that each test makes for itself."""
+    return SavedFixture(besides=["api_keys"])
+
+
 @pytest.fixture
-def talk(gateway: Gateway, scratch_db: ScratchDatabase, key: str) -> list[str]:
+def talk(
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, saved_talk: SavedFixture[list[str]]
+) -> list[str]:
     """A conversation of four topics, of which the last is not in the snapshot."""
-    events = converse(gateway, key)
-    fold(gateway, scratch_db)
-    publish(scratch_db)
-    return events
+
+    def tell_and_fold() -> list[str]:
+        events = converse(gateway, key)
+        fold(gateway, scratch_db)
+        publish(scratch_db)
+        return events
+
+    return [*saved_talk.lay_down(scratch_db, tell_and_fold)]
 
 
 # answers -----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from strandline.jobs.context import Tally, Worker
 from strandline.local.lambda_context import LambdaContext
 from strandline.log import store_uploads
 from tests.functions.conftest import Told
-from tests.support import Gateway, NullJobQueue, ScratchDatabase, user_message
+from tests.support import Gateway, NullJobQueue, ScratchDatabase, begin_run, user_message
 
 JOBS = "/api/v1/admin/jobs"
 SWEEPER: Any = sweeper
@@ -151,8 +151,8 @@ def test_when_a_lease_is_lost_nothing_more_is_committed(
     """A shard that was taken by another, and one whose job was given up."""
     gateway.key()
     access, now = gateway.database.connect_as(Caller.background("acme")), datetime.now(UTC)
+    assert begin_run(gateway.database, "archiver", "r", 2, now)
     with access.transaction():
-        assert store_runs.begin_run(access, "archiver", "r", 2, now)
         first = store_runs.lease_shard(access, "archiver", "r", 0, now)
         again = store_runs.lease_shard(access, "archiver", "r", 0, now)
         assert first is not None
@@ -161,15 +161,15 @@ def test_when_a_lease_is_lost_nothing_more_is_committed(
         assert store_runs.lock_shard(access, again)
         store_runs.end_shard(access, again, {"things": 2}, now)
         assert store_runs.lease_shard(access, "archiver", "r", 0, now) is None
-        assert not store_runs.begin_run(access, "archiver", "another", 1, now)
+    assert not begin_run(gateway.database, "archiver", "another", 1, now)
     assert scratch_db.rows("select state from jobs") == [("running",)]
     with access.transaction():
         last = store_runs.lease_shard(access, "archiver", "r", 1, now)
         assert last is not None
         store_runs.end_shard(access, last, {"things": 3}, now)
     assert scratch_db.rows("select state, totals from jobs") == [("done", {"things": 5})]
+    assert begin_run(gateway.database, "archiver", "third", 1, now)
     with access.transaction():
-        assert store_runs.begin_run(access, "archiver", "third", 1, now)
         held = store_runs.lease_shard(access, "archiver", "third", 0, now)
         assert held is not None
         assert store_runs.expire_leases(access, None, now + timedelta(hours=1)) == 1
@@ -313,8 +313,8 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
     for step in (SWEEPER._recalls_folded, SWEEPER._recalls_pruned, SWEEPER._uploads_removed):
         tried: list[int] = []
         scratch_db.rows("delete from jobs")
+        assert begin_run(gateway.database, "sweeper", "r", 1, now)
         with access.transaction():
-            store_runs.begin_run(access, "sweeper", "r", 1, now)
             held = store_runs.lease_shard(access, "sweeper", "r", 0, now)
         assert held is not None
         lease = runner.Lease(access, held, time.monotonic() + 60, lambda: datetime.now(UTC))

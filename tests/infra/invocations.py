@@ -24,11 +24,13 @@ from strandline.embeddings.embedder import Embedder
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
+from strandline.log.blocks import MAX_BYTES
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
 from tests.functions.example_calls import Story
 from tests.graph_files import tell_entity
 from tests.infra.recorded_calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
+from tests.mcp_calls import ALICE, HELPER, call_tool, calls_of, post, prepare
 from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import drop_index
 from tests.support import APP, KEY_SECRET, OWNER, Gateway, ScratchDatabase, user_message
@@ -57,6 +59,7 @@ def take(
         patch.setattr(handler, "lambda_handler", ear.turn(fn.name, handler.lambda_handler))
     with _serving(ear, base, embedder, patch) as front:
         _over_http(front)
+        _over_mcp(base, front)
         _unhinted(front, patch)
         _uploads(base, aws, front)
         _background(base, aws, front)
@@ -147,6 +150,22 @@ def _over_http(front: Gateway) -> None:
         story.tell(example)
 
 
+def _over_mcp(base: ScratchDatabase, front: Gateway) -> None:
+    """Every tool, with content that becomes a payload, and a payload as a resource."""
+    base.rows("delete from jobs")  # one of each kind at a time
+    options: dict[str, Any] = {"key": front.key(rights=("read", "write", "admin"))}
+    known = prepare(front, options["key"])
+    options["participants"] = [ALICE, HELPER]
+    for name, samples in calls_of(known).items():
+        for arguments, expected in samples:
+            text, _ = call_tool(front, name, arguments, **options)
+            assert expected in text, (name, text)
+    large = {"content": "The tide table of the tools. " * 5000}
+    assert not call_tool(front, "add", large, **options)[1]
+    file = {"uri": f"memoria://file/{known.file_cid}"}
+    assert "text" in post(front, "resources/read", file, **options).text
+
+
 def _unhinted(front: Gateway, patch: pytest.MonkeyPatch) -> None:
     """Appends whose hint is not taken: they wish for a sweep."""
 
@@ -160,12 +179,25 @@ def _unhinted(front: Gateway, patch: pytest.MonkeyPatch) -> None:
             planted.setattr(handler.resources.work_queue, "_sqs", away)
             alone = user_message("Nobody hints at it.", f"user:alone-at-{name}")
             assert front.call("POST", path, alone, key=front.key()).status == 201
+    tools: Any = importlib.import_module("functions.mcp.handler")
+    with patch.context() as planted:
+        planted.setattr(
+            tools.resources.work_queue, "_sqs", SimpleNamespace(send_message_batch=refused)
+        )
+        alone = {"content": "Nobody hints at it.", "participants": ["user:alone-at-mcp"]}
+        assert not call_tool(front, "add", alone, key=front.key())[1]
 
 
 def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     """Payloads of all ways in: large content, uploads that are there, are not, or are not as
-    announced, and of a store that verified nothing."""
+    announced, and of a store that verified nothing. And one that no answer holds."""
     key = front.key()
+    alice = front.key(user=ALICE)
+    huge = bytes(MAX_BYTES + 1)
+    uploaded(front, alice, huge)
+    assert front.call("POST", EVENTS, citing(cid_of(huge), ALICE), key=alice).status == 201
+    reply = front.call("GET", f"/ipfs/{cid_of(huge)}", query={"format": "raw"}, key=alice)
+    assert reply.status == 307
     for path in (EVENTS, INSERT):
         large = user_message(f"The tide table of {path}. " * 5000)
         assert front.call("POST", path, large, key=key).status == 201
@@ -260,6 +292,8 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
         patch.setenv(f"STRANDLINE_LLM_{name}", value)
     get_settings.cache_clear()
     key = front.key(rights=("read", "write", "admin"))
+    _judge_by_tool(front, key)
+    base.rows("delete from model_rates")
     for name in ("query", "worker", "sweeper", "builder", "promoter", "archiver", "eraser"):
         handler: Any = importlib.import_module(f"functions.{name}.handler")
         handler.resources.__dict__.pop("llm", None)
@@ -286,6 +320,14 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
             base.rows("delete from model_rates")
             base.rows("delete from jobs")
             front.run_job("sweeper", "acme")
+
+
+def _judge_by_tool(front: Gateway, key: str) -> None:
+    """Contradictions that a tool has judged, with a model."""
+    tools: Any = importlib.import_module("functions.mcp.handler")
+    tools.resources.__dict__.pop("llm", None)
+    claim = {"content": "Nils Berg skippers the Gull", "threshold": 0.1, "participants": [ALICE]}
+    assert not call_tool(front, "mie_conflicts", claim, key=key)[1]
 
 
 def _build_anew(base: ScratchDatabase, front: Gateway) -> None:

@@ -1,23 +1,13 @@
 """The whole stack, made without AWS and with small stand-ins for what is built."""
 
-import contextlib
 import functools
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
-# Read once, when the CDK's JavaScript starts, of which Node it would complain.
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
-
-import aws_cdk as cdk
-from cdk_nag import AwsSolutionsChecks
-
-from infra.load_settings import build_settings
-from infra.stack import StrandlineStack
 from strandline.deployment import Layer
+from tests.infra.kept_templates import keep
 
 ROOT = Path(__file__).parents[2]
 CONTEXT: Mapping[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]
@@ -87,45 +77,30 @@ class StandIns:
         return self._size
 
 
-def stack(directory: Path, given: Mapping[str, Any], size: int = 1) -> StrandlineStack:
-    """The stack of these settings, in an app of its own."""
-    app = cdk.App(context=dict(CONTEXT), outdir=str(directory / "out"), analytics_reporting=False)
-    return StrandlineStack(app, build_settings(given), StandIns(directory / "assets", size))
-
-
-def findings_of(made: StrandlineStack, directory: Path) -> tuple[str, ...]:
-    """Synthesize a stack with all checks; rule and construct of what nothing explains."""
-    app = cast(cdk.App, made.node.root)
-    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    with contextlib.suppress(RuntimeError):  # findings: the report has them
-        app.synth()
-    report = json.loads((directory / "out" / "validation-report.json").read_text())
-    return tuple(
-        f"{found['ruleName']}: {where.get('constructPath')}"
-        for one in report["pluginReports"]
-        for found in one["violations"]
-        for where in found.get("violatingConstructs", [{}])
-    )
-
-
 @functools.cache
 def _template(given: str) -> str:
-    with TemporaryDirectory() as name:
-        directory = Path(name)
-        made = stack(directory, json.loads(given))
-        cast(cdk.App, made.node.root).synth()
-        return (directory / "out" / f"{made.stack_name}.template.json").read_text()
+    def make() -> str:
+        from tests.infra import synthesis
+
+        return synthesis.synthesize(json.loads(given))
+
+    return keep("stack", given, make)
 
 
 def template(**given: Any) -> Template:
-    """The template of these settings: synthesized once a run, and a copy each time."""
+    """The template of these settings: a copy each time."""
     return json.loads(_template(json.dumps(given, sort_keys=True)))
 
 
-def findings(**given: Any) -> tuple[str, ...]:
+def findings(**given: Any) -> list[str]:
     """What cdk-nag and the CDK's own rules find wrong with it, and nothing explains."""
-    with TemporaryDirectory() as name:
-        return findings_of(stack(Path(name), given), Path(name))
+
+    def make() -> str:
+        from tests.infra import synthesis
+
+        return json.dumps(synthesis.findings(given))
+
+    return json.loads(keep("findings", json.dumps(given, sort_keys=True), make))
 
 
 def properties(found: Template, kind: str) -> dict[str, dict[str, Any]]:

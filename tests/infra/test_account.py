@@ -3,13 +3,13 @@ that two stacks have, a restored database that nobody moves to, a topic that nob
 
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.jobs import DEFINITION
 from strandline.deployment import FUNCTIONS
-from tests.infra.stacks import CONTEXT, KEY, VARIANTS, Template, properties, template
+from tests.infra.stacks import CONTEXT, KEY, ROOT, VARIANTS, Template, properties, template
 
 NAMES = list(VARIANTS)
 ACCOUNT = {"Ref": "AWS::AccountId"}
@@ -180,13 +180,21 @@ def test_the_master_user_s_secret_and_what_performance_insights_keep_are_under_t
 def test_it_is_made_for_the_partition_that_its_state_machine_names() -> None:
     """The definition is one text, which cfn-lint reads as it is: no partition is filled in."""
     assert CONTEXT["@aws-cdk/core:target-partitions"] == ["aws"]
-    assert "arn:aws:states" in DEFINITION.read_text()
+    assert "arn:aws:states" in (ROOT / "infra" / "job.asl.json").read_text()
 
 
 def test_the_api_s_stage_is_told_to_whoever_puts_a_firewall_before_it() -> None:
     where = template()["Outputs"]["ApiStage"]["Value"]["Fn::Join"][1]
     words = "".join(part if isinstance(part, str) else "*" for part in where)
     assert words == "arn:*:apigateway:*::/restapis/*/stages/*"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_output_has_its_line_in_the_guide(name: str, repository: Path) -> None:
+    guide = (repository / "docs" / "deploy.md").read_text()
+    outputs = template(**VARIANTS[name])["Outputs"]
+    assert outputs
+    assert [output for output in outputs if f"| `{output}` |" not in guide] == []
 
 
 def test_a_firewall_of_one_s_own_is_put_in_front_of_the_stage() -> None:

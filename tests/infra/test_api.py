@@ -5,17 +5,12 @@ import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_lambda as lambda_
 from jsonschema.exceptions import ValidationError
 from openapi_schema_validator import OAS31Validator
 
-from infra import api
-from infra.api import Api
-from infra.load_settings import build_settings
 from strandline.config import ServiceSettings, get_settings
 from strandline.deployment import FUNCTIONS, FunctionSpec, route_table
 from strandline.errors import Misconfigured, NotFound
@@ -26,10 +21,12 @@ from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
 from tests import support
 from tests.functions import contract
+from tests.infra.kept_templates import keep
 from tests.strandline.local.test_http_server import call, served
 from tests.support import Gateway, user_message
 
 type Resources = Mapping[str, Any]
+SERVING = tuple(fn for fn in FUNCTIONS if fn.routes)
 PAGE, OTHER = "https://app.example", "https://other.example"
 DOMAIN = {"name": "memory.example.com", "certificate_arn": "arn:aws:acm:eu-west-1:1:certificate/c"}
 TRUST = {"truststore_uri": "s3://authorities/ca.pem", "truststore_version": "3sL4kqtJ"}
@@ -37,24 +34,17 @@ TRUST = {"truststore_uri": "s3://authorities/ca.pem", "truststore_version": "3sL
 
 @functools.cache
 def _made(given: str, functions: tuple[FunctionSpec, ...]) -> Resources:
-    stack = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
-    code = lambda_.Code.from_inline("nothing")
-    handlers: dict[str, lambda_.Alias] = {}
-    for fn in functions:
-        function = lambda_.Function(
-            stack, fn.name, runtime=lambda_.Runtime.PYTHON_3_13, handler="index.f", code=code
-        )
-        version = cast(lambda_.IVersion, function.current_version)
-        handlers[fn.name] = lambda_.Alias(
-            stack, f"{fn.name}Live", alias_name="live", version=version
-        )
-    Api(stack, "Api", build_settings(json.loads(given)), handlers, functions=functions)
-    return cdk.assertions.Template.from_stack(stack).to_json()["Resources"]
+    def make() -> str:
+        from tests.infra import synthesis
+
+        return synthesis.make_api(json.loads(given), functions)
+
+    return json.loads(keep("api", given, make) if functions == SERVING else make())
 
 
-def resources(functions: Sequence[FunctionSpec] = FUNCTIONS, **given: object) -> Resources:
+def resources(functions: Sequence[FunctionSpec] = SERVING, **given: object) -> Resources:
     """The API's part of a template, made once for each settings."""
-    return _made(json.dumps(given, sort_keys=True), tuple(fn for fn in functions if fn.routes))
+    return _made(json.dumps(given, sort_keys=True), tuple(functions))
 
 
 def of(found: Resources, kind: str) -> list[dict[str, Any]]:
@@ -106,6 +96,8 @@ def test_with_origins_every_path_has_its_preflight() -> None:
 
 
 def test_each_function_gives_one_permission_to_this_stage_alone() -> None:
+    from infra import api
+
     given = of(resources(), "Lambda::Permission")
     assert len(given) == len({fn.name for fn in FUNCTIONS if fn.routes})
     for permission in given:

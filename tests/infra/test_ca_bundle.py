@@ -12,12 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from infra import app
 from infra.load_settings import build_settings
 from infra.settings import SettingsError
-from infra.stack import StrandlineStack
 from layers import build, certificates
-from tests.infra.stacks import CONTEXT, StandIns, Template, cdk, properties
+from tests.infra.stacks import CONTEXT, StandIns, Template, properties
 from tests.tokens import ec_key
 
 REGION = "il-central-1"
@@ -55,6 +53,8 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def test_the_guide_names_every_region_that_no_root_ships_for(repository: Path) -> None:
+    from infra import app
+
     shipped = certificates.list_regions(certificates.build_bundle(repository))
     assert len(shipped) >= 27
     missing = regions() - shipped
@@ -70,6 +70,8 @@ def test_the_guide_names_every_region_that_no_root_ships_for(repository: Path) -
 
 
 def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> None:
+    from infra import app
+
     chosen = app.choose_bundle(str(bundle), REGION)
     assert chosen is not None
     assert certificates.list_regions(chosen) == {REGION}
@@ -94,6 +96,8 @@ def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> Non
     ],
 )
 def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str | None, words: str) -> None:
+    from infra import app
+
     file = tmp_path / "roots.pem"
     if text is not None:
         file.write_text(text)
@@ -104,6 +108,10 @@ def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str | None, w
 def test_functions_of_the_database_find_it_in_a_layer(
     tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from infra import app
+    from infra.stack import StrandlineStack
+    from tests.infra.synthesis import cdk
+
     monkeypatch.setattr(build, "BUILD", tmp_path / "build")
     chosen = app.choose_bundle(str(bundle), REGION)
     assert chosen is not None

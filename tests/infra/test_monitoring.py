@@ -8,21 +8,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_rds as rds
-from aws_cdk import aws_sqs as sqs
 
-from infra import monitoring
-from infra.load_settings import build_settings
-from infra.metrics import MonitoredResources
-from infra.monitoring import Monitoring
 from strandline.config import get_settings
 from strandline.local.lambda_context import LambdaContext
 from strandline.observability import METRIC_NAMESPACE, logger
 from tests import support
 from tests.functions.conftest import Told, tell
 from tests.functions.test_model_path import deliver, talk
+from tests.infra.kept_templates import keep
 from tests.model_server import ModelServer, error, serving
 from tests.support import Gateway
 
@@ -32,29 +26,17 @@ type Watching = tuple[str, frozenset[tuple[str, str]]]
 """A metric of ours, and its dimensions."""
 MODEL: Mapping[str, object] = {"settings": {"llm_provider": "bedrock", "llm_model": "m.v1:0"}}
 PREFIX = "strandline-dev-"
+RUNBOOK = "docs/runbook.md"
 
 
 @functools.cache
 def _made(given: str) -> Mapping[str, Any]:
-    settings = build_settings(json.loads(given))
-    stack = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
-    cluster = rds.DatabaseCluster.from_database_cluster_attributes(
-        stack, "Db", cluster_identifier="strandline-dev"
-    )
-    queues = {
-        name: (sqs.Queue(stack, name), sqs.Queue(stack, f"dead-{name}"))
-        for name in ("work-queue", "job-queue")
-    }
-    watched = MonitoredResources(
-        api={"ApiName": settings.stack_name, "Stage": "api"},
-        queues=cast(Any, queues),
-        cluster=cluster,
-        machine="arn:aws:states:eu-west-1:1:stateMachine:jobs",
-        schedules=settings.stack_name,
-        prefix=PREFIX,
-    )
-    Monitoring(stack, "Monitoring", settings, watched)
-    return cdk.assertions.Template.from_stack(stack).to_json()["Resources"]
+    def make() -> str:
+        from tests.infra import synthesis
+
+        return synthesis.make_monitoring(json.loads(given), PREFIX)
+
+    return json.loads(keep("monitoring", f"{PREFIX} {given}", make))
 
 
 def of(kind: str, **given: object) -> list[dict[str, Any]]:
@@ -161,8 +143,9 @@ def test_what_alarms_watch_is_what_the_handlers_print(
     found = emitted(printed.getvalue())
     looked_at = watching(alarms(**MODEL))
     # A sweeper asks a model where it folds, a builder where it summarises, a promoter and an
-    # archiver where they promote; their lines are made as the worker's is.
-    names = ("sweeper", "builder", "promoter", "archiver")
+    # archiver where they promote, mcp where it judges contradictions; their lines are made as the
+    # worker's is.
+    names = ("sweeper", "builder", "promoter", "archiver", "mcp")
     askers = {frozenset({("function", f"{PREFIX}{name}")}) for name in names}
     missing = {(name, at) for name, at in looked_at - found if at not in askers}
     assert not missing
@@ -196,14 +179,14 @@ def unanswered(found: Mapping[str, dict[str, Any]], runbook: str) -> set[str]:
     named = {
         name
         for name, alarm in found.items()
-        if alarm["AlarmDescription"].endswith(f" {monitoring.RUNBOOK}#{name}")
+        if alarm["AlarmDescription"].endswith(f" {RUNBOOK}#{name}")
     }
     assert named == set(found)
     return named ^ (lines_of(runbook) - {"budget"})
 
 
 def test_every_alarm_has_its_line_and_every_line_its_alarm(repository: Path) -> None:
-    runbook = (repository / monitoring.RUNBOOK).read_text()
+    runbook = (repository / RUNBOOK).read_text()
     found = alarms(**MODEL)
     assert unanswered(found, runbook) == set()
     assert "budget" in lines_of(runbook)
@@ -216,10 +199,19 @@ def test_every_alarm_has_its_line_and_every_line_its_alarm(repository: Path) -> 
 
 
 def test_links_of_the_runbook_lead_somewhere(repository: Path) -> None:
-    runbook = (repository / monitoring.RUNBOOK).read_text()
+    runbook = (repository / RUNBOOK).read_text()
     headings = re.findall(r"^#+ (.+)$", runbook, re.MULTILINE)
     anchors = {heading.lower().replace(" ", "-") for heading in headings}
     assert set(re.findall(r"\]\(#([^)]+)\)", runbook)) <= anchors
+
+
+def test_what_the_runbook_looks_for_in_a_log_is_what_is_logged(repository: Path) -> None:
+    runbook = " ".join((repository / "docs" / "runbook.md").read_text().split())
+    messages = re.findall(r"`([a-z_ ]+)` in the (?:[\w-]+'s )?log\b", runbook)
+    assert len(messages) >= 6
+    files = (repository / "shared" / "strandline").rglob("*.py")
+    source = "".join(file.read_text() for file in files)
+    assert [message for message in messages if f'"{message}"' not in source] == []
 
 
 def test_no_alarm_wakes_anybody_for_a_stage_that_rests() -> None:
@@ -271,15 +263,20 @@ def test_a_budget_is_of_what_bears_the_stacks_tag() -> None:
     assert of("Budgets::Budget") == []
     given = {"usd_per_month": 50, "email": "ops@example.com"}
     (budget,) = of("Budgets::Budget", alarms=given)
+    assert budget["Budget"]["BudgetName"] == REGIONAL_NAME
     assert budget["Budget"]["BudgetLimit"] == {"Amount": 50, "Unit": "USD"}
     tag = ["user:strandline:stack$strandline-dev"]
     assert budget["Budget"]["CostFilters"] == {"TagKeyValue": tag}
     assert len(budget["NotificationsWithSubscribers"]) == 2
 
 
+REGIONAL_NAME = {"Fn::Join": ["", ["strandline-dev-", {"Ref": "AWS::Region"}]]}
+"""Dashboards and budgets are the account's: a stack of this name in another Region has others."""
+
+
 def test_the_dashboard_is_of_this_stack() -> None:
     (dashboard,) = of("CloudWatch::Dashboard")
-    assert dashboard["DashboardName"] == "strandline-dev"
+    assert dashboard["DashboardName"] == REGIONAL_NAME
 
 
 def test_sources_names_are_all_mapped(repository: Path) -> None:

@@ -180,6 +180,15 @@ NEVER: Mapping[str, Sequence[str]] = {
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
         "log/statements:store_statements",
         *("graph/import_graph:_load", "graph/routes_transfer:post_export"),
+        *("log/blocks:BlockReader._load_payload", "log/routes_blocks:_redirect"),
+    ),
+    "mcp": (
+        *("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
+        *("log/blocks:BlockReader._load_payload", "log/routes_blocks:_redirect"),
+        "log/append:_put_payloads",  # an upload: no tool cites one
+        "log/payloads:_PayloadReader._verify_upload",
+        "log/payloads:_PayloadReader._read_text",
+        "graph/import_graph:_load",
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,

@@ -8,6 +8,7 @@ import pytest
 from infra import scale
 from infra.load_settings import load_settings
 from infra.scale import Cell
+from strandline.deployment import FUNCTIONS
 from tests.infra.test_settings import context
 
 
@@ -36,6 +37,15 @@ def test_the_gateway_accepts_no_more_than_all_cores_serve() -> None:
         cell = Cell(int(given.max_capacity))
         assert cell.recalls < cell.throttle <= cell.recalls / scale.BUSY * 1.01
         assert cell.throttle == given.request_rate
+
+
+def test_instances_and_the_account_s_quota_are_those_of_the_table(repository: Path) -> None:
+    """Who asks AWS for less cannot deploy: 100 instances stay for what reserves none."""
+    reserved = sum(fn.reserved_concurrency for fn in FUNCTIONS)
+    guide, text = ((repository / "docs" / name).read_text() for name in ("deploy.md", "scale.md"))
+    assert f"{reserved + 100} for the {reserved} that" in guide
+    assert f"{reserved} reserved instances hold one each" in text
+    assert f"{reserved + 100} for one stack" in text
 
 
 def test_measured_figures_are_those_of_the_pages_they_come_from(repository: Path) -> None:

@@ -69,7 +69,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
         {"settings": {"tenant_burst_seconds": 10}},
         "throttle_burst: a tenant may send 800 .* at most",
     ),
-    ({"throttle_burst": 500}, "throttle_burst is 500, and .* 210 instances"),
+    ({"throttle_burst": 500}, "throttle_burst is 500, and .* 230 instances"),
     ({"alarms": {"usd_per_month": 9}}, "alarms.usd_per_month notifies nobody"),
     ({"settings": {"llm_seconds": 600}}, "settings.llm_seconds: .*less than or equal to 120"),
     ({"network": "existing"}, "network is existing if and only if vpc"),
@@ -77,7 +77,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ({"max_connections": 3000}, "max_connections is at most 2000 where min_capacity"),
     ({"reserved": {"ingest": 900}}, "over 60% of the 822 .* at most 493 together, or raise"),
     ({"max_capacity": 1}, "over 60% of the 189"),
-    (BUSY | {"settings": ASKS}, "may hold 592 connections, over 60% of the 822"),
+    (BUSY | {"settings": ASKS}, "may hold 612 connections, over 60% of the 822"),
     ({"reserved": {"query": 0}}, "reserved.query must be 1 or more"),
     ({"reserved": {"other": 1}}, "reserved.other is no function"),
     ({"max_capacity": "many", "log_days": 31}, "max_capacity: .*; log_days: "),
@@ -107,7 +107,7 @@ def test_no_tenant_can_close_the_gateway_and_no_gateway_the_database(stage: str)
     rate = service.tenant_requests_per_minute / 60
     assert 0 < rate <= given.request_rate / 2
     assert rate * service.tenant_burst_seconds <= given.request_burst / 2
-    assert given.request_burst <= given.request_instances == 210
+    assert given.request_burst <= given.request_instances == 230
     recall_seconds = prices.CPU_OF_RECALL / prices.CORES_PER_UNIT
     assert given.request_rate <= given.max_capacity / recall_seconds < given.request_rate * 1.1
     largest = service.tenant_appends_per_minute / 60 * service.tenant_burst_seconds

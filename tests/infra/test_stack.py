@@ -9,27 +9,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
-import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_iam, aws_sqs
 
-from infra.jobs import DEFINITION
 from infra.settings import SettingsError
 from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS
 from strandline.local.aws import LocalAws, client
 from strandline.local.state_machine import PREFIX, StateMachine
 from tests.infra import security_findings
-from tests.infra.stacks import (
-    VARIANTS,
-    Template,
-    findings,
-    findings_of,
-    properties,
-    stack,
-    template,
-)
+from tests.infra.stacks import ROOT, VARIANTS, Template, findings, properties, template
 
 type Plant = Callable[[Template], None]
+DEFINITION = ROOT / "infra" / "job.asl.json"
 NAMES = list(VARIANTS)
 MOST = [
     name if name in ("as it comes", "mutual TLS") else pytest.param(name, marks=pytest.mark.proof)
@@ -159,10 +149,14 @@ def test_a_default_endpoint_beside_mutual_tls_is_found() -> None:
 
 @pytest.mark.parametrize("name", MOST)
 def test_no_finding_of_cdk_nag_is_unexplained(name: str) -> None:
-    assert findings(**VARIANTS[name]) == ()
+    assert findings(**VARIANTS[name]) == []
 
 
 def test_an_unexplained_finding_is_found(tmp_path: Path) -> None:
+    from aws_cdk import aws_iam, aws_sqs
+
+    from tests.infra.synthesis import findings_of, stack
+
     made = stack(tmp_path, {})
     aws_sqs.Queue(made, "Bare")
     role = aws_iam.Role(made, "Wide", assumed_by=cast(aws_iam.IPrincipal, aws_iam.AnyPrincipal()))
@@ -273,6 +267,59 @@ def test_the_database_stays_at_the_version_that_is_set() -> None:
         assert given["AutoMinorVersionUpgrade"] is False
 
 
+def test_payloads_can_be_brought_back_as_far_as_the_database() -> None:
+    """A restored log cites what was removed since."""
+    for days in (1, 30, 35):
+        bucket = only(template(backup_days=days), "S3::Bucket")
+        kept = [
+            rule["NoncurrentVersionExpiration"]["NoncurrentDays"]
+            for rule in bucket["LifecycleConfiguration"]["Rules"]
+            if "Prefix" not in rule
+        ]
+        assert len(kept) == 1
+        assert kept[0] > days
+        assert kept[0] >= 30
+
+
+def test_the_database_begins_no_connection() -> None:
+    for name in ("as it comes", "nat", "proxy"):
+        found = template(**VARIANTS[name])
+        (group,) = (
+            g["Fn::GetAtt"][0] for g in only(found, "RDS::DBCluster")["VpcSecurityGroupIds"]
+        )
+        (egress,) = properties(found, "EC2::SecurityGroup")[group]["SecurityGroupEgress"]
+        assert egress["CidrIp"] == "255.255.255.255/32", "nowhere, as the CDK writes it"
+        others = properties(found, "EC2::SecurityGroupEgress").values()
+        assert group not in [rule["GroupId"]["Fn::GetAtt"][0] for rule in others]
+
+
+ROOM = 40
+"""Resources that a release may add before the stack has to be divided."""
+
+
+def test_the_stack_has_room_for_the_next_release() -> None:
+    """CloudFormation takes 500 resources and a template of 1 MB; every route is one to three."""
+    for name in NAMES:
+        found = template(**VARIANTS[name])
+        assert len(found["Resources"]) <= 500 - ROOM, name
+        assert len(json.dumps(found)) < 800_000, name
+
+
+def test_traces_are_a_setting_because_they_cost() -> None:
+    for on in (False, True):
+        found = template(tracing=on)
+        functions = {
+            name: given.get("TracingConfig", {}).get("Mode") == "Active"
+            for name, given in properties(found, "Lambda::Function").items()
+            if "FunctionName" in given
+        }
+        assert len(functions) == len(FUNCTIONS)
+        assert set(functions.values()) == {on}
+        assert only(found, "ApiGateway::Stage").get("TracingEnabled", False) is on
+        machine = only(found, "StepFunctions::StateMachine")
+        assert machine.get("TracingConfiguration", {}).get("Enabled", False) is on
+
+
 def test_insights_need_two_units() -> None:
     """AWS recommends no less with Performance Insights."""
     for units, on in ((0, False), (1, False), (2, True), (8, True)):
@@ -335,6 +382,7 @@ def test_the_database_comes_first_then_migrate_then_what_is_called() -> None:
 
 def test_a_release_of_other_layers_migrates_again(tmp_path: Path) -> None:
     """The trigger runs when the version of `migrate` is another; migrations lie in a layer."""
+    from tests.infra.synthesis import cdk, stack
 
     def version(domain: str) -> str:
         directory = tmp_path / domain
@@ -401,12 +449,12 @@ def test_names_bear_the_stack_s() -> None:
 
     def names(found: Template) -> set[str]:
         return {
-            f"{resource['Type']} {given[member]}"
+            f"{resource['Type']} {json.dumps(given[member])}"
             for resource in found["Resources"].values()
             if resource["Type"] not in ("AWS::Lambda::Alias",)  # a name within its function
             for given in [resource.get("Properties", {})]
             for member in ours
-            if isinstance(given.get(member), str)
+            if isinstance(given.get(member), str) or (member == "DashboardName" and member in given)
         }
 
     shared = names(one) & names(two)
@@ -436,6 +484,8 @@ def test_a_key_of_one_s_own_is_everywhere() -> None:
 
 
 def test_layers_that_are_too_large_are_refused(tmp_path: Path) -> None:
+    from tests.infra.synthesis import stack
+
     with pytest.raises(
         SettingsError, match=r"query: its layers \(deps, domain, model\).*over Lambda's 250"
     ):

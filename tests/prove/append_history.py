@@ -174,9 +174,21 @@ class Client:
     def append_late(self, ops: Sequence[AppendOp], seconds: float, delay: float = 0.0) -> None:
         """Commit, and acknowledge, only `seconds` after the append function returned; call that
         `delay` seconds after the events got their ids."""
-        self._history.invoked.update(ops)
-        access, new_events = self.database.connect_as(BACKGROUND), build_events(ops)
+        new_events = self.prepare(ops)
         time.sleep(delay)
+        self.append_prepared(ops, new_events, seconds)
+
+    def prepare(self, ops: Sequence[AppendOp]) -> list[NewEvent]:
+        """Give the events their ids, and append none yet."""
+        self._history.invoked.update(ops)
+        return build_events(ops)
+
+    def append_prepared(
+        self, ops: Sequence[AppendOp], new_events: Sequence[NewEvent], seconds: float = 0.0
+    ) -> None:
+        """Append what was prepared of `ops`; commit `seconds` after the append function
+        returned."""
+        access = self.database.connect_as(BACKGROUND)
         with access.transaction():
             outcomes = log_store.append_events(access, new_events, atomic=False)
             time.sleep(seconds)

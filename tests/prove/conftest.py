@@ -13,13 +13,13 @@ from strandline.db.database import Database
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from tests.prove.append_history import add_tenant
+from tests.seed_cluster import copy_seed
 from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.support import (
     KEY_SECRET,
     TEMPLATE,
     Gateway,
     ScratchDatabase,
-    make_template,
     wire_handlers,
 )
 
@@ -33,9 +33,9 @@ def start_durable_server() -> Iterator[Callable[..., EmbeddedPostgres]]:
     directory.chmod(0o711)
 
     def start(**settings: str) -> EmbeddedPostgres:
+        copy_seed(directory / "server")
         server = EmbeddedPostgres(directory / "server", durable=True, settings=settings)
         stack.enter_context(server)
-        make_template(server)
         with closing(Database(ScratchDatabase(server, TEMPLATE).url)) as database:
             add_tenant(database)
         with psycopg.connect(server.dsn(), autocommit=True) as administrator:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count, takewhile
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 
@@ -64,17 +64,19 @@ READS = {
     f"POST {SESSION}/context/search": {"query": "before"},
 }
 """Operations that read, and are no GET, with a body."""
-ROUTES = {route for fn in FUNCTIONS for route in fn.routes}
+ROUTES = {route for fn in FUNCTIONS if fn.protocol == "REST" for route in fn.routes}
 WRITES = {route for route in ROUTES if not route.startswith("GET ")} - {*READS, f"POST {EVENTS}"}
 SCOPES = [("user:alice", "user:bob"), ("user:alice",), ("agent:helper", "user:alice")]
 SESSION_MEMBERS = SCOPES[2]
 FIRST_EVENT = AppendOp("There before.", ("user:alice",), session="before")
+FIRST_LINK = AppendOp("Linked there before.", ("user:alice",), "link before")
+"""It cites the first event."""
 FIRST_NODES = (
     AppendOp("A fact before.", ("user:alice",), "graph before#0"),
     AppendOp("Topic before", ("user:alice",), "graph before#1"),
 )
 FIRST_REVISION = AppendOp("Topic before, boat: Petrel.", ("user:alice",), "field before")
-FIRST_OPS = {FIRST_EVENT, *FIRST_NODES, FIRST_REVISION}
+FIRST_OPS = {FIRST_EVENT, FIRST_LINK, *FIRST_NODES, FIRST_REVISION}
 """What is there before the load."""
 
 
@@ -593,9 +595,14 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
     first = gateway.call("POST", EVENTS, FIRST_EVENT.request()[0], key=key).body
     forgotten = gateway.call("POST", EVENTS, user_message("Forget me.", FORGETFUL), key=key).body
     erasure = gateway.call("DELETE", f"{EVENTS}/{forgotten['event_id']}", key=key).body
+    body, link_key = FIRST_LINK.request()
+    body = {**cast("dict[str, object]", body), "edges": [{"event_id": first["event_id"]}]}
+    headers = {"Idempotency-Key": str(link_key)}
+    link = gateway.call("POST", EVENTS, body, key=key, headers=headers).body
     publish_two(gateway)
     job = gateway.call("POST", JOB.format(job="archiver"), key=key).body["job_id"]
-    path_values = {name: first[name] for name in ("event_id", "scope_id", "cid")}
+    path_values = {name: first[name] for name in ("event_id", "scope_id")}
+    path_values |= {"cid": link["cid"], "path+": "edges/0/target"}
     path_values |= {"tenant": TENANT, "key_id": gateway.new_key().key.key_id, "file": "page.js"}
     access = gateway.database.connect_as(Caller.background(TENANT))
     certificate = certificates.add_certificate(access, AuditContext("a load"), subject="CN=before")

@@ -56,9 +56,9 @@ def kill(*args, **more):
 setattr(module, step, kill)
 resources, now = Resources(), datetime.now(UTC)
 shard = Shard("acme", 0)
-access = resources.database.connect_as(builder.Caller.background("acme"))
-with access.transaction():
-    runner.store_runs.begin_run(access, "builder", sys.argv[3], 1, now)
+runner.claim_tenants(
+    resources.database, "builder", sys.argv[3], {"acme": 1}, now, runner.Claims()
+)
 runner.run_shard(resources, builder, sys.argv[3], shard, now, time.monotonic() + 900, Tally())
 """
 

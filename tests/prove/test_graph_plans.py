@@ -43,9 +43,9 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
     narrowing, view = Narrowing(ALL_TYPES), graph.nodes // 4
     reach = 500 * 40
 
-    def walk(hops: int, access: TenantDb) -> object:
+    def walk(hops: int, access: TenantDb, as_of: datetime | None = None) -> object:
         name = format_node_id("entity", graph.starts[0])
-        return traverse(access, TraverseRequest(node_id=name, hops=hops, limit=500))
+        return traverse(access, TraverseRequest(node_id=name, hops=hops, limit=500, as_of=as_of))
 
     def near(access: TenantDb) -> object:
         wanted = Wanted(
@@ -64,6 +64,7 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
     return {
         "two hops": (partial(walk, 2), reach),
         "three hops": (partial(walk, 3), reach),
+        "two hops, as of a time": (partial(walk, 2, as_of=datetime.now(UTC)), reach),
         "search by meaning": (near, view * 2 + graph.nodes // 100 * 4 + 4_000),
         "what is known": (known, reach + graph.nodes // 100 * 2 + 1_000),
         "search by a part": (contains, graph.nodes // 100 + 1_000),
@@ -80,6 +81,7 @@ def faults(base: ScratchDatabase, graph: LargeGraph) -> Iterator[str]:
             parts = [part for plan in plans for part in nodes(plan["Plan"])]
             assert parts, "nothing was explained"
             scanned = {p["Relation Name"] for p in parts if p["Node Type"] == "Seq Scan"}
+            scanned -= {"tenants"}  # one row of a tenant, on one page
             read = sum(map(rows_read, parts))
             print(f"  {name}: {read:.0f} rows read, at most {most}")
             if scanned:

@@ -36,8 +36,12 @@ def copy(source: socket.socket, target: socket.socket) -> None:
 
 def accept_and_relay(listener: socket.socket, port: int, stack: ExitStack) -> None:
     """Empty the queue, and connect whoever comes next to this port."""
+    listener.settimeout(2 * ASLEEP)  # a client that has given up comes no more
     stack.enter_context(listener.accept()[0])
-    near = stack.enter_context(listener.accept()[0])
+    try:
+        near = stack.enter_context(listener.accept()[0])
+    except TimeoutError:
+        return
     far = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
     for pair in ((near, far), (far, near)):
         threading.Thread(target=copy, args=pair, daemon=True).start()

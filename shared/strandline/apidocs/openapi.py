@@ -44,7 +44,8 @@ the first.
 - **Errors** have one shape: `{"error": {"code", "message", "details", "request_id", \
 "retryable"}}`; `details` names the `field` at fault. A `retryable` request may be sent again \
 after `Retry-After` seconds.
-- **Times** are RFC 3339 or Unix seconds in, RFC 3339 out."""
+- **Times** are RFC 3339 or Unix seconds in, RFC 3339 out.
+- **MCP**: the Model Context Protocol at `/mcp` has most of these operations as tools for agents."""
 _TAGS = {
     "events": "Append to the log, and read it back.",
     "recall": "Ask, and get back memories that cite their events.",
@@ -121,6 +122,11 @@ _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "schema": {"type": "string", "minLength": 1, "maxLength": 128},
     },
     "file": {"description": "A file of the page at `/docs`.", "schema": {"type": "string"}},
+    "path": {
+        "description": "Names and list positions that lead from link to link, with slashes between "
+        "them, as `edges/0/target`.",
+        "schema": {"type": "string", "minLength": 1},
+    },
 }
 _SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
     "ApiKey": {
@@ -181,7 +187,7 @@ def build_document(
         method, _, path = name.partition(" ")
         operation = _operation(name, route, schemas, examples_by_operation.get(name))
         operation["security"] = _security(route, security)
-        paths.setdefault(path, {})[method.lower()] = operation
+        paths.setdefault(document_path(path), {})[method.lower()] = operation
     used = {op["tags"][0] for methods in paths.values() for op in methods.values()}
     known_tags = [tag for tag in _TAGS if tag in used]
     return {
@@ -209,6 +215,12 @@ def build_document(
             },
         },
     }
+
+
+def document_path(path: str) -> str:
+    """A route's path as OpenAPI writes it, which has no mark for a parameter of several
+    segments."""
+    return path.replace("+}", "}")
 
 
 def _operation(
@@ -313,7 +325,7 @@ def _responses(
     responses: dict[int, Any] = {}
     for status, model in route.responses.items():
         if isinstance(model, MediaType):
-            content: dict[str, dict[str, Any]] = {model.type: {}}
+            content: dict[str, dict[str, Any]] = {kind: {} for kind in model.types}
             description = "As its type says."
         else:
             content = {JSON: {"schema": schemas[model]}}

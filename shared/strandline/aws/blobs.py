@@ -130,6 +130,19 @@ class BlobStore:
             data = response["Body"].read()
         return codecs.getincrementaldecoder("utf-8")("replace").decode(data).replace("\0", "\ufffd")
 
+    def read(self, tenant: str, cid: str) -> bytes:
+        """A whole payload, which the caller knows to be small. Raises PayloadMissing when there is
+        no such object."""
+        with _translate_errors():
+            try:
+                response = self._s3.get_object(Bucket=self._bucket, Key=f"{tenant}/{cid}")
+            except clients.client_error() as error:
+                if _code(error) not in _MISSING_CODES:
+                    raise
+                raise PayloadMissing from None
+            with closing(response["Body"]) as body:
+                return body.read()
+
     def presign_get(
         self, tenant: str, cid: str, mime_type: str | None, name: str | None, seconds: int
     ) -> str:

@@ -23,7 +23,8 @@ def record_chains(
 ) -> int:
     """Store that one recall returned these chains (each with its scope and participants); outside
     of any transaction, after the answer is built. Doing it twice changes nothing. Returns how many
-    rows are new."""
+    rows are new. The commit does not wait for the disk: a crash may lose the last of them, and
+    their chains cool sooner."""
     rows = [
         {"chain_id": str(chain_id), "scope_id": str(scope_id), "participants": list(participants)}
         for chain_id, scope_id, participants in chains
@@ -31,11 +32,13 @@ def record_chains(
     new_rows = access.fetch(
         _ChainId,
         """
+        with relaxed as (select set_config('synchronous_commit', 'off', true) as setting)
         insert into recalls
             (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)
         select current_tenant(), %(recall_id)s, r.chain_id, r.scope_id, r.participants, %(now)s
-        from jsonb_to_recordset(%(rows)s::jsonb) r
+        from relaxed, jsonb_to_recordset(%(rows)s::jsonb) r
             (chain_id uuid, scope_id uuid, participants text[])
+        where relaxed.setting = 'off'
         order by r.chain_id  -- one order: two concurrent inserts of the same rows do not deadlock
         on conflict do nothing
         returning chain_id
@@ -56,7 +59,7 @@ def record_events(
     like `record_chains`. Echoes count as no use. `given` are all events of its answer, these by
     default: what they say is an echo when it comes back (chains/echoes). The use of the events
     themselves is folded later, from what is stored here (recall/importance)."""
-    query = query_insert(access, recall_id, event_ids, now, given)
+    query = query_insert(access, recall_id, event_ids, now, given, is_durable=False)
     return len(access.fetch(query.row_type, query.statement, query.params))
 
 
@@ -66,25 +69,34 @@ def query_insert(
     event_ids: Sequence[UUID],
     now: datetime,
     given: Sequence[UUID] | None = None,
+    *,
+    is_durable: bool = True,
 ) -> RowQuery[Any]:
-    """Stores what `record_events` does."""
+    """Stores what `record_events` does. Durable, it commits as the server is set to: needed beside
+    a statement that must not be lost."""
     viewer = access.caller.viewer
     return RowQuery(
         _ChainId,
         """
-        with answer as (
+        with relaxed as (
+            select set_config('synchronous_commit', coalesce(%(commit)s,
+                current_setting('synchronous_commit')), true) as setting),
+        answer as (
             insert into recall_answers
                 (tenant_id, recall_id, participants, asker, writer, event_ids, used, recalled_at)
             select current_tenant(), %(recall_id)s::uuid, current_viewer(), %(asker)s,
                 current_writer(), %(given_ids)s::uuid[], %(used)s, %(now)s::timestamptz
-            where %(asker)s::text is not null  -- a reader of the whole tenant is no participant
+            from relaxed
+            where relaxed.setting is not null
+                and %(asker)s::text is not null  -- a reader of the whole tenant is no participant
             on conflict do nothing)
         insert into recalls
             (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)
         select distinct on (e.chain_id) current_tenant(), %(recall_id)s::uuid, e.chain_id,
             e.scope_id, e.participants, %(now)s::timestamptz
-        from chain_events e
-        where e.tenant_id = current_tenant() and e.event_id = any (%(event_ids)s)
+        from relaxed, chain_events e
+        where relaxed.setting is not null
+            and e.tenant_id = current_tenant() and e.event_id = any (%(event_ids)s)
             and not is_echo(e.scope_id, e.event_id)
         order by e.chain_id
         on conflict do nothing
@@ -97,6 +109,7 @@ def query_insert(
             "used": len(set(event_ids)),
             "asker": viewer[-1] if viewer else None,
             "now": now,
+            "commit": None if is_durable else "off",
         },
     )
 

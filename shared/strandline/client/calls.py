@@ -85,7 +85,7 @@ class Operation:
     @property
     def path_names(self) -> list[str]:
         """The parameters in the path."""
-        return re.findall(r"{(\w+)}", self.name)
+        return re.findall(r"{(\w+)\+?}", self.name)
 
     def build[T](
         self, values: Mapping[str, Any], parse: Callable[[bytes], T], *, keyed: bool
@@ -94,9 +94,11 @@ class Operation:
         fields = {self.names.get(name, name): to_json(value) for name, value in values.items()}
         key = fields.pop("idempotency_key", None) or str(uuid.uuid4())
         method, _, template = self.name.partition(" ")
-        path = template.format_map(
-            {name: quote(str(fields.pop(name)), safe="") for name in self.path_names}
-        )
+        path = template
+        for name in self.path_names:  # {name+} takes several segments
+            text = str(fields.pop(name))
+            path = path.replace(f"{{{name}}}", quote(text, safe=""))
+            path = path.replace(f"{{{name}+}}", quote(text))
         fields |= self.fixed
         in_query = [n for n in fields if method in ("GET", "DELETE") or n in self.in_query]
         query = [pair for name in in_query for pair in _pairs(name, fields.pop(name))]

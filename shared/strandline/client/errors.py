@@ -13,6 +13,7 @@ ServiceError
 ├── TooLargeError                over a size limit
 ├── BatchRefusedError            another item of an atomic batch was refused
 ├── QuotaExceededError           the tenant used up a quota
+├── UnsupportedError             the service does not do this
 ├── UnavailableError             a dependency is down or starting up
 │   ├── ThrottledError           more requests than the deployment takes at once
 │   ├── OutcomeUnknownError      the connection to the database broke during a commit
@@ -151,6 +152,12 @@ class QuotaExceededError(ServiceError):
     hint = "Try again after `retry_after` seconds, or ask the operator for more."
 
 
+class UnsupportedError(ServiceError):
+    """The service does not do this."""
+
+    code = "unsupported"
+
+
 class UnavailableError(ServiceError):
     """A dependency of the service is down or starting up; nothing was acknowledged."""
 
@@ -233,6 +240,7 @@ _BY_STATUS: Mapping[int, type[ServiceError]] = {
     413: TooLargeError,
     422: InvalidFieldError,
     429: ThrottledError,
+    501: UnsupportedError,
     502: UnavailableError,
     503: UnavailableError,
     504: GatewayTimeoutError,

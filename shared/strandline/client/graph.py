@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import Caller
+from strandline.client.calls import Call, Caller
+from strandline.client.errors import UnexpectedAnswerError
 from strandline.client.graph_statements import FIELDS, NODE, GraphStatements, Time
 from strandline.client.transport import AsyncCaller, SyncCaller
-from strandline.client.verbs import operation, pages
+from strandline.client.verbs import Procedure, Steps, Work, ask, operation, pages
 
 type NodeType = Literal["fact", "decision", "entity", "event", "topic"]
 
@@ -245,8 +248,44 @@ class GraphQuestions(Caller):
         scope_id: UUID | str | None = None,
         vectors: bool | None = None,
     ) -> answers.GraphExport:
-        """Write the graph as JSON Lines; the answer has the address to fetch it from."""
+        """Write the graph as JSON Lines; the answer has the address to fetch it from.
+        `export_file` fetches it."""
         ...
+
+    @Procedure
+    def export_file(
+        self,
+        path: Path | str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        scope_id: UUID | str | None = None,
+        vectors: bool | None = None,
+    ) -> Steps[answers.GraphExport]:
+        """Write the graph into a file, which `import_file` reads. It is there whole or not at all.
+        Raises UnexpectedAnswerError where it did not arrive as it was sent."""
+        made = yield from ask(
+            GraphQuestions.export.call(
+                self,
+                user=user,
+                agent=agent,
+                participants=participants,
+                scope_id=scope_id,
+                vectors=vectors,
+            )
+        )
+        data = yield from ask(Call("GET", made.url, bytes))
+        if hashlib.sha256(data).hexdigest() != made.sha256:
+            raise UnexpectedAnswerError(f"{made.url.partition('?')[0]} is not what was exported.")
+        yield from ask(Work(lambda: _write_whole(Path(path), data)))
+        return made
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_bytes(data)
+    draft.replace(path)
 
 
 class Graph(GraphStatements, GraphQuestions, SyncCaller):

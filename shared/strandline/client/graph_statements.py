@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from strandline.client import answers
 from strandline.client.calls import KEEP, Caller, Keep
+from strandline.client.lookup import Progress, put_file
 from strandline.client.memory import Fields
-from strandline.client.verbs import operation
+from strandline.client.verbs import Procedure, Steps, Work, ask, operation
 
 type Time = datetime | float | str
 
 NODE = "/api/v1/graph/nodes/{node_id}"
 FIELDS = "/api/v1/graph/topics/{topic_id}/fields"
+_INLINE_BYTES = 1024 * 1024
+"""A larger file is uploaded. A request holds 4 MiB, in which JSON escapes every quote."""
 
 
 class GraphStatements(Caller):
@@ -112,12 +116,30 @@ class GraphStatements(Caller):
         ...
 
     @operation("POST /api/v1/graph/imports")
-    def import_file(
+    def post_import(
         self, *, content: str | None = None, cid: str | None = None
     ) -> answers.GraphImport:
-        """Store an export file, given as text or as the CID of an upload: all of it or none, and
-        nothing twice."""
+        """The call below `import_file`: the file as a text, or as the CID of an upload."""
         ...
+
+    @Procedure
+    def import_file(
+        self, path: Path | str, *, progress: Progress | None = None
+    ) -> Steps[answers.GraphImport]:
+        """Store the graph of an export file: all of it or none, and nothing twice. A large file is
+        uploaded first; `progress(sent, size)` is called as that goes. Raises InvalidFieldError,
+        which names the line, for a file that is not whole."""
+        file = Path(path)
+        size = yield from ask(Work(lambda: file.stat().st_size))
+        if size > _INLINE_BYTES:
+            cid = yield from put_file(self, file, "application/jsonl", file.name, progress)
+            return (yield from ask(GraphStatements.post_import.call(self, cid=cid)))
+        # bytes that are no text are noticed by the line's hash
+        content = yield from ask(Work(lambda: file.read_text("utf-8", "replace")))
+        answer = yield from ask(GraphStatements.post_import.call(self, content=content))
+        if progress is not None:
+            progress(size, size)
+        return answer
 
     @operation("POST /api/v1/graph/merges")
     def merge(

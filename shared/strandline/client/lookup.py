@@ -7,7 +7,7 @@ import mimetypes
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from strandline.client import answers
@@ -18,6 +18,13 @@ from strandline.client.verbs import Procedure, Steps, Work, ask, operation, page
 type Progress = Callable[[int, int], None]
 """Called with the bytes that were sent, and those of the whole file."""
 
+type BlockForm = Literal["raw", "car"]
+"""One block, or blocks in a CAR file."""
+
+_CAR_NAMES = {
+    name: name.replace("_", "-")
+    for name in ("dag_scope", "entity_bytes", "car_version", "car_order", "car_dups")
+}
 _PIECE_BYTES = 1024 * 1024
 _PRESENT = 412
 """The payload store's status for what is uploaded already."""
@@ -46,6 +53,20 @@ def _hash_file(path: Path) -> tuple[int, str]:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
         return file.tell(), digest.hexdigest()
+
+
+def put_file(
+    caller: Caller, file: Path, media: str, name: str, progress: Progress | None
+) -> Steps[str]:
+    """Upload a file unless it is stored already; its CID."""
+    size, digest = yield from ask(Work(lambda: _hash_file(file)))
+    place = yield from ask(
+        Lookup.prepare_upload.call(caller, size=size, sha256=digest, mime_type=media, name=name)
+    )
+    if isinstance(place, answers.UploadOut):
+        stream = _FileStream(file, size, progress)
+        yield from ask(Call("PUT", place.url, _ignore, (), stream, place.headers, also=(_PRESENT,)))
+    return place.cid
 
 
 class Lookup(Caller):
@@ -102,7 +123,7 @@ class Lookup(Caller):
         """The earliest visible event with this block. Raises NotFoundError."""
         ...
 
-    @operation("GET /ipfs/{cid}")
+    @operation("GET /ipfs/{cid}", names=_CAR_NAMES)
     def block(
         self,
         cid: str,
@@ -110,8 +131,37 @@ class Lookup(Caller):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        format: BlockForm | None = None,
+        dag_scope: Literal["block", "entity", "all"] | None = None,
+        entity_bytes: str | None = None,
+        car_version: Literal["1"] | None = None,
+        car_order: Literal["dfs", "unk"] | None = None,
+        car_dups: Literal["y", "n"] | None = None,
     ) -> bytes:
-        """The raw DAG-CBOR block of an event. Raises NotFoundError."""
+        """The raw block of an event (DAG-CBOR) or a payload. `format="car"`: a CAR file with all
+        that it links to. Raises NotFoundError, and TooLargeError for more than 4 MiB: `file()`
+        says where to download a payload of any size."""
+        ...
+
+    @operation("GET /ipfs/{cid}/{path+}", names=_CAR_NAMES)
+    def dag(
+        self,
+        cid: str,
+        path: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        format: BlockForm | None = None,
+        dag_scope: Literal["block", "entity", "all"] | None = None,
+        entity_bytes: str | None = None,
+        car_version: Literal["1"] | None = None,
+        car_order: Literal["dfs", "unk"] | None = None,
+        car_dups: Literal["y", "n"] | None = None,
+    ) -> bytes:
+        """A CAR file of the blocks along a path of links, as `edges/0/target`, and of those below
+        its end. Raises NotFoundError, GoneError where the path leads to an erased event, and
+        TooLargeError."""
         ...
 
     @operation("GET /file/{cid}", also=(307,))
@@ -162,23 +212,13 @@ class Lookup(Caller):
         """Upload a file and append an event that cites it. `progress(sent, size)` is called as it
         goes. The text of a UTF-8 file can be recalled."""
         file = Path(path)
-        size, digest = yield from ask(Work(lambda: _hash_file(file)))
         media = mime_type or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-        place = yield from ask(
-            Lookup.prepare_upload.call(
-                self, size=size, sha256=digest, mime_type=media, name=name or file.name
-            )
-        )
-        if isinstance(place, answers.UploadOut):
-            stream = _FileStream(file, size, progress)
-            yield from ask(
-                Call("PUT", place.url, _ignore, (), stream, place.headers, also=(_PRESENT,))
-            )
+        cid = yield from put_file(self, file, media, name or file.name, progress)
         return (
             yield from ask(
                 Memory.add.call(
                     self,
-                    blob={"cid": place.cid},
+                    blob={"cid": cid},
                     type="upload",
                     user=user,
                     agent=agent,

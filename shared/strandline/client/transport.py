@@ -70,13 +70,21 @@ def read_response[T](call: Call[T], response: httpx2.Response) -> T:
 
 
 def _refusal(content: bytes) -> Mapping[str, Any] | None:
-    """The member `error` of an error answer, if it has the service's shape."""
+    """The member `error` of an error answer, if it has the service's shape. An error of JSON-RPC,
+    whose code is a number, has it in `data`, unless it is one of the protocol itself."""
     try:
         body: object = json.loads(content)
     except ValueError:
         return None
-    refusal = cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None
-    return cast("dict[str, Any]", refusal) if isinstance(refusal, dict) else None
+    error = cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None
+    if not isinstance(error, dict):
+        return None
+    refusal = cast("dict[str, Any]", error)
+    if not isinstance(refusal.get("code"), int):
+        return refusal
+    data: object = refusal.get("data")
+    is_refusal = isinstance(data, dict) and "request_id" in data
+    return cast("dict[str, Any]", data) if is_refusal else None
 
 
 def connection_error(settings: Settings, error: httpx2.TransportError) -> ServiceError:

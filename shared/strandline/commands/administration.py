@@ -13,6 +13,7 @@ from strandline.commands.output import print_json, print_table
 
 type _Right = Literal["read", "write", "admin", "operator", "erase"]
 _RIGHTS = ("read", "write", "admin", "operator", "erase")
+_MAX_GRACE_HOURS = 30 * 24
 
 _limit = click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 
@@ -69,6 +70,39 @@ def create_key(
         print_json(made)
     else:
         click.echo(made.token)
+
+
+@keys.command("rotate")
+@click.option("--tenant", required=True)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0, _MAX_GRACE_HOURS),
+    default=24.0,
+    show_default=True,
+    help="Hours for which the old key is still valid.",
+)
+@click.option("--days", type=click.IntRange(1, 3650), help="How long the new key is valid.")
+@click.argument("key_id")
+@click.pass_obj
+def rotate_key(run: Invocation, tenant: str, grace: float, days: int | None, key_id: str) -> None:
+    """Make a key's successor; it is shown once and stored nowhere.
+
+    It has the user, the rights and the label of KEY_ID, which ends by itself after --grace.
+    """
+    rotated = run.client.admin.rotate_key(
+        tenant,
+        key_id,
+        overlap_seconds=round(grace * 3600),
+        expires_at=datetime.now(UTC) + timedelta(days=days) if days else None,
+    )
+    if run.as_json:
+        print_json(rotated)
+    else:
+        click.echo(rotated.key.token)
+        ends = rotated.old.expires_at
+        click.echo(
+            f"the old key ends {f'at {ends:%Y-%m-%d %H:%M %Z}' if ends else 'never'}", err=True
+        )
 
 
 @keys.command("revoke")
@@ -177,6 +211,7 @@ def status(run: Invocation) -> None:
         click.echo(f"warning: {warning}")
     if health.status == "ok":
         usage = run.client.usage()
+        click.echo()
         print_table(
             ("quota", "used", "at once", "limit", "per"),
             ((q.name, q.used, q.at_once, q.limit, q.per) for q in usage.quotas),

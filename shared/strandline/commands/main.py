@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from click.shell_completion import get_completion_class
 
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError, UnavailableError
-from strandline.commands import administration, erasing, memory, transfer
+from strandline.client.retries import Retry
+from strandline.commands import administration, erasing, mcp, memory, transfer, trials
 from strandline.commands.invocation import Invocation
 
 EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
@@ -55,7 +57,7 @@ def cli(context: click.Context, url: str | None, key: str | None, as_json: bool)
     Without an address the commands speak to the service that `make run` started here.
     """
 
-    def connect() -> Strandline:
+    def connect(retry: Retry) -> Strandline:
         place = None if url else find_local_place()
         address = url or (place.url if place else None)
         if address is None:
@@ -63,7 +65,7 @@ def cli(context: click.Context, url: str | None, key: str | None, as_json: bool)
                 "No service: give --url, set STRANDLINE_URL, or run this where `make run` runs."
             )
         try:
-            client = Strandline(address, key or (place.key if place else None))
+            client = Strandline(address, key or (place.key if place else None), retry=retry)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         return context.with_resource(client)
@@ -96,6 +98,8 @@ def completion(shell: str) -> None:
 for _command in (
     *(*memory.COMMANDS, *erasing.COMMANDS, *transfer.COMMANDS),
     *administration.COMMANDS,
+    *trials.COMMANDS,
+    *mcp.COMMANDS,
 ):
     cli.add_command(_command)
 
@@ -118,7 +122,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except UnicodeError as error:
+        click.echo(f"strandline: a text is not UTF-8, or a key not ASCII ({error})", err=True)
+        return EXIT_REFUSED
+    except OSError as error:
+        click.echo(f"strandline: {error}", err=True)
+        return EXIT_REFUSED
+
+
+def run() -> None:
+    """The program: one command. What is done is not interrupted any more: Python would end by the
+    signal, as if it had failed."""
+    exit_code = main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(exit_code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

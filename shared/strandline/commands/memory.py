@@ -11,6 +11,9 @@ from rich.progress import Progress
 from strandline.commands.invocation import Invocation, participant_options
 from strandline.commands.output import make_progress, print_json, print_table
 
+_SHOWN_CHARS = 240
+"""Of a text in a table."""
+
 
 @click.command()
 @click.argument("text")
@@ -50,6 +53,7 @@ def add(
 @participant_options
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
 @click.option("--session", "session_id", help="Only events of this session.")
+@click.option("--full", is_flag=True, help="Show long texts whole.")
 @click.pass_obj
 def recall(
     run: Invocation,
@@ -59,6 +63,7 @@ def recall(
     participants: tuple[str, ...],
     limit: int,
     session_id: str | None,
+    full: bool,
 ) -> None:
     """Ask: the events that answer QUERY, best first."""
     answer = run.client.recall(
@@ -75,13 +80,19 @@ def recall(
     print_table(
         ("relevance", "when", "who", "what"),
         (
-            (hit.relevance, hit.occurred_at, hit.speaker, hit.text or hit.name)
+            (hit.relevance, hit.occurred_at, hit.speaker, _cut(hit.text or hit.name, full))
             for hit in answer.hits
         ),
         "Nothing is known about this.",
     )
     for reason in answer.degraded:
         click.echo(f"strandline: the answer is limited: {reason}", err=True)
+
+
+def _cut(text: str | None, full: bool) -> str:
+    """A text as a table shows it."""
+    whole = text or ""
+    return whole if full or len(whole) <= _SHOWN_CHARS else f"{whole[:_SHOWN_CHARS].rstrip()}…"
 
 
 @click.command()
@@ -130,7 +141,7 @@ def upload(
     """Upload FILE, and store an event that cites it."""
     with make_progress(*Progress.get_default_columns()) as progress:
         task = progress.add_task(file.name, total=file.stat().st_size)
-        receipt = run.client.upload(
+        receipt = run.patient_client.upload(
             file,
             user=user,
             agent=agent,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
@@ -32,14 +32,21 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
-    """A table, or a sentence where it would be empty. Stored text is never read as markup."""
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    empty: str,
+    colours: Mapping[str, str] | None = None,
+) -> None:
+    """A table, or a sentence where it would be empty. Stored text is never read as markup.
+    `colours` are styles for values that are words of ours."""
+    styles = colours or {}
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for place, column in enumerate(columns):  # the first is often an id, which one copies
+        table.add_column(column, overflow="fold", no_wrap=place == 0)
     count = 0
     for row in rows:
-        table.add_row(*(Text(show(value)) for value in row))
+        table.add_row(*(Text(show(value), style=styles.get(str(value), "")) for value in row))
         count += 1
     if count:
         Console().print(table)

@@ -49,7 +49,7 @@ def import_file(run: Invocation, file: Path, user: str, agent: str) -> int:
     with make_progress(*columns, TimeRemainingColumn()) as progress:
         task = progress.add_task(file.name, total=len(events))
         for batch in _batches(events):
-            refused = _store(run.client, batch)
+            refused = _store(run.patient_client, batch)
             stored += len(batch) - len(refused)
             refusals += refused
             progress.advance(task, len(batch))
@@ -112,7 +112,7 @@ def export(
     text.
     """
     left_out: list[str] = []
-    lines = _export_lines(run.client, user, agent, participants, left_out)
+    lines = _export_lines(run.patient_client, user, agent, participants, left_out)
     count = 0
     if out is None:
         for line in lines:

@@ -152,3 +152,24 @@ def translate_errors(connection: Connection | None = None) -> Generator[None]:
         if error.sqlstate != _ERASED_SQLSTATE:
             raise
         raise Unavailable("An event that this request cites was just erased. Try again.") from error
+
+
+def error_of_state(sqlstate: str, connection: Connection | None = None) -> Exception:
+    """The error that a statement which failed with this SQLSTATE would have raised: for what a
+    function caught and reports. It has no text."""
+    error: Exception = _driver_error(sqlstate)
+    try:
+        with translate_errors(connection):
+            raise error
+    except Exception as translated:
+        error = translated
+    return error
+
+
+def _driver_error(sqlstate: str) -> psycopg.Error:
+    try:
+        return errors.lookup(sqlstate)()
+    except KeyError:  # a state of our own triggers
+        error = psycopg.DatabaseError()
+        error.sqlstate = sqlstate
+        return error

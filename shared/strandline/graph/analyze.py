@@ -14,6 +14,7 @@ from strandline.graph.schemas_conflicts import (
 )
 from strandline.graph.schemas_search import FoundNode
 from strandline.graph.search import ALL_TYPES, Finder, read_matches
+from strandline.graph.store_conflicts import FactFilter
 from strandline.graph.store_search import Narrowing
 from strandline.log.trust import trust_rank
 from strandline.recall.recall import embed_query
@@ -40,8 +41,9 @@ def analyze(finder: Finder, judge: Judge, request: AnalyzeRequest, tuning: Tunin
     conflicts: list[ConflictOut] = []
     if request.content_type == "statement":
         subject = Subject(request.content, None)
-        threshold = thresholds_for(finder.embedder.space, tuning).conflict
-        similar = find_similar_facts(finder, subject, vector, threshold)
+        space = finder.embedder.space
+        wanted = FactFilter(space, thresholds_for(space, tuning).conflict)
+        similar = find_similar_facts(finder, subject, vector, wanted)
         conflicts, notes = judge_pairs(finder, judge, similar, subject)
         degraded = [*degraded, *notes]
     return AnalyzeOut(

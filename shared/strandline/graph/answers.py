@@ -77,7 +77,7 @@ def to_edges(rows: Iterable[EdgeRow], leads: Mapping[UUID, JoinedNode]) -> list[
     groups: dict[tuple[UUID, UUID, str, str], list[EdgeRow]] = {}
     for row in rows:
         ends = leads.get(row.from_id), leads.get(row.to_id)
-        if ends[0] and ends[1]:
+        if ends[0] and ends[1] and ends[0] is not ends[1]:  # not of nodes that are one
             key = ends[0].node_id, ends[1].node_id, row.type, row.label
             groups.setdefault(key, []).append(row)
     edges = [

@@ -1,5 +1,6 @@
 """Communities as they are read: listed, and explored node by node and neighbour by neighbour."""
 
+import re
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -16,9 +17,13 @@ from strandline.graph.schemas_communities import (
     NeighbourOut,
 )
 from strandline.graph.store_communities import Community, CommunityKind, MemberNode
+from strandline.llm.heuristic.words import WORD, stem, strip_genitive
 
 _PG_SNAPSHOT = "1:1:"
 """Pages of communities show what the last analysis found, not one database snapshot."""
+_NAMED = 3
+"""How many nodes name a community."""
+_PART = re.compile(r"[^\W_]+")
 _UNNAMED = "(no longer there)"
 """The name of a community whose first nodes are gone since."""
 
@@ -89,7 +94,22 @@ def _make_cursors(access: TenantDb, kind: CommunityKind, name: str, node: str | 
 
 def _describe(community: Community) -> dict[str, object]:
     fields = {name: value for name, value in vars(community).items() if name != "neighbours"}
-    return {**fields, "name": ", ".join(community.names) or _UNNAMED}
+    return {**fields, "name": name_community(community.names)}
+
+
+def name_community(names: Sequence[str]) -> str:
+    """The first three of these names that have no word in common, whatever its case and number."""
+    first_names: list[str] = []
+    their_words: set[str] = set()
+    for name in names:
+        parts = (
+            part for word in WORD.findall(name) for part in _PART.findall(strip_genitive(word))
+        )
+        words = set(map(stem, parts)) or {name.casefold()}
+        if their_words.isdisjoint(words):
+            first_names.append(name)
+            their_words |= words
+    return ", ".join(first_names[:_NAMED]) or _UNNAMED
 
 
 def _name_neighbours(
@@ -97,7 +117,7 @@ def _name_neighbours(
 ) -> Sequence[NeighbourOut]:
     neighbours = [(UUID(other), weight) for other, weight in community.neighbours]
     names = {
-        row.community_id: ", ".join(row.names) or _UNNAMED
+        row.community_id: name_community(row.names)
         for row in store_communities.list_by_id(access, kind, [other for other, _ in neighbours])
     }
     return [

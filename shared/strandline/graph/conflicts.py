@@ -16,7 +16,7 @@ from strandline.graph.schemas_conflicts import (
     VerdictOut,
 )
 from strandline.graph.search import Finder, find_start
-from strandline.graph.store_conflicts import SimilarFacts
+from strandline.graph.store_conflicts import Comparison, FactFilter, SimilarFacts
 from strandline.graph.store_joined import JoinedNode, read_nodes
 from strandline.llm.heuristic.contradiction import find_contradiction
 from strandline.llm.tasks import LlmTasks
@@ -70,22 +70,22 @@ def find_conflicts(
 ) -> ConflictsOut:
     """The contradictions that a request asks for, most similar first. Raises NotFound for a node
     that is not in view, and Invalid for one that is not a fact."""
-    threshold = request.threshold or thresholds_for(finder.embedder.space, tuning).conflict
+    space = finder.embedder.space
+    threshold = request.threshold or thresholds_for(space, tuning).conflict
+    wanted = FactFilter(space, threshold, request.category)
     subject = _find_subject(finder, request)
     degraded: list[str] = []
     if subject is None:
-        similar = store_conflicts.list_similar_pairs(
-            finder.access, finder.embedder.space, threshold, request.category
-        )
+        similar = store_conflicts.compare_newest(finder.access, wanted)
     else:
         vector, degraded = embed_query(finder.embedder, subject.content, finder.vector_timeout)
-        similar = find_similar_facts(finder, subject, vector, threshold, request.category)
+        similar = find_similar_facts(finder, subject, vector, wanted)
     conflicts, notes = judge_pairs(finder, judge, similar, subject)
     is_cut = len(conflicts) > request.limit
     return ConflictsOut(
         conflicts=conflicts[: request.limit],
         threshold=threshold,
-        compared=len(similar),
+        compared=len(similar.pairs),
         degraded=[*degraded, *notes, *(["cut_by_limit"] if is_cut else [])],
     )
 
@@ -94,33 +94,31 @@ def find_similar_facts(
     finder: Finder,
     subject: Subject,
     vector: Sequence[float] | None,
-    threshold: float,
-    category: str | None = None,
-) -> Sequence[SimilarFacts]:
+    wanted: FactFilter,
+) -> Comparison:
     """The facts in view that are similar to a statement but not the same; none without its
     vector."""
     if vector is None:
-        return ()
-    return store_conflicts.list_similar_to(
+        return Comparison(())
+    return store_conflicts.compare_with(
         finder.access,
         vector,
+        wanted,
         first_id=subject.node and subject.node.node_id,
         excluded_ids=subject.node.member_ids if subject.node else (),
         name_hash=hash_name(subject.content),
-        space=finder.embedder.space,
-        threshold=threshold,
-        category=category,
     )
 
 
 def judge_pairs(
-    finder: Finder, judge: Judge, similar: Sequence[SimilarFacts], subject: Subject | None
+    finder: Finder, judge: Judge, similar: Comparison, subject: Subject | None
 ) -> tuple[list[ConflictOut], list[str]]:
     """Those of these pairs that contradict each other by a test, in order, and the codes for
     `degraded`. A pair without a first fact is one with the subject."""
     conflicts: list[ConflictOut] = []
     has_failed = False
-    for n, pair in enumerate(_read_pairs(finder, similar, subject)):
+    pairs = _read_pairs(finder, similar.pairs, subject)
+    for n, pair in enumerate(pairs):
         first, second = (fact.content for fact in pair.facts)
         reason = find_contradiction(first, second)
         tests = [
@@ -134,9 +132,14 @@ def judge_pairs(
             tests += [verdict] if verdict else []
         if any(test.contradicts for test in tests):
             conflicts.append(_to_conflict(pair, tests))
-    if not judge.llm.has_model:
-        return conflicts, ["no_model"]
-    return conflicts, ["model_failed"] if has_failed else []
+    notes = {
+        "no_model": not judge.llm.has_model,
+        "model_failed": has_failed,
+        "model_cut": judge.llm.has_model and len(pairs) > _MAX_MODEL_PAIRS,
+        "facts_cut": similar.facts_cut,
+        "pairs_cut": similar.pairs_cut,
+    }
+    return conflicts, [note for note, holds in notes.items() if holds]
 
 
 def _find_subject(finder: Finder, request: ConflictsRequest) -> Subject | None:

@@ -1,7 +1,7 @@
 """What a chain says for the graph: asked of a model once, and stored as a decision, so that a graph
 that was dropped comes back the same."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,7 @@ from strandline.graph import store_promotion
 from strandline.graph.promotion import to_entity
 from strandline.graph.store_promotion import DueChain, Evidence
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import Extraction, PromptEvent, TaskContext
+from strandline.llm.types import Extraction, ModelResult, PromptEvent, TaskContext
 
 EXTRACTED_KIND = "extracted"
 """The kind of the decision; it is about the chain's last event."""
@@ -52,9 +52,8 @@ def extract_chain(
     evidence = store_promotion.read_evidence(access, chain.chain_id)
     if not evidence:
         return ChainExtraction(_NOTHING, {}, None, None, waits_for_model=False)
-    last_event_id = evidence[-1].event_id
     if not is_retry:
-        stored = store_promotion.read_extraction(access, chain, last_event_id)
+        stored = store_promotion.read_extraction(access, chain, evidence[-1].event_id)
         if stored is not None:
             return _replay(stored.body, evidence={item.event_id: item for item in evidence})
     task = TaskContext(
@@ -68,6 +67,18 @@ def extract_chain(
     events = [_to_prompt_event(item) for item in evidence]
     named = [to_entity(entity) for entity in chain.entities if entity.get("name")]
     result = llm.extract(task, events, named, may_ask=may_ask)
+    return ChainExtraction(
+        result.value,
+        dict(enumerate(evidence, 1)),
+        _to_decision(chain, evidence, result),
+        result.fallback_reason,
+        result.retry_after is not None,
+    )
+
+
+def _to_decision(
+    chain: DueChain, evidence: Sequence[Evidence], result: ModelResult[Extraction]
+) -> Decision:
     body = {
         "chain_id": str(chain.chain_id),
         "version": chain.version,
@@ -79,13 +90,7 @@ def extract_chain(
             "fell_back": result.fallback_reason,
         },
     }
-    return ChainExtraction(
-        result.value,
-        dict(enumerate(evidence, 1)),
-        Decision(last_event_id, EXTRACTED_KIND, 0, evidence[-1].seq, body),
-        result.fallback_reason,
-        result.retry_after is not None,
-    )
+    return Decision(evidence[-1].event_id, EXTRACTED_KIND, 0, evidence[-1].seq, body)
 
 
 def store_extraction(access: TenantDb, chain: DueChain, extracted: ChainExtraction) -> None:

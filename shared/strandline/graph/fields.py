@@ -22,7 +22,14 @@ from strandline.graph.schemas_fields import (
     RevisionOut,
     TopicFields,
 )
-from strandline.graph.store_fields import FieldPage, FieldRow, ListedRevision, RevisionRow, TopicRow
+from strandline.graph.store_fields import (
+    FieldPage,
+    FieldRow,
+    ListedRevision,
+    RevisionPage,
+    RevisionRow,
+    TopicRow,
+)
 from strandline.log.read import fit_to_page
 from strandline.log.schemas import PAGE_BYTES
 from strandline.log.store_marks import decode_cursor
@@ -69,9 +76,12 @@ def get_field(
         access.sealer, caller.tenant, "fields", caller.viewer, node_id, field, query.as_of
     )
     before = decode_cursor(access, cursors, query.cursor)
-    result = store_fields.list_revisions(
-        access, node_id, field, query.as_of, before, query.limit, PAGE_BYTES
-    )
+    wanted = RevisionPage(node_id, field, query.limit, query.as_of)
+    if before is not None:
+        wanted = dataclasses.replace(
+            wanted, at=before.at, node_id=before.row_id, revision=before.seq
+        )
+    result = store_fields.list_revisions(access, wanted, PAGE_BYTES)
     history = fit_to_page(map(_to_revision, result.rows[: query.limit]))
     return FieldHistory(
         **vars(_to_state(rows[0])),

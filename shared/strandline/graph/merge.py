@@ -131,18 +131,7 @@ def undo_merge(
         present = list_moves(access, merge_id)
         if not is_replay:
             _require_current(present)
-        return Observations(
-            [
-                NodeObservation(
-                    sources[0],
-                    move.type,
-                    move.name,
-                    {**UPKEEP, "identity": move.former_identity},
-                    node_id=move.node_id,
-                )
-                for move in present
-            ]
-        )
+        return Observations([_move_back(move, sources[0]) for move in present])
 
     statement = Statement(
         participants=scope.participants,
@@ -160,6 +149,11 @@ def undo_merge(
         restored=[format_node_id(move.type, move.node_id) for move in moves],
     )
     return answer, stored.is_replay
+
+
+def _move_back(move: Move, source: Source) -> NodeObservation:
+    patch = {**UPKEEP, "identity": move.former_identity}
+    return NodeObservation(source, move.type, move.name, patch, node_id=move.node_id)
 
 
 def _require_current(moves: Sequence[Move]) -> None:

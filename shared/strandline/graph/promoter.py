@@ -234,8 +234,9 @@ def _write(
             return False
         lock_scopes(access, [chain.scope_id])
         gone = store_promotion.withdraw(access, chain.chain_id, chain.version, is_retry=is_retry)
-        write_observations(access, promotion.nodes, promotion.edges)
-        compute(access, gone)
+        halves = work.tuning.edge_confidence == "halving"
+        write_observations(access, promotion.nodes, promotion.edges, halves_confidence=halves)
+        compute(access, gone, halves_confidence=halves)
         store_extraction(access, chain, extracted)
         store_promotion.mark_promoted(access, chain.chain_id, chain.version)
         if extracted.fallback_reason is not None:

@@ -14,6 +14,7 @@ from strandline.graph.identity import normalise
 from strandline.graph.observations import EdgeObservation, NodeObservation, Source
 from strandline.graph.schemas_fields import RevisionRequest, StoredRevision, parse_field_name
 from strandline.graph.schemas_nodes import MAX_NODE_BYTES
+from strandline.graph.scope_writes import halves_by_default
 from strandline.graph.sentences import write_field_sentence
 from strandline.graph.store_fields import RevisionRow
 from strandline.graph.store_read import NodeName
@@ -230,7 +231,8 @@ def _write_observations(
         until = body.valid_from or source.valid_from
         patch = {**UPKEEP, "valid_to": until.isoformat(), "reason": body.why_changed}
         relate(before.ref_name, before.ref_id, patch)
-    node_ids = write_observations(access, nodes, edges).node_ids
+    halves = halves_by_default()
+    node_ids = write_observations(access, nodes, edges, halves_confidence=halves).node_ids
     if stays:
         return before.ref_id
     return node_ids[1] if ref else None

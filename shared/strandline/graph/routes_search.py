@@ -10,6 +10,7 @@ from strandline.graph.schemas_search import (
     NearestTopicsRequest,
     TraverseRequest,
 )
+from strandline.graph.scope_writes import halves_by_default
 from strandline.graph.search import Finder, find_nearest_topics, search
 from strandline.graph.traverse import traverse
 from strandline.http.request import Request
@@ -42,7 +43,7 @@ def post_traverse(request: Request) -> Response:
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(TraverseRequest)
     access = request.connect_reader(body.participants, query.participants)
-    return _answer(request, traverse(access, body))
+    return _answer(request, traverse(access, body, halves_confidence=halves_by_default()))
 
 
 def make_finder(request: Request, *participants: Sequence[str] | None) -> Finder:
@@ -51,6 +52,7 @@ def make_finder(request: Request, *participants: Sequence[str] | None) -> Finder
         request.connect_reader(*participants),
         request.resources.embedder,
         get_settings().query_vector_seconds,
+        halves_by_default(),
     )
 
 

@@ -33,7 +33,8 @@ class CommunityName(ResponseModel):
     community_id: UUID
     """The same from one analysis to the next, while the same node is its first."""
     name: str
-    """The beginnings of the names of its first three nodes."""
+    """The beginnings of the names of its first three nodes, of those that have no word in
+    common."""
 
 
 class CommunityOut(CommunityName):

@@ -88,7 +88,11 @@ class ConflictsOut(ResponseModel):
     degraded: list[str]
     """How this answer is limited; empty if it is not. `no_query_vector`: the content could not be
     embedded, so that nothing was compared. `no_model`: only the deterministic test was made.
-    `model_failed`: the model gave no usable answer for a pair. `cut_by_limit`: there are more."""
+    `model_failed`: the model gave no usable answer for a pair. `model_cut`: it was asked about the
+    ten most similar pairs alone. `facts_cut`: there are more than 500 facts, of which those that
+    changed last were compared with each other; `category` narrows them, and `content` or `node_id`
+    compares one with all. `pairs_cut`: more than 200 pairs are similar enough; the most similar
+    were tested. `cut_by_limit`: there are more contradictions."""
 
 
 class AnalyzeRequest(RequestModel):

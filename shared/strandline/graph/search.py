@@ -12,15 +12,16 @@ from strandline.errors import NotFound
 from strandline.graph import store_search
 from strandline.graph.answers import to_edges, to_found_node
 from strandline.graph.identity import PREFIXES, NodeType, hash_name, normalise, parse_node_id
+from strandline.graph.reach import read_reach
 from strandline.graph.schemas_search import (
     FoundNode,
     GraphOut,
     GraphSearchRequest,
     NearestTopicsRequest,
 )
-from strandline.graph.store_joined import JoinedNode, leads_by_member, read_graph, read_nodes
+from strandline.graph.store_joined import JoinedNode, leads_by_member, read_nodes
 from strandline.graph.store_search import Match, Narrowing, Wanted
-from strandline.graph.store_walk import Walk, walk_graph
+from strandline.graph.store_walk import Walk
 from strandline.recall.recall import embed_query
 
 ALL_TYPES: Sequence[NodeType] = tuple(PREFIXES)
@@ -45,6 +46,14 @@ class Finder:
     embedder: Embedder
     vector_timeout: float
     """How many seconds the query's vector may take."""
+    halves_confidence: bool = False
+    """How the deployment computes confidences as of a time."""
+
+    def narrow(
+        self, types: Sequence[NodeType], as_of: datetime | None, *, archived: bool
+    ) -> Narrowing:
+        """Which nodes a search finds."""
+        return Narrowing(types, as_of, archived, self.halves_confidence)
 
     def find(self, query: str, narrowing: Narrowing) -> tuple[Sequence[Match], list[str]]:
         """The nodes that may answer a query, best first, and how the search was limited."""
@@ -65,7 +74,7 @@ def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
     types = request.types or ALL_TYPES
     if request.mode == "graph":
         return _search_graph(finder, request, types)
-    narrowing = Narrowing(types, request.as_of, request.archived)
+    narrowing = finder.narrow(types, request.as_of, archived=request.archived)
     if request.mode == "semantic":
         matches, degraded = finder.find(request.query, narrowing)
         nodes = read_matches(finder.access, matches, narrowing, request.limit)
@@ -81,7 +90,7 @@ def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
 
 def find_nearest_topics(finder: Finder, request: NearestTopicsRequest) -> GraphOut:
     """The topics that a text is nearest to."""
-    narrowing = Narrowing(("topic",), request.as_of, request.archived)
+    narrowing = finder.narrow(("topic",), request.as_of, archived=request.archived)
     matches, degraded = finder.find(request.query, narrowing)
     nodes = read_matches(finder.access, matches, narrowing, request.limit)
     return GraphOut(nodes=nodes, edges=[], degraded=degraded)
@@ -101,7 +110,9 @@ def read_matches(
     holds = make_filter(narrowing.as_of, archived=narrowing.archived)
     nodes = [
         to_found_node(node, by_id[node.node_id], is_exact=is_exact)
-        for node in read_nodes(access, list(by_id), narrowing.as_of)
+        for node in read_nodes(
+            access, list(by_id), narrowing.as_of, halves_confidence=narrowing.halves_confidence
+        )
         if holds(node)
     ]
     return nodes[:limit]
@@ -141,22 +152,17 @@ def _search_graph(
         min_confidence=_MIN_CONFIDENCE,
         as_of=request.as_of,
         archived=request.archived,
+        halves_confidence=finder.halves_confidence,
     )
-    steps = walk_graph(finder.access, list(starts), walk)
-    hops = {start: 0 for start in starts}
-    for step in steps:
-        hops.setdefault(step.node_id, step.hop)
-    rows, edge_rows = read_graph(
-        finder.access, list(hops), [step.edge_id for step in steps], request.as_of
-    )
+    reach = read_reach(finder.access, list(starts), walk)
     holds = make_filter(request.as_of, archived=request.archived)
-    shown = [row for row in rows if holds(row) and row.type in types]
+    shown = [row for row in reach.nodes if holds(row) and row.type in types]
     nodes = [
-        to_found_node(row, starts.get(row.node_id), hops=hops[row.node_id])
+        to_found_node(row, starts.get(row.node_id), hops=reach.hops[row.node_id])
         for row in shown[: request.limit]
     ]
-    edges = to_edges(edge_rows, leads_by_member(shown[: request.limit]))
-    is_cut = len(shown) > request.limit
+    edges = to_edges(reach.edges, leads_by_member(shown[: request.limit]))
+    is_cut = reach.is_cut or len(shown) > request.limit
     return GraphOut(
         nodes=nodes, edges=edges, degraded=degraded + (["cut_by_limit"] if is_cut else [])
     )
@@ -169,7 +175,7 @@ def _find_starts(
     names, else the nearest. Raises NotFound."""
     if _NODE_ID.fullmatch(request.query.strip()):
         return {find_start(finder.access, request.query.strip(), request.as_of).node_id: None}, []
-    narrowing = Narrowing(ALL_TYPES, request.as_of, request.archived)
+    narrowing = finder.narrow(ALL_TYPES, request.as_of, archived=request.archived)
     matches, degraded = finder.find(request.query, narrowing)
     named = [match for match in matches if match.is_named]
     starts = named[:_MAX_NAMED_STARTS] or matches[:_MAX_SIMILAR_STARTS]

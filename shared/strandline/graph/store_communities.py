@@ -1,5 +1,5 @@
-"""SQL that reads communities, of the scopes in view or of the whole tenant. Their names are those
-of their first nodes, read with them."""
+"""SQL that reads communities, of the scopes in view or of the whole tenant, with the names of their
+first nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from strandline.graph.identity import NodeType
 
 _NAME_CHARACTERS = 60
 """How much of a node's name a community's name has."""
-_NAMED_RANKS = 3
-"""How many nodes name a community."""
-_NAMING: dict[str, object] = {"characters": _NAME_CHARACTERS, "ranks": _NAMED_RANKS}
+_NAMING_RANKS = 12
+"""How many nodes, the first, may name a community."""
+_NAMING: dict[str, object] = {"characters": _NAME_CHARACTERS, "ranks": _NAMING_RANKS}
 
 
 type CommunityKind = Literal["scopes", "tenant"]
@@ -24,7 +24,7 @@ without a viewer."""
 
 @dataclass(frozen=True)
 class Community:
-    """A community, named by its first nodes."""
+    """A community, with the names of its first nodes."""
 
     community_id: UUID
     scope_id: UUID | None

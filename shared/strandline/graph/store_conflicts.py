@@ -24,81 +24,125 @@ class SimilarFacts:
     similarity: float
 
 
-def list_similar_pairs(
-    access: TenantDb, space: str, threshold: float, category: str | None
-) -> Sequence[SimilarFacts]:
-    """Of the visible facts that changed last, those that are similar to each other; most similar
-    first."""
-    return access.fetch(
-        SimilarFacts,
+@dataclass(frozen=True)
+class FactFilter:
+    """Which facts are compared."""
+
+    space: str
+    """Of their vectors."""
+    threshold: float
+    """The least cosine of two facts that are similar."""
+    category: str | None = None
+    """None: of all."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The similar pairs of some facts, most similar first."""
+
+    pairs: Sequence[SimilarFacts]
+    facts_cut: bool = False
+    """There are more facts than were compared."""
+    pairs_cut: bool = False
+    """There are more similar pairs than these."""
+
+
+@dataclass(frozen=True)
+class _PairRow:
+    """A pair; without one a row says all the same what was cut."""
+
+    facts_cut: bool
+    pairs_cut: bool
+    first_id: UUID | None
+    second_id: UUID | None
+    similarity: float | None
+
+
+def _to_comparison(rows: Sequence[_PairRow]) -> Comparison:
+    pairs = [
+        SimilarFacts(row.first_id, row.second_id, row.similarity)
+        for row in rows
+        if row.second_id is not None and row.similarity is not None
+    ]
+    return Comparison(pairs, rows[0].facts_cut, rows[0].pairs_cut)
+
+
+def compare_newest(access: TenantDb, wanted: FactFilter) -> Comparison:
+    """Of the MAX_SCANNED visible facts that changed last, those that are similar to each other."""
+    rows = access.fetch(
+        _PairRow,
         """
-        with facts as materialized (
-            select distinct on (f.identity) f.node_id, f.identity, f.embedding
-            from (
-                select g.node_id, g.identity, g.embedding, g.updated_at from graph_nodes g
-                where g.tenant_id = current_tenant() and g.type = 'fact' and g.space = %(space)s
-                    and g.embedding is not null
-                    and may_hold(g.valid_from, g.valid_to, g.archived, null, false)
-                    and (%(category)s::text is null
-                        or coalesce(g.category, 'general') = %(category)s)
-                order by g.updated_at desc, g.node_id limit %(scanned)s) f
-            order by f.identity, f.updated_at desc, f.node_id)
-        select p.first_id, p.second_id, p.similarity
+        with newest as materialized (
+            select g.node_id, g.identity, g.embedding, g.updated_at from graph_nodes g
+            where g.tenant_id = current_tenant() and g.type = 'fact' and g.space = %(space)s
+                and g.embedding is not null
+                and may_hold(g.valid_from, g.valid_to, g.archived, null, false)
+                and (%(category)s::text is null or coalesce(g.category, 'general') = %(category)s)
+            order by g.updated_at desc, g.node_id limit %(scanned)s + 1),
+        facts as materialized (
+            select distinct on (f.identity) f.node_id, f.embedding
+            from (select * from newest n order by n.updated_at desc, n.node_id limit %(scanned)s) f
+            order by f.identity, f.updated_at desc, f.node_id),
+        alike as materialized (
+            select p.* from (
+                select a.node_id as first_id, b.node_id as second_id,
+                    1 - (a.embedding <=> b.embedding) as similarity
+                from facts a join facts b on a.node_id < b.node_id) p
+            where p.similarity >= %(threshold)s
+            order by p.similarity desc, p.first_id, p.second_id limit %(pairs)s + 1)
+        select c.facts_cut, c.pairs_cut, s.first_id, s.second_id, s.similarity
         from (
-            select a.node_id as first_id, b.node_id as second_id,
-                1 - (a.embedding <=> b.embedding) as similarity
-            from facts a join facts b on a.node_id < b.node_id) p
-        where p.similarity >= %(threshold)s
-        order by p.similarity desc, p.first_id, p.second_id limit %(pairs)s
+            select (select count(*) from newest) > %(scanned)s as facts_cut,
+                (select count(*) from alike) > %(pairs)s as pairs_cut) c
+        left join alike s on true
+        order by s.similarity desc, s.first_id, s.second_id limit %(pairs)s
         """,
-        {
-            "space": space,
-            "threshold": threshold,
-            "category": category,
-            "scanned": MAX_SCANNED,
-            "pairs": MAX_PAIRS,
-        },
+        {**vars(wanted), "scanned": MAX_SCANNED, "pairs": MAX_PAIRS},
     )
+    return _to_comparison(rows)
 
 
-def list_similar_to(
+def compare_with(
     access: TenantDb,
     vector: Sequence[float],
+    wanted: FactFilter,
     *,
     first_id: UUID | None,
     excluded_ids: Sequence[UUID],
     name_hash: bytes,
-    space: str,
-    threshold: float,
-    category: str | None,
-) -> Sequence[SimilarFacts]:
-    """The visible facts that are similar to a vector, but those of this name and these; most
-    similar first. `first_id` is the fact whose vector it is."""
-    return access.fetch(
-        SimilarFacts,
+) -> Comparison:
+    """The visible facts that are similar to a vector, but those of this name and these. `first_id`
+    is the fact whose vector it is."""
+    rows = access.fetch(
+        _PairRow,
         """
-        with near as (
-            select distinct on (g.identity) g.node_id, 1 - n.distance as similarity
+        with nearest as materialized (
+            select n.node_id, 1 - n.distance as similarity
             from nearest_nodes(%(vector)s::halfvec, %(space)s, array['fact'], null, false,
-                %(pairs)s) n
+                %(pairs)s + 1) n
+            where 1 - n.distance >= %(threshold)s),
+        alike as (
+            select distinct on (g.identity) g.node_id, n.similarity
+            from nearest n
             cross join lateral (
                 select g.identity, g.node_id, g.category from graph_nodes g
                 where g.tenant_id = current_tenant() and g.node_id = n.node_id offset 0) g
             where g.identity <> %(name_hash)s and g.node_id <> all (%(excluded)s::uuid[])
                 and (%(category)s::text is null or coalesce(g.category, 'general') = %(category)s)
-            order by g.identity, n.distance, g.node_id)
-        select %(first_id)s::uuid as first_id, s.node_id as second_id, s.similarity
-        from near s where s.similarity >= %(threshold)s
-        order by s.similarity desc, s.node_id
+            order by g.identity, n.similarity desc, g.node_id)
+        select false as facts_cut, c.pairs_cut, %(first_id)s::uuid as first_id,
+            s.node_id as second_id, s.similarity
+        from (select (select count(*) from nearest) > %(pairs)s as pairs_cut) c
+        left join alike s on true
+        order by s.similarity desc, s.node_id limit %(pairs)s
         """,
         {
+            **vars(wanted),
             "vector": HalfVector(list(vector)).to_text(),
             "first_id": first_id,
             "excluded": list(excluded_ids),
             "name_hash": name_hash,
-            "space": space,
-            "threshold": threshold,
-            "category": category,
             "pairs": MAX_PAIRS,
         },
     )
+    return _to_comparison(rows)

@@ -1,7 +1,7 @@
 """SQL that reads the graph for an export, scope by scope, in pages by key. All of an export is read
 in one snapshot."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,6 +22,22 @@ class ExportScope:
     participants: list[str]
     rows: int
     """Its nodes, edges, observations and revisions."""
+
+
+def _iter_pages[Row](read_page: Callable[[Row | None], Sequence[Row]]) -> Iterator[Row]:
+    """The rows of all pages; `read_page` gives the page after a row, or the first."""
+    last: Row | None = None
+    while True:
+        page = read_page(last)
+        yield from page
+        if len(page) < PAGE:
+            return
+        last = page[-1]
+
+
+def _place(row: object, *columns: str) -> dict[str, object]:
+    """Where the page after a row begins: its values of these columns; of no row nulls."""
+    return {column: getattr(row, column, None) for column in columns}
 
 
 def list_scopes(access: TenantDb, scope_id: UUID | None) -> Sequence[ExportScope]:
@@ -88,34 +104,32 @@ class ExportNode:
 
 def iter_nodes(access: TenantDb, scope_id: UUID, *, with_vectors: bool) -> Iterator[ExportNode]:
     """The nodes of a scope by type, name and ordinal."""
-    last: ExportNode | None = None
-    while True:
-        page = access.fetch(
-            ExportNode,
-            """
-            select node_id, type, name, name_hash, ordinal, identity, properties, confidence,
-                weight, heat, trust, valid_from, valid_to, archived, salience,
-                case when %(with_vectors)s then space end as space,
-                case when %(with_vectors)s then embedding::text end as vector
-            from graph_nodes
-            where tenant_id = current_tenant() and scope_id = %(scope_id)s
-                and (%(type)s::text is null
-                    or (type, name_hash, ordinal) > (%(type)s, %(name_hash)s::bytea, %(ordinal)s))
-            order by type, name_hash, ordinal limit %(limit)s
-            """,
-            {
-                "scope_id": scope_id,
-                "with_vectors": with_vectors,
-                "type": last and last.type,
-                "name_hash": last and last.name_hash,
-                "ordinal": last.ordinal if last else None,
-                "limit": PAGE,
-            },
-        )
-        yield from page
-        if len(page) < PAGE:
-            return
-        last = page[-1]
+    return _iter_pages(lambda last: _list_nodes(access, scope_id, last, with_vectors))
+
+
+def _list_nodes(
+    access: TenantDb, scope_id: UUID, last: ExportNode | None, with_vectors: bool
+) -> Sequence[ExportNode]:
+    return access.fetch(
+        ExportNode,
+        """
+        select node_id, type, name, name_hash, ordinal, identity, properties, confidence,
+            weight, heat, trust, valid_from, valid_to, archived, salience,
+            case when %(with_vectors)s then space end as space,
+            case when %(with_vectors)s then embedding::text end as vector
+        from graph_nodes
+        where tenant_id = current_tenant() and scope_id = %(scope_id)s
+            and (%(type)s::text is null
+                or (type, name_hash, ordinal) > (%(type)s, %(name_hash)s::bytea, %(ordinal)s))
+        order by type, name_hash, ordinal limit %(limit)s
+        """,
+        {
+            **_place(last, "type", "name_hash", "ordinal"),
+            "scope_id": scope_id,
+            "with_vectors": with_vectors,
+            "limit": PAGE,
+        },
+    )
 
 
 @dataclass(frozen=True)
@@ -178,57 +192,51 @@ class ExportObservation:
 def iter_observations(access: TenantDb, scope_id: UUID) -> Iterator[ExportObservation]:
     """What was said in a scope, in the order in which it was observed; what one source said at the
     same time and of the same trust stands together."""
-    last: ExportObservation | None = None
-    while True:
-        page = access.fetch(
-            ExportObservation,
-            """
-            with page as materialized (
-                select * from graph_observations o
-                where o.tenant_id = current_tenant() and o.scope_id = %(scope_id)s
-                    and (%(observed_at)s::timestamptz is null
-                        or (o.observed_at, o.source_id, o.trust, o.target_id)
-                            > (%(observed_at)s, %(source_id)s::uuid, %(trust)s::text,
-                                %(target_id)s::uuid))
-                order by o.observed_at, o.source_id, o.trust, o.target_id limit %(limit)s)
-            select p.target_id, n.name, p.source_id, p.source_version is null as is_statement,
-                p.patch, p.confidence, p.heat, p.trust, p.observed_at, p.valid_from,
-                cited.event_ids, cited.speakers, e.role, e.speaker, e.content,
-                e.occurred_at as said_at
-            from page p
-            cross join lateral (
-                select coalesce(array_agg(c.event_id order by c.seq), '{}') as event_ids,
-                    coalesce(array_agg(distinct c.speaker)
-                        filter (where c.speaker is not null), '{}') as speakers
-                from graph_sources s
-                cross join lateral (  -- by key, whatever the planner knows of new rows
-                    select c.event_id, c.seq, c.speaker from events c
-                    where c.tenant_id = s.tenant_id and c.event_id = s.event_id offset 0) c
-                where s.tenant_id = p.tenant_id and s.target_id = p.target_id
-                    and s.source_id = p.source_id) cited
-            left join lateral (
-                select e.role, e.speaker, e.content, e.occurred_at from events e
-                where e.tenant_id = p.tenant_id and e.event_id = p.source_id
-                    and p.source_version is null offset 0) e on true
-            left join lateral (
-                select n.name from graph_nodes n
-                where n.tenant_id = p.tenant_id and n.node_id = p.target_id
-                    and p.source_version is not null offset 0) n on true
-            order by p.observed_at, p.source_id, p.trust, p.target_id
-            """,
-            {
-                "scope_id": scope_id,
-                "observed_at": last and last.observed_at,
-                "source_id": last and last.source_id,
-                "trust": last and last.trust,
-                "target_id": last and last.target_id,
-                "limit": PAGE,
-            },
-        )
-        yield from page
-        if len(page) < PAGE:
-            return
-        last = page[-1]
+    return _iter_pages(lambda last: _list_observations(access, scope_id, last))
+
+
+def _list_observations(
+    access: TenantDb, scope_id: UUID, last: ExportObservation | None
+) -> Sequence[ExportObservation]:
+    place = _place(last, "observed_at", "source_id", "trust", "target_id")
+    return access.fetch(
+        ExportObservation,
+        """
+        with page as materialized (
+            select * from graph_observations o
+            where o.tenant_id = current_tenant() and o.scope_id = %(scope_id)s
+                and (%(observed_at)s::timestamptz is null
+                    or (o.observed_at, o.source_id, o.trust, o.target_id)
+                        > (%(observed_at)s, %(source_id)s::uuid, %(trust)s::text,
+                            %(target_id)s::uuid))
+            order by o.observed_at, o.source_id, o.trust, o.target_id limit %(limit)s)
+        select p.target_id, n.name, p.source_id, p.source_version is null as is_statement,
+            p.patch, p.confidence, p.heat, p.trust, p.observed_at, p.valid_from,
+            cited.event_ids, cited.speakers, e.role, e.speaker, e.content,
+            e.occurred_at as said_at
+        from page p
+        cross join lateral (
+            select coalesce(array_agg(c.event_id order by c.seq), '{}') as event_ids,
+                coalesce(array_agg(distinct c.speaker)
+                    filter (where c.speaker is not null), '{}') as speakers
+            from graph_sources s
+            cross join lateral (  -- by key, whatever the planner knows of new rows
+                select c.event_id, c.seq, c.speaker from events c
+                where c.tenant_id = s.tenant_id and c.event_id = s.event_id offset 0) c
+            where s.tenant_id = p.tenant_id and s.target_id = p.target_id
+                and s.source_id = p.source_id) cited
+        left join lateral (
+            select e.role, e.speaker, e.content, e.occurred_at from events e
+            where e.tenant_id = p.tenant_id and e.event_id = p.source_id
+                and p.source_version is null offset 0) e on true
+        left join lateral (
+            select n.name from graph_nodes n
+            where n.tenant_id = p.tenant_id and n.node_id = p.target_id
+                and p.source_version is not null offset 0) n on true
+        order by p.observed_at, p.source_id, p.trust, p.target_id
+        """,
+        {**place, "scope_id": scope_id, "limit": PAGE},
+    )
 
 
 @dataclass(frozen=True)
@@ -253,37 +261,33 @@ class ExportRevision:
 
 def iter_revisions(access: TenantDb, scope_id: UUID) -> Iterator[ExportRevision]:
     """The revisions of the fields of a scope's topics, in the order in which they were stated."""
-    last: ExportRevision | None = None
-    while True:
-        page = access.fetch(
-            ExportRevision,
-            """
-            with page as materialized (
-                select * from topic_field_revisions r
-                where r.tenant_id = current_tenant() and r.scope_id = %(scope_id)s
-                    and (%(recorded_at)s::timestamptz is null
-                        or (r.recorded_at, r.event_id) > (%(recorded_at)s, %(event_id)s::uuid))
-                order by r.recorded_at, r.event_id limit %(limit)s)
-            select p.node_id, p.field, p.value, p.valid_from, p.why_changed, p.impact_expected,
-                p.ref_id, p.event_id, p.recorded_at, e.origin as trust, e.role, e.speaker,
-                e.content, e.occurred_at as said_at
-            from page p
-            cross join lateral (
-                select e.origin, e.role, e.speaker, e.content, e.occurred_at from events e
-                where e.tenant_id = p.tenant_id and e.event_id = p.event_id offset 0) e
-            order by p.recorded_at, p.event_id
-            """,
-            {
-                "scope_id": scope_id,
-                "recorded_at": last and last.recorded_at,
-                "event_id": last and last.event_id,
-                "limit": PAGE,
-            },
-        )
-        yield from page
-        if len(page) < PAGE:
-            return
-        last = page[-1]
+    return _iter_pages(lambda last: _list_revisions(access, scope_id, last))
+
+
+def _list_revisions(
+    access: TenantDb, scope_id: UUID, last: ExportRevision | None
+) -> Sequence[ExportRevision]:
+    place = _place(last, "recorded_at", "event_id")
+    return access.fetch(
+        ExportRevision,
+        """
+        with page as materialized (
+            select * from topic_field_revisions r
+            where r.tenant_id = current_tenant() and r.scope_id = %(scope_id)s
+                and (%(recorded_at)s::timestamptz is null
+                    or (r.recorded_at, r.event_id) > (%(recorded_at)s, %(event_id)s::uuid))
+            order by r.recorded_at, r.event_id limit %(limit)s)
+        select p.node_id, p.field, p.value, p.valid_from, p.why_changed, p.impact_expected,
+            p.ref_id, p.event_id, p.recorded_at, e.origin as trust, e.role, e.speaker,
+            e.content, e.occurred_at as said_at
+        from page p
+        cross join lateral (
+            select e.origin, e.role, e.speaker, e.content, e.occurred_at from events e
+            where e.tenant_id = p.tenant_id and e.event_id = p.event_id offset 0) e
+        order by p.recorded_at, p.event_id
+        """,
+        {**place, "scope_id": scope_id, "limit": PAGE},
+    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.cursors import Position
 from strandline.db.database import SnapshotRead, TenantDb
 
 MAX_SERVED = 500
@@ -157,18 +156,26 @@ class ListedRevision(RevisionRow):
     """How many revisions the field has in view, up to `as_of`."""
 
 
+@dataclass(frozen=True)
+class RevisionPage:
+    """Which of a field's revisions are read: those before a position in the list."""
+
+    topic_id: UUID
+    field: str
+    limit: int
+    as_of: datetime | None = None
+    at: datetime | None = None
+    """None: from the newest on."""
+    node_id: UUID | None = None
+    revision: int | None = None
+
+
 def list_revisions(
-    access: TenantDb,
-    topic_id: UUID,
-    field: str,
-    as_of: datetime | None,
-    before: Position | None,
-    limit: int,
-    page_bytes: int,
+    access: TenantDb, page: RevisionPage, page_bytes: int
 ) -> SnapshotRead[ListedRevision]:
-    """The newest MAX_SERVED revisions of a field, those before a position, newest first: one more
-    than `limit` where there are more; fewer where their values have more than `page_bytes`, but
-    for the last one."""
+    """Of the newest MAX_SERVED revisions of a field those of the page, newest first: one more than
+    `limit` where there are more; fewer where their values have more than `page_bytes`, but for the
+    last one."""
     return access.read_snapshot(
         ListedRevision,
         """
@@ -203,15 +210,5 @@ def list_revisions(
         where coalesce(sized.bytes_before, 0) <= %(page_bytes)s
         order by sized.recorded_at desc, sized.node_id desc, sized.revision desc
         """,
-        {
-            "topic_id": topic_id,
-            "field": field,
-            "as_of": as_of,
-            "at": before and before.at,
-            "node_id": before and before.row_id,
-            "revision": before and before.seq,
-            "limit": limit,
-            "page_bytes": page_bytes,
-            "served": MAX_SERVED,
-        },
+        {**vars(page), "page_bytes": page_bytes, "served": MAX_SERVED},
     )

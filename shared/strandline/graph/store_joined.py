@@ -9,6 +9,7 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
 from strandline.graph.store_read import NodeRow
+from strandline.graph.store_walk import Walk
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,14 @@ MEMBERS: LiteralString = """
 source."""
 
 
-def query_nodes(node_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[JoinedNode]:
+def query_nodes(
+    node_ids: Sequence[UUID], as_of: datetime | None, *, halves_confidence: bool = False
+) -> RowQuery[JoinedNode]:
     """Gives the visible ones of these nodes in this order, those of one identity once under the
-    first of their ids; as they were observed up to `as_of`. Which nodes are of one identity is
-    told as of now."""
+    first of their ids; with `as_of` as they were observed up to then, and joined as they were
+    then."""
     if as_of is not None:
-        return _query_nodes_as_of(node_ids, as_of)
+        return _query_nodes_as_of(node_ids, as_of, halves_confidence)
     return RowQuery(
         JoinedNode,
         """
@@ -69,56 +72,91 @@ def query_nodes(node_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[Jo
     )
 
 
-def _query_nodes_as_of(node_ids: Sequence[UUID], as_of: datetime) -> RowQuery[JoinedNode]:
+def _query_nodes_as_of(
+    node_ids: Sequence[UUID], as_of: datetime, halves_confidence: bool
+) -> RowQuery[JoinedNode]:
     return RowQuery(
         JoinedNode,
         """
-        with leads as materialized (
-            select distinct on (g.type, g.identity, case when g.valid_to is not null
-                then g.node_id end) a.n, g.*
-            from unnest(%(ids)s::uuid[]) with ordinality a (node_id, n)
-            cross join lateral (
-                select g.node_id, g.type, g.name, g.identity, g.valid_to, g.participants
-                from graph_nodes g
-                where g.tenant_id = current_tenant() and g.node_id = a.node_id offset 0) g
-            order by g.type, g.identity, case when g.valid_to is not null then g.node_id end, a.n),
-        members as materialized (
-            select l.node_id as lead_id, m.node_id
-            from leads l
-            cross join lateral (
-                select m.node_id from graph_nodes m
-                where m.tenant_id = current_tenant() and m.type = l.type
-                    and m.identity = l.identity
-                    and (m.node_id = l.node_id or l.valid_to is null and m.valid_to is null)) m),
+        with states as materialized (
+            select s.*, a.n, case when not s.holds then s.target_id end as ended_id
+            from joined_at(%(ids)s::uuid[], %(as_of)s, %(halves)s) s
+            left join unnest(%(ids)s::uuid[]) with ordinality a (node_id, n)
+                on a.node_id = s.target_id),
+        leads as (
+            select distinct on (s.type, s.identity, s.ended_id) s.* from states s
+            where s.n is not null order by s.type, s.identity, s.ended_id, s.n),
         joined as (
-            select m.lead_id,
-                merge_patches(s.properties order by s.last_at, m.node_id) as properties,
-                sum(s.confidence * s.weight) / sum(s.weight) as confidence,
-                sum(s.weight)::int as weight, max(s.heat) as heat,
-                (array_agg(s.trust order by trust_rank(s.trust)))[1] as trust,
-                min(s.valid_from) as valid_from,
-                (array_agg(s.valid_to) filter (where m.node_id = m.lead_id))[1] as valid_to,
-                bool_and(s.archived) as archived, min(s.first_at) as created_at,
-                max(s.last_at) as updated_at, array_agg(m.node_id order by m.node_id) as member_ids
-            from observed_state(array(select node_id from members), %(as_of)s, false) s
-            join members m on m.node_id = s.target_id
-            group by m.lead_id having bool_or(m.node_id = m.lead_id))
-        select l.node_id, l.type, l.name, j.properties, j.confidence, j.weight, j.trust,
-            j.valid_from, j.valid_to, j.created_at, j.updated_at, j.member_ids, j.archived, j.heat,
-            l.participants
-        from joined j join leads l on l.node_id = j.lead_id
-        order by l.n
+            select l.n, l.target_id as node_id, l.type, l.name, l.valid_to,
+                merge_patches(m.properties order by m.last_at, m.target_id) as properties,
+                sum(m.confidence * greatest(m.weight, 1)) / sum(greatest(m.weight, 1))
+                    as confidence,
+                sum(m.weight)::int as weight, max(m.heat) as heat,
+                (array_agg(m.trust order by trust_rank(m.trust)))[1] as trust,
+                min(m.valid_from) as valid_from, bool_and(m.archived) as archived,
+                min(m.first_at) as created_at, max(m.last_at) as updated_at,
+                array_agg(m.target_id order by m.target_id) as member_ids
+            from leads l join states m on m.type = l.type and m.identity = l.identity
+                and (m.target_id = l.target_id or l.holds and m.holds)
+            group by l.n, l.target_id, l.type, l.name, l.valid_to)
+        select j.*, g.participants
+        from joined j
+        cross join lateral (
+            select g.participants from graph_nodes g
+            where g.tenant_id = current_tenant() and g.node_id = j.node_id offset 0) g
+        order by j.n
         """,
-        {"ids": list(node_ids), "as_of": as_of},
+        {"ids": list(node_ids), "as_of": as_of, "halves": halves_confidence},
     )
 
 
 def read_nodes(
-    access: TenantDb, node_ids: Sequence[UUID], as_of: datetime | None
+    access: TenantDb,
+    node_ids: Sequence[UUID],
+    as_of: datetime | None,
+    *,
+    halves_confidence: bool = False,
 ) -> Sequence[JoinedNode]:
     """The rows of `query_nodes`."""
-    query = query_nodes(node_ids, as_of)
+    query = query_nodes(node_ids, as_of, halves_confidence=halves_confidence)
     return access.fetch(query.row_type, query.statement, query.params)
+
+
+MAX_EDGES_BETWEEN = 1000
+"""How many edges between the nodes of a walk are read, besides those that it followed."""
+_EDGES: LiteralString = """
+        with others as (
+            select e.edge_id from graph_edges e
+            where e.tenant_id = current_tenant() and e.from_id = any (%(node_ids)s::uuid[])
+                and e.to_id = any (%(node_ids)s::uuid[]) and e.edge_id <> all (%(ids)s::uuid[])
+                and (%(types)s::text[] is null or e.type = any (%(types)s))
+                and e.confidence >= %(min_confidence)s::float8
+                and (%(ended)s::boolean
+                    or may_hold(e.valid_from, e.valid_to, false, %(as_of)s, true))
+            order by e.weight desc, e.heat desc, e.edge_id limit %(between)s),
+        wanted as materialized (
+            select array(
+                select unnest(%(ids)s::uuid[]) union all select o.edge_id from others o) as ids)
+"""
+_EDGES_NOW: LiteralString = """
+        select e.edge_id, e.from_id, e.to_id, e.type, e.label, e.properties, e.confidence, e.weight,
+            e.heat, e.trust, e.valid_from, e.valid_to, e.last_seen
+        from graph_edges e
+        where e.tenant_id = current_tenant() and e.edge_id = any ((select ids from wanted)::uuid[])
+        order by e.weight desc, e.heat desc, e.edge_id
+"""
+_EDGES_AS_OF: LiteralString = """
+        select s.target_id as edge_id, e.from_id, e.to_id, e.type, e.label, s.properties,
+            s.confidence, s.weight, s.heat, s.trust, s.valid_from, s.valid_to,
+            s.last_at as last_seen
+        from observed_state((select ids from wanted), %(as_of)s, %(halves)s) s
+        cross join lateral (
+            select e.from_id, e.to_id, e.type, e.label from graph_edges e
+            where e.tenant_id = current_tenant() and e.edge_id = s.target_id offset 0) e
+        where %(ended)s::boolean or s.valid_from <= %(as_of)s
+            and (s.valid_to is null or s.valid_to > %(as_of)s)
+        order by s.weight desc, s.heat desc, s.target_id
+"""
 
 
 @dataclass(frozen=True)
@@ -140,44 +178,34 @@ class EdgeRow:
     last_seen: datetime
 
 
-def query_edges(edge_ids: Sequence[UUID], as_of: datetime | None) -> RowQuery[EdgeRow]:
-    """Gives the visible ones of these edges, by id, as they were observed up to `as_of`."""
-    if as_of is None:
-        return RowQuery(
-            EdgeRow,
-            """
-            select e.edge_id, e.from_id, e.to_id, e.type, e.label, e.properties, e.confidence,
-                e.weight, e.heat, e.trust, e.valid_from, e.valid_to, e.last_seen
-            from graph_edges e
-            where e.tenant_id = current_tenant() and e.edge_id = any (%(ids)s)
-            order by e.edge_id
-            """,
-            {"ids": list(edge_ids)},
-        )
-    return RowQuery(
-        EdgeRow,
-        """
-        with edges as materialized (
-            select e.edge_id, e.from_id, e.to_id, e.type, e.label from graph_edges e
-            where e.tenant_id = current_tenant() and e.edge_id = any (%(ids)s))
-        select e.edge_id, e.from_id, e.to_id, e.type, e.label, s.properties, s.confidence, s.weight,
-            s.heat, s.trust, s.valid_from, s.valid_to, s.last_at as last_seen
-        from observed_state(array(select edge_id from edges), %(as_of)s, false) s
-        join edges e on e.edge_id = s.target_id
-        order by e.edge_id
-        """,
-        {"ids": list(edge_ids), "as_of": as_of},
-    )
+def query_edges(
+    edge_ids: Sequence[UUID], node_ids: Sequence[UUID], walk: Walk
+) -> RowQuery[EdgeRow]:
+    """Gives the visible ones of these edges, and of those between these nodes that the walk may
+    follow the MAX_EDGES_BETWEEN heaviest and one more, if there are more; as they were observed up
+    to its `as_of`. The heaviest first."""
+    params: dict[str, object] = {
+        "ids": list(edge_ids),
+        "node_ids": list(node_ids),
+        "types": None if walk.edge_types is None else list(walk.edge_types),
+        "min_confidence": walk.min_confidence,
+        "as_of": walk.as_of,
+        "ended": walk.ended,
+        "halves": walk.halves_confidence,
+        "between": MAX_EDGES_BETWEEN + 1,
+    }
+    state = _EDGES_NOW if walk.as_of is None else _EDGES_AS_OF
+    return RowQuery(EdgeRow, _EDGES + state, params)
 
 
-def read_graph(
-    access: TenantDb,
-    node_ids: Sequence[UUID],
-    edge_ids: Sequence[UUID],
-    as_of: datetime | None,
+def read_nodes_and_edges(
+    access: TenantDb, node_ids: Sequence[UUID], edge_ids: Sequence[UUID], walk: Walk
 ) -> tuple[Sequence[JoinedNode], Sequence[EdgeRow]]:
     """The rows of `query_nodes` and of `query_edges`, in one round trip."""
-    return access.fetch_pair(query_nodes(node_ids, as_of), query_edges(edge_ids, as_of))
+    return access.fetch_pair(
+        query_nodes(node_ids, walk.as_of, halves_confidence=walk.halves_confidence),
+        query_edges(edge_ids, node_ids, walk),
+    )
 
 
 def leads_by_member(nodes: Sequence[JoinedNode]) -> Mapping[UUID, JoinedNode]:

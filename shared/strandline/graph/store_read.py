@@ -57,40 +57,21 @@ def get_node(
     rows = access.fetch(
         NodeRow,
         """
-        with lead as (
-            select n.node_id, n.type, n.identity, n.name_hash,
-                coalesce(s.identity, n.name_hash) as then_identity,
-                coalesce(s.valid_to > coalesce(%(as_of)s, now()), true) as holds
-            from graph_nodes n
-            join observed_state(array[%(node_id)s]::uuid[], %(as_of)s, %(halves)s) s
-                on s.target_id = n.node_id
-            where n.tenant_id = current_tenant() and n.node_id = %(node_id)s),
-        candidates as (
-            select g.node_id, g.type, g.name, g.name_hash, l.node_id as lead_id, l.then_identity,
-                l.holds
-            from lead l join graph_nodes g on g.tenant_id = current_tenant() and g.type = l.type
-                and g.identity = any (array[l.identity, l.then_identity, l.name_hash])),
-        states as (
-            select c.node_id, c.type, c.name, s.*, c.node_id = c.lead_id as leads
-            from candidates c
-            join observed_state(array(select node_id from candidates), %(as_of)s, %(halves)s) s
-                on s.target_id = c.node_id
-            where c.node_id = c.lead_id
-                or c.holds and coalesce(s.valid_to > coalesce(%(as_of)s, now()), true)
-                    and coalesce(s.identity, c.name_hash) = c.then_identity)
-        select (array_agg(node_id) filter (where leads))[1] as node_id, min(type) as type,
-            (array_agg(name) filter (where leads))[1] as name,
-            merge_patches(properties order by last_at, node_id) as properties,
-            sum(confidence * greatest(weight, 1)) / sum(greatest(weight, 1)) as confidence,
-            sum(weight)::int as weight,
-            (array_agg(trust order by trust_rank(trust)))[1] as trust,
-            min(valid_from) as valid_from,
-            (array_agg(valid_to) filter (where leads))[1] as valid_to,
-            bool_and(archived) as archived,
-            min(first_at) as created_at, max(last_at) as updated_at,
-            array_agg(node_id order by node_id) as member_ids
-        from states
-        having bool_or(leads)
+        with states as materialized (
+            select * from joined_at(array[%(node_id)s]::uuid[], %(as_of)s, %(halves)s))
+        select l.target_id as node_id, l.type, l.name,
+            merge_patches(m.properties order by m.last_at, m.target_id) as properties,
+            sum(m.confidence * greatest(m.weight, 1)) / sum(greatest(m.weight, 1)) as confidence,
+            sum(m.weight)::int as weight,
+            (array_agg(m.trust order by trust_rank(m.trust)))[1] as trust,
+            min(m.valid_from) as valid_from, l.valid_to, bool_and(m.archived) as archived,
+            min(m.first_at) as created_at, max(m.last_at) as updated_at,
+            array_agg(m.target_id order by m.target_id) as member_ids
+        from states l
+        join states m on m.type = l.type and m.identity = l.identity
+            and (m.target_id = l.target_id or l.holds and m.holds)
+        where l.target_id = %(node_id)s
+        group by l.target_id, l.type, l.name, l.valid_to
         """,
         {"node_id": node_id, "as_of": as_of, "halves": halves_confidence},
     )

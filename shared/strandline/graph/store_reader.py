@@ -58,18 +58,7 @@ class KnownNodeRow(JoinedNode):
     event_ids: list[UUID]
 
 
-def read_nodes_about(
-    access: TenantDb, wanted: Wanted, types: Sequence[NodeType]
-) -> Sequence[KnownNodeRow]:
-    """The visible nodes of these types that a question names, by their whole names or by words, and
-    what lies within two edges of these: first what it names, then what the heaviest edges lead to,
-    of these the hottest; and what replaced facts about what it names. All of it holds, and none is
-    archived or of low confidence."""
-    return access.fetch(
-        KnownNodeRow,
-        "with"  # noqa: S608
-        + MATCHES
-        + """,
+_REACHED: LiteralString = """,
         starts as materialized (
             select b.node_id, b.score, b.is_named, b.has_words,
                 row_number() over (order by b.is_named desc, b.score desc, b.node_id) as place
@@ -104,7 +93,10 @@ def read_nodes_about(
                 cross join lateral (
                     select e.weight, e.heat from graph_edges e
                     where e.tenant_id = current_tenant() and e.edge_id = s.edge_id offset 0) e) r
-            order by r.node_id, r.hop, r.edge_weight desc, r.edge_heat desc),
+            order by r.node_id, r.hop, r.edge_weight desc, r.edge_heat desc)
+"""
+"""What edges lead to from `best` of MATCHES, each node with its heaviest edge, as `reached`."""
+_LEADS: LiteralString = """,
         identities as materialized (
             select distinct on (g.type, g.identity, case when g.valid_to is not null
                 then g.node_id end) r.*, g.type, g.name, g.identity, g.valid_to, g.participants,
@@ -123,6 +115,24 @@ def read_nodes_about(
             select i.*, row_number() over (order by i.place, i.edge_weight desc, i.edge_heat desc,
                 i.hop, i.node_id) as n
             from identities i order by n limit %(limit)s)
+"""
+"""Of `reached` what holds, one node for each identity, in the order of an answer, as `leads`."""
+
+
+def read_nodes_about(
+    access: TenantDb, wanted: Wanted, types: Sequence[NodeType]
+) -> Sequence[KnownNodeRow]:
+    """The visible nodes of these types that a question names, by their whole names or by words, and
+    what lies within two edges of these: first what it names, then what the heaviest edges lead to,
+    of these the hottest; and what replaced facts about what it names. All of it holds, and none is
+    archived or of low confidence."""
+    return access.fetch(
+        KnownNodeRow,
+        "with"  # noqa: S608
+        + MATCHES
+        + _REACHED
+        + _LEADS
+        + """
         select l.node_id, l.type, l.name, j.properties, j.confidence, j.weight, j.trust,
             j.valid_from, l.valid_to, j.created_at, j.updated_at, j.member_ids, j.archived, j.heat,
             l.participants, l.hop as hops, l.score, l.is_named, l.has_words, l.similarity,

@@ -29,6 +29,8 @@ class Narrowing:
     types: Sequence[NodeType]
     as_of: datetime | None = None
     archived: bool = False
+    halves_confidence: bool = False
+    """How the deployment computes confidences as of a time."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,12 @@ MATCHES: LiteralString = """
                 and g.identity = any (%(names)s)
                 and may_hold(g.valid_from, g.valid_to, g.archived, %(as_of)s, %(archived)s)
             limit %(candidates)s)
+            union all  -- by the names of what was merged, too
+            (select g.node_id, null, true, null from graph_nodes g
+            where g.tenant_id = current_tenant() and g.type = any (%(types)s)
+                and g.name_hash = any (%(names)s) and g.identity <> g.name_hash
+                and may_hold(g.valid_from, g.valid_to, g.archived, %(as_of)s, %(archived)s)
+            limit %(candidates)s)
             union all
             select w.node_id, null, false, count(*) / cardinality(min(words.words))::float8
             from words
@@ -74,25 +82,26 @@ MATCHES: LiteralString = """
                 max(f.share) as share
             from found f group by f.node_id),
         scored as (
-            select c.node_id, g.type, g.identity, g.valid_to, c.is_named,
-                c.share is not null as has_words, c.share,
+            select c.node_id, g.type, g.identity, case when g.valid_to is not null
+                    or %(as_of)s::timestamptz is not null and g.identity <> g.name_hash
+                    then c.node_id end as own_id,
+                c.is_named, c.share is not null as has_words, c.share,
                 coalesce(c.similarity, case when g.space = %(space)s
                     then 1 - (g.embedding <=> %(vector)s::halfvec) end) as similarity
             from candidates c
             cross join lateral (
-                select g.type, g.identity, g.valid_to, g.space, g.embedding from graph_nodes g
+                select g.type, g.identity, g.name_hash, g.valid_to, g.space, g.embedding
+                from graph_nodes g
                 where g.tenant_id = current_tenant() and g.node_id = c.node_id offset 0) g),
         best as (
-            select distinct on (s.type, s.identity, case when s.valid_to is not null
-                then s.node_id end) s.*,
+            select distinct on (s.type, s.identity, s.own_id) s.*,
                 coalesce(s.similarity, %(word_weight)s * coalesce(s.share, 0))
                     + case when s.is_named then %(name_weight)s else 0 end as score
-            from scored s
-            order by s.type, s.identity, case when s.valid_to is not null then s.node_id end,
-                score desc, s.node_id)
+            from scored s order by s.type, s.identity, s.own_id, score desc, s.node_id)
 """
-"""The visible nodes that a question may be about, one for each identity: `best`. Statements begin
-with it: a literal of this source."""
+"""The visible nodes that a question may be about, one for each identity: `best`; with an `as_of`
+those that were merged by themselves, as they may not have been one then. Statements begin with it:
+a literal of this source."""
 
 
 @dataclass(frozen=True)
@@ -149,18 +158,17 @@ def find_containing(access: TenantDb, text: str, narrowing: Narrowing) -> Sequen
         Match,
         """
         with found as (
-            select c.node_id, c.share, g.type, g.identity, g.valid_to
+            select c.node_id, c.share, g.type, g.identity, case when g.valid_to is not null
+                    or %(as_of)s::timestamptz is not null and g.identity <> g.name_hash
+                    then c.node_id end as own_id
             from nodes_containing(fold_text(%(text)s), %(types)s, %(as_of)s, %(archived)s,
                 %(candidates)s) c
             cross join lateral (
-                select g.type, g.identity, g.valid_to from graph_nodes g
+                select g.type, g.identity, g.name_hash, g.valid_to from graph_nodes g
                 where g.tenant_id = current_tenant() and g.node_id = c.node_id offset 0) g),
         best as (
-            select distinct on (f.type, f.identity, case when f.valid_to is not null
-                then f.node_id end) f.*
-            from found f
-            order by f.type, f.identity, case when f.valid_to is not null then f.node_id end,
-                f.share desc, f.node_id)
+            select distinct on (f.type, f.identity, f.own_id) f.* from found f
+            order by f.type, f.identity, f.own_id, f.share desc, f.node_id)
         select b.node_id, b.share as score, null::float8 as similarity, b.share = 1 as is_named,
             true as has_words
         from best b order by b.share desc, b.node_id

@@ -35,6 +35,8 @@ class Walk:
     """Whether to reach archived nodes."""
     ended: bool = False
     """Whether to reach what does not hold any more."""
+    halves_confidence: bool = False
+    """How the deployment computes confidences as of a time."""
 
 
 def walk_graph(access: TenantDb, start_ids: Sequence[UUID], walk: Walk) -> Sequence[Step]:

@@ -248,10 +248,16 @@ def _replace_observations(
 ) -> list[UUID]:
     """Store these as all that the sources say; of a chain that spoke in a newer version already,
     nothing. Returns the ids of what is to be computed."""
+    gone = _delete_older(access, sources)
+    return list({row.target_id for row in [*gone, *_insert_observations(access, rows)]})
+
+
+def _delete_older(access: TenantDb, sources: Iterable[Source]) -> Sequence[_Target]:
+    """Remove what chains said in older versions. Returns what they spoke of."""
     versions = [
         {"source_id": str(source.source_id), "version": source.version} for source in sources
     ]
-    gone = access.fetch(
+    return access.fetch(
         _Target,
         """
         delete from graph_observations o
@@ -262,7 +268,12 @@ def _replace_observations(
         """,
         {"versions": json.dumps(versions)},
     )
-    stored = access.fetch(
+
+
+def _insert_observations(access: TenantDb, rows: Sequence[_Row]) -> Sequence[_Target]:
+    """Store observations with the events they cite, but for those that are there, and those of a
+    chain that spoke in a newer version. Returns what the new ones speak of."""
+    return access.fetch(
         _Target,
         """
         with said as materialized (
@@ -293,4 +304,3 @@ def _replace_observations(
         """,
         {"rows": json.dumps(rows)},
     )
-    return list({row.target_id for row in [*gone, *stored]})

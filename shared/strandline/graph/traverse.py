@@ -7,10 +7,11 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound
 from strandline.graph.answers import to_edges, to_found_node
 from strandline.graph.identity import PREFIXES, NodeType, parse_node_id
+from strandline.graph.reach import read_reach
 from strandline.graph.schemas_search import GraphOut, Traversal, TraverseRequest
 from strandline.graph.search import make_filter
-from strandline.graph.store_joined import leads_by_member, read_graph
-from strandline.graph.store_walk import MAX_NODES, Walk, walk_graph
+from strandline.graph.store_joined import leads_by_member
+from strandline.graph.store_walk import Walk
 
 _ALL: frozenset[NodeType] = frozenset(PREFIXES)
 _VERBS = (
@@ -53,19 +54,15 @@ _RULES: Mapping[Traversal, _Rule] = {
 }
 
 
-def traverse(access: TenantDb, request: TraverseRequest) -> GraphOut:
+def traverse(
+    access: TenantDb, request: TraverseRequest, *, halves_confidence: bool = False
+) -> GraphOut:
     """The node that a traversal starts at, and what it reaches: nearest first, along the heaviest
     edges first, with the edges between them. Raises NotFound where the node is not in view or was
     not observed yet, and Invalid where the traversal does not start at such a node."""
     node_type, start_id = parse_node_id(request.node_id)
     rule = _RULES[request.traversal]
-    if node_type not in rule.starts:
-        starts = " or ".join(sorted(rule.starts))
-        raise Invalid(
-            f"traversal: {request.traversal} starts at a node of the type {starts}, not at a"
-            f" {node_type}",
-            field="traversal",
-        )
+    _check_start(request.traversal, rule, node_type)
     is_chain = request.traversal == "invalidation_chain"
     walk = Walk(
         rule.edge_types,
@@ -73,22 +70,27 @@ def traverse(access: TenantDb, request: TraverseRequest) -> GraphOut:
         as_of=request.as_of,
         archived=request.archived,
         ended=is_chain,
+        halves_confidence=halves_confidence,
     )
-    steps = walk_graph(access, [start_id], walk)
-    hops = {start_id: 0}
-    for step in steps:
-        hops.setdefault(step.node_id, step.hop)
-    rows, edge_rows = read_graph(
-        access, list(hops), [step.edge_id for step in steps], request.as_of
-    )
+    reach = read_reach(access, [start_id], walk)
+    rows = reach.nodes
     if not rows or rows[0].node_id != start_id or rows[0].type != node_type:
         raise NotFound("there is no such node in view")
     holds = make_filter(None if is_chain else request.as_of, archived=request.archived)
-    reached = [row for row in rows[1:] if row.type in rule.results and holds(row)]
-    shown = [rows[0], *reached[: request.limit]]
-    is_cut = len(reached) > request.limit or len(hops) > MAX_NODES
+    results = [row for row in rows[1:] if row.type in rule.results and holds(row)]
+    shown = [rows[0], *results[: request.limit]]
+    is_cut = reach.is_cut or len(results) > request.limit
     return GraphOut(
-        nodes=[to_found_node(row, None, hops=hops[row.node_id]) for row in shown],
-        edges=to_edges(edge_rows, leads_by_member(shown)),
+        nodes=[to_found_node(row, None, hops=reach.hops[row.node_id]) for row in shown],
+        edges=to_edges(reach.edges, leads_by_member(shown)),
         degraded=["cut_by_limit"] if is_cut else [],
     )
+
+
+def _check_start(traversal: Traversal, rule: _Rule, node_type: NodeType) -> None:
+    if node_type not in rule.starts:
+        starts = " or ".join(sorted(rule.starts))
+        raise Invalid(
+            f"traversal: {traversal} starts at a node of the type {starts}, not at a {node_type}",
+            field="traversal",
+        )

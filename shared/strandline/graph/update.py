@@ -48,11 +48,7 @@ def update_node(
     fields = _read_fields(target, body)
     operation = {**describe_target(target), "fields": fields}
     check_size(operation, "body")
-    patch = {name: value for name, value in fields.items() if name != "confidence"}
-    if "kind" in patch:
-        patch["category"] = patch.pop("kind")
-    if body.confidence is None:
-        patch |= UPKEEP
+    patch = _make_patch(fields, is_evidence=body.confidence is not None)
 
     def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
         del access, is_replay
@@ -109,6 +105,14 @@ def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
     if not changed:
         raise Invalid("body: changes nothing: give a field besides the name", field="body")
     return changed
+
+
+def _make_patch(fields: Mapping[str, Any], *, is_evidence: bool) -> dict[str, Any]:
+    """What an observation sets."""
+    patch = {name: value for name, value in fields.items() if name != "confidence"}
+    if "kind" in patch:
+        patch["category"] = patch.pop("kind")
+    return patch if is_evidence else {**patch, **UPKEEP}
 
 
 def _explain_name(node_type: NodeType, name: str) -> str:

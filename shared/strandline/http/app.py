@@ -23,6 +23,7 @@ from strandline.errors import (
     TooLarge,
     Unauthorized,
     Unavailable,
+    Unsupported,
 )
 from strandline.http import audit, gateway_responses
 from strandline.http.request import Request
@@ -44,6 +45,7 @@ STATUS: Mapping[type[StrandlineError], int] = {
     Invalid: 422,
     BatchRefused: 424,
     QuotaExceeded: 429,
+    Unsupported: 501,
     Unavailable: 503,
 }
 _REQUEST_SECONDS = 25.0
@@ -76,7 +78,7 @@ def serve(
         except Exception as error:
             result = _error_response(_internal_error(error, request.id), request)
         result = _encode_large(result)
-        result["headers"] |= gateway_responses.cors_headers(origins, request.headers.get("origin"))
+        _add_cors_headers(result, origins, request)
         milliseconds = round((time.monotonic() - start) * 1000, 1)
         _log_request(request, routes, result["statusCode"], milliseconds, context.function_name)
     return result
@@ -88,6 +90,14 @@ def _preflight_response(request: Request, origins: Sequence[str]) -> Response | 
         return None
     headers = dict(gateway_responses.PREFLIGHT_HEADERS)
     return {"statusCode": 204, "headers": headers, "body": "", "isBase64Encoded": False}
+
+
+def _add_cors_headers(result: Response, origins: Sequence[str], request: Request) -> None:
+    headers: dict[str, str] = result["headers"]
+    added = gateway_responses.cors_headers(origins, request.headers.get("origin"))
+    if "Vary" in headers and "Vary" in added:
+        added["Vary"] = f"{headers['Vary']}, {added['Vary']}"
+    headers |= added
 
 
 def _encode_large(result: Response) -> Response:

@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 REQUEST_ID = "$context.requestId"
 """A request's id, in the syntax of API Gateway's templates."""
 PREFLIGHT_HEADERS: Mapping[str, str] = {
-    "Access-Control-Allow-Methods": "GET, POST, PATCH, DELETE",
+    "Access-Control-Allow-Methods": "GET, HEAD, POST, PATCH, DELETE",
     "Access-Control-Allow-Headers": (
-        "Authorization, Content-Type, Idempotency-Key, X-API-Key, X-JWT-Token, X-Amzn-Trace-Id"
+        "Authorization, Content-Type, Idempotency-Key, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, "
+        "X-API-Key, X-JWT-Token, X-Amzn-Trace-Id"
     ),
     "Access-Control-Max-Age": "7200",  # seconds; the longest that browsers cache it
 }
 """What a page of a permitted origin may send: the answer to a browser's OPTIONS."""
 _EXPOSED_HEADERS = (
-    "Cache-Control, ETag, Idempotent-Replayed, Location, Retry-After, WWW-Authenticate, "
-    "x-amzn-RequestId"
+    "Accept-Ranges, Cache-Control, Content-Disposition, Content-Location, ETag, "
+    "Idempotent-Replayed, Location, Retry-After, Vary, WWW-Authenticate, x-amzn-RequestId"
 )
 
 

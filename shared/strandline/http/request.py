@@ -2,9 +2,10 @@
 
 import base64
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -22,6 +23,7 @@ from strandline.tenants.store_audit import AuditContext
 type RequiredRight = Right | Literal["issued"] | None
 """The right that a route's credential needs. `issued`: any credential of this deployment, not
 looked up; None: no credential."""
+_CREDENTIAL_HEADERS = ("authorization", "x-api-key", "x-jwt-token")
 
 
 class Request:
@@ -43,8 +45,10 @@ class Request:
 
     @property
     def operation(self) -> str:
-        """The requested operation, as the routes name it: "METHOD /resource/{id}"."""
-        return f"{self._event.get('httpMethod')} {self._event.get('resource')}"
+        """The requested operation, as the routes name it: "METHOD /resource/{id}". A HEAD is served
+        as a GET, and the gateway leaves the body out."""
+        method = self._event.get("httpMethod")
+        return f"{'GET' if method == 'HEAD' else method} {self._event.get('resource')}"
 
     @property
     def raw_path(self) -> str:
@@ -56,6 +60,15 @@ class Request:
         """The path including the stage or the base path, which the gateway removes."""
         context: Mapping[str, object] = self._event.get("requestContext") or {}
         return str(context.get("path") or self.raw_path)
+
+    @property
+    def base_address(self) -> str:
+        """The address of the service as the caller used it: scheme, host, and the path before this
+        operation's, which must have no parameters. Without a slash at the end."""
+        context: Mapping[str, object] = self._event.get("requestContext") or {}
+        scheme = self.headers.get("x-forwarded-proto", "https")
+        base = self.full_path.rstrip("/").removesuffix(str(self._event.get("resource")))
+        return f"{scheme}://{context.get('domainName', '')}{base}"
 
     @property
     def id(self) -> str:
@@ -108,6 +121,38 @@ class Request:
         """The tenant of the credential, for a route that does not look the credential up. Raises
         Unauthorized or Unavailable."""
         return self.resources.authenticator.authenticate(self._auth_request, self.deadline).tenant
+
+    def authenticate(self) -> Principal:
+        """The caller, whatever its rights, for a route that stands for operations which check them.
+        Raises Unauthorized, Forbidden or Unavailable."""
+        self._principal = self.resources.authenticator.authenticate(
+            self._auth_request, self.deadline
+        )
+        return self._principal
+
+    def make_event(
+        self,
+        operation: str,
+        path: Mapping[str, str],
+        query: Mapping[str, Sequence[str]],
+        body: Mapping[str, Any] | None,
+        headers: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """The event of another operation, with this request's credential, id and trace, for a route
+        that performs operations in its caller's name. `headers` are by lower-case name."""
+        method, _, resource = operation.partition(" ")
+        own = {name: self.headers[name] for name in _CREDENTIAL_HEADERS if name in self.headers}
+        return {
+            "resource": resource,
+            "path": resource,
+            "httpMethod": method,
+            "headers": {**own, "x-amzn-trace-id": f"Root={self.trace}", **headers},
+            "multiValueQueryStringParameters": {n: [*v] for n, v in query.items()} or None,
+            "pathParameters": {name: quote(value, safe="") for name, value in path.items()},
+            "requestContext": self._event.get("requestContext"),
+            "body": None if body is None else json.dumps(body),
+            "isBase64Encoded": False,
+        }
 
     def spend_quota(self, quota: Quota, units: int) -> None:
         """Spend `units` of the tenant's quota. Raises QuotaExceeded, TooLarge or Unavailable."""
@@ -171,8 +216,9 @@ class Request:
         """Parse the query string; only `participants` may be repeated. Raises Invalid naming a
         parameter."""
         raw: Mapping[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
+        known = {field.alias or name for name, field in model.model_fields.items()}
         for name, values in raw.items():
-            if name in model.model_fields and name != "participants" and len(values) > 1:
+            if name in known and name != "participants" and len(values) > 1:
                 raise Invalid(f"{name}: is given {len(values)} times; send it once", field=name)
         parameters = {n: v if n == "participants" else v[-1] for n, v in raw.items()}
         return validate(model, check_storable(parameters))

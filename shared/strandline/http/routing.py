@@ -20,6 +20,13 @@ class MediaType:
 
     type: str
     """The value of Content-Type."""
+    others: tuple[str, ...] = ()
+    """Other values that it may have."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """All values that Content-Type may have."""
+        return (self.type, *self.others)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import StrandlineError
 from strandline.jobs import store_runs
+from strandline.jobs.claims import Claims, claim_tenants, close_tenants
 from strandline.jobs.context import Tally
+from strandline.jobs.store_claims import list_unfinished_tenants
 from strandline.jobs.store_runs import ShardLease
 from strandline.llm.tasks import LlmTasks
 from strandline.observability import logger
@@ -30,9 +32,6 @@ MAX_CONCURRENCY = 20
 """How many items of a run the state machine works on at once (infra/job.asl.json)."""
 MAX_PACKED = 50
 """How many shards one item has at most: each item is an invocation and two state transitions."""
-_MAX_FAILURES_IN_A_ROW = 3
-"""After this many tenants in a row whose jobs could not begin, the cause is taken to be common to
-all of them."""
 
 
 class LeaseLost(StrandlineError):
@@ -167,10 +166,12 @@ def plan_run(
     state machine iterates over. A tenant whose job belongs to another run is left out. If it fails,
     the jobs that it began are marked as failed, so that they can be started again, and the error is
     raised."""
-    begun_tenants = set[str]() if tenant is None else {tenant}
+    claims = Claims()
     try:
         shards = job.plan(resources, now, tenant)
-        claimed_shards = _claim_tenants(resources, job, run_id, now, shards, begun_tenants)
+        counts = Counter(shard.tenant for shard in shards)
+        claim_tenants(resources.database, job.name, run_id, counts, now, claims)
+        claimed_shards = [shard for shard in shards if shard.tenant in claims.claimed]
         if not claimed_shards:
             return ShardList("", 0)
         items = [
@@ -178,9 +179,11 @@ def plan_run(
         ]
         return ShardList(resources.blobs.put_shards(run_id, items), len(claimed_shards))
     except Exception as error:
-        for tenant_id in sorted(begun_tenants):
-            _mark_failed(resources, job, run_id, now, tenant_id, error)
+        begun = claims.claimed if tenant is None else {*claims.claimed, tenant}
+        claims.failures |= dict.fromkeys(begun, error)
         raise
+    finally:
+        _record_plan_failures(resources, job, run_id, now, claims.failures)
 
 
 def pack(shards: Sequence[Shard]) -> list[Sequence[Shard]]:
@@ -203,56 +206,27 @@ def share_time(deadline: float, waiting_count: int) -> float:
     return now + (deadline - now) / 2 if waiting_count else deadline
 
 
-def _claim_tenants(
+def _record_plan_failures(
     resources: JobResources,
     job: Job,
     run_id: str,
     now: datetime,
-    shards: Sequence[Shard],
-    begun_tenants: set[str],
-) -> list[Shard]:
-    """Begin the run's job in each tenant of these shards. Returns the shards of the tenants where
-    that succeeded, and adds those tenants to `begun_tenants`. A failure in one tenant does not stop
-    the others."""
-    claimed_shards: list[Shard] = []
-    failures_in_a_row = 0
-    for tenant, shard_count in Counter(shard.tenant for shard in shards).items():
-        try:
-            access = resources.database.connect_as(Caller.background(tenant))
-            with access.transaction():
-                store_runs.expire_leases(access, job.name, now)
-                is_ours = store_runs.begin_run(access, job.name, run_id, shard_count, now)
-        except Exception as error:
-            failures_in_a_row += 1
-            if failures_in_a_row == _MAX_FAILURES_IN_A_ROW:  # it is not the tenants' fault
-                raise
-            _mark_failed(resources, job, run_id, now, tenant, error)
-            continue
-        failures_in_a_row = 0
-        if is_ours:
-            begun_tenants.add(tenant)
-            claimed_shards += [shard for shard in shards if shard.tenant == tenant]
-    return claimed_shards
-
-
-def _mark_failed(
-    resources: JobResources, job: Job, run_id: str, now: datetime, tenant: str, error: Exception
+    failures: Mapping[str, Exception],
 ) -> None:
-    """Mark a tenant's job of this run as failed before any shard began. If even that cannot be
-    written, the job's short lease expires instead."""
-    reason = error_code(error)
-    log_fields = {"job": job.name, "tenant": tenant, "reason": reason}
-    logger.warning("job planning failed", extra=log_fields)
+    """Mark jobs of this run as failed before any shard began. Where even that cannot be written, a
+    job's short lease expires instead."""
+    reasons = {tenant: error_code(error) for tenant, error in failures.items()}
+    for reason, count in Counter(reasons.values()).items():
+        tenants = [tenant for tenant in sorted(reasons) if reasons[tenant] == reason]
+        log_fields = {"job": job.name, "reason": reason, "count": count}
+        logger.warning("job planning failed", extra={**log_fields, "tenants": tenants[:10]})
     try:
-        access = resources.database.connect_as(Caller.background(tenant))
-        with access.transaction():
-            store_runs.enqueue(access, job.name, run_id, now)
-            store_runs.fail_run(access, job.name, run_id, now, reason)
+        unrecorded = close_tenants(resources.database, job.name, run_id, reasons, now, create=True)
     except Exception as close_error:
-        logger.warning(
-            "failed job not recorded",
-            extra={**log_fields, "reason": error_code(close_error)},
-        )
+        unrecorded = dict.fromkeys(reasons, close_error)
+    for tenant in sorted(unrecorded)[:10]:
+        log_fields = {"job": job.name, "tenant": tenant, "reason": error_code(unrecorded[tenant])}
+        logger.warning("failed job not recorded", extra=log_fields)
 
 
 def run_shard(
@@ -307,11 +281,12 @@ def _record_failure(
 def finish_run(resources: JobResources, job: Job, run_id: str, now: datetime) -> dict[str, int]:
     """End a run: in each tenant, a job that is not done is marked as failed. Returns the counts of
     the whole run."""
-    connection = resources.database.connection()
-    for tenant in store_runs.list_unfinished_tenants(connection, job.name, run_id):
-        access = resources.database.connect_as(Caller.background(tenant))
-        with access.transaction():
-            store_runs.fail_run(access, job.name, run_id, now)
+    database = resources.database
+    unfinished = list_unfinished_tenants(database.connection(), job.name, run_id)
+    reasons = dict.fromkeys(unfinished, "not_finished")
+    failures = close_tenants(database, job.name, run_id, reasons, now)
+    if failures:  # the state machine tries again
+        raise next(iter(failures.values()))
     job.finish(resources, now)
     resources.blobs.delete_shards(run_id)
     return store_runs.read_totals(resources.database.connection(), run_id)

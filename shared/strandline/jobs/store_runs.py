@@ -12,7 +12,6 @@ from uuid_utils.compat import uuid7
 from strandline.db.connection import Connection, translate_errors
 from strandline.db.database import TenantDb
 from strandline.jobs.store import JobId
-from strandline.tenants.store_due import list_tenant_ids
 
 LEASE_SECONDS = 300
 """How long a tenant's job belongs to its run without a renewal; a working shard renews the lease
@@ -23,18 +22,20 @@ LEASE_EXPIRED = "lease_expired"
 """The reason of a job whose run stopped renewing its lease."""
 
 
+@dataclass(frozen=True)
+class _Count:
+    count: int
+
+
 def expire_leases(access: TenantDb, kind: str | None, now: datetime) -> int:
     """Mark jobs (of one kind, or all) whose lease has run out as failed. Returns how many. A shard
     of such a job that is still working finds its lease lost."""
-    return access.execute(
-        """
-        update jobs set state = 'failed', finished_at = %(now)s, reason = %(reason)s,
-            advice = 'Its run ended before it. Start the job again; nothing that it did is lost.'
-        where ref is null and state in ('queued', 'running') and leased_until < %(now)s
-            and (%(kind)s::text is null or kind = %(kind)s)
-        """,
-        {"kind": kind, "now": now, "reason": LEASE_EXPIRED},
+    (row,) = access.fetch(
+        _Count,
+        "select expire_job_leases(%(kind)s, %(now)s) as count",
+        {"kind": kind, "now": now},
     )
+    return row.count
 
 
 def enqueue(access: TenantDb, kind: str, run: str, now: datetime) -> UUID | None:
@@ -42,14 +43,8 @@ def enqueue(access: TenantDb, kind: str, run: str, now: datetime) -> UUID | None
     or running already. In a transaction, after `expire_leases`."""
     rows = access.fetch(
         JobId,
-        """
-        insert into jobs (tenant_id, job_id, kind, run, state, created_at, leased_until)
-        values (current_tenant(), %(job_id)s, %(kind)s, %(run)s, 'queued', %(now)s,
-            %(now)s::timestamptz + make_interval(secs => %(seconds)s))
-        on conflict (tenant_id, kind) where state in ('queued', 'running') and ref is null
-        do nothing
-        returning job_id
-        """,
+        "select job_id from enqueue_job(%(kind)s, %(run)s, %(job_id)s,"
+        " make_interval(secs => %(seconds)s), %(now)s) job_id where job_id is not null",
         {
             "job_id": uuid7(),
             "kind": kind,
@@ -87,45 +82,6 @@ def requeue(access: TenantDb, job_id: UUID, run: str, now: datetime) -> bool:
             {"job_id": job_id, "run": run, "now": now, "seconds": PLAN_LEASE_SECONDS},
         )
     )
-
-
-def begin_run(access: TenantDb, kind: str, run: str, shards: int, now: datetime) -> bool:
-    """Mark the tenant's job of this kind as running under this run, with this many shards. Returns
-    False where it belongs to another run. In a transaction, after `expire_leases`. Calling it again
-    changes nothing, except that a job which a failed plan had closed is open again."""
-    access.execute(
-        """
-        update jobs set state = 'queued', finished_at = null, reason = '', advice = ''
-        where kind = %(kind)s and run = %(run)s and ref is null and state = 'failed'
-            and not exists (select from jobs other
-                where other.kind = %(kind)s and other.ref is null
-                    and other.state in ('queued', 'running'))
-        """,
-        {"kind": kind, "run": run},
-    )
-    enqueue(access, kind, run, now)
-    jobs = access.fetch(
-        JobId,
-        """
-        update jobs set state = 'running', started_at = coalesce(started_at, %(now)s),
-            leased_until = greatest(leased_until,
-                %(now)s::timestamptz + make_interval(secs => %(seconds)s))
-        where kind = %(kind)s and run = %(run)s and ref is null and state in ('queued', 'running')
-        returning job_id
-        """,
-        {"kind": kind, "run": run, "now": now, "seconds": PLAN_LEASE_SECONDS},
-    )
-    if jobs:
-        access.execute(
-            """
-            insert into job_shards (tenant_id, job_id, shard)
-            select current_tenant(), %(job_id)s, n from generate_series(0, %(shards)s - 1) n
-            on conflict (tenant_id, job_id, shard) do update set state = 'waiting', reason = ''
-            where job_shards.state = 'failed'
-            """,
-            {"job_id": jobs[0].job_id, "shards": shards},
-        )
-    return bool(jobs)
 
 
 @dataclass(frozen=True)
@@ -235,43 +191,6 @@ def record_shard_failure(access: TenantDb, lease: ShardLease, reason: str) -> No
         " where job_id = %(job_id)s and shard = %(shard)s and lease_no = %(lease_no)s",
         {**vars(lease), "reason": reason},
     )
-
-
-def fail_run(
-    access: TenantDb, kind: str, run: str, now: datetime, reason: str = "not_finished"
-) -> int:
-    """Mark the run's unfinished job in the caller's tenant as failed, with the reason of the first
-    failed shard, or else `reason`. Returns how many jobs. In a transaction, once no shard of the
-    run is working."""
-    params: dict[str, object] = {"kind": kind, "run": run, "now": now, "reason": reason}
-    failed_count = access.execute(
-        """
-        update jobs j set state = 'failed', finished_at = %(now)s,
-            reason = coalesce((
-                select s.reason from job_shards s
-                where s.job_id = j.job_id and s.state <> 'done' and s.reason <> ''
-                order by s.shard limit 1), %(reason)s),
-            advice = 'Try it again: POST /api/v1/admin/jobs/' || j.job_id || '/retry. What it '
-                'committed stays. If it fails again, look for the reason in the log.'
-        where j.kind = %(kind)s and j.run = %(run)s and j.ref is null
-            and j.state in ('queued', 'running')
-        """,
-        params,
-    )
-    access.execute(
-        """
-        update job_shards s set state = 'failed' from jobs j
-        where j.job_id = s.job_id and j.kind = %(kind)s and j.run = %(run)s
-            and j.state = 'failed' and s.state = 'waiting'
-        """,
-        params,
-    )
-    return failed_count
-
-
-def list_unfinished_tenants(connection: Connection, kind: str, run: str) -> list[str]:
-    """Ids of the tenants whose job of this run is not done."""
-    return list_tenant_ids(connection, "select * from tenants_of_run(%s, %s)", (kind, run))
 
 
 def fail_unstarted(access: TenantDb, kind: str, run: str, now: datetime) -> None:

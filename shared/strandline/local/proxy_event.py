@@ -180,7 +180,7 @@ def _context(request: HttpRequest, match: Match, headers: dict[str, list[str]]) 
         "extendedRequestId": request.request_id,
         "httpMethod": request.method,
         "identity": _identity(request, headers),
-        "path": f"/{STAGE}{request.path}",
+        "path": request.path,
         "protocol": request.protocol,
         "requestId": request.request_id,
         "requestTime": time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(now)),

@@ -91,6 +91,9 @@ The API key of tenant "local", {service.key_notice}. It sees all of its tenant, 
 {admin_key_file(service.directory)}, which no other account can read:
   {service.key}
 
+For the Python client and the command line:
+  export STRANDLINE_URL={service.url} STRANDLINE_API_KEY={service.key}
+
 A first memory, and a first question:
   {curl} {service.url}/api/v1/events {headers} -d '{body}'
   {curl} {service.url}/api/v1/recall {headers} -d '{question}'

@@ -92,6 +92,11 @@ def sha256_of_cid(cid: str, field: str) -> bytes:
     return digest
 
 
+def is_payload_cid(cid: str) -> bool:
+    """Whether a CID is a payload's, and no block's. Raises Invalid for what is no CID."""
+    return cid_bytes(cid)[1] == _RAW
+
+
 def cid_bytes(cid: str, field: str = "cid") -> bytes:
     """The binary form of a CID. Raises Invalid, which names `field`, for anything but a CIDv1 with
     sha2-256 in base32."""

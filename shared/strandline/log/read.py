@@ -12,7 +12,7 @@ from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import Gone, NotFound
 from strandline.log import store, store_marks, store_scopes
-from strandline.log.cid import Edge, block_cid, cid_bytes, encode_block
+from strandline.log.cid import cid_bytes
 from strandline.log.schemas import (
     PAGE_BYTES,
     EventOut,
@@ -218,15 +218,6 @@ def get_memory(access: TenantDb, cid: str) -> EventOut:
     """The earliest visible event whose block has this CID. Raises NotFound, or Invalid for a
     malformed CID."""
     return to_event_out(_find_by_cid(access, cid))
-
-
-def get_block(access: TenantDb, cid: str) -> bytes:
-    """The DAG-CBOR block that hashes to this CID. Raises NotFound, or Invalid for a malformed
-    CID."""
-    event = _find_by_cid(access, cid)
-    block = encode_block(event, [Edge(edge["cid"], edge["weight"]) for edge in event.edges])
-    assert block_cid(block) == cid, "a block is derived from its row"
-    return block
 
 
 def _find_by_cid(access: TenantDb, cid: str) -> Event:

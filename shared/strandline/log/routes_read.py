@@ -3,8 +3,8 @@
 from strandline.config import get_settings
 from strandline.errors import Gone
 from strandline.http.request import Request
-from strandline.http.routing import MediaType, Response, Route, binary_response, json_response
-from strandline.log import read
+from strandline.http.routing import Response, Route, json_response
+from strandline.log import read, routes_blocks
 from strandline.log.schemas import (
     EventOut,
     EventPage,
@@ -17,10 +17,6 @@ from strandline.log.schemas import (
     ScopePage,
 )
 from strandline.schemas import PagingQuery, ParticipantsQuery
-
-# A block never changes, but its readers can: only a user's own cache may keep it.
-_IMMUTABLE = {"Cache-Control": "private, max-age=300, immutable"}
-_BLOCK_TYPE = MediaType("application/vnd.ipld.raw")
 
 
 def get_event(request: Request) -> Response:
@@ -76,15 +72,6 @@ def get_memory(request: Request) -> Response:
     return json_response(read.get_memory(access, request.path_parameter("cid")))
 
 
-def get_block(request: Request) -> Response:
-    """Get a memory's block as raw DAG-CBOR. These are the bytes that the CID hashes, so that a
-    client can verify them."""
-    access = request.connect_reader(request.parse_query(ParticipantsQuery).participants)
-    cid = request.path_parameter("cid")
-    headers = {"Etag": f'"{cid}"', "X-Content-Type-Options": "nosniff", **_IMMUTABLE}
-    return binary_response(read.get_block(access, cid), _BLOCK_TYPE.type, headers)
-
-
 def get_file(request: Request) -> Response:
     """Get a payload by its CID: a redirect to a presigned URL, which the body contains too."""
     access = request.connect_reader(request.parse_query(ParticipantsQuery).participants)
@@ -114,17 +101,6 @@ ROUTES = {
         list_events, "read", {200: EventPage}, query=PagingQuery, errors=(Gone,)
     ),
     "GET /memory/{cid}": Route(get_memory, "read", {200: EventOut}, query=ParticipantsQuery),
-    "GET /ipfs/{cid}": Route(
-        get_block,
-        "read",
-        {200: _BLOCK_TYPE},
-        query=ParticipantsQuery,
-        response_headers={
-            "Etag": "The CID.",
-            "Cache-Control": "Only this user's own cache may keep it.",
-            "X-Content-Type-Options": "`nosniff`.",
-        },
-    ),
     "GET /file/{cid}": Route(
         get_file,
         "read",
@@ -132,4 +108,4 @@ ROUTES = {
         query=ParticipantsQuery,
         response_headers={"Location": "The presigned URL.", "Cache-Control": "`no-store`."},
     ),
-}
+} | routes_blocks.ROUTES

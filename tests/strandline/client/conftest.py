@@ -5,14 +5,15 @@ import importlib
 import socket
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import uvicorn
 
 from strandline import Strandline
-from strandline.deployment import FUNCTIONS
+from strandline.deployment import route_table
 from strandline.local.http_server import GatewayApp
 from tests.support import Gateway
 
@@ -36,15 +37,16 @@ def _no_signals() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def serve_http(port: int = 0) -> Generator[str]:
-    """Serve the real handlers; gives the address."""
+def serve_http(
+    port: int = 0, wrap: Callable[[GatewayApp], Any] = lambda app: app
+) -> Generator[str]:
+    """Serve the real handlers; gives the address. `wrap` makes another application of theirs."""
     table = {
-        route: importlib.import_module(f"functions.{fn.name}.handler").lambda_handler
-        for fn in FUNCTIONS
-        for route in fn.routes
+        route: importlib.import_module(f"functions.{name}.handler").lambda_handler
+        for route, name in route_table().items()
     }
     config = uvicorn.Config(
-        GatewayApp(table), log_level="error", access_log=False, timeout_graceful_shutdown=1
+        wrap(GatewayApp(table)), log_level="error", access_log=False, timeout_graceful_shutdown=1
     )
     server = uvicorn.Server(config)
     server.capture_signals = _no_signals

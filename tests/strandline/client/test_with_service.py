@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import TypedDict
+from uuid import UUID
 
 import pytest
 from multiformats import CID, multihash
@@ -184,6 +185,41 @@ def test_what_is_erased_is_gone(service: HttpService) -> None:
         assert [*client.get_all(user="alice")] == []
 
 
+def test_the_graph_s_state_and_its_files(service: HttpService, tmp_path: Path) -> None:
+    file, progress = tmp_path / "graph.jsonl", list[tuple[int, int]]()
+    with service.client() as client:
+        assert client.graph.status(user="alice").nodes == {}
+        topics = [{"type": "topic", "name": f"Boats {n} {'x' * 450}"} for n in range(50)]
+        for turn in range(20):
+            named = [{**topic, "name": f"{turn} {topic['name']}"} for topic in topics]
+            client.graph.add(named, user="alice", agent="helper")
+        status = client.graph.status(user="alice")
+        assert status.nodes["topic"].current == 1000
+        made = client.graph.export_file(file, user="alice")
+        assert (file.stat().st_size, made.counts.nodes) == (made.bytes, 1000)
+        assert made.bytes > 1024 * 1024, "more than goes inline"
+        assert [*tmp_path.iterdir()] == [file], "no draft is left"
+        with pytest.raises(errors.NotFoundError):
+            client.graph.export_file(tmp_path / "none", user="nobody", scope_id=UUID(int=7))
+    with service.client("brill") as other:
+        taken = other.graph.import_file(
+            file, progress=lambda sent, size: progress.append((sent, size))
+        )
+        assert (taken.new_nodes, taken.known_statements) == (1000, 0)
+        assert progress[-1] == (made.bytes, made.bytes)
+        assert len(progress) > 1, "piece by piece"
+        again = other.graph.import_file(file)
+        assert (again.new_statements, again.known_statements) == (0, taken.new_statements)
+        assert other.graph.status(user="alice").nodes["topic"].current == 1000
+        small = tmp_path / "small.jsonl"
+        lines = file.read_bytes().splitlines(keepends=True)
+        small.write_bytes(b"".join(lines[:5]) + b"\xff\n")
+        with pytest.raises(errors.InvalidFieldError, match="line 6"):
+            other.graph.import_file(small)
+        with pytest.raises(FileNotFoundError):
+            other.graph.import_file(tmp_path / "none.jsonl")
+
+
 def test_admins_and_operators(service: HttpService) -> None:
     with service.client("acme", None, "operator") as operator:
         made = operator.admin.create_tenant("brill", appends_per_minute=50)
@@ -272,6 +308,9 @@ async def use_async_verbs(url: str, key: str, file: Path) -> None:
         assert [e.seq async for e in client.events(scope, user="alice", page_size=1)] == [1, 2]
         assert (await client.upload(file, user="alice")).blob is not None
         made = await client.graph.add([{"type": "topic", "name": "Boats"}], user="alice")
+        graph = file.with_name("graph.jsonl")
+        assert (await client.graph.export_file(graph, user="alice")).counts.nodes == 1
+        assert (await client.graph.import_file(graph)).known_statements == 1
         assert [n.id async for n in client.graph.nodes(user="alice")] == [made.nodes[0].id]
         assert (await client.admin.topic_index()).active_version == 0
         followed = client.events(scope, user="alice", after_seq=2, follow=True, interval=0.01)

@@ -49,6 +49,11 @@ def test_add_recall_context_for_people_and_programs(run: Run) -> None:
     assert "user:alice" in out
     code, out, _ = run("--json", "recall", "buoy", "--participant", "user:alice")
     assert json.loads(out)["hits"][0]["text"].startswith("The buoy")
+    assert run("add", "A long log: " + "waves, " * 100, "--user", "alice")[0] == 0
+    out = run("recall", "log of waves", "--user", "alice")[1]
+    assert "…" in out
+    assert out.count("waves,") < 50
+    assert run("recall", "log of waves", "--user", "alice", "--full")[1].count("waves,") == 100
     code, out, _ = run("context", "buoy", "--user", "alice", "--budget", "300")
     assert out.startswith("<memory-")
     code, out, _ = run("recall", "x", "--user", "nobody")
@@ -56,8 +61,9 @@ def test_add_recall_context_for_people_and_programs(run: Run) -> None:
 
 
 def test_mistakes_are_a_sentence_and_an_exit_code(
-    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, service: HttpService, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setattr("strandline.commands.invocation._SECONDS", 0.1)
     assert run("add", "x")[0] == 1
     assert "participants" in run("add", "x")[2]
     assert run("recall")[0] == 2
@@ -75,6 +81,18 @@ def test_mistakes_are_a_sentence_and_an_exit_code(
     monkeypatch.chdir(tmp_path)
     code, _, err = run("status")
     assert (code, "make run" in err) == (2, True)
+    for arguments in (
+        ("add", "x", "--user", "bo", "--event-key", "\ud800"),
+        ("--url", "http://[", "status"),
+        ("--url", "harbour", "status"),
+        ("--key", "gr\u00fcn", "status"),
+        ("export", "--user", "alice", "--out", str(tmp_path / "none" / "out.jsonl")),
+    ):
+        monkeypatch.setenv("STRANDLINE_URL", service.url)
+        code, _, err = run(*arguments)
+        assert code in (1, 2, 3), arguments
+        assert "Traceback" not in err
+        assert len(err.splitlines()) <= 4, err
     for arguments in (["--help"], ["import", "--help"], ["keys", "create", "-h"]):
         code, out, _ = run(*arguments)
         assert (code, out.startswith("Usage: ")) == (0, True)
@@ -104,6 +122,16 @@ def test_operators_and_admins(run: Run, service: HttpService) -> None:
     (listed,) = json.loads(out)
     assert listed["user"] == "user:bo"
     assert "user:bo" in run("--key", operator, "keys", "list", "--tenant", "brill")[1]
+    rotate = ("--key", operator, "keys", "rotate", listed["key_id"], "--tenant", "brill")
+    code, successor, err = run(*rotate, "--grace", "1")
+    assert (code, "the old key ends at" in err) == (0, True)
+    assert run("--key", successor.strip(), "add", "y", "--user", "bo")[0] == 0
+    assert run("--key", token.strip(), "add", "z", "--user", "bo")[0] == 0, "for an hour"
+    code, out, _ = run("--key", operator, "--json", "keys", "list", "--tenant", "brill")
+    old = next(key for key in json.loads(out) if key["key_id"] == listed["key_id"])
+    assert old["rotated_to"] is not None
+    assert run(*rotate[:-1], "nobody")[0] == 1
+    assert run(*rotate, "--grace", "9999")[0] == 2
     assert run("--key", operator, "keys", "revoke", listed["key_id"], "--tenant", "brill")[0] == 0
     assert "brill" in run("--key", operator, "tenants", "list")[1]
     assert run("jobs", "list")[1] == "There are no jobs.\n"
@@ -235,3 +263,29 @@ def test_an_interrupted_import_is_resumed(
     times = [event.occurred_at for event in events[5:] if event.occurred_at is not None]
     assert len(times) == count
     assert times == sorted(times)
+
+
+def test_the_shell_completes_commands_and_options(repository: Path, tmp_path: Path) -> None:
+    """In bash itself, with the script that `strandline completion bash` prints."""
+    program = tmp_path / "strandline"
+    program.write_text(
+        f"#!/bin/sh\nPYTHONPATH={repository / 'shared'} exec {sys.executable}"
+        ' -m strandline.commands.main "$@"\n'
+    )
+    program.chmod(0o755)
+
+    def complete(*words: str) -> list[str]:
+        line = " ".join(("strandline", *words))
+        script = (
+            f'eval "$(strandline completion bash)"; COMP_WORDS=({line}); '
+            f'COMP_CWORD={len(words)}; _strandline_completion strandline; echo "${{COMPREPLY[@]}}"'
+        )
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        said = subprocess.run(
+            ["bash", "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+        return said.stdout.split()
+
+    assert {"keys", "simulate", "verify", "recall"} <= {*complete("''")}
+    assert complete("keys", "ro") == ["rotate"]
+    assert "--budget" in complete("context", "--b")

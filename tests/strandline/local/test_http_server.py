@@ -154,7 +154,7 @@ def test_the_request_context_is_complete(port: int) -> None:
     context = event_of(port, "GET", "/api/v1/events/7")["requestContext"]
     assert context["stage"] == context["apiId"] == "local"
     assert context["resourcePath"] == "/api/v1/events/{id}"
-    assert context["path"] == "/local/api/v1/events/7"
+    assert context["path"] == "/api/v1/events/7", "as on a domain of its own, without a base path"
     assert context["httpMethod"] == "GET"
     assert context["protocol"] == "HTTP/1.1"
     assert context["identity"]["sourceIp"] == "127.0.0.1"

@@ -10,7 +10,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,41 @@ pytestmark = pytest.mark.integration
 EVENT = {"participants": ["user:alice"], "role": "user", "content": "The buoy is out."}
 
 
-@pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+@contextmanager
+def data_directory() -> Generator[Path]:
     """A data directory that the database's account can enter."""
     parent = Path(tempfile.mkdtemp(prefix="strandline-service-"))
     parent.chmod(0o711)
-    directory = parent / "data"
+    yield parent / "data"
+    shutil.rmtree(parent)
+
+
+def set_environment(monkeypatch: pytest.MonkeyPatch, directory: Path) -> Path:
+    """As a program has it that starts on this directory."""
     for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
         monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
     monkeypatch.setenv("STRANDLINE_DATA_DIR", str(directory))
-    yield directory
-    shutil.rmtree(parent)
+    return directory
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A data directory of the test's own."""
+    with data_directory() as directory:
+        yield set_environment(monkeypatch, directory)
+
+
+@pytest.fixture(scope="module")
+def shared_directory() -> Iterator[Path]:
+    """One for tests that look at tenants of their own: to make its database takes seconds."""
+    with data_directory() as directory:
+        yield directory
+
+
+@pytest.fixture
+def shared_place(monkeypatch: pytest.MonkeyPatch, shared_directory: Path) -> Path:
+    """The directory that other tests use, too."""
+    return set_environment(monkeypatch, shared_directory)
 
 
 def call(service: LocalService, path: str, body: object = None) -> Any:
@@ -62,8 +87,10 @@ def stored(service: LocalService) -> Any:
         return None
 
 
-def test_it_serves_survives_its_database_and_keeps_everything(place: Path) -> None:
-    with run_local_service(place, 0) as service:
+def test_it_serves_survives_its_database_and_keeps_everything(shared_place: Path) -> None:
+    with run_local_service(shared_place, 0) as service:
+        exports = f"export STRANDLINE_URL={service.url} STRANDLINE_API_KEY={service.key}"
+        assert exports in format_greeting(service, 1.0)
         before = call(service, "/api/v1/events", EVENT)
         postmaster = service.postgres.directory / "pgdata" / "postmaster.pid"
         os.kill(int(postmaster.read_text().split()[0]), signal.SIGKILL)
@@ -74,10 +101,14 @@ def test_it_serves_survives_its_database_and_keeps_everything(place: Path) -> No
             time.sleep(0.1)
         assert after is not None
         assert after["seq"] >= 2, "what was acknowledged before is there"
-        assert key_file(place).stat().st_mode & 0o777 == 0o600
-    with run_local_service(place, 0) as service:
+        assert key_file(shared_place).stat().st_mode & 0o777 == 0o600
+    with run_local_service(shared_place, 0) as service:
         kept = call(service, f"/api/v1/events/{before['event_id']}?participants=user:alice")
         assert kept["content"] == EVENT["content"]
+        tools = call(service, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        assert tools["result"]["tools"]
+        metadata = call(service, "/.well-known/oauth-protected-resource/mcp")
+        assert metadata["resource"] == f"{service.url}/mcp"
 
 
 @pytest.mark.proof
@@ -192,9 +223,9 @@ def test_the_demo_answers_in_plain_text_and_hides(
 
 
 def test_keys_are_made_listed_and_revoked(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shared_place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with run_local_service(place, 0) as service:
+    with run_local_service(shared_place, 0) as service:
         monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
         assert cli.main(["key", "--tenant", "acme", "--user", "user:alice", "--days", "1"]) == 0
         token = capsys.readouterr().out.strip()
@@ -207,7 +238,8 @@ def test_keys_are_made_listed_and_revoked(
         assert cli.main(["rotate", "--tenant", "acme", "--key", listed["key_id"]]) == 0
         successor = capsys.readouterr().out.strip()
         both = [
-            LocalService(service.url, key, place, service.postgres) for key in (token, successor)
+            LocalService(service.url, key, shared_place, service.postgres)
+            for key in (token, successor)
         ]
         assert [call(one, "/api/v1/events", EVENT)["seq"] for one in both] == [2, 3]
         assert cli.main(["revoke", "--tenant", "acme", "--key", listed["key_id"]]) == 0

@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
@@ -45,14 +45,31 @@ EVENT = {"participants": ["user:alice"], "role": "user", "content": "The buoy is
 DISK_MEGABYTES = 200
 
 
+class FirstRun(NamedTuple):
+    """A service that made its data directory, and was ended by SIGTERM under load."""
+
+    directory: Path
+    program: Program
+    seconds: float
+    """Its end took so many."""
+
+
 @pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    """A data directory whose database is there already."""
+def first_run() -> Iterator[FirstRun]:
+    """The run that makes the directory of the others."""
     with data_directory() as directory:
         with started(RUN, directory) as program:
             program.wait_for(READY)
-            program.terminate()
-        yield directory
+            _load(directory, 8)
+            time.sleep(1)
+            seconds = program.terminate()
+        yield FirstRun(directory, program, seconds)
+
+
+@pytest.fixture
+def place(first_run: FirstRun) -> Path:
+    """A data directory whose database is there already."""
+    return first_run.directory
 
 
 @pytest.fixture
@@ -289,12 +306,6 @@ def _with_the_database_killed(program: Program, directory: Path) -> None:
     signal_database(directory, signal.SIGKILL)
 
 
-def _under_load(program: Program, directory: Path) -> None:
-    program.wait_for(READY)
-    _load(directory, 8)
-    time.sleep(1)
-
-
 def _with_a_database_that_does_not_start(program: Program, directory: Path) -> None:
     program.wait_for(READY)
     (directory / "postgres" / "pgdata").chmod(0o500)
@@ -335,18 +346,27 @@ def end_seconds(request: pytest.FixtureRequest) -> float:
     return 5.0 if request.config.getoption("--full") else WAIT_SECONDS
 
 
+def test_sigterm_ends_it_under_load_within_five_seconds(
+    first_run: FirstRun, end_seconds: float
+) -> None:
+    program = first_run.program
+    assert first_run.seconds < end_seconds, program.said
+    assert program.end(0) in (0, 130)
+    assert program.traceback == ""
+
+
 @pytest.mark.parametrize(
     "state",
     [
-        _under_load,
-        pytest.param(_while_it_starts, marks=pytest.mark.proof),
-        pytest.param(_with_the_database_killed, marks=pytest.mark.proof),
-        pytest.param(_while_the_database_starts, marks=pytest.mark.proof),
-        pytest.param(_while_the_model_loads, marks=pytest.mark.proof),
-        pytest.param(_with_the_database_suspended, marks=pytest.mark.proof),
-        pytest.param(_with_a_database_that_does_not_start, marks=pytest.mark.proof),
+        _while_it_starts,
+        _with_the_database_killed,
+        _while_the_database_starts,
+        _while_the_model_loads,
+        _with_the_database_suspended,
+        _with_a_database_that_does_not_start,
     ],
 )
+@pytest.mark.proof
 def test_sigterm_ends_it_within_five_seconds(
     state: Callable[[Program, Path], None], place: Path, end_seconds: float
 ) -> None:

@@ -13,11 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline.chains import quality
+from strandline.chains.heat import HeatState, compute_factors
 from strandline.embeddings.spaces import Thresholds
 from strandline.llm.heuristic import cohesion, digest
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.heuristic.words import iter_stems, split_sentences, word_list
 from strandline.llm.types import PromptEvent, Summary
+from strandline.tuning import DEFAULTS
 from tests.bench import scores, talks
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -237,11 +240,45 @@ def test_a_long_sentence_is_cut_at_a_word() -> None:
     assert digest.SUMMARY_CHARACTERS - 10 < len(told) <= digest.SUMMARY_CHARACTERS
 
 
-def test_decisions_weigh_more_than_small_talk() -> None:
+def test_decisions_and_what_is_to_be_kept_weigh_more_than_small_talk() -> None:
     talk = TWIN.summarise(say("mara: Nice weather.", "keel: It is.")).importance
     deal = TWIN.summarise(say(*MOORING)).importance
     allergy = TWIN.summarise(say("mara: I have a serious allergy, for emergencies.")).importance
-    assert talk < 0.1 < 0.12 < allergy < deal < 1
+    assert talk < 0.1 < 0.3 < deal < allergy < 1
+
+
+@pytest.mark.parametrize(
+    ("said", "is_kept"),
+    [
+        ("Please remember that the spare key hangs behind the door.", True),
+        ("Keep in mind: the gate sticks.", True),
+        ("He is allergic to nuts.", True),
+        ("It is her birthday on Sunday.", True),
+        ("My sister Linnea likes tea.", True),
+        ("Can you remember to shut the gate?", False),
+        ("I can't remember, sorry.", False),
+        ("My tea is cold, Linnea.", False),
+        ("A table for six at the Anchor, please.", False),
+    ],
+)
+def test_what_is_to_be_kept_weighs_wherever_it_stands(said: str, is_kept: bool) -> None:
+    """Once in a long run is enough; a booking is nothing of the kind."""
+    talk = [f"mara: Well, that is how it goes with the {word}." for word in "abcdefgh"]
+    before = TWIN.summarise(say(*talk, f"mara: {'x' * len(said)}")).importance
+    after = TWIN.summarise(say(*talk[:4], f"mara: {said}", *talk[4:])).importance
+    assert (after >= 0.3) is is_kept
+    assert (after > before + 0.25) is is_kept
+
+
+@pytest.mark.parametrize("first", ["demo-0025", "demo-0088", "demo-0020", "demo-0244"])
+def test_allergies_and_weddings_of_the_demo_are_warm_enough_for_the_graph(first: str) -> None:
+    (run,) = [topic for topic in _topics(talks.DEMO) if topic[0].key == first]
+    importance = TWIN.summarise([event.said for event in run]).importance
+    density = quality.compute_density([event.trait for event in run])
+    state = HeatState(importance, density, 1.0, NOON)
+    half_an_hour_later = NOON + timedelta(minutes=30)
+    heat = compute_factors(state, half_an_hour_later, DEFAULTS).heat
+    assert heat >= DEFAULTS.promote + 0.1
 
 
 def test_merging_keeps_the_sentence_that_says_most() -> None:

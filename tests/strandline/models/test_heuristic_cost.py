@@ -228,7 +228,7 @@ def test_what_it_says_of_conversations_is_frozen() -> None:
     assert told.hexdigest() == FROZEN
 
 
-FROZEN = "3faa45479e36e204d0d4e0d570de5dbda3e9429af7b295f86adad0763ee3927a"
+FROZEN = "00405db965045207623da1d73f5664716c11e5bf1c6a020dac26e72968f61e2e"
 
 
 def test_threads_do_not_take_each_other_s_words() -> None:

@@ -54,20 +54,21 @@ class Scope:
         set_tuning(base, **WIDE, flush_events=6)
 
     def say(self, *texts: str, **more: Any) -> None:
+        events: list[dict[str, Any]] = []
         for text in texts:
             self.count += 1
             self.at += timedelta(minutes=3)
             role = ("user", "agent")[self.count % 2]
-            event: dict[str, Any] = {
+            event = {
                 "participants": [ALICE, HELPER],
                 "role": role,
                 "speaker": ALICE if role == "user" else HELPER,
                 "session_id": "s",
                 "content": text,
                 "occurred_at": self.at.isoformat(),
-                **more,
             }
-            self.id = UUID(append(self.gateway, self.key, [event])[0])
+            events.append(event | more)
+        self.id = UUID(append(self.gateway, self.key, events)[0])
 
     def folded(self) -> tuple[int, int]:
         ((last, folded),) = self.base.rows("select last_seq, folded_seq from scopes")

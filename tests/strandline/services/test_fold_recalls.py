@@ -4,6 +4,7 @@ import random
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -82,6 +83,33 @@ def test_a_recall_is_recorded_once(scratch_db: ScratchDatabase, acme: TenantDb) 
     assert store_recalls.record_chains(acme, recall_id, [*chains, *chains], CREATED_AT + DAY) == 0
     assert store_recalls.record_chains(acme, uuid.uuid4(), [], CREATED_AT) == 0
     assert scratch_db.rows("select count(*), max(recalled_at) from recalls") == [(2, CREATED_AT)]
+
+
+@pytest.mark.parametrize("way", ["chains", "events", "events beside what must last"])
+def test_a_use_does_not_wait_for_the_disk(
+    scratch_db: ScratchDatabase, database: Database, way: str
+) -> None:
+    """Unless a row that must not be lost is in its transaction."""
+    chains = insert_chains(scratch_db, [WARM])
+    alice = database.connect_as(Caller("acme", ("user:alice",)))
+    with alice.transaction():
+        alice.execute("set local synchronous_commit to on", {})
+        if way == "chains":
+            store_recalls.record_chains(alice, uuid.uuid4(), chains, CREATED_AT)
+        elif way == "events":
+            store_recalls.record_events(alice, uuid.uuid4(), [uuid.uuid4()], CREATED_AT)
+        else:
+            use = store_recalls.query_insert(alice, uuid.uuid4(), [uuid.uuid4()], CREATED_AT)
+            alice.fetch(use.row_type, use.statement, use.params)
+        (row,) = alice.fetch(
+            _Setting, "select current_setting('synchronous_commit') as synchronous_commit", {}
+        )
+    assert row.synchronous_commit == ("off" if way in ("chains", "events") else "on")
+
+
+@dataclass(frozen=True)
+class _Setting:
+    synchronous_commit: str
 
 
 def test_a_recall_makes_a_chain_warmer_and_moves_its_moments(

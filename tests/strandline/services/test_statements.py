@@ -294,13 +294,21 @@ def talk(
     database: Database,
     script: str,
     *who: str,
-    after_each: Callable[[], object] = lambda: None,
+    after_each: Callable[[], object] | None = None,
 ) -> None:
     """An event for each letter, a minute apart: `h` of the harbour, `b` of bread, `a` the agent's;
     `|` is an hour; for each dot something is stated between them, by another clock."""
     key, at = gateway.key(), START
+    waiting: list[dict[str, Any]] = []
+
+    def tell() -> None:
+        if waiting:
+            append(gateway, key, waiting)
+            waiting.clear()
+
     for n, letter in enumerate(script):
         if letter == ".":
+            tell()
             stated = make_statement(f"{BREAD} {n}", *who, occurred_at=at + timedelta(hours=n))
             state(database, [stated])
         at += timedelta(hours=letter == "|", minutes=letter in "hba")
@@ -311,8 +319,11 @@ def talk(
                 "content": {"h": HARBOUR, "b": BREAD, "a": "aye"}[letter],
                 "occurred_at": at.isoformat(),
             }
-            append(gateway, key, [event])
-        after_each()
+            waiting.append(event)
+        if after_each:
+            tell()
+            after_each()
+    tell()
 
 
 def list_chains(base: ScratchDatabase, user: str) -> list[tuple[Any, ...]]:
@@ -360,7 +371,7 @@ def test_a_conversation_is_folded_as_if_nothing_was_stated_in_it(
     in_pieces: bool,
 ) -> None:
     fold = partial(process_due, worker)
-    after_each = fold if in_pieces else lambda: None
+    after_each = fold if in_pieces else None
     talk(gateway, database, script, ALICE, HELPER, after_each=after_each)
     talk(gateway, database, script.replace(".", ""), BOB, HELPER, after_each=after_each)
     fold()
@@ -383,20 +394,26 @@ def test_a_conversation_is_folded_as_if_nothing_was_stated_in_it(
 
 
 def test_thousands_between_two_messages_cost_no_lane_anything(
-    scratch_db: ScratchDatabase, gateway: Gateway, database: Database, worker: Worker
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    database: Database,
+    worker: Worker,
+    scaled: Callable[[int], int],
 ) -> None:
+    """Three thousand, or three batches of the fold."""
+    size = max(600, scaled(3000))
     talk(gateway, database, "hah", ALICE, HELPER)
     process_due(worker)
     before = (
         scratch_db.rows("select fold_no, folded_seq from scopes"),
         dump_state(scratch_db, "lanes", "decisions", "chains"),
     )
-    for n in range(0, 3000, 500):
-        state(database, [make_statement(f"{BREAD} {i}") for i in range(n, n + 500)])
+    for n in range(0, size, 300):
+        state(database, [make_statement(f"{BREAD} {i}") for i in range(n, n + 300)])
     process_due(worker)
     ((fold_no, folded_seq),) = before[0]
     ((fold_no_after, *after),) = scratch_db.rows("select fold_no, folded_seq, last_seq from scopes")
-    assert (folded_seq, after, fold_no_after > fold_no) == (3, [3003, 3003], True)
+    assert (folded_seq, after, fold_no_after > fold_no) == (3, [size + 3] * 2, True)
     assert dump_state(scratch_db, "lanes", "decisions", "chains") == before[1]
     talk(gateway, database, "hb", ALICE, HELPER)
     process_due(worker)

@@ -271,14 +271,12 @@ def all_breaches(
     cases: int,
     seed: int = 7,
     verbs: Sequence[Verb] = VERBS,
-) -> list[str]:
-    """`cases` statements drawn from tables, verbs and askers."""
+) -> Iterator[str]:
+    """Of `cases` statements drawn from tables, verbs and askers."""
     chance = random.Random(seed)
-    found: list[str] = []
     for _ in range(cases):
         drawn = chance.choice(among), chance.choice(verbs), chance.choice(ASKERS)
-        found += breaches(connection, *drawn, chance)
-    return found
+        yield from breaches(connection, *drawn, chance)
 
 
 def populate(gateway: Gateway, base: ScratchDatabase) -> None:

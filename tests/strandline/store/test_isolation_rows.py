@@ -95,7 +95,7 @@ def test_the_world_has_own_and_foreign_rows_in_every_table(admin: Connection[Any
 def test_no_foreign_row_is_read_changed_or_inserted(
     admin: Connection[Any], app: Connection[Any], scaled: Callable[[int], int]
 ) -> None:
-    assert all_breaches(app, tables(admin), scaled(20000)) == []
+    assert list(all_breaches(app, tables(admin), scaled(20000))) == []
 
 
 def of_scopes(admin: Connection[Any]) -> list[Table]:
@@ -177,11 +177,11 @@ def test_the_owner_is_held_by_force_and_seen_without_it(
 ) -> None:
     among = [t for t in tables(admin, "strandline_owner") if t.name in ("events", "event_keys")]
     with psycopg.connect(copy.owner_url, autocommit=True) as owner:
-        assert all_breaches(owner, among, 40, verbs=("select",)) == []
+        assert list(all_breaches(owner, among, 40, verbs=("select",))) == []
         for table in among:
             lax = sql.SQL("alter table {} no force row level security")
             owner.execute(lax.format(sql.Identifier(table.name)))
-            assert all_breaches(owner, [table], 20, verbs=("select",)) != []
+            assert any(all_breaches(owner, [table], 20, verbs=("select",)))
             assert table.name in unasked(owner, [table])
 
 
@@ -214,8 +214,8 @@ def test_a_weakened_policy_on_any_table_is_noticed(
     for table in guarded:
         admin.execute(statement.replace(b"{}", table.name.encode()))
         for verb in verbs:
-            found = all_breaches(app, [table], 30, verbs=(verb,))
-            assert found, f"{fault} on {table.name}: {verb} went unnoticed"
+            noticed = any(all_breaches(app, [table], 30, verbs=(verb,)))
+            assert noticed, f"{fault} on {table.name}: {verb} went unnoticed"
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_an_append_that_is_not_held_to_its_scope_is_noticed(
     part = "and s.participants = v_item.participants"
     assert part in definition
     admin.execute(definition.replace(part, "").encode())
-    assert appended_in_breach(app, truth["scopes"].rows[:6]) != []
+    assert any(appended_in_breach(app, truth["scopes"].rows[:6]))
 
 
 @pytest.mark.parametrize("table_name", ["event_keys", "blobs"])
@@ -264,7 +264,7 @@ def test_a_forgotten_writer_is_noticed(
     )
     (table,) = (table for table in tables(admin) if table.name == table_name)
     for verb in ("select", "insert"):
-        assert all_breaches(app, [table], 30, verbs=(verb,)) != []
+        assert any(all_breaches(app, [table], 30, verbs=(verb,)))
 
 
 def test_a_granted_delete_on_an_open_table_is_noticed(
@@ -275,7 +275,7 @@ def test_a_granted_delete_on_an_open_table_is_noticed(
     admin.execute("create policy slip on lanes for delete to strandline_app using (true)")
     admin.execute("create policy slip_too on lanes for select to strandline_app using (true)")
     (table,) = (table for table in tables(admin) if table.name == "lanes")
-    assert all_breaches(app, [table], 20, verbs=("delete",)) != []
+    assert any(all_breaches(app, [table], 20, verbs=("delete",)))
 
 
 def test_a_setting_left_on_the_session_is_noticed(
@@ -301,7 +301,7 @@ def test_a_definer_function_without_its_test_is_noticed(
     (definition,) = rows(admin, "select pg_get_functiondef('search_words'::regproc)")
     assert part in definition
     admin.execute(definition.replace(part, "").encode())
-    assert searched_in_breach(app, truth, 60) != []
+    assert any(searched_in_breach(app, truth, 60))
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_a_vector_search_without_its_test_is_noticed(
     (definition,) = rows(admin, "select pg_get_functiondef('nearest_by_code'::regproc)")
     assert part in definition
     admin.execute(definition.replace(part, instead).encode())
-    assert nearest_in_breach(app, truth) != []
+    assert any(nearest_in_breach(app, truth))
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_a_search_for_nodes_without_its_test_is_noticed(
     (definition,) = rows(admin, "select pg_get_functiondef(%s::regproc)", function)
     assert part in definition
     admin.execute(definition.replace(part, "").encode())
-    assert nodes_in_breach(app, truth) != []
+    assert any(nodes_in_breach(app, truth))
 
 
 @pytest.mark.parametrize(
@@ -348,23 +348,21 @@ def test_a_substring_search_without_its_test_is_noticed(
     admin: Connection[Any], app: Connection[Any], part: str
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
-    assert substrings_in_breach(app, truth) == []
     (definition,) = rows(admin, "select pg_get_functiondef('indexed_events_containing'::regproc)")
     assert part in definition
     admin.execute(definition.replace(part, "").encode())
-    assert substrings_in_breach(app, truth) != []
+    assert any(substrings_in_breach(app, truth))
 
 
 def test_an_append_under_laxer_policies_is_noticed(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
     truth = {table.name: table for table in tables(admin)}
-    assert appended_in_breach(app, truth["scopes"].rows[:6]) == []
     lax = "create policy lax on {} to strandline_append using ({}) with check ({})"
     for name in ("scopes", "events", "event_search", "scope_work"):
         tenant = "tenant_id = current_tenant()"
         admin.execute(lax.format(name, tenant, tenant).encode())
-    assert appended_in_breach(app, truth["scopes"].rows[:6]) != []
+    assert any(appended_in_breach(app, truth["scopes"].rows[:6]))
 
 
 def test_the_check_sees_what_is_wrongly_withheld(
@@ -373,5 +371,5 @@ def test_the_check_sees_what_is_wrongly_withheld(
     """A policy that lets nobody see anything would pass a test for foreign rows alone."""
     admin.execute("alter policy in_view on events using (false)")
     (events,) = (table for table in tables(admin) if table.name == "events")
-    assert list(breaches(app, events, "select", ALICE, random.Random(1))) != []
+    assert any(breaches(app, events, "select", ALICE, random.Random(1)))
     assert set(VERBS) == {"select", "update", "delete", "insert"}

@@ -1,9 +1,13 @@
 """One populated database for the tests of isolation, cloned for each of them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from strandline.config import get_settings
 from strandline.embeddings.embedder import Embedder
@@ -12,12 +16,54 @@ from strandline.local.postgres import EmbeddedPostgres
 from tests.strandline.store.isolation import populate
 from tests.support import KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, unique_name, wire_handlers
 
+_TABLES = """
+select tablename::text from pg_tables
+where schemaname = 'public' or (schemaname = 'pg_catalog' and tablename in
+    ('pg_class', 'pg_attribute', 'pg_constraint', 'pg_trigger', 'pg_policy', 'pg_proc', 'pg_index'))
+"""
+
 
 @dataclass(frozen=True)
 class World:
     """A database that holds something of everybody in every table; nobody is connected to it."""
 
     base: ScratchDatabase
+    copies: dict[str, list[tuple[Any, ...]]] = field(
+        default_factory=dict[str, list[tuple[Any, ...]]]
+    )
+    """Copies of it that are as they were when they were made, by name."""
+
+    def lend(self) -> ScratchDatabase:
+        """A copy that nobody else uses."""
+        server = self.base.server
+        if self.copies:
+            return ScratchDatabase(server, next(reversed(self.copies)))
+        copied = ScratchDatabase(server, unique_name())
+        server.clone_database(self.base.name, copied.name)
+        self.copies[copied.name] = _read_marks(copied)
+        return copied
+
+    def take_back(self, copied: ScratchDatabase) -> None:
+        """Keep a copy for the next test unless any row of it, or of its catalogue, was changed."""
+        with suppress(psycopg.Error):
+            if _read_marks(copied) == self.copies[copied.name]:
+                return
+        del self.copies[copied.name]
+        copied.server.drop_database(copied.name)
+
+
+def _read_marks(base: ScratchDatabase) -> list[tuple[Any, ...]]:
+    """Of each table how many rows it has, and the transaction that wrote the newest of them: they
+    change with every row that is added, changed or removed."""
+    with psycopg.connect(base.admin_url, autocommit=True) as administrator:
+        statement = sql.SQL(" union all ").join(
+            sql.SQL("select {}, count(*), max(xmin::text::bigint) from {}").format(
+                sql.Literal(name), sql.Identifier(name)
+            )
+            for (name,) in administrator.execute(_TABLES)
+        )
+        marks = administrator.execute(statement).fetchall()
+    return sorted(marks)
 
 
 @pytest.fixture(scope="session")
@@ -60,9 +106,8 @@ def _fill(server: EmbeddedPostgres, aws: LocalAws, embedder: Embedder) -> World:
 
 
 @pytest.fixture
-def copy(world: World, server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
+def copy(world: World) -> Iterator[ScratchDatabase]:
     """The populated database, to be broken."""
-    name = unique_name()
-    server.clone_database(world.base.name, name)
-    yield ScratchDatabase(server, name)
-    server.drop_database(name)
+    copied = world.lend()
+    yield copied
+    world.take_back(copied)

@@ -10,19 +10,14 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs import store_runs
 from strandline.topics import builder, growth, limits, store_build, store_publish
 from strandline.topics.store_publish import NewSnapshot
 from tests.strandline.topics.outline import build, read_tree
 from tests.strandline.topics.world import ScopeWorld
-from tests.support import Gateway, ScratchDatabase
+from tests.support import Gateway, ScratchDatabase, begin_run
 
 NOW = datetime.now(UTC)
 ALONE, OTHERS = ("user:alice",), ("agent:helper", "user:alice", "user:bob")
-
-
-def background(gateway: Gateway) -> TenantDb:
-    return gateway.database.connect_as(Caller.background("acme"))
 
 
 @pytest.fixture
@@ -282,9 +277,7 @@ def test_due_by_number_and_by_time(scratch_db: ScratchDatabase, gateway: Gateway
 def test_a_build_that_has_the_lease_is_alone(
     scratch_db: ScratchDatabase, gateway: Gateway, worlds: list[ScopeWorld]
 ) -> None:
-    access = background(gateway)
-    with access.transaction():
-        assert store_runs.begin_run(access, "builder", "another", 1, datetime.now(UTC))
+    assert begin_run(gateway.database, "builder", "another", 1, datetime.now(UTC))
     assert build(gateway) == {}
     assert scratch_db.rows("select count(*) from snapshots") == [(0,)]
     assert worlds[0].seq == 40

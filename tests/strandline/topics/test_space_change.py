@@ -71,17 +71,16 @@ def embed_anew(base: ScratchDatabase, world: ScopeWorld, last_seq: int) -> None:
         last_seq,
     )
     rng = random.Random(world.seed + 100)
-    for event_id, seq in events:
-        vector = random_vector(rng, seq // 2 % 3)
-        base.rows(
-            "insert into event_vectors (tenant_id, space, scope_id, event_id, participants,"
-            " embedding) values ('acme', %s, %s, %s, %s, %s::text::halfvec) on conflict do nothing",
-            NEW_SPACE,
-            world.scope_id,
-            event_id,
-            list(world.members),
-            str(vector),
-        )
+    base.rows(
+        "insert into event_vectors (tenant_id, space, scope_id, event_id, participants, embedding)"
+        " select 'acme', %s, %s, event_id, %s, vector::halfvec"
+        " from unnest(%s::uuid[], %s::text[]) given (event_id, vector) on conflict do nothing",
+        NEW_SPACE,
+        world.scope_id,
+        list(world.members),
+        [event_id for event_id, _ in events],
+        [str(random_vector(rng, seq // 2 % 3)) for _, seq in events],
+    )
     base.rows(
         "insert into embedding_progress (tenant_id, scope_id, space, participants, embedded_seq)"
         " values ('acme', %s, %s, %s, %s) on conflict (tenant_id, scope_id, space)"

@@ -58,6 +58,15 @@ _IS_WEIGHTY = re.compile(
     r"wedding|died|born|offer(?:ed)?|contract|budget|grant)\b",
     re.IGNORECASE,
 )
+_IS_KEPT = re.compile(
+    r"(?i:\b(?:remember|note|(?:keep|bear) in mind|don['’]t forget)(?: that\b|:)"  # noqa: RUF001
+    r"|\bfor (?:the record|emergenc\w+)|\bemergency (?:note|contact)s?\b"
+    r"|\b(?:allerg|intoleran|medicat|diagnos)\w+|\bblood (?:type|group)\b"
+    r"|\b(?:birthday|anniversary|wedding|funeral)s?\b|\b(?:was|were) born\b|\bg[eo]t\w* married\b)"
+    r"|\b[Mm]y [a-z]+(?:-in-law)?,? [A-Z][a-z]+"
+)
+"""What people want kept long after it was said: what they ask to be remembered, health, the days of
+a life, and who somebody is to them by name (my sister Linnea). Once is enough."""
 _FIGURE = re.compile(r"\d")
 MARKUP = re.compile(
     r"```.*?(?:```|\Z)|^[ \t]*(?:#{1,6}|>+|[-*+•]|\d{1,2}[.)])[ \t]+"
@@ -94,6 +103,7 @@ def score_importance(events: Sequence[PromptEvent]) -> float:
     )  # for a single event one is enough
     signs = (
         (0.35, sum(bool(_DECIDES.search(text)) for text in texts) / cap_two),
+        (0.30, float(any(_IS_KEPT.search(text) for text in texts))),
         (0.25, sum(len(_FIGURE.findall(text)) > 1 for text in texts) / cap_three),
         (0.25, sum(bool(_IS_WEIGHTY.search(text)) for text in texts) / cap_two),
         (0.15, sum(bool(_COMMITS.search(text)) for text in texts) / cap_two),

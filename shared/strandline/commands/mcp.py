@@ -1,0 +1,151 @@
+"""MCP over standard input and output: each line is a message, which the service answers at `/mcp`.
+So a tool is the same over both transports, whatever version the client speaks."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import uuid
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, BinaryIO, cast
+
+import click
+
+from strandline.client.calls import Call, join_participants
+from strandline.client.clients import Strandline
+from strandline.client.errors import ServiceError
+from strandline.commands.invocation import Invocation, participant_options
+from strandline.mcp.protocol import (
+    INTERNAL_ERROR,
+    METHOD_HEADER,
+    NAME_HEADER,
+    NAME_PARAMETERS,
+    PARSE_ERROR,
+    VERSION_HEADER,
+    Message,
+    MessageId,
+    ProtocolError,
+    encode_header,
+    make_error,
+    message_id,
+    parse_message,
+)
+
+_THREADS = 8
+"""Requests that are answered at once."""
+_PROTOCOL_STATUSES = (400, 404)
+"""Statuses of answers that are protocol errors."""
+
+
+class Bridge:
+    """Passes messages of one client on to a service, and its answers back."""
+
+    def __init__(
+        self, client: Strandline, query: Iterable[tuple[str, str]], output: BinaryIO
+    ) -> None:
+        self._client, self._query, self._output = client, [*query], output
+        self._lock = threading.Lock()
+        self._pending: dict[MessageId, Future[None]] = {}
+        self._cancelled: set[MessageId] = set()
+
+    def run(self, lines: Iterable[bytes]) -> None:
+        """Answer every line until there are no more, then wait for the last answers."""
+        with ThreadPoolExecutor(_THREADS, "mcp") as pool:
+            for line in lines:
+                if line.strip():
+                    self._receive(line, pool)
+
+    def _receive(self, line: bytes, pool: ThreadPoolExecutor) -> None:
+        try:
+            body: object = json.loads(line)
+        except ValueError:
+            self._write(make_error(ProtocolError(PARSE_ERROR, "This line is not JSON."), None))
+            return
+        try:
+            message = parse_message(body)
+        except ProtocolError as error:
+            self._write(make_error(error, message_id(body)))
+            return
+        if message.method == "notifications/cancelled":
+            self._cancel(message.params.get("requestId"))
+        elif message.id is not None:
+            with self._lock:
+                self._pending[message.id] = pool.submit(self._answer, message, line)
+
+    def _cancel(self, id: object) -> None:
+        """Begin a request no more, or keep its answer back: what the service does cannot be
+        stopped."""
+        with self._lock:
+            future = self._pending.get(cast("MessageId", id)) if isinstance(id, str | int) else None
+            if future is None:
+                return  # it is answered
+            if future.cancel():
+                self._pending.pop(cast("MessageId", id))
+            else:
+                self._cancelled.add(cast("MessageId", id))
+
+    def _answer(self, message: Message, line: bytes) -> None:
+        try:
+            answer = self._client.perform(self._make_call(message, line))
+        except ServiceError as error:
+            data = {"code": error.code, "status": error.status, "retryable": error.retryable}
+            failure = ProtocolError(INTERNAL_ERROR, str(error), data)
+            answer = make_error(failure, message.id)
+        except Exception as error:  # whatever it was, the client waits for an answer
+            failure = ProtocolError(INTERNAL_ERROR, f"strandline mcp failed: {error!r}")
+            answer = make_error(failure, message.id)
+        with self._lock:
+            self._pending.pop(message.id, None)
+            is_cancelled = message.id in self._cancelled
+            self._cancelled.discard(message.id)
+        if not is_cancelled:
+            self._write(answer)
+
+    def _make_call(self, message: Message, line: bytes) -> Call[Any]:
+        # One key for all attempts: what a tool stores is stored once.
+        headers = {"Idempotency-Key": str(uuid.uuid4())}
+        version = message.version
+        if isinstance(version, str):
+            headers |= {
+                VERSION_HEADER: encode_header(version),
+                METHOD_HEADER: encode_header(message.method),
+            }
+            name: object = message.params.get(NAME_PARAMETERS.get(message.method, ""))
+            headers |= {NAME_HEADER: encode_header(name)} if isinstance(name, str) else {}
+        return Call("POST", "/mcp", json.loads, self._query, line, headers, also=_PROTOCOL_STATUSES)
+
+    def _write(self, answer: Mapping[str, Any]) -> None:
+        data = json.dumps(answer, ensure_ascii=False).encode(errors="backslashreplace")
+        with self._lock:
+            self._output.write(data + b"\n")
+            self._output.flush()
+
+
+@click.command()
+@participant_options
+@click.option(
+    "--toolsets",
+    default="memory",
+    show_default=True,
+    help="What to switch on: memory, graph, admin, separated by commas.",
+)
+@click.pass_obj
+def mcp(
+    run: Invocation,
+    user: str | None,
+    agent: str | None,
+    participants: tuple[str, ...],
+    toolsets: str,
+) -> None:
+    """Serve MCP over standard input and output, for an agent's configuration.
+
+    The participants are those of every call that names none.
+    """
+    names = join_participants(user, agent, participants) or []
+    query = [("toolsets", toolsets), *(("participants", name) for name in names)]
+    Bridge(run.client, query, sys.stdout.buffer).run(sys.stdin.buffer)
+
+
+COMMANDS = (mcp,)

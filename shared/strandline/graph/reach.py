@@ -1,0 +1,46 @@
+"""What a walk along edges reaches: nodes, how far away each is, and the edges between them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.graph.store_joined import (
+    MAX_EDGES_BETWEEN,
+    EdgeRow,
+    JoinedNode,
+    read_nodes_and_edges,
+)
+from strandline.graph.store_walk import MAX_NODES, Walk, walk_graph
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A part of the graph around some nodes."""
+
+    nodes: Sequence[JoinedNode]
+    """Those that the walk began at first, then nearest first, along the heaviest edges first."""
+    hops: Mapping[UUID, int]
+    """How many edges each is away."""
+    edges: Sequence[EdgeRow]
+    """Between these nodes: those that the walk followed, and others that it might have."""
+    is_cut: bool
+    """There may be more nodes or edges."""
+
+
+def read_reach(access: TenantDb, start_ids: Sequence[UUID], walk: Walk) -> Reach:
+    """What a walk from these nodes reaches. Two round trips, whatever it is."""
+    steps = walk_graph(access, start_ids, walk)
+    hops = dict.fromkeys(start_ids, 0)
+    for step in steps:
+        hops.setdefault(step.node_id, step.hop)
+    followed_ids = {step.edge_id for step in steps}
+    nodes, edges = read_nodes_and_edges(access, list(hops), list(followed_ids), walk)
+    others = [edge.edge_id for edge in edges if edge.edge_id not in followed_ids]
+    left_out = frozenset(others[MAX_EDGES_BETWEEN:])
+    return Reach(
+        nodes,
+        hops,
+        [edge for edge in edges if edge.edge_id not in left_out],
+        is_cut=bool(left_out) or len(hops) >= len(start_ids) + MAX_NODES,
+    )

@@ -1,0 +1,1 @@
+"""MCP: memory as tools, resources and prompts for agents."""

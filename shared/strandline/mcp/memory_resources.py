@@ -1,0 +1,114 @@
+"""Resources: events, blocks and payloads by their content ids, and what memory holds now."""
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.aws.blobs import is_text
+from strandline.mcp.rendering import escape_json
+from strandline.mcp.tools import ToolContext
+from strandline.mcp.tools_memory import get_context
+
+_RECENT = "mie://context/recent"
+_MAX_TEXT_BYTES = 1024 * 1024
+"""A longer text is given by its address."""
+type Contents = dict[str, Any]
+
+
+def read_recent(context: ToolContext, cid: str) -> Contents:
+    """The newest events and topics, as the block for a prompt."""
+    del cid
+    return {"mimeType": "text/plain", "text": get_context(context, {})}
+
+
+def read_block(context: ToolContext, cid: str) -> Contents:
+    """The bytes that a CID hashes."""
+    data = context.operations.read("GET /ipfs/{cid}", path={"cid": cid}, query=_query(context))
+    return {"mimeType": "application/vnd.ipld.raw", "blob": base64.b64encode(data).decode()}
+
+
+def read_memory(context: ToolContext, cid: str) -> Contents:
+    """An event as JSON."""
+    event = context.operations.call("GET /memory/{cid}", path={"cid": cid}, query=_query(context))
+    return {"mimeType": "application/json", "text": escape_json(event)}
+
+
+def read_file(context: ToolContext, cid: str) -> Contents:
+    """The text of a payload; of one that is large or no text, where it can be downloaded."""
+    file = context.operations.call("GET /file/{cid}", path={"cid": cid}, query=_query(context))
+    if not is_text(file["mime_type"]) or file["size"] > _MAX_TEXT_BYTES:
+        return {"mimeType": "application/json", "text": escape_json(file)}
+    blobs = context.operations.request.resources.blobs
+    text = blobs.read_text_prefix(context.principal.tenant, cid, _MAX_TEXT_BYTES)
+    return {"mimeType": file["mime_type"], "text": text}
+
+
+def _query(context: ToolContext) -> dict[str, list[str]]:
+    return context.readers({})
+
+
+@dataclass(frozen=True)
+class Template:
+    """Resources of one kind, by CID."""
+
+    uri: str
+    name: str
+    description: str
+    media: str
+    read: Callable[[ToolContext, str], Contents]
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """What `resources/templates/list` says of it."""
+        return {
+            "uriTemplate": self.uri,
+            "name": self.name,
+            "description": self.description,
+            "mimeType": self.media,
+        }
+
+
+TEMPLATES = (
+    Template(
+        "ipfs://{cid}",
+        "block",
+        "A memory's raw DAG-CBOR block, the bytes that its CID hashes.",
+        "application/vnd.ipld.raw",
+        read_block,
+    ),
+    Template(
+        "memoria://memory/{cid}", "memory", "An event by its CID.", "application/json", read_memory
+    ),
+    Template(
+        "memoria://file/{cid}",
+        "file",
+        "A payload by its CID: its text, or where to download it.",
+        "*/*",
+        read_file,
+    ),
+)
+RESOURCES = (
+    {
+        "uri": _RECENT,
+        "name": "recent memory",
+        "description": "The newest events and topics, as a block for a prompt.",
+        "mimeType": "text/plain",
+    },
+)
+_READERS: Mapping[str, Callable[[ToolContext, str], Contents]] = {
+    template.uri.partition("{")[0]: template.read for template in TEMPLATES
+}
+_URI = re.compile(r"(ipfs://|memoria://(?:memory|file)/)([a-zA-Z0-9]{1,128})")
+
+
+def find_reader(uri: str) -> Callable[[ToolContext], Contents] | None:
+    """What reads a resource; None for an address that is none."""
+    if uri == _RECENT:
+        return lambda context: read_recent(context, "")
+    match = _URI.fullmatch(uri)
+    if match is None:
+        return None
+    read, cid = _READERS[match[1]], match[2]
+    return lambda context: read(context, cid)

@@ -1,0 +1,196 @@
+"""The HTTP routes of MCP: one endpoint for messages, stateless and with answers in JSON, and the
+metadata by which a client finds who issues its tokens (RFC 9728)."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, cast
+from urllib.parse import urlsplit
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import Field, field_validator
+
+from strandline.config import McpToolset, get_settings
+from strandline.errors import Forbidden, Invalid, Malformed, Unauthorized
+from strandline.http.app import STATUS, serve
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.mcp.dispatch import Connection, answer
+from strandline.mcp.operations import Operations, Perform
+from strandline.mcp.protocol import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    UNSUPPORTED_VERSION,
+    ProtocolError,
+    check_version,
+    make_error,
+    make_result,
+    message_id,
+    parse_message,
+)
+from strandline.mcp.tools import ToolContext
+from strandline.resources import Resources
+from strandline.schemas import ParticipantsQuery, RequestModel
+
+ENDPOINT = "/mcp"
+METADATA = "/.well-known/oauth-protected-resource/mcp"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_STATUS = {
+    **dict.fromkeys((PARSE_ERROR, INVALID_REQUEST), 400),
+    **dict.fromkeys((HEADER_MISMATCH, UNSUPPORTED_VERSION), 400),
+}
+_MODERN_STATUS = {**_STATUS, INVALID_PARAMS: 400, METHOD_NOT_FOUND: 404}
+"""The HTTP status of a protocol error; 200 for others."""
+
+
+class McpQuery(ParticipantsQuery):
+    """Query string of the endpoint: what a connection switches on, written into its address."""
+
+    toolsets: Annotated[tuple[McpToolset, ...], Field(min_length=1)] = ("memory",)
+    """The toolsets of this connection, separated by commas: `memory`, `graph`, `admin`."""
+
+    @field_validator("toolsets", mode="before")
+    @classmethod
+    def _split_commas(cls, value: object) -> object:
+        return value.split(",") if isinstance(value, str) else value
+
+
+class McpMessage(RequestModel):
+    """A JSON-RPC message, which `protocol` checks."""
+
+
+def post_message(request: Request, perform: Perform) -> Response:
+    """Answer one message of the Model Context Protocol."""
+    _check_origin(request)
+    principal = request.authenticate()
+    query = request.parse_query(McpQuery)
+    offered = get_settings().mcp_toolsets
+    if refused := [name for name in query.toolsets if name not in offered]:
+        raise Invalid(
+            f"toolsets: this deployment does not offer {refused[0]}; it offers "
+            f"{', '.join(offered)}",
+            field="toolsets",
+        )
+    operations = Operations(request, perform)
+    context = ToolContext(operations, principal, query.participants or ())
+    response = _answer(request, context, tuple(dict.fromkeys(query.toolsets)))
+    if not operations.count:  # each operation spends the quota itself
+        request.spend_quota("requests", 1)
+    return response
+
+
+def _answer(request: Request, context: ToolContext, toolsets: Sequence[McpToolset]) -> Response:
+    body, modern = None, True
+    try:
+        try:
+            body = request.parse_json()
+        except (Malformed, Invalid) as error:
+            raise ProtocolError(PARSE_ERROR, str(error)) from None
+        message = parse_message(body)
+        modern = check_version(message, request.headers)
+        if message.id is None:
+            return json_response({}, 202) | {"body": ""}
+        result = answer(message, Connection(context, toolsets, modern))
+    except ProtocolError as error:
+        status = (_MODERN_STATUS if modern else _STATUS).get(error.code, 200)
+        return json_response(make_error(error, message_id(body)), status)
+    if message.method == "tools/call":
+        request.metrics |= {"ToolCalls": 1, "ToolErrors": int(result["isError"])}
+    return json_response(make_result(message, result, modern=modern))
+
+
+def _check_origin(request: Request) -> None:
+    """Raise Forbidden for a page that may not call: of another origin than those in the settings
+    and this machine's own. It keeps a page that rebinds its name to this service from calling."""
+    origin = request.headers.get("origin")
+    allowed = get_settings().cors_origins
+    if origin is None or "*" in allowed or origin in allowed:
+        return
+    try:
+        host = urlsplit(origin).hostname
+    except ValueError:
+        host = None
+    if host not in _LOOPBACK:
+        raise Forbidden("Pages of this origin may not call. An operator can allow it.")
+
+
+def get_metadata(request: Request) -> Response:
+    """Describe the endpoint as an OAuth 2.0 protected resource (RFC 9728): with JWTs, who issues
+    them, and their scopes. What is empty is left out."""
+    settings = get_settings()
+    scopes = [scope for scope, right in settings.jwt_scope_rights.items() if right != "operator"]
+    document: dict[str, object] = {
+        "resource": f"{request.base_address}{ENDPOINT}",
+        "resource_name": "Strandline",
+        "bearer_methods_supported": ["header"],
+    }
+    if settings.jwt_enabled:
+        document["scopes_supported"] = scopes
+        if settings.jwt_issuer.startswith("https://"):
+            document["authorization_servers"] = [settings.jwt_issuer]
+    return json_response(document, 200, {"Cache-Control": "public, max-age=300"})
+
+
+def refuse_method(request: Request) -> Response:
+    """There is no stream to open and no session to end."""
+    del request
+    return json_response({}, 405, {"Allow": "POST"}) | {"body": ""}
+
+
+def make_routes(perform: Perform) -> dict[str, Route]:
+    """The routes of MCP, whose tools perform operations by `perform`."""
+    return {
+        f"POST {ENDPOINT}": Route(
+            partial(post_message, perform=perform), "issued", {}, query=McpQuery, body=McpMessage
+        ),
+        f"GET {ENDPOINT}": Route(refuse_method, None, {}),
+        f"DELETE {ENDPOINT}": Route(refuse_method, None, {}),
+        f"GET {METADATA}": Route(get_metadata, None, {}),
+    }
+
+
+def serve_mcp(
+    operations: Mapping[str, Route],
+    resources: Resources,
+    event: Mapping[str, Any],
+    context: LambdaContext,
+) -> Response:
+    """Serve one event of MCP. `operations` are the routes that tools perform. A refusal for want of
+    a credential names the metadata. Nothing is raised."""
+
+    def perform(event: Mapping[str, Any]) -> Response:
+        return serve(operations, resources, event, context)
+
+    response = serve(make_routes(perform), resources, event, context)
+    if response["statusCode"] == STATUS[Unauthorized]:
+        challenge = response["headers"]["WWW-Authenticate"]
+        response["headers"]["WWW-Authenticate"] = _extend(challenge, Request(resources, event, 0.0))
+    return _as_message(response)
+
+
+def _as_message(response: Response) -> Response:
+    """A refusal of the service as a JSON-RPC error, whose message clients show; `data` is the
+    refusal itself. Any other answer as it is."""
+    status: int = response["statusCode"]
+    if status < 400 or not response["body"]:
+        return response
+    refusal: object = json.loads(response["body"]).get("error")
+    if not isinstance(refusal, dict) or "request_id" not in refusal:
+        return response
+    error = cast("dict[str, Any]", refusal)
+    code = INTERNAL_ERROR if status >= 500 else INVALID_REQUEST
+    body = make_error(ProtocolError(code, error["message"], error), None)
+    return response | {"body": json.dumps(body)}
+
+
+def _extend(challenge: str, request: Request) -> str:
+    """A challenge that names the metadata, and the scopes of a token."""
+    rights = get_settings().jwt_scope_rights
+    scopes = " ".join(scope for scope, right in rights.items() if right in ("read", "write"))
+    metadata = f'resource_metadata="{request.base_address}{METADATA}", scope="{scopes}"'
+    schemes = challenge.split(", ")
+    return ", ".join(f"{name} {metadata}" if name == "Bearer" else name for name in schemes)

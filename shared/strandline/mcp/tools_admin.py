@@ -1,0 +1,86 @@
+"""The toolset `admin`: the state of the service and its background work, for a tenant's admins."""
+
+from strandline.mcp.rendering import fence_json
+from strandline.mcp.tools import TEXT, WHOLE, Arguments, Tool, ToolContext, WrongArgument, choice
+
+_LIST_LIMIT = "20"
+
+
+def get_status(context: ToolContext, arguments: Arguments) -> str:
+    """Whether the service and what it depends on are up, and what the topic index waits for."""
+    del arguments
+    health = context.operations.call("GET /api/v1/health")
+    topics = context.operations.call("GET /api/v1/admin/topics")
+    return fence_json({"health": health, "topic_index": topics})
+
+
+def jobs(context: ToolContext, arguments: Arguments) -> str:
+    """List, start or retry background jobs."""
+    action = arguments.get("action", "list")
+    if action == "list":
+        query = {"limit": [_LIST_LIMIT]}
+        return fence_json(context.operations.call("GET /api/v1/admin/jobs", query=query))
+    if "job" not in arguments:
+        raise WrongArgument("job: name the job to start, or give the id of the job to retry")
+    path = {"job": arguments["job"]}
+    suffix = "/retry" if action == "retry" else ""
+    return fence_json(
+        context.operations.call(f"POST /api/v1/admin/jobs/{{job}}{suffix}", path=path)
+    )
+
+
+def snapshots(context: ToolContext, arguments: Arguments) -> str:
+    """List, show, compare or activate snapshots of the topic index."""
+    action = arguments.get("action", "list")
+    if action == "list":
+        query = {"limit": [_LIST_LIMIT]}
+        return fence_json(context.operations.call("GET /api/v1/admin/snapshots", query=query))
+    if "version" not in arguments:
+        raise WrongArgument("version: give the number of a snapshot")
+    path, place = {"version": str(arguments["version"])}, "/api/v1/admin/snapshots/{version}"
+    if action == "activate":
+        return fence_json(context.operations.call(f"POST {place}/activate", path=path))
+    if action == "show":
+        return fence_json(context.operations.call(f"GET {place}", path=path))
+    if "from" not in arguments:
+        raise WrongArgument("from: give the number of the snapshot to compare with")
+    query = {"from": [str(arguments["from"])], "limit": [_LIST_LIMIT]}
+    return fence_json(context.operations.call(f"GET {place}/difference", path=path, query=query))
+
+
+def get_usage(context: ToolContext, arguments: Arguments) -> str:
+    """What the tenant uses of its quotas."""
+    del arguments
+    return fence_json(context.operations.call("GET /api/v1/usage"))
+
+
+TOOLS = (
+    Tool(
+        "status",
+        "Whether the service is up, what fails in the background, and what the topic index "
+        "waits for.",
+        "admin",
+        get_status,
+    ),
+    Tool(
+        "jobs",
+        "Background jobs: list them, start one by name, or retry a failed one by id.",
+        "admin",
+        jobs,
+        {"action": choice("list", "start", "retry"), "job": TEXT},
+        is_read_only=False,
+    ),
+    Tool(
+        "snapshots",
+        "Snapshots of the topic index: list, show, difference (from), or activate an older one.",
+        "admin",
+        snapshots,
+        {
+            "action": choice("list", "show", "difference", "activate"),
+            "version": WHOLE,
+            "from": WHOLE,
+        },
+        is_read_only=False,
+    ),
+    Tool("usage", "What the tenant uses of its quotas and model budget.", "read", get_usage),
+)

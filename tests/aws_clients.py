@@ -1,0 +1,38 @@
+"""Clients of S3 and SQS that tests share. One costs 10 ms of processor time, and every test begins
+services of its own."""
+
+import functools
+import os
+from typing import Any, cast
+
+import pytest
+from botocore import session as botocore_session
+
+from strandline.aws import clients
+
+SHARED = ("s3", "sqs")
+_VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+
+
+def share_clients(patch: pytest.MonkeyPatch) -> None:
+    """Give the client of before to whoever asks for one of the same service, configuration and
+    environment; and read the models of services from their files once."""
+    botocore: Any = botocore_session
+    patch.setattr(botocore, "create_loader", functools.cache(botocore.create_loader))
+    make = clients.client
+    made: dict[tuple[object, ...], Any] = {}
+
+    @functools.wraps(make)
+    def client(service: Any, config: Any) -> Any:
+        place = tuple(os.environ.get(name) for name in _VARIABLES)
+        if service not in SHARED or place[0] is None:
+            return make(service, config)
+        for other in [key for key in made if key[0] != place]:
+            made.pop(other, None)  # of an AWS that has ended
+        options = cast("dict[str, Any]", vars(config))
+        key = (place, service, repr(sorted(options.items())))
+        if key not in made:
+            made[key] = make(service, config)
+        return made[key]
+
+    patch.setattr(clients, "client", client)

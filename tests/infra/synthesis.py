@@ -1,0 +1,103 @@
+"""What the CDK makes of settings. To import it takes seconds: whoever needs it does so then."""
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+# Read once, when the CDK's JavaScript starts, of which Node it would complain.
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+
+import aws_cdk as cdk
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_rds as rds
+from aws_cdk import aws_sqs as sqs
+from cdk_nag import AwsSolutionsChecks
+
+from infra.api import Api
+from infra.load_settings import build_settings
+from infra.metrics import MonitoredResources
+from infra.monitoring import Monitoring
+from infra.stack import StrandlineStack
+from strandline.deployment import FunctionSpec
+from tests.infra.stacks import CONTEXT, StandIns
+
+
+def stack(directory: Path, given: Mapping[str, Any], size: int = 1) -> StrandlineStack:
+    """The stack of these settings, in an app of its own."""
+    app = cdk.App(context=dict(CONTEXT), outdir=str(directory / "out"), analytics_reporting=False)
+    return StrandlineStack(app, build_settings(given), StandIns(directory / "assets", size))
+
+
+def synthesize(given: Mapping[str, Any]) -> str:
+    """The template of the stack of these settings."""
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        made = stack(directory, given)
+        cast(cdk.App, made.node.root).synth()
+        return (directory / "out" / f"{made.stack_name}.template.json").read_text()
+
+
+def findings_of(made: StrandlineStack, directory: Path) -> tuple[str, ...]:
+    """Synthesize a stack with all checks; rule and construct of what nothing explains."""
+    app = cast(cdk.App, made.node.root)
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    with contextlib.suppress(RuntimeError):  # findings: the report has them
+        app.synth()
+    report = json.loads((directory / "out" / "validation-report.json").read_text())
+    return tuple(
+        f"{found['ruleName']}: {where.get('constructPath')}"
+        for one in report["pluginReports"]
+        for found in one["violations"]
+        for where in found.get("violatingConstructs", [{}])
+    )
+
+
+def findings(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """What cdk-nag and the CDK's own rules find wrong with these settings' stack, and nothing
+    explains."""
+    with TemporaryDirectory() as name:
+        return findings_of(stack(Path(name), given), Path(name))
+
+
+def make_api(given: Mapping[str, Any], functions: Sequence[FunctionSpec]) -> str:
+    """The resources of an API in front of these functions, as JSON."""
+    made = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
+    code = lambda_.Code.from_inline("nothing")
+    handlers: dict[str, lambda_.Alias] = {}
+    for fn in functions:
+        function = lambda_.Function(
+            made, fn.name, runtime=lambda_.Runtime.PYTHON_3_13, handler="index.f", code=code
+        )
+        version = cast(lambda_.IVersion, function.current_version)
+        handlers[fn.name] = lambda_.Alias(
+            made, f"{fn.name}Live", alias_name="live", version=version
+        )
+    Api(made, "Api", build_settings(given), handlers, functions=functions)
+    return json.dumps(cdk.assertions.Template.from_stack(made).to_json()["Resources"])
+
+
+def make_monitoring(given: Mapping[str, Any], prefix: str) -> str:
+    """The resources of the monitoring of functions whose names begin so, as JSON."""
+    settings = build_settings(given)
+    made = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
+    cluster = rds.DatabaseCluster.from_database_cluster_attributes(
+        made, "Db", cluster_identifier="strandline-dev"
+    )
+    queues = {
+        name: (sqs.Queue(made, name), sqs.Queue(made, f"dead-{name}"))
+        for name in ("work-queue", "job-queue")
+    }
+    watched = MonitoredResources(
+        api={"ApiName": settings.stack_name, "Stage": "api"},
+        queues=cast(Any, queues),
+        cluster=cluster,
+        machine="arn:aws:states:eu-west-1:1:stateMachine:jobs",
+        schedules=settings.stack_name,
+        prefix=prefix,
+    )
+    Monitoring(made, "Monitoring", settings, watched)
+    return json.dumps(cdk.assertions.Template.from_stack(made).to_json()["Resources"])

@@ -1,0 +1,196 @@
+"""A call of every tool of MCP, and what they need to be there."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.mcp.protocol import MODERN, NAME_PARAMETERS
+from tests.support import Gateway, Reply
+
+ALICE, HELPER = "user:alice", "agent:helper"
+EVERYTHING = "memory,graph,admin"
+_META = "io.modelcontextprotocol/"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is there before the calls."""
+
+    event_id: str
+    cid: str
+    file_cid: str
+    fact: str
+    entity: str
+    job_id: str = "00000000-0000-4000-8000-000000000000"
+
+
+def prepare(gateway: Gateway, key: str, tenant: str = "acme") -> Known:
+    """Store an event, a payload, and two nodes of alice's."""
+    texts = ("The harbour buoy gets its new battery on Friday.", "a line of the log\n" * 5000)
+    events = [
+        gateway.call(
+            "POST",
+            "/api/v1/events",
+            {"participants": [ALICE, HELPER], "role": "user", "content": text},
+            key=key,
+        ).body
+        for text in texts
+    ]
+    nodes = [
+        {"type": "entity", "name": "Nils Berg", "kind": "person", "ref": "nils"},
+        {
+            "type": "fact",
+            "content": "Nils Berg skippers the Petrel",
+            "relationships": [{"edge": "fact_entity", "target": "nils"}],
+        },
+    ]
+    body = {"participants": [ALICE, HELPER], "nodes": nodes}
+    stored = gateway.call("POST", "/api/v1/graph/nodes", body, key=key).body["nodes"]
+    event, file = events
+    return Known(
+        event["event_id"], event["cid"], file["blob"]["cid"], stored[1]["id"], stored[0]["id"]
+    )
+
+
+def calls_of(known: Known) -> Mapping[str, list[tuple[dict[str, Any], str]]]:
+    """By tool: arguments, and what the answer holds."""
+    text = "battery"
+    return {
+        "recall": [
+            ({"query": "When does the buoy get its battery?"}, known.event_id),
+            ({"query": text, "limit": 3, "role": "user", "format": "json"}, '"hits"'),
+        ],
+        "context": [({"query": "the buoy's battery", "budget": 300}, "battery on Friday")],
+        "add": [({"content": "The buoy is red.", "event_key": "k-1"}, "Stored as event")],
+        "insert": [({"content": "The buoy's battery is from Ekholm."}, "Linked to")],
+        "query_event_nodes": [
+            ({"text": text}, known.cid),
+            ({"text": "NEW BATTERY", "mode": "exact", "limit": 1}, known.event_id),
+        ],
+        "query_references": [({"query": "battery"}, "battery on Friday"), ({}, "battery")],
+        "mie_analyze": [
+            ({"content": "Nils Berg skippers the Petrel", "content_type": "statement"}, known.fact)
+        ],
+        "mie_store": [
+            (
+                {
+                    "type": "fact",
+                    "content": "Nils Berg lives in Ekholm",
+                    "category": "personal",
+                    "relationships": [{"edge": "fact_entity", "target_id": known.entity}],
+                },
+                "Stored fact:",
+            ),
+            (
+                {"type": "decision", "title": "Lithium", "rationale": "It lasts.", "reason": None},
+                "must be a string",
+            ),
+        ],
+        "mie_bulk_store": [
+            (
+                {
+                    "nodes": [
+                        {"type": "topic", "name": "Boats", "ref": "boats"},
+                        {
+                            "type": "entity",
+                            "name": "Petrel",
+                            "kind": "product",
+                            "relationships": [{"edge": "entity_topic", "target_id": "boats"}],
+                        },
+                    ]
+                },
+                "ent:",
+            )
+        ],
+        "mie_query": [
+            ({"query": "Who is Nils Berg?"}, known.entity),
+            ({"query": "skippers", "mode": "exact", "node_types": ["fact"]}, known.fact),
+            ({"node_id": known.entity, "traversal": "related_facts"}, known.fact),
+            ({"query": "Nils Berg", "mode": "graph", "format": "json"}, '"edges"'),
+        ],
+        "mie_list": [
+            ({"node_type": "fact", "sort_by": "name", "sort_order": "asc"}, known.fact),
+            ({"node_type": "entity", "kind": "person", "valid_only": False}, known.entity),
+        ],
+        "mie_conflicts": [({"content": "Nils Berg skippers the Gull"}, "")],
+        "mie_export": [({}, "JSON Lines")],
+        "mie_status": [({}, "scopes 1")],
+        "mie_update": [
+            (
+                {
+                    "node_id": known.entity,
+                    "action": "update_description",
+                    "new_value": "a skipper",
+                },
+                "new description",
+            ),
+            (
+                {"node_id": known.fact, "action": "invalidate", "reason": "He sold it."},
+                "does not hold",
+            ),
+        ],
+        "status": [({}, '"dependencies"')],
+        "jobs": [({}, '"jobs"'), ({"action": "start", "job": "archiver"}, '"queued"')],
+        "snapshots": [({}, '"snapshots"')],
+        "usage": [({}, '"quotas"')],
+    }
+
+
+def post(
+    gateway: Gateway,
+    method: str,
+    params: Mapping[str, Any] | None = None,
+    *,
+    key: str | None,
+    toolsets: str | None = None,
+    participants: list[str] | None = None,
+    modern: bool = False,
+    headers: Mapping[str, str] | None = None,
+    id: object = 1,
+    certificate: bytes | None = None,
+) -> Reply:
+    """One message to /mcp, with the headers that its version wants."""
+    body: dict[str, Any] = {
+        "jsonrpc": "2.0",
+        "id": id,
+        "method": method,
+        "params": {**(params or {})},
+    }
+    own: dict[str, str] = {}
+    if modern:
+        body["params"]["_meta"] = {
+            f"{_META}protocolVersion": MODERN,
+            f"{_META}clientCapabilities": {},
+        }
+        own = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+        if method in NAME_PARAMETERS:
+            own["Mcp-Name"] = body["params"][NAME_PARAMETERS[method]]
+    query: dict[str, object] = {}
+    if toolsets is not None:
+        query["toolsets"] = toolsets
+    if participants is not None:
+        query["participants"] = participants
+    return gateway.call(
+        "POST",
+        "/mcp",
+        query=query,
+        raw=json.dumps(body).encode(),
+        key=key,
+        headers={**own, **(headers or {})},
+        certificate=certificate,
+    )
+
+
+def call_tool(
+    gateway: Gateway, name: str, arguments: Mapping[str, Any] | None = None, **options: Any
+) -> tuple[str, bool]:
+    """The text of a tool's answer, and whether it is an error."""
+    params = {"name": name, "arguments": dict(arguments or {})}
+    all_options: dict[str, Any] = {"toolsets": EVERYTHING, **options}
+    reply = post(gateway, "tools/call", params, **all_options)
+    assert reply.status == 200, reply.text
+    result = reply.body["result"]
+    (content,) = result["content"]
+    assert content["type"] == "text"
+    return content["text"], result["isError"]

@@ -1,0 +1,28 @@
+"""The cluster that the tests copy is of the schema as it is."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.seed_cluster import ROOT, hash_schema
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("shared/strandline/db/migrations/0001_create_tenants.sql", "tests/support.py"),
+        *("shared/strandline/db/migrations/roles.sql", "shared/strandline/db/migrate.py"),
+    ],
+)
+def test_another_schema_has_a_cluster_of_its_own(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, read = hash_schema(), Path.read_bytes
+    assert hash_schema() == before
+    assert (ROOT / source).exists()
+
+    def edited(path: Path) -> bytes:
+        return read(path) + (b"-" if path == ROOT / source else b"")
+
+    monkeypatch.setattr(Path, "read_bytes", edited)
+    assert hash_schema() != before
