@@ -20,6 +20,7 @@ from strandline.errors import Forbidden, Gone, NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import make_caller
+from strandline.log.store_marks import is_scope_erasing
 from strandline.log.store_scopes import get_scope
 from strandline.schemas import ParticipantsQuery
 from strandline.sessions import sessions
@@ -87,12 +88,14 @@ def feed_erasures(request: Request) -> Response:
     scope_id = request.path_id("scope_id")
     if get_scope(access, scope_id) is None:
         raise NotFound
+    is_erasing = is_scope_erasing(access, scope_id)  # before the feed, which has them afterwards
     rows = store.read_feed(access, scope_id, query.after, query.limit)
     return json_response(
         ErasureFeed(
             scope_id=scope_id,
             erasures=[ErasedEventOut.model_validate(_without_scope(row)) for row in rows],
             next_after=rows[-1].n if rows else query.after,
+            erasing=is_erasing,
         )
     )
 

@@ -122,3 +122,6 @@ class ErasureFeed(ResponseModel):
     erasures: list[ErasedEventOut]
     next_after: int
     """The `after` of the next call."""
+    erasing: bool
+    """Whether more events are being erased: they are out of view, and come into this feed within
+    minutes."""

@@ -84,6 +84,21 @@ class _Flag:
     is_set: bool
 
 
+def is_scope_erasing(access: TenantDb, scope_id: UUID) -> bool:
+    """Whether events of a visible scope are being erased: they are no tombstones yet."""
+    (row,) = access.fetch(
+        _Flag,
+        """
+        select coalesce(bool_or(is_erasing() and is_scope_marked(s.scope_id, s.participants)), false)
+            as is_set
+        from scopes s
+        where s.tenant_id = current_tenant() and s.scope_id = %(scope_id)s
+        """,
+        {"scope_id": scope_id},
+    )
+    return row.is_set
+
+
 def refuse_marked(access: TenantDb, scope_ids: Collection[UUID]) -> None:
     """Raise Unavailable while events of these scopes are being erased: what is written beside the
     log would meet rows that are out of view. A mark that comes later does not hold for the rest of
@@ -107,13 +122,20 @@ def decode_cursor(access: TenantDb, cursors: Cursors, cursor: str | None) -> Pos
     """The position of a list's cursor; None for the first page. Raises Malformed, and Gone where an
     event in view was erased since the list was begun."""
     position = cursors.decode(cursor)
-    if position is not None and is_erased_since(access, position.pg_snapshot):
+    if position is not None:
+        refuse_erased_since(access, position.pg_snapshot)
+    return position
+
+
+def refuse_erased_since(access: TenantDb, pg_snapshot: str) -> None:
+    """Raise Gone, about a cursor, where an event in view was erased that this database snapshot
+    shows."""
+    if is_erased_since(access, pg_snapshot):
         raise Gone(
             "cursor: an event in view was erased since this list was begun. Begin it again without"
             " a cursor.",
             field="cursor",
         )
-    return position
 
 
 def is_erased_since(access: TenantDb, pg_snapshot: str) -> bool:

@@ -95,7 +95,9 @@ def record_chains_used(
 
 
 ROUTES = {
-    "GET /api/v1/sessions": Route(list_sessions, "read", {200: SessionPage}, query=PagingQuery),
+    "GET /api/v1/sessions": Route(
+        list_sessions, "read", {200: SessionPage}, query=PagingQuery, errors=(Gone,)
+    ),
     f"GET {SESSION}": Route(
         get_session,
         "read",

@@ -25,6 +25,7 @@ from strandline.errors import (
 from strandline.log.append_batch import AppendResult
 from strandline.log.read import fit_to_page
 from strandline.log.refusals import SESSION_ENDED_MESSAGE
+from strandline.log.store_marks import decode_cursor
 from strandline.sessions import store
 from strandline.sessions.schemas import EndedOut, InteractionIn, SessionIn, SessionOut, SessionPage
 from strandline.sessions.store import Session
@@ -175,9 +176,9 @@ def end_session(access: TenantDb, session: Session, now: datetime) -> EndedOut:
 
 def list_sessions(access: TenantDb, limit: int, cursor: str | None) -> SessionPage:
     """List visible sessions that have not ended, newest first. Raises Malformed for an invalid
-    cursor."""
+    cursor, Gone for one from before an erasure."""
     cursors = Cursors(access.sealer, access.caller.tenant, "sessions", access.caller.viewer)
-    after = cursors.decode(cursor)
+    after = decode_cursor(access, cursors, cursor)
     result = store.list_newest(access, after, limit)
     page = fit_to_page(map(_to_session_out, result.rows[:limit]))
     next_cursor = None
