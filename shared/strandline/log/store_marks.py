@@ -89,14 +89,33 @@ def is_scope_erasing(access: TenantDb, scope_id: UUID) -> bool:
     (row,) = access.fetch(
         _Flag,
         """
-        select coalesce(bool_or(is_erasing() and is_scope_marked(s.scope_id, s.participants)), false)
-            as is_set
+        select coalesce(bool_or(is_erasing() and is_scope_marked(s.scope_id, s.participants)),
+            false) as is_set
         from scopes s
         where s.tenant_id = current_tenant() and s.scope_id = %(scope_id)s
         """,
         {"scope_id": scope_id},
     )
     return row.is_set
+
+
+@dataclass(frozen=True)
+class _ScopeId:
+    scope_id: UUID
+
+
+def list_marked_scopes(access: TenantDb, scope_ids: Sequence[UUID]) -> set[UUID]:
+    """Those of these scopes of which events are being erased, for whoever may see them."""
+    rows = access.fetch(
+        _ScopeId,
+        """
+        select s.scope_id from scopes s
+        where s.tenant_id = current_tenant() and s.scope_id = any (%(scope_ids)s::uuid[])
+            and is_scope_marked(s.scope_id, s.participants)
+        """,
+        {"scope_ids": list(scope_ids)},
+    )
+    return {row.scope_id for row in rows}
 
 
 def refuse_marked(access: TenantDb, scope_ids: Collection[UUID]) -> None:
