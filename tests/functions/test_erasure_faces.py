@@ -87,6 +87,10 @@ class Reader:
             "mie://context/recent",
         ):
             found[uri] = self.resource(uri)
+        found["sessions"] = self.read("/api/v1/sessions").text
+        found["session"] = self.gateway.call(
+            "GET", f"/api/v1/sessions/{CANARY}-1", key=self.key
+        ).text
         found["communities"] = self.read("/api/v1/graph/communities").text
         found["tenant"] = self.gateway.call("GET", "/api/v1/admin/communities", key=self.key).text
         then = {"as_of": said.before_merge}
@@ -111,8 +115,8 @@ def say(gateway: Gateway, tell: Told, everyone: str, alice: str) -> Said:
         assert reply.status == 201, reply.text
         return reply.body
 
-    sister = tell(alice, f"My sister {CANARY} comes on Friday.", session_id=f"{CANARY} 1")
-    file = tell(alice, LARGE, session_id=f"{CANARY} 2")
+    sister = tell(alice, f"My sister {CANARY} comes on Friday.", session_id=f"{CANARY}-1")
+    file = tell(alice, LARGE, session_id=f"{CANARY}-2")
     link = {"edge": "fact_entity", "target": "skipper"}
     skipper = {"type": "entity", "name": f"{CANARY.title()} Berg", "ref": "skipper"}
     fact = {"type": "fact", "content": f"{CANARY} skippers the Petrel", "relationships": [link]}

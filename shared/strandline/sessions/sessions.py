@@ -129,7 +129,9 @@ def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
 
 
 def require_not_ended(session: Session) -> Session:
-    """The session. Raises NotFound if it has ended."""
+    """The session, for a read. Raises NotFound if it has ended, or is being erased."""
+    if session.is_marked:
+        raise NotFound
     if session.ended_at is not None:
         raise NotFound(
             "This session has ended. Its events are kept: POST /api/v1/events/query with its "

@@ -70,6 +70,7 @@ PROBED = (
     "erase_events",
     "blank_chains",
     "events_marked",
+    "is_session_marked",
     "tenants_to_erase",
     "next_erasure",
 )
@@ -675,6 +676,8 @@ UNASKED = {
     "blank_chains": "select * from blank_chains(array(select chain_id from chains), '{}', now())"
     " where total > 0",
     "events_marked": "select * from events_marked(array(select event_id from events))",
+    "is_session_marked": "select s.session_id from sessions s"
+    " where is_session_marked(s.scope_id, s.participants, s.session_id)",
     # Whether an erasure goes on in the tenant, and nothing of it.
     "is_erasing": "select is_erasing() where false",
     "is_scope_marked": "select 1 where is_scope_marked(null, '{user:alice}')",

@@ -235,7 +235,7 @@ begin
 end $$;
 
 -- the eraser ---------------------------------------------------------------------------------------
--- It is nobody's login and owns two functions. What it may change is held to the caller's tenant and view
+-- It is nobody's login and owns what reads and clears past the marks. What it may change is held to the caller's tenant and view
 -- as the application is; only keys, blobs and uploads, which bear no participants, are held to the tenant.
 
 do $$
@@ -553,11 +553,37 @@ set plan_cache_mode = force_custom_plan as $$
     order by e.event_id, m.recorded_until
 $$;
 
-revoke execute on function erase_events, blank_chains, events_marked from public;
-grant execute on function erase_events, blank_chains, events_marked to strandline_app;
+-- Whether marks are about all that a session has, which goes with the last of it: its name and metadata
+-- are as little in view as its events.
+create function is_session_marked(p_scope_id uuid, p_participants text[], p_session_id text) returns boolean
+language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+declare
+    v_has_events boolean := false;
+    v_is_marked boolean;
+begin
+    if not is_scope_marked(p_scope_id, p_participants) then
+        return false;
+    end if;
+    for v_is_marked in
+        select is_event_marked(e.scope_id, e.participants, e.session_id, e.recorded_at, e.xid, e.speaker,
+            e.writer)
+        from events e
+        where e.tenant_id = current_tenant() and e.scope_id = p_scope_id and e.session_id = p_session_id
+            and e.erased_at is null
+        order by e.seq desc  -- what is said after the mark comes first
+    loop
+        v_has_events := true;
+        exit when not v_is_marked;
+    end loop;
+    return v_has_events and v_is_marked;
+end $$;
+
+revoke execute on function erase_events, blank_chains, events_marked, is_session_marked from public;
+grant execute on function erase_events, blank_chains, events_marked, is_session_marked to strandline_app;
 alter function erase_events owner to strandline_eraser;
 alter function blank_chains owner to strandline_eraser;
 alter function events_marked owner to strandline_eraser;
+alter function is_session_marked owner to strandline_eraser;
 revoke create on schema public from strandline_eraser;
 
 -- replays ------------------------------------------------------------------------------------------
