@@ -56,7 +56,6 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.jobs import routes as jobs_routes
     from strandline.log import routes_write as log_routes_write
     from strandline.mcp import routes as mcp_routes
-    from strandline.recall import routes_write as recall_routes_write
     from strandline.sessions import routes_read as sessions_routes_read
     from strandline.sessions import routes_write as sessions_routes_write
     from strandline.topics import routes_admin as topics_routes_admin

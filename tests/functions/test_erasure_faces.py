@@ -122,7 +122,7 @@ def say(gateway: Gateway, tell: Told, everyone: str, alice: str) -> Said:
     fact = {"type": "fact", "content": f"{CANARY} skippers the Petrel", "relationships": [link]}
     topics = [{"type": "topic", "name": f"{CANARY} {n}"} for n in range(2)]
     stated = write(alice, "nodes", nodes=[skipper, fact, *topics])["nodes"]
-    helped = {"speaker": HELPER, "session_id": "kept"}
+    helped = {"role": "agent", "speaker": HELPER, "session_id": "kept"}
     nils = write(everyone, "nodes", speaker=HELPER, nodes=[{"type": "entity", "name": "Nils"}])
     time = tell(everyone, "The time is noted.", **helped)["recorded_at"]
     merged = {"from_id": stated[0]["id"], "into_id": nils["nodes"][0]["id"]}
