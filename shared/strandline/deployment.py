@@ -138,7 +138,7 @@ JOBS = (
             "s3:GetBucketVersioning": ("bucket",),
             "s3:DeleteObjectVersion": ("bucket/*",),  # of a bucket that keeps versions
             "s3:ListBucketVersions": ("bucket",),
-            "s3:ListBucket": ("bucket",),  # without it a missing list is a 403, not a 404
+            "s3:ListBucket": ("bucket",),  # without it a missing payload is a 403, not a 404
         },
         reserved_concurrency=20,
         layers=MODEL_LAYERS,

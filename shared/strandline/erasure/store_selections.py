@@ -218,8 +218,19 @@ def list_marks(access: TenantDb, erasure_id: UUID) -> Sequence[Mark]:
 
 
 def delete_mark(access: TenantDb, erasure_id: UUID, n: int) -> None:
-    """Record that all events of a mark are tombstones. In a transaction."""
+    """Record that all events of a mark are tombstones, and that scopes which waited for it are due.
+    In a transaction."""
     access.execute(
         "delete from erasure_marks where erasure_id = %(erasure_id)s and n = %(n)s",
         {"erasure_id": erasure_id, "n": n},
+    )
+    access.execute(
+        """
+        update scope_work w set due_at = now()
+        from (
+            select scope_id from scope_work
+            where last_error = 'erasing' and due_at > now() for update skip locked) waiting
+        where w.scope_id = waiting.scope_id
+        """,
+        {},
     )

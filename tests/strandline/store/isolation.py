@@ -238,7 +238,7 @@ def _attempt(
             name, sql.Identifier(column), sql.Literal(value)
         )
         return [""] * connection.execute(statement).rowcount
-    if foreign is None:
+    if foreign is None or not table.insertable:
         return None
     return _refused(connection, _insertion(table, foreign.full))
 

@@ -185,7 +185,7 @@ grant maintain on events, event_keys, memory_edges, decisions, sessions, lanes, 
 
 -- Whether the caller is to see nothing of events that are being erased.
 create function is_erasing() returns boolean
-language plpgsql stable parallel safe cost 1 as $$
+language plpgsql stable parallel safe cost 1 set enable_seqscan = off as $$
 begin
     return coalesce(current_setting('strandline.sees_erased', true), '') = '' and exists (
         select from erasure_marks m where m.tenant_id = current_tenant());
@@ -193,7 +193,7 @@ end $$;
 
 -- Whether a mark is about events of this scope.
 create function is_scope_marked(p_scope_id uuid, p_participants text[]) returns boolean
-language plpgsql stable parallel safe cost 1 as $$
+language plpgsql stable parallel safe cost 1 set enable_seqscan = off as $$
 begin
     return exists (
         select from erasure_marks m
@@ -204,7 +204,7 @@ end $$;
 -- Whether a mark is about this event.
 create function is_event_marked(p_scope_id uuid, p_participants text[], p_session_id text,
     p_recorded_at timestamptz, p_xid xid8, p_speaker text, p_writer text) returns boolean
-language plpgsql stable parallel safe cost 1 as $$
+language plpgsql stable parallel safe cost 1 set enable_seqscan = off as $$
 begin
     return exists (
         select from erasure_marks m
