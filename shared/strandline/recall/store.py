@@ -85,14 +85,9 @@ def search_candidates(
             select e.event_id from events e
             where e.erased_at is not null and e.cid is not null
                 and (select scope_ids from view) is null),
-        tombstones as materialized (
-            select d.n from erased_events d
-            where d.scope_id = any ((select scope_ids from view)::uuid[])
-            union all
-            select d.n from erased_events d where (select scope_ids from view) is null),
         size as materialized (
             select greatest(view.events - (select count(*) from erased)
-                - (select count(*) from tombstones), 0) as events from view),
+                - count_erased(view.scope_ids), 0) as events from view),
         by_words as materialized (
             select w.* from question, view, size, search_words(
                 question.words, view.few_scope_ids, %(filter)s::jsonb, size.events,

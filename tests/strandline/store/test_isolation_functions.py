@@ -683,6 +683,7 @@ UNASKED = {
     "is_scope_marked": "select 1 where is_scope_marked(null, '{user:alice}')",
     "is_event_marked": "select 1 where is_event_marked(null, '{user:alice}', '', now(), '1',"
     " null, '*')",
+    "count_erased": "select 1 where count_erased(null) > 0",
     "erased_key_refusals": "select 1 where erased_key_refusals('{}') <> '{}'",
     "next_retry_at": "select next_retry_at(now(), '5 minutes', now()) where false",
     "sweep_day_start": "select sweep_day_start(now()) where false",

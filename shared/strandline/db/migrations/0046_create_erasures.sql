@@ -845,6 +845,21 @@ revoke create on schema public from strandline_append;
 create index events_marked on events (tenant_id, scope_id, event_id)
     where erased_at is not null and cid is not null;
 
+-- How many events of these scopes (null: all in view) are tombstones.
+create function count_erased(p_scope_ids uuid[]) returns bigint
+language plpgsql stable parallel safe set enable_seqscan = off as $$
+begin
+    if not exists (select from erased_events d where d.tenant_id = current_tenant()) then
+        return 0;
+    end if;
+    if p_scope_ids is null then
+        return (select count(*) from erased_events d where d.tenant_id = current_tenant());
+    end if;
+    return (
+        select count(*) from erased_events d
+        where d.tenant_id = current_tenant() and d.scope_id = any (p_scope_ids));
+end $$;
+
 grant create on schema public to strandline_search;
 set local role strandline_search;
 -- As before, but each leaves out what is in that index, and does not read the tombstones.
