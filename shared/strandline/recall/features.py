@@ -14,8 +14,6 @@ from strandline.recall.question import Question
 
 WINDOW = 4
 """So many events of its session before and after an event are its neighbours."""
-_COSINE_WINDOW = 2
-"""Of these many each the cosines count."""
 _MIN_EVENTS = 500
 """A small view counts as one of so many events, or its every word would be common."""
 
@@ -33,7 +31,7 @@ class Word(NamedTuple):
         return math.log(1 + (total - self.events + 0.5) / (self.events + 0.5))
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Candidate:
     """An event that may answer a question."""
 
@@ -89,38 +87,66 @@ def compute_features(
     """The features of each candidate. Only candidates count as neighbours: of an event that is
     none, neither words nor cosine are known. `missing_cosine` stands for that of an event without
     a vector."""
-    weights = [word.weight(events_in_view) for word in words]
     speakers = {candidate.speaker for candidate in candidates}
     names = {speaker: _speaker_name(speaker) for speaker in speakers}
     named = question.named(set(names.values()))
-    lanes: dict[tuple[UUID, str], dict[int, Candidate]] = defaultdict(dict)
+    others = {speaker: float(bool(named) and name not in named) for speaker, name in names.items()}
+    weight_of_bits = _WeightOfBits([word.weight(events_in_view) for word in words])
+    lanes: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
-        lanes[candidate.scope_id, candidate.session_id][candidate.place] = candidate
-    weight_of_bits = _WeightOfBits(weights)
+        # the id as a number: Python hashes a UUID in code of its own
+        lanes[candidate.scope_id.int, candidate.session_id].append(candidate)
 
-    def features_of(candidate: Candidate) -> Features:
-        lane, place = lanes[candidate.scope_id, candidate.session_id], candidate.place
-        bits = candidate.word_bits
-        for near in range(place - WINDOW, place + WINDOW + 1):
-            if neighbour := lane.get(near):
-                bits |= neighbour.word_bits
-        before, after = (
-            [_cosine(lane.get(place + side * n), missing_cosine) for n in (1, _COSINE_WINDOW)]
-            for side in (-1, 1)
-        )
+    def features_of(candidate: Candidate, lane: _Lane) -> Features:
+        before_2, before, cosine, after, after_2 = lane.cosines_near(candidate.place)
         return Features(
-            cosine=_cosine(candidate, missing_cosine),
+            cosine=cosine,
             words=weight_of_bits[candidate.word_bits],
-            words_nearby=weight_of_bits[bits],
-            cosine_before=before[0],
-            cosine_after=after[0],
-            cosine_nearby=sum(before + after) / 4,
-            other_speaker=float(bool(named) and names[candidate.speaker] not in named),
+            words_nearby=weight_of_bits[lane.bits_near(candidate.place)],
+            cosine_before=before,
+            cosine_after=after,
+            cosine_nearby=(before_2 + before + after + after_2) / 4,
+            other_speaker=others[candidate.speaker],
             is_question=float(candidate.is_question),
-            date=question.match_time(candidate.said_on),
+            date=question.match_time(candidate.said_on) if question.times else 0.0,
         )
 
-    return [features_of(candidate) for candidate in candidates]
+    features = {
+        id(candidate): features_of(candidate, lane)
+        for members in lanes.values()
+        for lane in [_Lane(members, missing_cosine)]
+        for candidate in members
+    }
+    return [features[id(candidate)] for candidate in candidates]
+
+
+class _Lane:
+    """The words and cosines of one lane's candidates, one element for each place."""
+
+    def __init__(self, candidates: Sequence[Candidate], missing_cosine: float) -> None:
+        places = [candidate.place for candidate in candidates]
+        self._first = min(places) - WINDOW
+        length = max(places) - self._first + WINDOW + 1
+        self._bits = [0] * length
+        # 0 where there is no event: a session's first has no context that could speak for it
+        self._cosines = [0.0] * length
+        for place, candidate in zip(places, candidates, strict=True):
+            cosine = candidate.cosine
+            self._bits[place - self._first] = candidate.word_bits
+            self._cosines[place - self._first] = missing_cosine if cosine is None else cosine
+
+    def bits_near(self, place: int) -> int:
+        """The words that the event at a place and its neighbours hold together."""
+        n = place - self._first
+        bits = 0
+        for near in self._bits[n - WINDOW : n + WINDOW + 1]:
+            bits |= near
+        return bits
+
+    def cosines_near(self, place: int) -> list[float]:
+        """Those of the event at a place, of two before it and of two after it, in order."""
+        n = place - self._first
+        return self._cosines[n - 2 : n + 3]
 
 
 class _WeightOfBits(dict[int, float]):
@@ -133,13 +159,6 @@ class _WeightOfBits(dict[int, float]):
         weight = sum(weight for n, weight in enumerate(self._weights) if bits >> n & 1)
         self[bits] = weight
         return weight
-
-
-def _cosine(candidate: Candidate | None, missing_cosine: float) -> float:
-    """0 where there is no event: a session's first has no context that could speak for it."""
-    if candidate is None:
-        return 0.0
-    return missing_cosine if candidate.cosine is None else candidate.cosine
 
 
 def _speaker_name(speaker: str | None) -> str:

@@ -146,7 +146,7 @@ def search_by(
         now=now,
         scopes=scopes,
     )
-    head = result.rows[0] if result.rows else None
+    head = next((row for row in result.rows if row.events_in_view is not None), None)
     words = _words(head)
     calibration = calibration_for(space)
     ranking = rank(

@@ -49,8 +49,7 @@ class Calibration(NamedTuple):
     """Whether the curves hold; else they order and tell no probability."""
 
 
-@dataclass(frozen=True)
-class ScoredEvent:
+class ScoredEvent(NamedTuple):
     """A candidate with its score and the features behind it."""
 
     candidate: Candidate
@@ -99,13 +98,17 @@ def rank(
     )
     known = calibration.known.logit(answer)
 
-    def relevance(score: float) -> float:
-        return _probability(calibration.relevance.logit((scores[0] - score, known)))
+    relevance = calibration.relevance.logit
 
     return Ranking(
         _probability(known),
         [
-            ScoredEvent(candidates[n], features[n], score, relevance(score))
+            ScoredEvent(
+                candidates[n],
+                features[n],
+                score,
+                _probability(relevance((scores[0] - score, known))),
+            )
             for score, n in zip(scores, order, strict=True)
         ],
     )

@@ -24,7 +24,7 @@ _LARGE_VIEW = 5_000
 their bit codes."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class CandidateRow(Candidate):
     """A candidate; the first row also tells what concerns all of them."""
 
@@ -151,46 +151,47 @@ def search_candidates(
                 union all
                 select event_id, null, null, null, null, true from fresh) c
             group by c.event_id),
-        found as materialized (
+        in_lanes as (  -- in order, so that the sum of steps below needs no further sort
             select c.*, e.scope_id, lane.session_id, e.seq, e.speaker,
                 e.type = 'statement' as is_statement,
                 coalesce(e.occurred_at, e.recorded_at) as said_at,
                 coalesce(right(e.content, 100) ~ '[?]\\s*$', false) as is_question,
                 coalesce(octet_length(e.content), 0) as text_bytes,
                 lag(e.seq) over (
-                    partition by e.scope_id, lane.session_id order by e.seq) as seq_before
+                    partition by e.scope_id, lane.session_id collate "C" order by e.seq)
+                    as seq_before,
+                row_number() over (
+                    order by e.scope_id, lane.session_id collate "C", e.seq) as n
             from candidates c
             cross join lateral (  -- by key: the planner may read all events for a join
                 select * from events e
                 where e.event_id = c.event_id and e.erased_at is null offset 0) e
             cross join lateral (  -- a statement is alone
                 select case when e.type = 'statement' then e.event_id::text
-                    else e.session_id end as session_id) lane),
-        steps as (  -- how many events of its session an event is after the candidate before it
-            select f.event_id, case
-                when f.seq_before is null then 0
-                when f.seq_before = f.seq - 1 then 1
-                else counted.events end as events
-            from found f
-            cross join lateral (
-                select count(*) as events from (
-                    select from events e
-                    where f.seq_before < f.seq - 1
-                        and e.scope_id = f.scope_id and e.session_id = f.session_id
-                        and e.seq > f.seq_before and e.seq <= f.seq and e.erased_at is null
-                        and not is_statement(e.type)
-                    order by e.seq limit %(far)s) e) counted)
+                    else e.session_id end as session_id) lane)
         select f.event_id, f.scope_id, f.session_id, f.seq, f.speaker, f.said_at,
-            sum(steps.events) over (partition by f.scope_id, f.session_id order by f.seq)::bigint
-                as place,
+            sum(steps.events) over (
+                partition by f.scope_id, f.session_id collate "C" order by f.seq)::bigint as place,
             greatest(least((f.said_at at time zone tenant.time_zone)::date, date '9999-12-31'),
                 date '0001-01-01') as said_on,
             f.is_question, f.is_statement, f.text_bytes, coalesce(f.word_bits, 0) as word_bits,
             coalesce(f.cosine, stored.cosine) as cosine, f.start_char, f.end_char, f.is_fresh,
             head.words, head.document_counts, head.events_in_view, head.min_known, head.today
-        from tenant
-        cross join (select *, row_number() over () as n from found) f
-        join steps using (event_id)
+        from in_lanes f
+        cross join lateral (
+            select count(*) as events from (
+                select from events e
+                where f.seq_before < f.seq - 1
+                    and e.scope_id = f.scope_id and e.session_id = f.session_id
+                    and e.seq > f.seq_before and e.seq <= f.seq and e.erased_at is null
+                    and not is_statement(e.type)
+                order by e.seq limit %(far)s) e) counted
+        cross join lateral (  -- how many events of its lane it is after the candidate before it
+            select case
+                when f.seq_before is null then 0
+                when f.seq_before = f.seq - 1 then 1
+                else counted.events end as events) steps
+        cross join tenant
         left join lateral (
             select question.words, (select document_counts from by_words limit 1),
                 size.events as events_in_view, tenant.min_known,
