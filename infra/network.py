@@ -88,6 +88,8 @@ class Network(Construct):
         bucket = storage.bucket
         objects = bucket.arn_for_objects("*")
         actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"]
+        # the eraser's
+        actions += ["s3:GetBucketVersioning", "s3:DeleteObjectVersion", "s3:ListBucketVersions"]
         policy = allow(actions, bucket.bucket_arn, objects)
         policy.add_any_principal()
         s3_endpoint.add_to_policy(policy)

@@ -50,13 +50,13 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.admin import routes_certificates
     from strandline.apidocs import routes as apidocs_routes
     from strandline.context import routes as context_routes
+    from strandline.erasure import routes as erasure_routes
     from strandline.graph import routes as graph_routes
     from strandline.graph import routes_admin as graph_routes_admin
     from strandline.jobs import routes as jobs_routes
     from strandline.log import routes_write as log_routes_write
     from strandline.mcp import routes as mcp_routes
     from strandline.personas import routes as personas_routes
-    from strandline.recall import routes_write as recall_routes_write
     from strandline.sessions import routes_read as sessions_routes_read
     from strandline.sessions import routes_write as sessions_routes_write
     from strandline.topics import routes_admin as topics_routes_admin
@@ -67,12 +67,11 @@ def test_the_table_and_the_routes_agree() -> None:
         "query": set(
             log_routes_read.ROUTES
             | recall_routes.ROUTES
-            | recall_routes_write.ROUTES
             | routes_usage.ROUTES
             | status_routes.ROUTES
         )
         | set(sessions_routes_read.ROUTES | context_routes.ROUTES | topics_routes_read.ROUTES)
-        | set(graph_routes.ROUTES | personas_routes.ROUTES),
+        | set(graph_routes.ROUTES | personas_routes.ROUTES | erasure_routes.ROUTES),
         "admin": set(admin_routes.ROUTES)
         | set(routes_certificates.ROUTES)
         | set(jobs_routes.ROUTES)

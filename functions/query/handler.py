@@ -6,6 +6,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.admin import routes_usage
 from strandline.context import routes as context_routes
+from strandline.erasure import routes as erasure_routes
 from strandline.graph import routes as graph_routes
 from strandline.http.app import serve
 from strandline.log import routes_read as log_routes_read
@@ -17,11 +18,10 @@ from strandline.status import routes as status_routes
 from strandline.topics import routes_read as topics_routes_read
 
 ROUTES = (
-    (log_routes_read.ROUTES | recall_routes.ROUTES | personas_routes.ROUTES)
-    | (routes_usage.ROUTES | status_routes.ROUTES | sessions_routes_read.ROUTES)
-    | (context_routes.ROUTES | topics_routes_read.ROUTES | graph_routes.ROUTES)
+    (log_routes_read.ROUTES | recall_routes.ROUTES | routes_usage.ROUTES | status_routes.ROUTES)
+    | (sessions_routes_read.ROUTES | context_routes.ROUTES | topics_routes_read.ROUTES)
+    | (graph_routes.ROUTES | personas_routes.ROUTES | erasure_routes.ROUTES)
 )
-
 resources = Resources(load_model=True, load_auth=True)
 
 

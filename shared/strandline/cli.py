@@ -1,5 +1,5 @@
 """`python -m strandline.cli`: create, list, rotate and revoke API keys; register, list and revoke
-client certificates; fold chains again; migrate a database."""
+client certificates; fold chains again; check the receipt of an erasure; migrate a database."""
 
 import argparse
 import json
@@ -29,6 +29,7 @@ from strandline.aws.run_requests import JobQueue, spacing_by_job
 from strandline.chains.refold import refold
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database, TenantDb
+from strandline.erasure import receipts
 from strandline.errors import Invalid, NotFound, StrandlineError
 from strandline.tenants.store_audit import AuditContext
 
@@ -76,6 +77,13 @@ def _build_parser() -> argparse.ArgumentParser:
     refold_parser.add_argument("--tenant", required=True)
     refold_parser.add_argument("--scope", type=UUID, help="only the scope with this id")
     _add_certificate_parsers(commands.add_parser)
+    receipt_parser = commands.add_parser(
+        "receipt", help="check an erasure's receipt: a file with GET /api/v1/erasures/{id}'s answer"
+    )
+    receipt_parser.add_argument("file", type=Path)
+    receipt_parser.add_argument(
+        "--public-key", help="of the deployment, in hex; by default from its own secret"
+    )
     commands.add_parser("migrate", help="apply missing migrations, as the database owner")
     return parser
 
@@ -114,9 +122,11 @@ def main(arguments: list[str] | None = None) -> int:
             result = release(os.environ, math.inf)
             print("applied:", ", ".join(result.applied) or "nothing, the schema is up to date")
             return 0
+        if args.command == "receipt":
+            return _check_receipt(args.file, args.public_key)
         database = Database(get_settings().database_url, get_settings().database_auth)
         try:
-            access = database.connect_as(Caller(args.tenant, ()))
+            access = database.connect_as(Caller.background(args.tenant))
             if args.command == "refold":
                 scope_count = refold(access, AuditContext("console refold"), args.scope)
                 _request_sweep()
@@ -130,6 +140,23 @@ def main(arguments: list[str] | None = None) -> int:
     except StrandlineError as error:
         print(f"strandline: {error.message}", file=sys.stderr)
         return 1
+    return 0
+
+
+def _check_receipt(file: Path, public_key: str | None) -> int:
+    """Print whether a receipt is the deployment's own. Returns 0 where it is, else 1."""
+    try:
+        answer = json.loads(file.read_text())
+        receipt, signature = answer["receipt"], answer["signature"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise Invalid(f"{file}: is not the answer of GET /api/v1/erasures/{{id}}") from None
+    if receipt is None:
+        raise Invalid(f"{file}: the erasure is not complete and has no receipt yet")
+    key = public_key or receipts.public_key(get_settings().sealing_secret)
+    if not receipts.verify(key, receipt, str(signature)):
+        print(f"strandline: {file}: is not a receipt of the deployment with the key {key}")
+        return 1
+    print(f"valid: {receipt['event_count']} events, complete at {receipt['complete_at']}")
     return 0
 
 

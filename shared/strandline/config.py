@@ -89,6 +89,9 @@ class ServiceSettings(QuotaSettings):
     the credential's rights."""
     presign_seconds: int = Field(default=300, ge=1, le=3600)
     """How long a presigned URL for a payload is valid, in seconds."""
+    backup_days: int | None = Field(default=None, ge=0)
+    """For how many days backups of the database last. Receipts of erasures say until when they hold
+    what was erased; absent: not known."""
     upload_max_bytes: int = Field(default=256 * 1024**2, ge=1, le=5 * 1024**3)
     """The largest upload, in bytes; S3 accepts 5 GiB in one PUT and in one copy."""
     upload_seconds: int = Field(default=900, ge=1, le=43_200)

@@ -40,11 +40,11 @@ class AuthSettings(BaseModel):
     """The exact `iss` of every JWT. Required if JWTs are enabled."""
     jwt_audience: str = Field(default="", validate_default=True)
     """A value that every JWT's `aud` must be or contain. Required if JWTs are enabled."""
-    jwt_scope_rights: Json[dict[str, Literal["read", "write", "admin", "operator"]]] = Field(
-        default={right: right for right in _RIGHTS}
+    jwt_scope_rights: Json[dict[str, Literal["read", "write", "admin", "operator", "erase"]]] = (
+        Field(default={right: right for right in _RIGHTS})
     )
     """The right that each word of a JWT's `scope` or `scp` gives, as a JSON object; other words
-    give none. The defaults do not include `operator`."""
+    give none. The defaults include neither `operator` nor `erase`."""
     jwt_unscoped_rights: tuple[Literal["read", "write", "none"], ...] = ("read", "write")
     """The rights of a JWT without `scope` and `scp`, separated by commas; or `none`."""
     auth_require_all: bool = False

@@ -58,7 +58,7 @@ class Cursors:
             position = Position(pg_snapshot, datetime.fromisoformat(at), UUID(row_id), seq)
             is_valid_seq = type(seq) is int and 0 <= seq < 2**63
             if not (
-                _is_pg_snapshot(pg_snapshot) and position.at.tzinfo is not None and is_valid_seq
+                is_pg_snapshot(pg_snapshot) and position.at.tzinfo is not None and is_valid_seq
             ):
                 raise UnsealError
         except (UnsealError, ValueError, TypeError, AttributeError):
@@ -80,7 +80,7 @@ class Cursors:
         return self._sealer.seal("mark", self._tenant, [snapshot, self._nonce])
 
 
-def _is_pg_snapshot(text: str) -> bool:
+def is_pg_snapshot(text: str) -> bool:
     """Whether Postgres accepts the text as a pg_snapshot: xmin:xmax:xip_list, with the running
     transactions between the two, in order."""
     match = _PG_SNAPSHOT.fullmatch(text)

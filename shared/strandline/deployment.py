@@ -16,7 +16,7 @@ type FunctionNeed = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
 ]
 type Layer = Literal["deps", "domain", "model", "graph"]
-type JobName = Literal["archiver", "analytics", "builder", "promoter", "sweeper"]
+type JobName = Literal["archiver", "analytics", "builder", "eraser", "promoter", "sweeper"]
 """The jobs that a request can start: the names of JOBS, for types on the wire."""
 
 DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
@@ -126,6 +126,26 @@ JOBS = (
         next_due="next_build(%(builder_spacing)s, %(now)s)",
     ),
     JobSpec(
+        name="eraser",
+        memory=1769,
+        timeout=900,
+        needs=frozenset({"database", "blobs", "job_queue", "model"}),
+        actions={
+            "s3:PutObject": ("bucket/_jobs/*",),
+            "s3:GetObject": ("bucket/*",),  # texts of payloads, for chains that are formed anew
+            # payloads of erased events, and the lists of its runs
+            "s3:DeleteObject": ("bucket/*",),
+            "s3:GetBucketVersioning": ("bucket",),
+            "s3:DeleteObjectVersion": ("bucket/*",),  # of a bucket that keeps versions
+            "s3:ListBucketVersions": ("bucket",),
+            "s3:ListBucket": ("bucket",),  # without it a missing payload is a 403, not a 404
+        },
+        reserved_concurrency=20,
+        layers=MODEL_LAYERS,
+        min_spacing=timedelta(minutes=1),
+        next_due="next_erasure(%(eraser_spacing)s, %(now)s)",
+    ),
+    JobSpec(
         name="promoter",
         memory=1769,
         timeout=900,
@@ -194,7 +214,6 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
             "POST /api/v1/events/batch",
             "POST /api/v1/uploads",
             "POST /api/v1/sessions",
-            "DELETE /api/v1/sessions/{session_id}",
             "POST /api/v1/sessions/{session_id}/interactions",
             "POST /api/v1/sessions/{session_id}/events",
         ),

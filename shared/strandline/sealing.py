@@ -54,6 +54,22 @@ class Sealer:
         except (ValueError, InvalidTag):  # of base64 or JSON, or of a text shorter than a tag
             raise UnsealError from None
 
+    def hash_key(self, *parts: str) -> str:
+        """An HMAC-SHA256 of a caller's own key, in hex: it tells nothing of the key to whoever has
+        no secret of the deployment. No part may contain NUL."""
+        return hmac.digest(self._mac_key, "\0".join(parts).encode(), "sha256").hex()
+
+    @property
+    def mac_pads(self) -> tuple[bytes, bytes]:
+        """The inner and the outer half of the key of `hash_key` (RFC 2104), for the database, which
+        has SHA-256 and no HMAC."""
+        block = self._mac_key.ljust(64, b"\0")
+        return bytes(byte ^ 0x36 for byte in block), bytes(byte ^ 0x5C for byte in block)
+
+    @property
+    def _mac_key(self) -> bytes:
+        return hmac.digest(self._key, b"strandline erased keys 1", "sha256")
+
     def _load_cipher(self) -> "AESSIV":
         """Create the cipher on first use, so that a process that never pages does not import it. It
         is imported from the private module that the public one takes it from: the public one

@@ -60,6 +60,7 @@ class Story:
             "member": gateway.key(user="user:alice"),
             "admin": gateway.key(rights=("read", "write", "admin")),
             "operator": gateway.key("operations", rights=("operator",)),
+            "eraser": gateway.key(user="user:alice", rights=("read", "write", "erase")),
         }
         self._real: dict[str, str] = {}
 

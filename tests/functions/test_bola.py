@@ -157,6 +157,9 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     said = {"participants": [ALICE], "role": "user", "session_id": "s-alice"}
     first = {**said, "content": "The buoy.", "source_event_key": "k-alice", "channel": "http"}
     event = gateway.call("POST", "/api/v1/events", first, key=owner).body
+    forgotten = gateway.call("POST", "/api/v1/events", {**said, "content": "x"}, key=owner).body
+    path = f"/api/v1/events/{forgotten['event_id']}"
+    erasure = gateway.call("DELETE", path, key=gateway.key(user=ALICE, rights=("erase",))).body
     large = gateway.call("POST", "/api/v1/events", {**said, "content": "x " * 40_000}, key=owner)
     page = gateway.call("GET", "/memories/list", key=owner, query={"limit": 1}).body
     entity = {"type": "entity", "name": "Rain", "ref": "rain"}
@@ -217,6 +220,7 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
         "event_id": [is_(event["event_id"], _uuid)],
         "scope_id": [is_(event["scope_id"], _uuid)],
         "row_id": [is_(event["event_id"], _uuid)],
+        "erasure_id": [is_(erasure["erasure_id"], _uuid)],
         **{
             n: [is_(node["id"], _node_id)]
             for n in ("node_id", "target", "invalidates", "replacement_id")

@@ -38,6 +38,7 @@ class Ids:
     node_id: str
     topic_id: str
     community_id: str
+    erasure_id: str
     file_cid: str
     field: str = "anchorage"
     uuid: str = ""
@@ -49,7 +50,7 @@ class Ids:
         path = path.replace("{row_id}", self.event_id).replace("{node_id}", self.node_id)
         path = path.replace("{topic_id}", self.topic_id).replace("{field}", self.field)
         path = path.replace("{community_id}", self.community_id).replace("{uuid}", self.uuid)
-        path = path.replace("{turn_id}", self.turn_id)
+        path = path.replace("{erasure_id}", self.erasure_id).replace("{turn_id}", self.turn_id)
         if "{path+}" in path:
             return path.format_map({"cid": self.file_cid, "path+": "data/content"})
         return path.replace("{cid}", self.blob if path.startswith("/file/") else self.cid)
@@ -64,6 +65,7 @@ def random_ids() -> Ids:
         blob_cid(noise),
         f"fact:{uuid.uuid4()}",
         f"topic:{uuid.uuid4()}",
+        str(uuid.uuid4()),
         str(uuid.uuid4()),
         block_cid(noise),
         uuid=str(uuid.uuid4()),
@@ -88,9 +90,13 @@ def alices(gateway: Gateway, tell: Told) -> Ids:
     assert gateway.call("POST", path, held, key=key).status == 201
     gateway.run_job("analytics", "acme")
     community = gateway.call("GET", COMMUNITIES, key=key).body["communities"][0]
+    forgotten = tell(key, "The anchor is forgotten.", ALICE)["event_id"]
+    eraser = gateway.key(user=ALICE, rights=["erase"])
+    erasure = gateway.call("DELETE", f"/api/v1/events/{forgotten}", key=eraser).body
     return Ids(
         *(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"]),
-        *(node["id"], topic["id"], community["community_id"], large["cid"]),
+        *(node["id"], topic["id"], community["community_id"], erasure["erasure_id"]),
+        large["cid"],
         uuid=gateway.call("POST", "/api/v1/sonas", {"name": "Diver"}, key=key).body["uuid"],
         turn_id=waiting_turn(gateway, ALICE),
     )
@@ -133,7 +139,7 @@ def test_what_is_no_id_names_nothing(gateway: Gateway) -> None:
         if "{cid}" in route:
             continue  # see test_query.py: a CID that is none is said to be none
         for word in ("x", "0", "' or 1=1", "%2e%2e", "01934b6e"):
-            reply = gateway.call("GET", Ids(*[word] * 11).path(route), key=key)
+            reply = gateway.call("GET", Ids(*[word] * 12).path(route), key=key)
             assert reply.status == 404, reply.text
 
 

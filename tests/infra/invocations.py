@@ -39,6 +39,7 @@ from tests.uploads import age, begin, cid_of, citing, pending_key, put_unchecked
 
 EVENTS = "/api/v1/events"
 INSERT = "/api/v1/insert"
+MISSED = b"A text that the worker misses."
 
 
 def take(
@@ -67,6 +68,7 @@ def take(
         _background(base, aws, front)
         _hint_during_outage(patch)
         _with_bedrock(base, front, patch)
+        _erase_versions(base, aws, front)
     _migrate(patch)
     _wake(patch)
     return ear, stage(aws.bucket, secrets)
@@ -248,10 +250,32 @@ def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     age(base)
 
 
+def _erase_versions(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
+    """An erasure in a bucket that keeps versions."""
+    with closing(client("s3")) as s3:
+        s3.put_bucket_versioning(Bucket=aws.bucket, VersioningConfiguration={"Status": "Enabled"})
+    _erase(front, b"A text that is forgotten with its versions.")
+    for _ in range(2):
+        front.run_job("eraser", "acme")
+        base.rows("update blob_removals set marked_at = marked_at - interval '2 days'")
+
+
+def _erase(front: Gateway, text: bytes) -> None:
+    """Events with payloads are erased: what was uploaded, and what came with its event."""
+    key = front.key(user="user:eve", rights=("read", "write", "erase"))
+    uploaded(front, key, text, mime_type="text/plain")
+    for body in (citing(cid_of(text)), {"content": f"{text!r} " * 4000}):
+        said = {"role": "user", **body, "participants": ["user:eve"]}
+        reply = front.call("POST", EVENTS, said, key=key)
+        assert reply.status == 201, reply.text
+        path = f"{EVENTS}/{reply.body['event_id']}"
+        assert front.call("DELETE", path, key=key).status == 200
+
+
 def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     """The worker by its hint, and the jobs' three verbs, with something to remove."""
     _talk_on(front)
-    _lose_payload(aws, front, b"A text that the worker misses.")
+    _lose_payload(aws, front, MISSED)
     _hint(base)
     put_unchecked(aws, f"acme/{cid_of(b'nobody cites it')}", b"nobody cites it")
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
@@ -263,7 +287,9 @@ def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     _talk_on(front)
     _lose_payload(aws, front, b"A text that the sweeper misses.")
     base.rows("delete from jobs")  # what the examples started would be another run's
-    for job in ("archiver", *(job.name for job in JOBS)):
+    _erase(front, b"A text that is forgotten.")
+    # exports that grow old before an erasure removes them; payloads that no archiver has removed
+    for job in ("sweeper", "eraser", "eraser", "archiver", *(job.name for job in JOBS)):
         front.run_job(job, "acme")
         # What nobody cites goes at the second look.
         base.rows("update blob_removals set marked_at = marked_at - interval '2 days'")
@@ -300,7 +326,7 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
     key = front.key(rights=("read", "write", "admin"))
     _judge_by_tool(front, key)
     base.rows("delete from model_rates")
-    for name in ("query", "worker", "sweeper", "builder", "promoter", "archiver"):
+    for name in ("query", "worker", "sweeper", "builder", "promoter", "archiver", "eraser"):
         handler: Any = importlib.import_module(f"functions.{name}.handler")
         handler.resources.__dict__.pop("llm", None)
         if name == "builder":
@@ -308,6 +334,9 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
             continue
         if name in ("promoter", "archiver"):
             _promote_anew(base, front, name)
+            continue
+        if name == "eraser":
+            _form_anew(base, front)
             continue
         if name != "query":  # in a space without calibration every pair of messages is a question
             handler.resources.__dict__["embedder"] = WordEmbedder("words/16", 16)
@@ -339,6 +368,23 @@ def _build_anew(base: ScratchDatabase, front: Gateway) -> None:
     base.rows("delete from model_rates")
     base.rows("delete from jobs")
     assert front.run_job("builder", "acme")["summaries"]
+
+
+def _form_anew(base: ScratchDatabase, front: Gateway) -> None:
+    """A chain that lost an event and keeps a text payload, which is missing, is formed anew, with a
+    model."""
+    ((event_id,),) = base.rows(
+        "select e.event_id::text from chain_events e join chain_events other using (tenant_id,"
+        " chain_id) join events b on b.tenant_id = e.tenant_id and b.event_id = other.event_id"
+        " where e.tenant_id = 'acme' and b.blob_cid is not null and b.mime_type like 'text/%%'"
+        " and b.event_id <> e.event_id order by b.blob_cid = %s desc limit 1",
+        cid_of(MISSED),
+    )
+    key = front.key(rights=("read", "write", "erase"))
+    assert front.call("DELETE", f"{EVENTS}/{event_id}", key=key).status == 200
+    base.rows("delete from model_rates")
+    base.rows("delete from jobs")
+    front.run_job("eraser", "acme")
 
 
 def _promote_anew(base: ScratchDatabase, front: Gateway, job: str) -> None:

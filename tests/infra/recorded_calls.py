@@ -88,8 +88,13 @@ def _copied(params: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _removed(params: Mapping[str, Any]) -> list[tuple[str, str]]:
-    keys = (entry["Key"] for entry in params["Delete"]["Objects"])
-    return [("s3:DeleteObject", f"{_bucket(params)}/{key}") for key in keys]
+    return [
+        (
+            "s3:DeleteObjectVersion" if "VersionId" in entry else "s3:DeleteObject",
+            f"{_bucket(params)}/{entry['Key']}",
+        )
+        for entry in params["Delete"]["Objects"]
+    ]
 
 
 OPERATIONS: Mapping[str, Callable[[Mapping[str, Any]], list[tuple[str, str]]]] = {
@@ -99,6 +104,8 @@ OPERATIONS: Mapping[str, Callable[[Mapping[str, Any]], list[tuple[str, str]]]] =
     "CopyObject": _copied,  # of objects without tags, and none of ours can have any
     "DeleteObjects": _removed,
     "ListObjectsV2": lambda asked: [("s3:ListBucket", _bucket(asked))],
+    "ListObjectVersions": lambda asked: [("s3:ListBucketVersions", _bucket(asked))],
+    "GetBucketVersioning": lambda asked: [("s3:GetBucketVersioning", _bucket(asked))],
     "HeadBucket": lambda asked: [("s3:ListBucket", _bucket(asked))],
     "SendMessage": lambda asked: [("sqs:SendMessage", _queue(asked))],
     "SendMessageBatch": lambda asked: [("sqs:SendMessage", _queue(asked))],

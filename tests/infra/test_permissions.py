@@ -131,7 +131,7 @@ def test_a_grant_that_is_missing_or_needless_or_elsewhere_or_wider_is_noticed(
             assert faults(rest | {grant._replace(only="")}, asked)
     for action, resource in (
         ("s3:PutObjectAcl", f"{stage.bucket}/*"),
-        ("s3:DeleteObjectVersion", f"{stage.bucket}/_uploads/*"),
+        ("s3:DeleteBucket", stage.bucket),
         ("s3:*", f"{stage.bucket}/*"),
         ("sqs:PurgeQueue", stage.work_queue),
         ("rds-db:connect", stage.owner_user if "database" in fn.needs else stage.database_user),
@@ -198,6 +198,7 @@ NEVER: Mapping[str, Sequence[str]] = {
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,
+    "eraser": tuple(place for place in NEVER_IN_JOBS if place != "jobs/context:read_text_head"),
     "promoter": NEVER_IN_JOBS,
     "sweeper": (
         "resources:Resources._request_sweep",

@@ -32,6 +32,7 @@ PARALLEL = (
     ("exactly once", "tests/prove/test_exactly_once.py", 16),
     ("isolation", "tests/strandline/store", 10),
     ("archive", "tests/prove/test_archive.py", 16),
+    ("erasure", "tests/prove/test_erasure.py tests/functions/test_eraser.py", 30),
     ("uploads", "tests/prove/test_uploads.py", 6),
     ("builder", "tests/prove/test_builder_killed.py", 20),
     ("replay", "tests/prove/test_replay.py tests/strandline/topics/test_replay.py", 6),
@@ -79,6 +80,7 @@ SEQUENTIAL = (
     ("quotas", "tests/prove/test_quotas.py", 10),
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 12),
     ("due times", "tests/prove/test_due_times.py", 6),
+    ("erasure size", "tests/prove/test_erasure_size.py", 10),
     ("many tenants", "tests/prove/test_many_tenants.py", 8),
 )
 CASES_MINUTES, UPGRADE_MINUTES = 16, 10

@@ -74,8 +74,9 @@ class Stored:
     scope_id: UUID
     seq: int
     event_id: UUID
-    cid: str
-    content: str
+    cid: str | None
+    content: str | None
+    """None: erased."""
     recorded_at: datetime
     key: str | None
     last_seq: int
@@ -122,8 +123,9 @@ def check_log(history: History, log: Sequence[Stored]) -> Findings:
         ):
             findings.lost.append(ack.op.content)
     invoked = {(op.content, op.key) for op in history.invoked}
-    findings.invented += [e.content for e in log if (e.content, e.key) not in invoked]
-    findings.doubled += _duplicates(e.content for e in log)
+    present = [(e.content, e.key) for e in log if e.content is not None]  # no tombstones
+    findings.invented += [text for text, key in present if (text, key) not in invoked]
+    findings.doubled += _duplicates(text for text, _ in present)
     findings.doubled += _duplicates(e.key for e in log if e.key is not None)
     findings.doubled += _duplicates(a.op.content for a in history.acked if not a.is_replay)
     findings.disordered += _order_faults(log)

@@ -29,12 +29,15 @@ from strandline.topics.store_publish import NewSnapshot
 from tests.chat_service import ScriptedTasks, use_model, waiting_turn
 from tests.graph_files import tell_entity
 from tests.prove.append_history import TENANT, WRITER, AckedAppend, AppendOp, History, make_rng
-from tests.support import Gateway, Reply
+from tests.support import Gateway, Reply, user_message
 
 WRITERS, READERS = 3, 2
 PATIENCE_SECONDS = 27.0
 """A request has 25, and an answer is not instant on a busy machine."""
 EVENTS = "/api/v1/events"
+EVENT = f"{EVENTS}/{{event_id}}"
+ERASURES = "/api/v1/erasures"
+FORGETFUL = "user:eve"
 TENANTS = "/api/v1/admin/tenants"
 KEYS = f"{TENANTS}/{{tenant}}/keys"
 KEY = f"{KEYS}/{{key_id}}"
@@ -105,7 +108,10 @@ class Load:
     @contextmanager
     def running(self) -> Generator[None]:
         """Load while the block runs."""
-        loops = (self._sweep, self._write_more, self._converse, self._operate, self._run_jobs)
+        loops = (
+            *(self._sweep, self._write_more, self._converse, self._operate, self._run_jobs),
+            self._forget,
+        )
         with ThreadPoolExecutor(WRITERS + READERS + len(loops)) as pool:
             futures = [pool.submit(self._write, n) for n in range(WRITERS)]
             futures += [pool.submit(self._read, n) for n in range(READERS)]
@@ -406,6 +412,28 @@ class Load:
                     *(name, answer["events_kept"]),
                 )
 
+    def _forget(self) -> None:
+        """Events that are appended and erased, by their ids and by a selector."""
+        for turn in self._iterations():
+            body = user_message(f"Forget {turn}.", FORGETFUL)
+            reply = self._call("POST", EVENTS, body, 201)
+            if reply.status != 201:
+                time.sleep(0.02)
+                continue
+            event_id = reply.body["event_id"]
+            erased: Any = None
+            if turn % 2:
+                erased = self._call_write("DELETE", EVENT, None, 200, event_id=event_id)
+            else:
+                selector = {"event_ids": [event_id]}
+                erased = self._call_write("POST", ERASURES, selector, 202)
+            if erased is not None:
+                self._expect_row(
+                    "select from events e join erased_events d using (tenant_id, event_id)"
+                    " where e.event_id = %s and e.erased_at is not null and d.erasure_id = %s",
+                    *(event_id, erased["erasure_id"]),
+                )
+
     def _speak(self, name: str) -> None:
         """An interaction and an event, in the session of this name."""
         key = f"in {name}"
@@ -620,6 +648,8 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
     use_model(ScriptedTasks())
     sona = gateway.call("POST", SONAS, {"name": "before"}, key=key).body["uuid"]
     first = gateway.call("POST", EVENTS, FIRST_EVENT.request()[0], key=key).body
+    forgotten = gateway.call("POST", EVENTS, user_message("Forget me.", FORGETFUL), key=key).body
+    erasure = gateway.call("DELETE", f"{EVENTS}/{forgotten['event_id']}", key=key).body
     body, link_key = FIRST_LINK.request()
     body = {**cast("dict[str, object]", body), "edges": [{"event_id": first["event_id"]}]}
     headers = {"Idempotency-Key": str(link_key)}
@@ -636,6 +666,7 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
         "job": job,
         "version": "1",
         "row_id": first["event_id"],
+        "erasure_id": erasure["erasure_id"],
         **_state_first(gateway, key),
         "field": "boat",
         "certificate_id": str(certificate.certificate_id),

@@ -24,6 +24,7 @@ SWEEP = "select next_sweep('space', '{}', '5 minutes', %s)"
 ARCHIVE = "select next_archive('1 day', '6 hours', '30 days', '1 hour', %s)"
 TURN = "select next_turn('5 minutes', %s)"
 ANALYSE = "select next_analysis('1 hour', %s)"
+ERASE = "select next_erasure('1 minute', %s)"
 FILL = (
     # Three quiet lanes in the scope of each tenant; work in every tenth, to be done later.
     "insert into tenants (tenant_id, swept_at, swept_space)"
@@ -56,6 +57,11 @@ FILL = (
     "insert into turns (tenant_id, turn_id, kind, participants, asked_by, request, due_at)"
     " select tenant_id, gen_random_uuid(), 'query', array['user:a'], '*', '{}',"
     " %(now)s::timestamptz + random() * interval '1 hour' from tenants where random() < 0.01",
+    # In a tenth an erasure goes on, of which half is overdue.
+    "insert into erasures (tenant_id, erasure_id, participants, kind, target, asked_at, asked_by,"
+    " hidden_at, due_at) select tenant_id, gen_random_uuid(), '{}', 'tenant', '{}', %(now)s, '{}',"
+    " %(now)s, %(now)s::timestamptz + (random() - 0.5) * interval '1 hour' from tenants"
+    " where random() < 0.1",
 )
 
 
@@ -101,7 +107,7 @@ def test_what_is_due_next_is_found_by_index(
     """The pages at any size; the time at the promised one, which runs alone."""
     del tenants
     with psycopg.connect(scratch_db.url, autocommit=True) as app:
-        for statement in (SWEEP, ARCHIVE, ANALYSE, TURN):
+        for statement in (SWEEP, ARCHIVE, ANALYSE, TURN, ERASE):
             # First the time: after some calls the server takes a plan for any parameters.
             spent, read = milliseconds(app, statement), pages(app, statement)
             print(f"  {statement[:25]}: {read} pages, {spent:.2f} ms")

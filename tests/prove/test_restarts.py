@@ -51,7 +51,7 @@ def served(
     monkeypatch.setattr(store_runs, "PLAN_LEASE_SECONDS", LEASE_SECONDS)
     services = wire_handlers(environment, monkeypatch, WordEmbedder())
     gateway = Gateway(url)
-    key = gateway.key(rights=["read", "write", "admin", "operator"])
+    key = gateway.key(rights=["read", "write", "admin", "operator", "erase"])
     reads = list_reads(gateway, key)
     unserved = [path for _, path, _, status in reads if status not in (200, 201, 307)]
     refused = ("/api/v1/admin/communities/", "/api/v1/admin/snapshots/1/difference", "/file/")

@@ -20,7 +20,7 @@ class CertificateIn(RequestModel):
     trust store."""
     user: Participant | None = None
     """Bind it to `user:NAME`: it reads and writes as that user only."""
-    rights: list[KeyRight] = Field(default=["read", "write"], min_length=1, max_length=4)
+    rights: list[KeyRight] = Field(default=["read", "write"], min_length=1, max_length=5)
     label: str = Field(default="", max_length=200)
     """What it is for. Lists show it, so do not put a secret here."""
     expires_at: Moment | None = None

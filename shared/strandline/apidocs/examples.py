@@ -16,8 +16,9 @@ class Example:
     operation: str
     """The operation as the routes name it."""
     status: int
-    by: Literal["nobody", "member", "admin", "operator"] = "member"
-    """Whose key is sent: a user's own, an unbound admin's, the operator's."""
+    by: Literal["nobody", "member", "admin", "operator", "eraser"] = "member"
+    """Whose key is sent: a user's own, an unbound admin's, the operator's, a user's with the right
+    to erase."""
     path: Mapping[str, str] = field(default_factory=dict[str, str])
     query: Mapping[str, Any] = field(default_factory=dict[str, Any])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -59,6 +59,7 @@ _TAGS = {
     "scopes": "A scope is one exact set of participants, and its gapless sequence of events.",
     "sonas": "Personas: their names, their place among memories, and their threads of acts.",
     "memories": "Events and payloads by content: a CID is the hash of what it names.",
+    "erasures": "Forget events, and all that was made of them, with a receipt.",
     "sessions": "One conversation of a scope, with its short-term memory and its chains.",
     "uploads": "Large payloads, uploaded by the caller.",
     "usage": "The tenant's usage and quotas.",

@@ -15,6 +15,7 @@ from strandline.apidocs import examples, openapi
 from strandline.apidocs.error_responses import JSON
 from strandline.config import get_settings
 from strandline.context import routes as context_routes
+from strandline.erasure import routes as erasure_routes
 from strandline.errors import NotFound
 from strandline.graph import routes as graph_routes
 from strandline.graph import routes_admin as graph_routes_admin
@@ -124,6 +125,7 @@ def _document() -> str:
         **topics_routes_read.ROUTES,
         **graph_routes.ROUTES,
         **personas_routes.ROUTES,
+        **erasure_routes.ROUTES,
     }
     all_routes |= {
         **admin_routes.ROUTES,

@@ -7,8 +7,8 @@ from typing import Literal
 from strandline.errors import Forbidden, Invalid
 from strandline.participants import drop_agents, normalize_set
 
-type Right = Literal["read", "write", "admin", "operator"]
-RIGHTS: tuple[Right, ...] = ("read", "write", "admin", "operator")
+type Right = Literal["read", "write", "admin", "operator", "erase"]
+RIGHTS: tuple[Right, ...] = ("read", "write", "admin", "operator", "erase")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Principal:
     """Whether the tenant's agents are software and no listeners: reads are not on their behalf."""
 
     def require_right(self, right: Right) -> None:
-        """Raise Forbidden unless the credential has this right. `admin` includes read and write."""
+        """Raise Forbidden unless the credential has this right. `admin` includes read and write,
+        and not `erase`: nobody erases by accident."""
         if right in self.rights or ("admin" in self.rights and right in ("read", "write")):
             return
         raise Forbidden(f"This credential lacks the right {right!r}.", right=right)

@@ -274,6 +274,47 @@ class BlobStore:
         Returns how many."""
         return self._delete_old(_EXPORTS_PREFIX, before)
 
+    def erase_exports(self, tenant: str, before: datetime) -> int:
+        """Remove files of a tenant's exports that were stored before `before`, with all their
+        versions: those of one listing. Returns how many; 0: none is left."""
+        with _translate_errors():
+            response = self._s3.list_object_versions(
+                Bucket=self._bucket, Prefix=f"{_EXPORTS_PREFIX}{tenant}/"
+            )
+        listed = (*response.get("Versions", []), *response.get("DeleteMarkers", []))
+        return len(self.erase(sorted({v["Key"] for v in listed if v["LastModified"] < before})))
+
+    def erase(self, keys: Sequence[str]) -> set[str]:
+        """Remove objects with all their versions, whether they exist or not. Returns the keys of
+        which nothing is left. Up to MAX_KEYS_PER_CALL; a bucket that keeps versions takes calls for
+        each of them."""
+        if not keys:
+            return set()
+        with _translate_errors():
+            versioning = self._s3.get_bucket_versioning(Bucket=self._bucket)
+        if "Status" in versioning:
+            return {key for key in keys if self._erase_versions(key)}
+        return set(self._remove(keys))
+
+    def _erase_versions(self, key: str) -> bool:
+        """Remove all versions of an object, and the markers of its deletions."""
+        while True:
+            with _translate_errors():
+                response = self._s3.list_object_versions(Bucket=self._bucket, Prefix=key)
+                versions = [
+                    {"Key": key, "VersionId": version["VersionId"]}
+                    for kind in ("Versions", "DeleteMarkers")
+                    for version in response.get(kind, [])
+                    if version["Key"] == key
+                ]
+                if not versions:
+                    return True
+                result = self._s3.delete_objects(
+                    Bucket=self._bucket, Delete={"Objects": versions, "Quiet": True}
+                )
+            if result.get("Errors"):
+                return False
+
     def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:
         """Store the list of a run's items, as the state machine reads it. Returns its key."""
         key = f"{_RUNS_PREFIX}{run}/shards.json"

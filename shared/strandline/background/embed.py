@@ -9,6 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.background.embed_nodes import embed_new_nodes
+from strandline.background.marked import defer_marked
 from strandline.background.texts import index_scopes
 from strandline.background.vectors import compute_vectors
 from strandline.chains.form import fold_scope
@@ -107,11 +108,13 @@ class _BatchOutcome(NamedTuple):
 def _process_leases(
     worker: Worker, access: TenantDb, leases: Sequence[store_work.ScopeLease]
 ) -> _BatchOutcome:
-    """Embed and fold leased scopes, then release them as finished, due again, or postponed."""
+    """Embed and fold leased scopes, then release them as finished, due again, or postponed. Those
+    of which events are being erased wait."""
     before = worker.tally.embedded_events, worker.tally.counters["EventsFolded"]
     _record_stuck_before_retry(access, leases)
-    failures = _embed_leases(worker, access, leases)
-    stuck = _fold_leases(worker, access, leases, failures)
+    readable = defer_marked(worker, access, leases)
+    failures = _embed_leases(worker, access, readable) if readable else {}
+    stuck = _fold_leases(worker, access, readable, failures)
     has_progressed = before != (worker.tally.embedded_events, worker.tally.counters["EventsFolded"])
     if not has_progressed:  # and no vector will come by itself
         failures |= {scope_id: Unavailable("A message's vector is missing.") for scope_id in stuck}

@@ -21,6 +21,7 @@ from strandline.chains.versions import ChainRevision
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, Unavailable
 from strandline.jobs.context import ConcurrentUpdate, Deferred, Worker, describe_error
+from strandline.log.store_marks import list_marked_scopes
 from strandline.observability import logger
 
 _MAX_ATTEMPTS = 8
@@ -119,8 +120,9 @@ def _close_lanes(
     worker: Worker, access: TenantDb, scope_id: UUID, sessions: Sequence[str], now: datetime
 ) -> int:
     """Record that these lanes are idle, then fold by that decision. Two steps, so that a worker
-    that dies in between leaves a decision that the next one follows."""
-    if not fold_scope(worker, access, scope_id, now):
+    that dies in between leaves a decision that the next one follows. A scope of which events are
+    being erased waits."""
+    if list_marked_scopes(access, [scope_id]) or not fold_scope(worker, access, scope_id, now):
         return 0
     state, turns = load_state(worker, access, scope_id, now)
     if turns:

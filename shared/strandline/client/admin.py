@@ -14,7 +14,7 @@ from strandline.client.memory import Fields
 from strandline.client.transport import AsyncCaller, SyncCaller
 from strandline.client.verbs import operation, pages
 
-type Right = Literal["read", "write", "admin", "operator"]
+type Right = Literal["read", "write", "admin", "operator", "erase"]
 type Time = datetime | float | str
 
 _TENANTS = "/api/v1/admin/tenants"

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 from strandline.client import answers
 from strandline.client.admin import Admin, AsyncAdmin
 from strandline.client.calls import join_participants
+from strandline.client.erasures import Erasures
 from strandline.client.graph import AsyncGraph, Graph
 from strandline.client.lookup import Lookup
 from strandline.client.memory import Fields, Memory
@@ -70,7 +71,7 @@ def _plan(
     return SessionPlan(session_id or str(uuid4()), participants, scope, metadata, ends)
 
 
-class Strandline(Memory, Lookup, Personas, SyncCaller):
+class Strandline(Memory, Lookup, Erasures, Personas, SyncCaller):
     """A client of a Strandline service. Safe for threads. Use it in a `with` block, or call
     `close`.
 
@@ -178,7 +179,7 @@ class Strandline(Memory, Lookup, Personas, SyncCaller):
         self.close()
 
 
-class AsyncStrandline(Memory, Lookup, Personas, AsyncCaller):
+class AsyncStrandline(Memory, Lookup, Erasures, Personas, AsyncCaller):
     """An asynchronous client of a Strandline service, for the tasks of one event loop. Use it in an
     `async with` block, or await `close`. Parameters are those of Strandline."""
 

@@ -125,9 +125,14 @@ class SessionVerbs(Caller):
         """The session itself. Raises NotFoundError."""
         ...
 
-    @operation(f"DELETE {_SESSION}")
+    @operation(f"DELETE {_SESSION}", fixed={"erase": False})
     def end(self) -> answers.EndedOut:
         """End the session: lists hide it and nothing can be appended. Its events stay."""
+        ...
+
+    @operation(f"DELETE {_SESSION}", fixed={"erase": True})
+    def erase(self) -> answers.ErasureOut:
+        """Erase the session and its events; it takes the right `erase`."""
         ...
 
 

@@ -11,8 +11,8 @@ import click
 from strandline.commands.invocation import Invocation
 from strandline.commands.output import print_json, print_table
 
-type _Right = Literal["read", "write", "admin", "operator"]
-_RIGHTS = ("read", "write", "admin", "operator")
+type _Right = Literal["read", "write", "admin", "operator", "erase"]
+_RIGHTS = ("read", "write", "admin", "operator", "erase")
 _MAX_GRACE_HOURS = 30 * 24
 
 _limit = click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)

@@ -57,6 +57,19 @@ class Store:
                 self.events[event.event_id] = event
                 advance(1)
 
+    def read_erased(self, scope_id: UUID) -> tuple[set[int], bool]:
+        """The numbers of a scope's erased events, and whether more are being erased."""
+        erased = set[int]()
+        after = 0
+        while True:
+            page = self.client.erasures(
+                scope_id, after=after, limit=1000, participants=self.readers
+            )
+            erased.update(event.seq for event in page.erasures)
+            if not page.erasures:
+                return erased, page.erasing
+            after = page.next_after
+
     def newest(self) -> Iterator[answers.EventOut]:
         """As many events as are sampled, newest first."""
         events = sorted(self.events.values(), key=lambda e: (e.recorded_at, e.seq), reverse=True)
@@ -72,8 +85,9 @@ class Check:
 
 
 def check_log(store: Store) -> Findings:
-    """Every scope's events are numbered from 1 without gaps."""
+    """Every scope's events are numbered from 1 without gaps, but for erased ones."""
     findings = Findings(f"{len(store.events):,} events in {len(store.scopes):,} scopes")
+    erased_count, hidden_count = 0, 0
     seqs: dict[UUID, list[int]] = {scope.scope_id: [] for scope in store.scopes}
     for event in store.events.values():
         seqs[event.scope_id].append(event.seq)
@@ -81,10 +95,21 @@ def check_log(store: Store) -> Findings:
         # read after the list of scopes: there may be more by now
         missing = set(range(1, scope.last_seq + 1)) - set(seqs[scope.scope_id])
         if missing:
+            erased, is_erasing = store.read_erased(scope.scope_id)
+            erased_count += len(missing & erased)
+            missing -= erased
+            if is_erasing:
+                hidden_count += len(missing)
+                continue
+        if missing:
             findings.faults.append(
                 f"scope {scope.scope_id} lacks {len(missing)} events, the first is number "
                 f"{min(missing)}"
             )
+    if erased_count:
+        findings.looked_at += f"; {erased_count:,} more are erased"
+    if hidden_count:
+        findings.looked_at += f"; {hidden_count:,} more are missing, while some are being erased"
     return findings
 
 

@@ -115,7 +115,7 @@ select r.rolsuper or r.rolbypassrls
     or exists (
         select from pg_roles other
         where other.rolname in ('strandline_owner', 'strandline_keys', 'strandline_search',
-                'strandline_planner', 'strandline_guard', 'strandline_append')
+                'strandline_planner', 'strandline_guard', 'strandline_append', 'strandline_eraser')
             and pg_has_role(r.oid, other.oid, 'member'))
 from pg_roles r where r.rolname = current_user
 """

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import LiteralString, NamedTuple, cast
 
@@ -42,11 +42,14 @@ class Caller:
     work."""
     writer: str = NOBODY
     """The bound user, or NOBODY for an unbound credential."""
+    sees_erased: bool = False
+    """Whether events that are being erased are in view, and what rests on them: of those who clear
+    and derive, and never of those who read."""
 
     @classmethod
     def background(cls, tenant: str) -> "Caller":
         """The caller of background work in one tenant: it sees every scope."""
-        return cls(tenant, ())
+        return cls(tenant, (), sees_erased=True)
 
 
 class SnapshotRead[Row](NamedTuple):
@@ -87,6 +90,12 @@ class TenantDb:
         self._transaction_connection: Connection | None = None
         """The connection of the current transaction, if any."""
         self._deadline = deadline
+
+    def seeing_erased(self) -> "TenantDb":
+        """The database as the same caller sees it, with events that are being erased: for who
+        clears them."""
+        caller = replace(self.caller, sees_erased=True)
+        return TenantDb(self._get_connection, caller, self._deadline, self.sealer)
 
     def fetch[Row](
         self, row_type: type[Row], statement: LiteralString, params: Mapping[str, object]
@@ -137,10 +146,10 @@ class TenantDb:
         """
         connection = self._transaction_connection or self._get_connection()
         context = self._context_params()
-        *caller_values, milliseconds = context.values()
+        caller_values = (context["tenant"], context["viewer"], context["writer"])
         values = [value.encode() for value in (*caller_values, *params)]
         with translate_errors(connection):
-            if int(milliseconds) < _ROLE_TIMEOUT_MS:
+            if int(context["milliseconds"]) < _ROLE_TIMEOUT_MS:
                 with connection.transaction():
                     connection.execute(_SET_CONTEXT, context)
                     return _exec_params(connection, statement.encode(), values)
@@ -232,13 +241,14 @@ class TenantDb:
                 self._transaction_connection = None
 
     def _context_params(self) -> dict[str, str]:
-        """The parameters of _SET_CONTEXT, in its order."""
+        """The parameters of _SET_CONTEXT."""
         seconds_left = 25.0 if self._deadline is None else self._deadline - time.monotonic()
         names = (json.dumps(name, ensure_ascii=False) for name in self.caller.viewer)
         return {
             "tenant": self.caller.tenant,
             "viewer": f"{{{','.join(names)}}}",
             "writer": self.caller.writer,
+            "sees_erased": "on" if self.caller.sees_erased else "",
             "milliseconds": str(max(50, int(seconds_left * 1000))),
         }
 
@@ -351,6 +361,7 @@ _SET_CONTEXT = (
     "select set_config('strandline.tenant', %(tenant)s, true),"
     " set_config('strandline.viewer', %(viewer)s::text, true),"
     " set_config('strandline.writer', %(writer)s, true),"
+    " set_config('strandline.sees_erased', %(sees_erased)s, true),"
     " set_config('statement_timeout', %(milliseconds)s, true)"
 )
 _SET_CONTEXT_RETURNING = _SET_CONTEXT + ", pg_current_snapshot()::text as pg_snapshot, now() as now"

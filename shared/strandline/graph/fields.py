@@ -32,6 +32,7 @@ from strandline.graph.store_fields import (
 )
 from strandline.log.read import fit_to_page
 from strandline.log.schemas import PAGE_BYTES
+from strandline.log.store_marks import decode_cursor
 from strandline.observability import logger
 
 
@@ -74,7 +75,7 @@ def get_field(
     cursors = Cursors(
         access.sealer, caller.tenant, "fields", caller.viewer, node_id, field, query.as_of
     )
-    before = cursors.decode(query.cursor)
+    before = decode_cursor(access, cursors, query.cursor)
     wanted = RevisionPage(node_id, field, query.limit, query.as_of)
     if before is not None:
         wanted = dataclasses.replace(

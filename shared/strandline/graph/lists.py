@@ -36,7 +36,7 @@ def list_node_page(
     access: TenantDb, query: NodesQuery, *, halves_confidence: bool = False
 ) -> NodePage:
     """A page of the nodes in view. Later pages tell the list as it was at the time of the first.
-    Raises Malformed for an invalid cursor."""
+    Raises Malformed for an invalid cursor, Gone for one from before an erasure."""
     filters = query.model_dump(mode="json", exclude={"participants", "limit", "cursor"})
     cursors = ListCursors(access, "graph/nodes", filters)
     after = cursors.decode(query.cursor, _parse_place)
@@ -65,7 +65,7 @@ def list_node_page(
 
 def _encode_place(cursors: ListCursors, row: ListedNode) -> str:
     place = row.sort_number, row.sort_text, str(row.node_id)
-    return cursors.encode(row.read_at.isoformat(), *place)
+    return cursors.encode(row.pg_snapshot, row.read_at.isoformat(), *place)
 
 
 def _parse_place(fields: Sequence[Any]) -> tuple[datetime, ListKey]:
@@ -77,7 +77,7 @@ def tell_history(
     access: TenantDb, node_type: NodeType, node_id: UUID, query: HistoryQuery
 ) -> NodeHistory:
     """What was said of a node in view, and of a fact its chain of revisions. Raises NotFound, and
-    Malformed for an invalid cursor."""
+    Malformed for an invalid cursor, Gone for one from before an erasure."""
     node = get_node(access, node_id, None)
     if node is None or node.type != node_type:
         raise NotFound("there is no such node in view")
@@ -90,13 +90,14 @@ def tell_history(
         id=format_node_id(node.type, node.node_id),
         members=[format_node_id(node.type, member) for member in node.member_ids],
         observations=observations,
-        next_cursor=cursors.encode(
-            last.observed_at.isoformat(), last.source_id.hex, last.target_id.hex
-        )
-        if last and len(observations) < len(rows)
-        else None,
+        next_cursor=_encode_key(cursors, last) if last and len(observations) < len(rows) else None,
         revisions=_tell_revisions(access, node),
     )
+
+
+def _encode_key(cursors: ListCursors, row: ObservationRow) -> str:
+    key = row.observed_at.isoformat(), row.source_id.hex, row.target_id.hex
+    return cursors.encode(row.pg_snapshot, *key)
 
 
 def _parse_key(fields: Sequence[Any]) -> HistoryKey:

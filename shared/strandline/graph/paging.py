@@ -5,8 +5,10 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from strandline.cursors import is_pg_snapshot
 from strandline.db.database import TenantDb
 from strandline.errors import Malformed
+from strandline.log.store_marks import refuse_erased_since
 from strandline.sealing import UnsealError
 
 
@@ -20,14 +22,16 @@ class ListCursors:
         self._list_hash = hashlib.sha256(document.encode()).hexdigest()[:16]
         self._access = access
 
-    def encode(self, *fields: object) -> str:
-        """The cursor of a position: JSON values."""
-        document = [self._list_hash, *fields]
+    def encode(self, pg_snapshot: str, *fields: object) -> str:
+        """The cursor of a position, which are JSON values, on a page that this database snapshot
+        shows."""
+        document = [self._list_hash, pg_snapshot, *fields]
         return self._access.sealer.seal("cursor", self._access.caller.tenant, document)
 
     def decode[Key](self, cursor: str | None, parse: Callable[[Sequence[Any]], Key]) -> Key | None:
         """The position of a cursor, as `parse` makes it of its fields; None for the first page.
-        Raises Malformed for a cursor that was not issued for this list."""
+        Raises Malformed for a cursor that was not issued for this list, Gone for one of a page
+        from before an erasure."""
         if cursor is None:
             return None
         try:
@@ -35,13 +39,15 @@ class ListCursors:
                 "object",
                 self._access.sealer.unseal("cursor", self._access.caller.tenant, cursor),
             )
-            list_hash, *fields = cast("list[Any]", document)
-            if list_hash != self._list_hash:
+            list_hash, pg_snapshot, *fields = cast("list[Any]", document)
+            if list_hash != self._list_hash or not is_pg_snapshot(pg_snapshot):
                 raise UnsealError
-            return parse(fields)
+            position = parse(fields)
         except (UnsealError, ValueError, TypeError):
             raise Malformed(
                 "cursor: is not one of this list: send next_cursor unchanged, with the same"
                 " filters, participants and credential, or restart the list without one",
                 field="cursor",
             ) from None
+        refuse_erased_since(self._access, pg_snapshot)
+        return position

@@ -227,10 +227,10 @@ def _write(
     is_retry: bool,
 ) -> bool:
     """Write a chain's part of the graph in one transaction. Returns whether it was: not where the
-    chain has a newer version meanwhile, which is due by itself."""
+    chain has a newer version meanwhile, or lost an event, and is due again by itself."""
     access = work.lease.access
     with work.lease.transaction():
-        if store_promotion.lock_version(access, chain.chain_id) != chain.version:
+        if not store_promotion.lock_unchanged(access, chain):
             return False
         lock_scopes(access, [chain.scope_id])
         gone = store_promotion.withdraw(access, chain.chain_id, chain.version, is_retry=is_retry)

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from strandline.errors import Conflict, Forbidden
+from strandline.errors import Conflict, Forbidden, Gone
 from strandline.graph.invalidate import invalidate_fact
 from strandline.graph.merge import merge_nodes, undo_merge
 from strandline.graph.relate import end_edge, relate_nodes
@@ -79,7 +79,7 @@ def _answer(status: int, answer: BaseModel, is_replay: bool) -> Response:
 
 
 _REPLAYED = {REPLAYED_HEADER: "`true` when it was already stored under the same key."}
-_ERRORS = (Forbidden, Conflict)
+_ERRORS = (Forbidden, Conflict, Gone)
 
 ROUTES = {
     "PATCH /api/v1/graph/nodes/{node_id}": Route(

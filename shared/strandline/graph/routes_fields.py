@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from strandline.errors import Conflict, Forbidden, Invalid, StateConflict
+from strandline.errors import Conflict, Forbidden, Gone, Invalid, StateConflict
 from strandline.graph.fields import get_field, list_fields, record_read
 from strandline.graph.revise import revise_field
 from strandline.graph.schemas_fields import (
@@ -75,10 +75,10 @@ ROUTES = {
         response_headers={
             REPLAYED_HEADER: "`true` when the revision was already stored under the same key."
         },
-        errors=(Forbidden, Conflict, StateConflict),
+        errors=(Forbidden, Conflict, Gone, StateConflict),
     ),
     f"GET {_FIELDS}": Route(get_topic_fields, "read", {200: TopicFields}, query=FieldsQuery),
     f"GET {_FIELDS}/{{field}}": Route(
-        get_topic_field, "read", {200: FieldHistory}, query=FieldQuery
+        get_topic_field, "read", {200: FieldHistory}, query=FieldQuery, errors=(Gone,)
     ),
 }

@@ -2,6 +2,7 @@
 
 from strandline.config import get_settings
 from strandline.embeddings.spaces import thresholds_for
+from strandline.errors import Gone
 from strandline.graph.identity import parse_node_id
 from strandline.graph.lists import list_node_page, tell_history
 from strandline.graph.proposals import propose_merges
@@ -44,9 +45,11 @@ def get_merge_proposals(request: Request) -> Response:
 
 
 ROUTES = {
-    "GET /api/v1/graph/nodes": Route(get_nodes, "read", {200: NodePage}, query=NodesQuery),
+    "GET /api/v1/graph/nodes": Route(
+        get_nodes, "read", {200: NodePage}, query=NodesQuery, errors=(Gone,)
+    ),
     "GET /api/v1/graph/nodes/{node_id}/history": Route(
-        get_node_history, "read", {200: NodeHistory}, query=HistoryQuery
+        get_node_history, "read", {200: NodeHistory}, query=HistoryQuery, errors=(Gone,)
     ),
     "GET /api/v1/graph/merges/proposals": Route(
         get_merge_proposals, "read", {200: Proposals}, query=ProposalsQuery

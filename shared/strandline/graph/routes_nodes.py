@@ -1,6 +1,6 @@
 """HTTP routes that store and read nodes of the graph."""
 
-from strandline.errors import Conflict, Forbidden, NotFound
+from strandline.errors import Conflict, Forbidden, Gone, NotFound
 from strandline.graph import store_read
 from strandline.graph.answers import to_node_out
 from strandline.graph.create import create_nodes
@@ -50,7 +50,7 @@ ROUTES = {
         response_headers={
             REPLAYED_HEADER: "`true` when all of it was already stored under the same key."
         },
-        errors=(Forbidden, Conflict),
+        errors=(Forbidden, Conflict, Gone),
     ),
     "GET /api/v1/graph/nodes/{node_id}": Route(get_node, "read", {200: NodeOut}, query=NodeQuery),
 }

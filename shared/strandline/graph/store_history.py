@@ -37,6 +37,8 @@ class ObservationRow:
     valid_from: datetime
     event_ids: list[UUID]
     speakers: list[str]
+    pg_snapshot: str
+    """Of the page."""
 
 
 def list_observations(
@@ -56,7 +58,7 @@ def list_observations(
             order by o.observed_at, o.source_id, o.target_id limit %(limit)s)
         select p.target_id, p.source_id, p.source_version, p.patch,
             into_node.node_id as merged_into, p.confidence, p.trust, p.observed_at, p.valid_from,
-            cited.event_ids, cited.speakers
+            cited.event_ids, cited.speakers, pg_current_snapshot()::text as pg_snapshot
         from page p
         cross join lateral (
             select coalesce(array_agg(e.event_id order by e.seq), '{}') as event_ids,

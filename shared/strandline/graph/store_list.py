@@ -43,6 +43,8 @@ class ListedNode(NodeRow):
     sort_text: str
     read_at: datetime
     """The time of the list."""
+    pg_snapshot: str
+    """Of the page."""
 
 
 _NOW: LiteralString = """
@@ -128,7 +130,7 @@ _UP: LiteralString = """
 _ROWS: LiteralString = """
     select p.node_id, p.type, p.name, merged.properties, p.confidence, p.weight, p.trust,
         p.valid_from, p.valid_to, p.archived, p.created_at, p.updated_at, p.member_ids,
-        p.sort_number, p.sort_text, p.read_at
+        p.sort_number, p.sort_text, p.read_at, pg_current_snapshot()::text as pg_snapshot
     from page p
     join (
         select q.node_id, merge_patches(s.properties order by s.updated_at, s.node_id)

@@ -40,11 +40,13 @@ class DueChain:
     density: float
     strength: float
     accessed_at: datetime
+    content_hash: bytes = b""
+    """Of its version: an erasure changes it."""
 
 
 _SELECT_CHAIN = """
     select c.chain_id, c.version, c.scope_id, c.participants, v.topic, v.entities, c.importance,
-        c.density, c.strength, c.accessed_at
+        c.density, c.strength, c.accessed_at, v.content_hash
     from chains c join chain_versions v
         on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id and v.version = c.version
 """
@@ -153,18 +155,23 @@ def read_evidence(access: TenantDb, chain_id: UUID) -> Sequence[Evidence]:
 @dataclass(frozen=True)
 class _Version:
     version: int
+    content_hash: bytes
 
 
-def lock_version(access: TenantDb, chain_id: UUID) -> int | None:
-    """Lock a chain until the transaction ends. Returns its newest version, None where it is
-    gone."""
+def lock_unchanged(access: TenantDb, chain: DueChain) -> bool:
+    """Lock a chain until the transaction ends. Returns whether its newest version is the one that
+    was read, with the same content: an erasure may have taken events from it."""
     rows = access.fetch(
         _Version,
-        "select version from chains where tenant_id = current_tenant()"
-        " and chain_id = %(chain_id)s for no key update",
-        {"chain_id": chain_id},
+        "select c.version, v.content_hash from chains c join chain_versions v"
+        " on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id and v.version = c.version"
+        " where c.tenant_id = current_tenant()"
+        " and c.chain_id = %(chain_id)s for no key update of c",
+        {"chain_id": chain.chain_id},
     )
-    return rows[0].version if rows else None
+    return [(row.version, row.content_hash) for row in rows] == [
+        (chain.version, chain.content_hash)
+    ]
 
 
 @dataclass(frozen=True)
@@ -189,7 +196,7 @@ def withdraw(access: TenantDb, chain_id: UUID, version: int, *, is_retry: bool) 
 
 
 def mark_promoted(access: TenantDb, chain_id: UUID, version: int) -> None:
-    """Record that this version of a chain is promoted. In a transaction, after `lock_version`."""
+    """Record that this version of a chain is promoted. In a transaction, after `lock_unchanged`."""
     access.execute(
         "update chains set promoted_version = %(version)s"
         " where tenant_id = current_tenant() and chain_id = %(chain_id)s",

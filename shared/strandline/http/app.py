@@ -151,10 +151,10 @@ def _dispatch(routes: Mapping[str, Route], request: Request) -> Response:
 
 
 def _audit(route: Route, request: Request, error: StrandlineError | None = None) -> None:
-    """Add a call to the audit trail, if it is an operator's or an admin's or reads all of a
-    tenant's memory. Raises Unavailable if the row cannot be written, unless the answer is a 5xx
+    """Add a call to the audit trail, if it is an operator's or an admin's, erases, or reads all of
+    a tenant's memory. Raises Unavailable if the row cannot be written, unless the answer is a 5xx
     already: that answer discloses nothing of a tenant and stays valid."""
-    privileged = route.right in ("admin", "operator") or request.sees_whole_tenant
+    privileged = route.right in ("admin", "operator", "erase") or request.sees_whole_tenant
     if not (privileged and request.is_authenticated):
         return
     call = audit.AuditedCall(

@@ -1,6 +1,6 @@
 """Limits on a tenant's model calls (rate, budget, circuit breaker), and the record of the calls.
 Limits are leased from the database in blocks and cached for seconds, so that no call costs a round
-trip."""
+trip. While events of a tenant are being erased one costs one, to see whether its text is."""
 
 import threading
 import time
@@ -21,7 +21,9 @@ from strandline.llm.store import ModelCall
 from strandline.llm.types import TaskContext
 from strandline.observability import logger
 
-type DenialReason = Literal["budget_spent", "rate_limited", "breaker_open", "unavailable"]
+type DenialReason = Literal[
+    "budget_spent", "rate_limited", "breaker_open", "unavailable", "erasing"
+]
 type Outcome = Literal["ok", "invalid_output", "format_refused", "refused", "late", "unavailable"]
 
 CACHE_SECONDS = 5.0
@@ -32,6 +34,8 @@ _FLUSH_SIZE = 50
 """With this many unwritten calls, the next request writes them first."""
 MAX_UNWRITTEN = 500
 """With this many calls that could not be written, no more calls are made."""
+_ERASING_SECONDS = 60.0
+"""When a call about a scope of which events are being erased may be made again."""
 _MAX_SUBJECTS = 10_000
 """With leases of this many subjects, all of a tenant's are dropped and leased anew."""
 _CALLS_PER_RUN = 4
@@ -77,6 +81,8 @@ class _TenantAccount:
     """USD that calls in progress may cost."""
     unwritten_calls: list[ModelCall] = field(default_factory=list[ModelCall])
     """Calls that are not in the database yet."""
+    is_erasing: bool = False
+    """Events of the tenant are being erased."""
     leases: dict[str, _Lease] = field(default_factory=dict[str, _Lease])
 
 
@@ -85,7 +91,8 @@ class LlmBudget:
 
     The limit of calls per minute is exact over all processes. The budget is checked before each
     call against what the call may cost at most. Processes learn of each other's calls when these
-    are written, so the budget is exceeded at most by what the others spend within 5 s.
+    are written, so the budget is exceeded at most by what the others spend within 5 s. They learn
+    as late of what is being erased.
     """
 
     def __init__(self, database: Database, settings: ServiceSettings, model: str) -> None:
@@ -125,8 +132,11 @@ class LlmBudget:
     @contextmanager
     def reserve(self, task: TaskContext, tokens_in: int) -> Generator[None]:
         """A context for one request with about `tokens_in` tokens: reserves its rate and its cost.
-        Raises CallDenied."""
+        Raises CallDenied, also while events of the task's scope are being erased: what the model
+        would get was read before."""
         account = self._account(task.tenant)
+        if account.is_erasing and self._is_scope_erasing(task):
+            raise CallDenied("erasing", _ERASING_SECONDS)
         max_cost = self.cost(tokens_in, self._settings.llm_max_tokens)
         with account.lock:
             if len(account.unwritten_calls) >= _FLUSH_SIZE:
@@ -146,6 +156,11 @@ class LlmBudget:
         finally:
             with account.lock:
                 account.reserved_usd -= max_cost
+
+    def _is_scope_erasing(self, task: TaskContext) -> bool:
+        return task.scope_id is not None and store.is_erasing(
+            self._connect(task), UUID(task.scope_id)
+        )
 
     def cost(self, tokens_in: int, tokens_out: int) -> float:
         """The cost of these tokens, in USD."""
@@ -196,6 +211,7 @@ class LlmBudget:
             settings.llm_usd_per_month if grant.usd_per_month is None else grant.usd_per_month
         )
         account.output_mode, account.failures = grant.output_mode, grant.failures
+        account.is_erasing = grant.is_erasing
         account.breaker_open_until = now + grant.breaker_seconds
         account.spent_usd, account.budget_usd, account.refreshed_at = (
             grant.spent_usd,

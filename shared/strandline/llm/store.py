@@ -29,6 +29,28 @@ class CallLease:
     """USD spent in this calendar month (UTC)."""
     usd_per_month: float | None
     """The tenant's budget; None: the deployment's default."""
+    is_erasing: bool
+    """Events of the tenant are out of view, and not yet erased."""
+
+
+@dataclass(frozen=True)
+class _Flag:
+    is_set: bool
+
+
+def is_erasing(access: TenantDb, scope_id: UUID) -> bool:
+    """Whether events of a scope are out of view, and not yet erased."""
+    (row,) = access.fetch(
+        _Flag,
+        """
+        select exists (
+            select from scopes s
+            where s.tenant_id = current_tenant() and s.scope_id = %(scope_id)s
+                and is_scope_marked(s.scope_id, s.participants)) as is_set
+        """,
+        {"scope_id": scope_id},
+    )
+    return row.is_set
 
 
 def lease_calls(
@@ -47,8 +69,12 @@ def lease_calls(
     of any other."""
     (result,) = access.fetch(
         CallLease,
-        "select * from lease_model(%(model)s, %(subject)s, %(max_calls)s, %(limit)s, %(failures)s,"
-        " %(may_probe)s, %(probe_seconds)s)",
+        """
+        select l.*, exists (
+                select from erasure_marks m where m.tenant_id = current_tenant()) as is_erasing
+        from lease_model(%(model)s, %(subject)s, %(max_calls)s, %(limit)s, %(failures)s,
+            %(may_probe)s, %(probe_seconds)s) l
+        """,
         {
             "model": model,
             "subject": subject,

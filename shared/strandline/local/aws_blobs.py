@@ -113,6 +113,9 @@ class FileKeyStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgu
         self._folder = folder
 
     def setlist(self, key: str, list_: list[MotoKey]) -> None:
+        if not list_:  # its last version is deleted: moto pops it next
+            super().setlist(key, list_)
+            return
         newest = list_[-1]
         if not isinstance(newest._value_buffer, FileContent):
             content = newest.value

@@ -10,7 +10,7 @@ from strandline.auth.principals import Principal
 from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import NOBODY, Caller, Database, TenantDb
-from strandline.errors import BatchRefused, StrandlineError, Unavailable
+from strandline.errors import BatchRefused, Gone, StrandlineError, Unavailable
 from strandline.log import (
     charges,
     event_builder,
@@ -18,12 +18,13 @@ from strandline.log import (
     payloads,
     store,
     store_links,
+    store_marks,
     store_uploads,
 )
 from strandline.log.append_batch import STORED_OUTCOMES, AppendBatch, AppendResult
 from strandline.log.event_builder import NewEvent
 from strandline.log.event_draft import CitedPayload, EventDraft, Links
-from strandline.log.refusals import make_refusal
+from strandline.log.refusals import ERASED_KEY_MESSAGE, make_refusal
 from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.log.schemas_fields import BlobOut
 from strandline.schemas import check_storable, validate
@@ -56,11 +57,12 @@ def append(
     if not batch.drafts:
         return _list_results(batch, len(bodies))
     access = database.connect_as(caller, deadline)
+    drafts = batch.drafts
     batch = _attach_citations(access, blobs, batch, deadline)
     if find_links is not None:
         linked = {n: replace(d, links=find_links(d)) for n, d in batch.drafts.items()}
         batch = replace(batch, drafts=linked)
-    batch = _build_events(access, batch)
+    batch = _refuse_erased(access, drafts, _build_events(access, batch))
     batch = _refuse_payloads(access, batch)
 
     def store_batch(batch: AppendBatch) -> AppendBatch:
@@ -134,6 +136,18 @@ def _build_events(access: TenantDb, batch: AppendBatch) -> AppendBatch:
         except StrandlineError as error:
             errors[n] = error
     return replace(batch, events=events).refuse(errors)
+
+
+def _refuse_erased(
+    access: TenantDb, drafts: Mapping[int, EventDraft], batch: AppendBatch
+) -> AppendBatch:
+    """The batch with another reason for what was refused so far, where it replays the key of an
+    erased event: what that event cited may be gone with it."""
+    refused = {n: draft.key for n, draft in drafts.items() if n not in batch.drafts and draft.key}
+    if not refused:
+        return batch
+    erased = store_marks.find_erased_keys(access, refused)
+    return batch.refuse({n: Gone(ERASED_KEY_MESSAGE) for n in erased})
 
 
 def _refuse_payloads(access: TenantDb, batch: AppendBatch) -> AppendBatch:

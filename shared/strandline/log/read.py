@@ -10,8 +10,8 @@ from pydantic_core import to_json
 from strandline.aws.blobs import BlobStore
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
-from strandline.errors import NotFound
-from strandline.log import store, store_scopes
+from strandline.errors import Gone, NotFound
+from strandline.log import store, store_marks, store_scopes
 from strandline.log.cid import cid_bytes
 from strandline.log.schemas import (
     PAGE_BYTES,
@@ -28,6 +28,7 @@ from strandline.log.schemas import (
 )
 from strandline.log.schemas_fields import BlobOut
 from strandline.log.store import Event
+from strandline.log.store_marks import decode_cursor
 
 
 def to_event_out(event: Event) -> EventOut:
@@ -83,22 +84,30 @@ def fit_to_page[Model: BaseModel](
 
 
 def get_event(access: TenantDb, event_id: UUID) -> EventOut:
-    """One visible event. Raises NotFound."""
+    """One visible event. Raises NotFound, and Gone for an erased one."""
     event = store.get_event(access, event_id)
     if event is None:
-        raise NotFound
+        tombstone = store_marks.find_tombstone(access, event_id)
+        if tombstone is None:
+            raise NotFound
+        raise Gone(
+            "This event was erased.",
+            scope_id=str(tombstone.scope_id),
+            seq=tombstone.seq,
+            erased_at=tombstone.erased_at.isoformat(),
+        )
     return to_event_out(event)
 
 
 def query_events(access: TenantDb, query: EventQuery) -> EventTree:
     """Raw events as a tree of query, scopes, and events by seq. A page holds the newest events.
-    Raises Malformed for an invalid cursor."""
+    Raises Malformed for an invalid cursor, Gone for one from before an erasure."""
     narrowing = query.to_filter()
     is_exact = query.mode == "exact"
     filters = {**narrowing, "contains": query.text} if is_exact else narrowing
     words = None if is_exact else query.text
     cursors = _make_cursors("events/query", access, filters, query.scope_id, words)
-    after = cursors.decode(query.cursor)
+    after = decode_cursor(access, cursors, query.cursor)
     result = store.list_newest(
         access,
         filters=filters,
@@ -142,14 +151,15 @@ def query_events(access: TenantDb, query: EventQuery) -> EventTree:
 
 
 def list_events(access: TenantDb, limit: int, cursor: str | None) -> EventPage:
-    """All visible events, newest first. Raises Malformed for an invalid cursor."""
+    """All visible events, newest first. Raises Malformed for an invalid cursor, Gone for one from
+    before an erasure."""
     cursors = _make_cursors("memories/list", access)
     rows = store.list_newest(
         access,
         filters={},
         scope_id=None,
         text=None,
-        after=cursors.decode(cursor),
+        after=decode_cursor(access, cursors, cursor),
         limit=limit,
         page_bytes=PAGE_BYTES,
     ).rows

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from strandline.errors import Conflict, Invalid, StateConflict, StrandlineError, Unavailable
+from strandline.errors import Conflict, Gone, Invalid, StateConflict, StrandlineError, Unavailable
 from strandline.log.conflicts import list_differences
 from strandline.log.event_builder import NewEvent
 from strandline.log.event_draft import EventDraft
@@ -32,6 +32,11 @@ SESSION_ENDED_MESSAGE = (
 )
 
 
+ERASED_KEY_MESSAGE = (
+    "The event that was stored under this key was erased. Use a new key to store another event."
+)
+
+
 def make_refusal(
     outcome: str, draft: EventDraft, event: NewEvent, stored_request: Mapping[str, Any] | None
 ) -> StrandlineError:
@@ -43,6 +48,8 @@ def make_refusal(
     ):
         # The payload was not uploaded because the key was in the log; now it no longer is.
         raise Unavailable("The event stored under this request's key just changed. Try again.")
+    if outcome == "erased":
+        return Gone(ERASED_KEY_MESSAGE)
     if outcome == "session_ended":
         return StateConflict(SESSION_ENDED_MESSAGE, field="session_id")
     if outcome != "conflict":

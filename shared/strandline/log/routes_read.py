@@ -1,6 +1,7 @@
 """HTTP routes that read events, scopes, memories by CID, and payloads."""
 
 from strandline.config import get_settings
+from strandline.errors import Gone
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log import read, routes_blocks
@@ -81,17 +82,24 @@ def get_file(request: Request) -> Response:
 
 ROUTES = {
     "GET /api/v1/events/{event_id}": Route(
-        get_event, "read", {200: EventOut}, query=ParticipantsQuery
+        get_event, "read", {200: EventOut}, query=ParticipantsQuery, errors=(Gone,)
     ),
     "POST /api/v1/events/query": Route(
-        query_events, "read", {200: EventTree}, query=ParticipantsQuery, body=EventQuery
+        query_events,
+        "read",
+        {200: EventTree},
+        query=ParticipantsQuery,
+        body=EventQuery,
+        errors=(Gone,),
     ),
     "GET /api/v1/scopes": Route(list_scopes, "read", {200: ScopePage}, query=PagingQuery),
     "GET /api/v1/scopes/{scope_id}": Route(
         get_scope, "read", {200: ScopeOut}, query=ParticipantsQuery
     ),
     "GET /api/v1/scopes/{scope_id}/events": Route(feed, "read", {200: FeedPage}, query=FeedQuery),
-    "GET /memories/list": Route(list_events, "read", {200: EventPage}, query=PagingQuery),
+    "GET /memories/list": Route(
+        list_events, "read", {200: EventPage}, query=PagingQuery, errors=(Gone,)
+    ),
     "GET /memory/{cid}": Route(get_memory, "read", {200: EventOut}, query=ParticipantsQuery),
     "GET /file/{cid}": Route(
         get_file,

@@ -17,7 +17,7 @@ from strandline.auth.principals import Principal
 from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid
-from strandline.log import charges, event_builder, event_draft, store
+from strandline.log import charges, event_builder, event_draft, store, store_marks
 from strandline.log.append_batch import STORED_OUTCOMES, AppendBatch, AppendResult
 from strandline.log.refusals import make_refusal
 from strandline.log.schemas_append import AppendRequest, Receipt
@@ -134,13 +134,15 @@ def store_statements(
     their results, in order, in the same transaction; then notify the work queue. Replays cost
     nothing.
 
-    `deadline` is in time.monotonic() seconds. Raises QuotaExceeded, Conflict, Unavailable, or what
-    `write_rows` raises; nothing is stored then. After OutcomeUnknown it may be.
+    `deadline` is in time.monotonic() seconds. Raises QuotaExceeded, Conflict, Unavailable (also
+    while events of such a scope are being erased), or what `write_rows` raises; nothing is stored
+    then. After OutcomeUnknown it may be.
     """
 
     def store_batch(batch: AppendBatch) -> AppendBatch:
         with access.transaction():
             stored = append_statements(access, batch)
+            store_marks.refuse_marked(access, {event.scope_id for event in batch.events.values()})
             write_rows(_list_results(stored))
         return stored
 

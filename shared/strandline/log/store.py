@@ -54,11 +54,22 @@ def append_events(
 ) -> Sequence[AppendOutcome]:
     """Store the items by one function call in one round trip; one outcome per item. If `atomic` and
     any item is neither created nor replayed, nothing is stored."""
-    document = dump_items([item.as_json() for item in items])
+    document = dump_items([to_append_item(access, item) for item in items])
     rows = access.call_function(
         "select * from append_events($1, $2, $3, $4, $5)", document, "true" if atomic else "false"
     )
     return to_outcomes(rows)
+
+
+def to_append_item(access: TenantDb, item: NewEvent) -> dict[str, object]:
+    """An item as the database's functions store it: with the HMAC of its key, by which the key of
+    an erased event is recognised."""
+    fields = item.as_json()
+    if item.key_channel is not None and item.source_event_key is not None:
+        fields["key_hash"] = access.sealer.hash_key(
+            access.caller.writer, item.key_channel, item.source_event_key
+        )
+    return fields
 
 
 def dump_items(items: Sequence[Mapping[str, object]]) -> str:
@@ -83,13 +94,15 @@ class _Rejection:
 
 def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int, str | None]:
     """The items that an append would not store as the log stands, by item number: the code of the
-    refusal, or None where the item's key is already stored."""
+    refusal, or None where the item's key is already stored. (That of an erased event is not.)"""
     rows = access.fetch(
         _Rejection,
         """
         with items as materialized (
             select i from jsonb_populate_recordset(null::append_item, %(items)s::jsonb) i),
-        refusals as materialized (select append_refusals(array(select i from items)) as codes),
+        refusals as materialized (
+            select append_refusals(array(select i from items))
+                || erased_key_refusals(array(select i from items)) as codes),
         existing_keys as (
             select (items.i).n as n, (items.i).source_event_key is not null and exists (
                 select from event_keys k
@@ -103,7 +116,11 @@ def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int,
         from existing_keys, refusals where existing_keys.is_used
             or refusals.codes ? existing_keys.n::text
         """,
-        {"items": dump_items([{**i.as_json(), "content": None, "pieces": []} for i in items])},
+        {
+            "items": dump_items(
+                [{**to_append_item(access, i), "content": None, "pieces": []} for i in items]
+            )
+        },
     )
     return {row.n: row.refusal for row in rows}
 

@@ -45,15 +45,21 @@ class _Erased:
 
 
 def is_target_erased(access: TenantDb, event_id: UUID, cid: str) -> bool:
-    """Whether a visible event links to this block, and the event that had it is erased."""
+    """Whether a visible event links to this block, and the event that had it is erased, or being
+    erased."""
     (row,) = access.fetch(
         _Erased,
         """
-        select exists (
-            select from memory_edges m
-            join events e on e.tenant_id = m.tenant_id and e.event_id = m.cited_id
+        with targets as materialized (
+            select m.cited_id from memory_edges m
             where m.tenant_id = current_tenant() and m.event_id = %(event_id)s
-                and m.cited_cid = %(cid)s and e.erased_at is not null) as erased
+                and m.cited_cid = %(cid)s)
+        select exists (
+                select from targets t
+                join events e on e.tenant_id = current_tenant() and e.event_id = t.cited_id
+                where e.erased_at is not null)
+            or exists (select from events_marked(array(select t.cited_id from targets t)))
+                as erased
         """,
         {"event_id": event_id, "cid": cid},
     )

@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 
 from strandline.db.database import TenantDb
 from strandline.log.event_builder import NewEvent
-from strandline.log.store import AppendOutcome, dump_items, to_outcomes
+from strandline.log.store import AppendOutcome, dump_items, to_append_item, to_outcomes
 
 
 def append_linked_event(
@@ -20,7 +20,7 @@ def append_linked_event(
     found."""
     rows = access.call_function(
         "select * from append_linked_event($1, $2, $3, $4, $5, $6)",
-        dump_items([item.as_json()]),
+        dump_items([to_append_item(access, item)]),
         str(uuid7()),
         json.dumps(links),
     )

@@ -50,6 +50,7 @@ _ADVICE: Mapping[int, str] = {
     403: "Use a tool that this credential allows, or ask for another credential.",
     404: "Check the id and `participants`: it may be gone, or not in view. Search for it.",
     409: "Read what is there before you try again.",
+    410: "It was erased: do not repeat what it said. Begin a list again without a cursor.",
     413: "Send less at once.",
     422: "Correct the argument and call again.",
 }
@@ -183,7 +184,7 @@ def _read_resource(params: Object, connection: Connection) -> Object:
     try:
         contents = read(connection.context)
     except Refusal as refusal:
-        code = missing if refusal.status in (404, 422) else _code_of(refusal)
+        code = missing if refusal.status in (404, 410, 422) else _code_of(refusal)
         raise ProtocolError(code, _explain(refusal), {"uri": uri}) from None
     return {"contents": [{"uri": uri, **contents}], **_NO_CACHE}
 

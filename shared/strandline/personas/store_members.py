@@ -155,6 +155,18 @@ def forget_events(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]
 
 
 @dataclass(frozen=True)
+class _Total:
+    total: int
+
+
+def forget_names(access: TenantDb) -> int:
+    """Forget the names of all sonas of the tenant, for a caller who is bound to nobody; returns how
+    many. In a transaction."""
+    (row,) = access.fetch(_Total, "select forget_sona_names() as total")
+    return row.total
+
+
+@dataclass(frozen=True)
 class _Places:
     sona_ids: list[UUID] | None
     scope_ids: list[UUID] | None

@@ -76,15 +76,18 @@ def search_candidates(
                     then v.scope_ids end as few_scope_ids
             from read_view(%(scopes)s::uuid[], case when %(filter)s::jsonb = '{}'
                 then %(large_view)s end) v),
+        -- a tombstone has no CID, and is in no index any more
         erased as materialized (
             select e.event_id from events e
-            where e.erased_at is not null
+            where e.erased_at is not null and e.cid is not null
                 and e.scope_id = any ((select scope_ids from view)::uuid[])
             union all
             select e.event_id from events e
-            where e.erased_at is not null and (select scope_ids from view) is null),
+            where e.erased_at is not null and e.cid is not null
+                and (select scope_ids from view) is null),
         size as materialized (
-            select greatest(view.events - (select count(*) from erased), 0) as events from view),
+            select greatest(view.events - (select count(*) from erased)
+                - count_erased(view.scope_ids), 0) as events from view),
         by_words as materialized (
             select w.* from question, view, size, search_words(
                 question.words, view.few_scope_ids, %(filter)s::jsonb, size.events,

@@ -9,6 +9,7 @@ from strandline.chains.heat import HeatState, compute_factors, compute_heat
 from strandline.cursors import Cursors, Position
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log.read import fit_to_page
+from strandline.log.store_marks import decode_cursor
 from strandline.sessions import store_chains
 from strandline.sessions.schemas import (
     ChainOut,
@@ -129,7 +130,7 @@ def _read_chains(
         view.session.session_id,
         view.session.scope_id,
         statuses=statuses,
-        after=cursors.decode(query.cursor),
+        after=decode_cursor(view.access, cursors, query.cursor),
         limit=query.limit,
     )
 

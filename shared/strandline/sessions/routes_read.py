@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from strandline.config import get_settings
-from strandline.errors import StateConflict
+from strandline.errors import Gone, StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.schemas import PagingQuery
@@ -95,7 +95,9 @@ def record_chains_used(
 
 
 ROUTES = {
-    "GET /api/v1/sessions": Route(list_sessions, "read", {200: SessionPage}, query=PagingQuery),
+    "GET /api/v1/sessions": Route(
+        list_sessions, "read", {200: SessionPage}, query=PagingQuery, errors=(Gone,)
+    ),
     f"GET {SESSION}": Route(
         get_session,
         "read",
@@ -115,14 +117,14 @@ ROUTES = {
         "read",
         {200: HeatPage},
         query=PageQuery,
-        errors=(StateConflict,),
+        errors=(StateConflict, Gone),
     ),
     f"GET {SESSION}/segments": Route(
         get_segments,
         "read",
         {200: SegmentPage},
         query=SegmentsQuery,
-        errors=(StateConflict,),
+        errors=(StateConflict, Gone),
     ),
 }
 """Routes that only read; one of them calls the language model."""

@@ -1,9 +1,8 @@
-"""HTTP routes that begin sessions, append to them and end them."""
+"""HTTP routes that begin sessions and append to them."""
 
-from datetime import UTC, datetime
 from uuid import UUID
 
-from strandline.errors import Conflict, Forbidden, StateConflict
+from strandline.errors import Conflict, Forbidden, Gone, StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import make_caller
@@ -13,7 +12,6 @@ from strandline.log.schemas_append import AppendHeaders, Receipt
 from strandline.schemas import ResponseModel
 from strandline.sessions import sessions
 from strandline.sessions.schemas import (
-    EndedOut,
     InteractionIn,
     InteractionOut,
     ScopeQuery,
@@ -33,15 +31,6 @@ def post_session(request: Request) -> Response:
     body = request.parse_body(SessionIn)
     session, is_existing = sessions.begin_session(access, request.principal, body)
     return json_response(session, 201, {_REPLAYED_HEADER: "true"} if is_existing else None)
-
-
-def delete_session(request: Request) -> Response:
-    """End a session. It is hidden, and nothing can be appended to it. Its events and what was
-    derived from them stay in the log, in recall and in its participants' context. Repeating it
-    changes nothing."""
-    session = find_session(request, request.parse_query(ScopeQuery))
-    access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
-    return json_response(sessions.end_session(access, session, datetime.now(UTC)))
 
 
 def post_interaction(request: Request) -> Response:
@@ -105,13 +94,6 @@ ROUTES = {
         response_headers=_REPLAY_HEADERS,
         errors=(Forbidden, StateConflict),
     ),
-    f"DELETE {SESSION}": Route(
-        delete_session,
-        "write",
-        {200: EndedOut},
-        query=ScopeQuery,
-        errors=(StateConflict,),
-    ),
     f"POST {SESSION}/interactions": Route(
         post_interaction,
         "write",
@@ -120,7 +102,7 @@ ROUTES = {
         body=InteractionIn,
         headers=AppendHeaders,
         response_headers=_REPLAY_HEADERS,
-        errors=(Forbidden, Conflict, StateConflict),
+        errors=(Forbidden, Conflict, Gone, StateConflict),
     ),
     f"POST {SESSION}/events": Route(
         post_session_event,
@@ -130,7 +112,7 @@ ROUTES = {
         body=SessionEventIn,
         headers=AppendHeaders,
         response_headers=_REPLAY_HEADERS,
-        errors=(Forbidden, Conflict, StateConflict),
+        errors=(Forbidden, Conflict, Gone, StateConflict),
     ),
 }
 """Routes that change the log. None of them needs a model."""

@@ -25,6 +25,7 @@ from strandline.errors import (
 from strandline.log.append_batch import AppendResult
 from strandline.log.read import fit_to_page
 from strandline.log.refusals import SESSION_ENDED_MESSAGE
+from strandline.log.store_marks import decode_cursor
 from strandline.sessions import store
 from strandline.sessions.schemas import EndedOut, InteractionIn, SessionIn, SessionOut, SessionPage
 from strandline.sessions.store import Session
@@ -128,7 +129,9 @@ def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
 
 
 def require_not_ended(session: Session) -> Session:
-    """The session. Raises NotFound if it has ended."""
+    """The session, for a read. Raises NotFound if it has ended, or is being erased."""
+    if session.is_marked:
+        raise NotFound
     if session.ended_at is not None:
         raise NotFound(
             "This session has ended. Its events are kept: POST /api/v1/events/query with its "
@@ -175,9 +178,9 @@ def end_session(access: TenantDb, session: Session, now: datetime) -> EndedOut:
 
 def list_sessions(access: TenantDb, limit: int, cursor: str | None) -> SessionPage:
     """List visible sessions that have not ended, newest first. Raises Malformed for an invalid
-    cursor."""
+    cursor, Gone for one from before an erasure."""
     cursors = Cursors(access.sealer, access.caller.tenant, "sessions", access.caller.viewer)
-    after = cursors.decode(cursor)
+    after = decode_cursor(access, cursors, cursor)
     result = store.list_newest(access, after, limit)
     page = fit_to_page(map(_to_session_out, result.rows[:limit]))
     next_cursor = None

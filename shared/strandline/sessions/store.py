@@ -29,6 +29,8 @@ class Session:
     metadata: dict[str, Any]
     tuning: dict[str, Any]
     """The tenant's overrides of `tuning.Tuning`, by field."""
+    is_marked: bool = False
+    """All that it has is being erased: nobody sees it."""
 
 
 def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Sequence[Session]:
@@ -52,7 +54,9 @@ def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
             where view_size.is_small is not true and s.tenant_id = current_tenant()
                 and s.session_id = %(session_id)s)
         select s.session_id, s.scope_id, s.participants, s.writer, s.created_at, s.ended_at,
-            s.metadata, t.tuning
+            s.metadata, t.tuning,
+            (select is_erasing()) and is_session_marked(s.scope_id, s.participants, s.session_id)
+                as is_marked
         from (
             select * from matches s
             order by s.writer = current_writer() desc, s.writer = '*' desc,
@@ -190,6 +194,8 @@ def list_newest(
                 from sessions s
                 where s.tenant_id = current_tenant() and s.scope_id = v.scope_id
                     and s.ended_at is null
+                    and not ((select is_erasing())
+                        and is_session_marked(s.scope_id, s.participants, s.session_id))
                     and (%(at)s::timestamptz is null
                         or (s.created_at, md5(s.scope_id::text || s.session_id)::uuid)
                             < (%(at)s, %(place)s::uuid))
@@ -200,6 +206,8 @@ def list_newest(
             from sessions s
             where (select scope_ids from view) is null and s.tenant_id = current_tenant()
                 and s.ended_at is null
+                and not ((select is_erasing())
+                    and is_session_marked(s.scope_id, s.participants, s.session_id))
                 and (%(at)s::timestamptz is null
                     or (s.created_at, md5(s.scope_id::text || s.session_id)::uuid)
                         < (%(at)s, %(place)s::uuid))

@@ -246,6 +246,7 @@ def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -
     if (
         (answer.version and snapshot is None)
         or not contents.nodes.keys() >= set(plan.node_ids)
+        or any(node.erased for node in contents.nodes.values())
         or not contents.events.keys() >= set(plan.event_ids)
         or len(participants) < len(plan.scopes)
     ):

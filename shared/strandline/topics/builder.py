@@ -18,7 +18,7 @@ from strandline.jobs.store_failures import ScopeFailure
 from strandline.observability import logger
 from strandline.topics import limits, store_build, store_growth, store_publish
 from strandline.topics.contents import Builder
-from strandline.topics.growth import GrownTree, grow_scope
+from strandline.topics.growth import ChainsChanged, GrownTree, grow_scope
 from strandline.topics.store_build import BuildScope, ScopeOutcome
 from strandline.topics.store_publish import NewSnapshot
 
@@ -134,6 +134,8 @@ def _store_growth(builder: Builder, scope: BuildScope, grown: GrownTree | None) 
     """Store what a scope's growth made, to be published with the rest. Returns its state. In a
     transaction."""
     access, state = builder.access, "unchanged"
+    if store_build.is_erased_since(access, scope):
+        raise ChainsChanged  # the texts that were read may be those of erased events
     if grown is not None and grown.is_changed:
         state = "grown"
         store_growth.add_nodes(

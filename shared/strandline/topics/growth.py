@@ -27,7 +27,8 @@ _PAGE = 100
 
 
 class ChainsChanged(StrandlineError):
-    """The scope's chains were dropped while its tree grew. The next build grows it again."""
+    """The scope's chains were dropped, or an event erased, while its tree grew. The next build
+    grows it again."""
 
     code = "chains_changed"
 

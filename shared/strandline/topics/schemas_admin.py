@@ -51,6 +51,8 @@ class SnapshotOut(ResponseModel):
     """How many trees differ from those of `base_version`."""
     scopes_failed: list[FailedScope]
     configuration: SnapshotConfiguration
+    erased_at: datetime | None
+    """Since when it holds an event that is erased: it cannot be made active again."""
 
 
 class SnapshotsPage(ResponseModel):

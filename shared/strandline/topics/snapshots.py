@@ -58,12 +58,18 @@ def activate(
     access: TenantDb, audit_context: AuditContext, version: int, now: datetime
 ) -> SnapshotOut:
     """Publish a new version that repeats an older one. Returns it. Raises NotFound, and
-    StateConflict where the version is active already, or where a build published meanwhile."""
+    StateConflict where the version is active already, where a build published meanwhile, or where
+    it holds an event that was erased."""
     with access.transaction():
         snapshot = _read(access, version)
         active_version = store_snapshots.read_active_version(access)
         if version == active_version:
             raise StateConflict("This snapshot is the active one already.", version=version)
+        if snapshot.erased_at is not None:
+            raise StateConflict(
+                "This snapshot holds an event that was erased since. It stays inactive.",
+                version=version,
+            )
         new_version = store_publish.activate_next(access, active_version)
         if new_version is None:
             raise StateConflict(

@@ -126,6 +126,8 @@ class BuildScope:
     """The snapshot that the build starts from; 0: none."""
     waiting_since: datetime | None
     """Since when its oldest chain version waits; None: none was known to."""
+    erasures: int
+    """How many of its events were erased so far."""
 
 
 def list_waiting(access: TenantDb, job_id: UUID, shard: int) -> Sequence[BuildScope]:
@@ -134,7 +136,10 @@ def list_waiting(access: TenantDb, job_id: UUID, shard: int) -> Sequence[BuildSc
         BuildScope,
         """
         select s.scope_id, s.participants, s.mark_position, s.mark_seq, b.base_version,
-            w.oldest_at as waiting_since
+            w.oldest_at as waiting_since, coalesce((
+                select d.n from erased_events d
+                where d.tenant_id = s.tenant_id and d.scope_id = s.scope_id
+                order by d.n desc limit 1), 0) as erasures
         from topic_build_scopes s
         join topic_builds b using (tenant_id, job_id)
         left join topic_work w on w.scope_id = s.scope_id
@@ -143,6 +148,23 @@ def list_waiting(access: TenantDb, job_id: UUID, shard: int) -> Sequence[BuildSc
         """,
         {"job_id": job_id, "shard": shard},
     )
+
+
+def is_erased_since(access: TenantDb, scope: BuildScope) -> bool:
+    """Whether an event of the scope was erased since the build listed it. In a transaction: until
+    its end no further one is."""
+    access.fetch(
+        _Count,
+        "select 1 as n from scopes where scope_id = %(scope_id)s for share",
+        {"scope_id": scope.scope_id},
+    )
+    (row,) = access.fetch(
+        _Count,
+        "select count(*) as n from erased_events"
+        " where scope_id = %(scope_id)s and n > %(erasures)s",
+        {"scope_id": scope.scope_id, "erasures": scope.erasures},
+    )
+    return row.n > 0
 
 
 def begin_scope(access: TenantDb, job_id: UUID, scope_id: UUID) -> None:

@@ -92,7 +92,8 @@ _VALIDATE = """
         left join covered using (scope_id)
         cross join lateral (  -- in no chain, so under no leaf
             select count(*) as events from events e
-            where e.scope_id = g.scope_id and e.seq <= g.cutoff and e.type = 'statement') stated
+            where e.scope_id = g.scope_id and e.seq <= g.cutoff
+                and (e.type = 'statement' or e.erased_at is not null)) stated
         left join lateral (
             select n.* from slots s join topic_nodes n on n.node_id = s.node_id
             where s.scope_id = g.scope_id and s.parent_slot is null
@@ -117,9 +118,9 @@ class InvalidTree:
 
 def validate_trees(access: TenantDb, job_id: UUID) -> Sequence[InvalidTree]:
     """Check the grown trees of a build: one root, no cycle, every link resolves, at most 16
-    children; contents of its own scope; every event up to the cutoff, but statements, under exactly
-    one leaf; counts agree. Marks those that do not pass as failed, and returns them. In a
-    transaction."""
+    children; contents of its own scope; every event up to the cutoff, but statements and what is
+    erased, under exactly one leaf; counts agree. Marks those that do not pass as failed, and
+    returns them. In a transaction."""
     return access.fetch(
         InvalidTree,
         _VALIDATE,

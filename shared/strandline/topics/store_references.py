@@ -239,6 +239,8 @@ class NodeContent:
     leaf_count: int
     trust: str
     models: dict[str, Any]
+    erased: bool = False
+    """Its text is gone, as an event below it was erased."""
 
 
 def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, NodeContent]:
@@ -256,7 +258,7 @@ def query_nodes(node_ids: Collection[UUID]) -> RowQuery[NodeContent]:
         NodeContent,
         """
         select node_id, scope_id, participants, chain_id, chain_version, topic, summary, started_at,
-            last_event_at, event_count, leaf_count, trust, models
+            last_event_at, event_count, leaf_count, trust, models, erased_at is not null as erased
         from topic_nodes where tenant_id = current_tenant() and node_id = any (%(node_ids)s)
         """,
         {"node_ids": list(node_ids)},

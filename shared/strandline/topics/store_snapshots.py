@@ -27,6 +27,8 @@ class Snapshot:
     scopes_changed: int
     scopes_failed: list[dict[str, str]]
     configuration: Mapping[str, str]
+    erased_at: datetime | None
+    """Since when it holds an event that is erased: it cannot be made active again."""
 
 
 def list_newest(access: TenantDb, before: int | None, limit: int) -> Sequence[Snapshot]:
@@ -36,7 +38,8 @@ def list_newest(access: TenantDb, before: int | None, limit: int) -> Sequence[Sn
         """
         select s.version, s.snapshot_id, s.version = a.version as is_active, s.base_version,
             s.repeats_version, s.job_id, s.published_at, s.scope_count, s.leaf_count,
-            s.node_count, s.event_count, s.scopes_changed, s.scopes_failed, s.configuration
+            s.node_count, s.event_count, s.scopes_changed, s.scopes_failed, s.configuration,
+            s.erased_at
         from snapshots s left join active_snapshot a using (tenant_id)
         where %(before)s::bigint is null or s.version < %(before)s
         order by s.version desc limit %(limit)s

@@ -87,13 +87,14 @@ def find_uncovered_seq(
     access: TenantDb, scope_id: UUID, after: int, mark: int, covered: Collection[int]
 ) -> int | None:
     """The first event of a scope past `after`, up to the mark, that a leaf has to hold and that is
-    not among those covered; None if there is none. No leaf holds a statement."""
+    not among those covered; None if there is none. No leaf holds a statement or what is erased."""
     rows = access.fetch(
         _Seq,
         """
         select e.seq from events e
         where e.scope_id = %(scope_id)s and e.seq > %(after)s and e.seq <= %(mark)s
-            and not is_statement(e.type) and e.seq <> all (%(covered)s::bigint[])
+            and not is_statement(e.type) and e.erased_at is null
+            and e.seq <> all (%(covered)s::bigint[])
         order by e.seq limit 1
         """,
         {"scope_id": scope_id, "after": after, "mark": mark, "covered": list(covered)},

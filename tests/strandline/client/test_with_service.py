@@ -166,6 +166,25 @@ def test_the_graph_s_merges(client: Strandline) -> None:
     assert graph.undo_merge(merge.merge_id, **who).merge_id == merge.merge_id
 
 
+def test_what_is_erased_is_gone(service: HttpService) -> None:
+    with service.client("acme", None, "read", "write", "erase") as client:
+        event = client.add("The crane leans.", user="alice")
+        client.add("It is red.", user="alice", session_id="crane")
+        assert client.preview_erasure(participant="user:alice").events == 2
+        erasure = client.erase_event(event.event_id)
+        assert client.erase_event(event.event_id).erasure_id == erasure.erasure_id
+        with pytest.raises(errors.GoneError):
+            client.get(event.event_id, user="alice")
+        assert client.erasure(erasure.erasure_id).receipt is None
+        (erased,) = client.erasures(event.scope_id, user="alice").erasures
+        assert (erased.event_id, erased.n) == (event.event_id, 1)
+        with client.session("crane", user="alice") as session:
+            assert session.erase().counts["events"] == 1
+        client.add("And gone.", user="alice")
+        assert client.erase(participant="user:alice").counts["events"] == 1
+        assert [*client.get_all(user="alice")] == []
+
+
 def test_the_graph_s_state_and_its_files(service: HttpService, tmp_path: Path) -> None:
     file, progress = tmp_path / "graph.jsonl", list[tuple[int, int]]()
     with service.client() as client:

@@ -1,5 +1,6 @@
 """The command line against the real handlers, over HTTP."""
 
+import io
 import json
 import os
 import signal
@@ -157,6 +158,32 @@ def test_operators_and_admins(run: Run, service: HttpService) -> None:
     assert "database" in out
     assert "appends" in out
     assert "_STRANDLINE_COMPLETE" in run("completion", "bash")[1]
+
+
+def test_what_is_erased_is_counted_first(
+    run: Run, service: HttpService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eraser = ("--key", service.gateway.key(rights=("read", "write", "erase")))
+    for text in ("The crane leans.", "It is red."):
+        assert run("add", text, "--user", "alice", "--session", "crane")[0] == 0
+    said = ("--said-by", "user:alice")
+    assert run("erase", *said)[0] == 1, "the right `erase` is missing"
+    code, out, _ = run(*eraser, "erase", *said, "--dry-run")
+    assert (code, out) == (0, "2 events in 1 scope would be erased\n")
+    assert json.loads(run(*eraser, "--json", "erase", *said, "--dry-run")[1])["events"] == 2
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert run(*eraser, "erase", *said)[0] == 130, "nobody says yes"
+    assert run("recall", "crane", "--user", "alice")[1] != "Nothing is known about this.\n"
+    code, out, _ = run(*eraser, "--json", "erase", *said, "--yes")
+    erasure_id = json.loads(out)["erasure_id"]
+    assert run("recall", "crane", "--user", "alice")[1] == "Nothing is known about this.\n"
+    assert "2 events" in run(*eraser, "erasure", erasure_id)[1]
+    assert json.loads(run(*eraser, "--json", "erasure", erasure_id)[1])["state"] == "hidden"
+    assert run(*eraser, "erase", *said, "--yes")[0] == 1, "nothing is left"
+    event_id = run("add", "Again.", "--user", "alice")[1].split()[3].rstrip(",")
+    assert "unreadable" in run(*eraser, "erase", event_id, "--yes")[1]
+    assert run(*eraser, "erase", "--tenant", "--session", "crane")[0] == 1
+    assert run(*eraser, "erase", "not an id")[0] == 2
 
 
 def test_an_upload_is_stored(run: Run, tmp_path: Path) -> None:

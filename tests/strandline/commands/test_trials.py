@@ -13,6 +13,7 @@ from strandline.commands.checks import digest_of
 from strandline.commands.main import main
 from strandline.commands.scenarios import SCENARIOS
 from strandline.db.database import Caller, Database
+from strandline.erasure import erase
 from strandline.local.runtime import LocalService, key_file, run_local_service
 from strandline.log.cid import cid_bytes
 from tests.strandline.client.conftest import HttpService, service
@@ -110,6 +111,37 @@ def test_a_planted_fault_is_found(
     code, out, _ = run("--json", "verify", "--user", "alice")
     assert (code, verdicts_of(out, "checks")[check]) == (1, "failed")
     assert "Traceback" not in out
+
+
+def test_what_is_erased_is_no_gap(
+    run: Run,
+    service: HttpService,
+    scratch_db: ScratchDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor what is being erased; what is missing without an erasure is one."""
+
+    def verify() -> tuple[int, str]:
+        code, out, _ = run("verify", "--user", "alice")
+        return code, out
+
+    with service.client("acme", None, "read", "write", "erase") as memory:
+        first = memory.add("First.", user="alice")
+        memory.add("Second.", user="alice")
+        assert verify()[0] == 0
+        memory.erase_event(first.event_id)
+        code, out = verify()
+        assert (code, "1 more are erased" in out) == (0, True)
+        with monkeypatch.context() as few:
+            few.setattr(erase, "EVENTS_AT_ONCE", 0)
+            memory.erase(scope_id=first.scope_id)
+        code, out = verify()
+        assert (code, "1 more are missing, while some are being erased" in out) == (0, True)
+    service.gateway.run_job("eraser", "acme")
+    code, out = verify()
+    assert (code, "2 more are erased" in out) == (0, True)
+    scratch_db.rows("delete from erased_events where seq = 1")
+    assert verify()[0] == 1
 
 
 def test_a_service_that_is_away_is_no_verdict(

@@ -238,7 +238,7 @@ def _attempt(
             name, sql.Identifier(column), sql.Literal(value)
         )
         return [""] * connection.execute(statement).rowcount
-    if foreign is None:
+    if foreign is None or not table.insertable:
         return None
     return _refused(connection, _insertion(table, foreign.full))
 
@@ -422,6 +422,26 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             " 'user:alice', array['read'] from tenants, (values (null), ('CN=ca')) i (issuer)",
         ):
             administrator.execute(jobs_and_removals)
+        for erasure in (
+            "insert into erasures (tenant_id, erasure_id, participants, kind, target, asked_at,"
+            " asked_by, hidden_at, due_at) select tenant_id, scope_id, participants, 'scope', '{}',"
+            " now(), '{}', now(), now() from scopes",
+            # of a scope that is not there: nothing is out of view, and all is looked at
+            "insert into erasure_marks (tenant_id, erasure_id, n, members, scope_id,"
+            " recorded_until) select tenant_id, scope_id, 1, participants, uuidv7(), now()"
+            " from scopes",
+            "insert into erased_events (tenant_id, scope_id, n, participants, event_id, seq,"
+            " erasure_id, erased_at) select tenant_id, scope_id, seq, participants, uuidv7(), seq,"
+            " scope_id, now() from events",
+            "insert into erased_keys select tenant_id, writer, sha256(source_event_key::bytea),"
+            " event_id from event_keys on conflict do nothing",
+            "insert into erased_chains (tenant_id, chain_id, scope_id, participants, erasure_id,"
+            " was_promoted) select tenant_id, chain_id, scope_id, participants, scope_id, false"
+            " from chains",
+            "insert into erased_payloads (tenant_id, object, erasure_id) select tenant_id,"
+            " scope_id::text, scope_id from scopes",
+        ):
+            administrator.execute(erasure)
         for rates_and_ledger in (
             "insert into model_rates select tenant_id, scope_id::text, now(), 1 from scopes",
             "insert into model_states select tenant_id, 'openai:tiny', 'text', 1 from tenants",

@@ -71,7 +71,9 @@ def broken(world: World, server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """One copy of the populated database for all of these tests."""
     name = unique_name()
     server.clone_database(world.base.name, name)
-    yield ScratchDatabase(server, name)
+    base = ScratchDatabase(server, name)
+    base.rows("delete from erasure_marks")  # while there are any, no append goes the short way
+    yield base
     server.drop_database(name)
 
 

@@ -162,7 +162,8 @@ def test_only_a_ledger_names_a_scope_without_its_participants(admin: Connection[
                 where p.attrelid = c.oid and p.attname = 'participants')
         """,
     )
-    assert bare == ["model_calls"]
+    # Everybody is to see nothing of what a mark is about, so everybody sees the mark.
+    assert sorted(bare) == ["erasure_marks", "model_calls"]
 
 
 def test_the_application_makes_no_temporary_tables(admin: Connection[Any]) -> None:
@@ -280,7 +281,7 @@ def test_the_roles_behind_definer_functions_can_do_nothing_else(admin: Connectio
         select r.rolname::text, c.relname::text, a.attname::text from pg_roles r, pg_class c
         join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
         where r.rolname ~ '^strandline_' and not r.rolcanlogin
-            and r.rolname <> 'strandline_append'
+            and r.rolname not in ('strandline_append', 'strandline_eraser')
             and c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p') and (
                 has_column_privilege(r.oid, c.oid, a.attnum, 'update')
                 or has_column_privilege(r.oid, c.oid, a.attnum, 'insert')
@@ -288,6 +289,50 @@ def test_the_roles_behind_definer_functions_can_do_nothing_else(admin: Connectio
         """
     ).fetchall()
     assert rights == [("strandline_guard", "events", "erased_at")]
+
+
+def test_who_erases_makes_tombstones_and_no_events(admin: Connection[Any]) -> None:
+    """It inserts nothing but records of erasures, and cannot move a row: neither its tenant nor its
+    scope, id, place or time changes. Its policies hold it to the caller's view where rows have
+    participants, else to the caller's tenant."""
+    inserts = rows(
+        admin,
+        "select c.relname::text from pg_class c where c.relnamespace = 'public'::regnamespace"
+        " and c.relkind in ('r', 'p') and has_any_column_privilege('strandline_eraser', c.oid,"
+        " 'insert') order by 1",
+    )
+    assert inserts == ["erased_events", "erased_keys", "erased_payloads"]
+    moved = rows(
+        admin,
+        """
+        select c.relname || '.' || a.attname from pg_class c
+        join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+        where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+            and a.attname in ('tenant_id', 'event_id', 'scope_id', 'participants', 'seq', 'xid',
+                'recorded_at', 'occurred_at', 'chain_id', 'version', 'node_id')
+            and has_column_privilege('strandline_eraser', c.oid, a.attnum, 'update')
+        """,
+    )
+    assert moved == []
+    deletes = rows(
+        admin,
+        "select c.relname::text from pg_class c where c.relnamespace = 'public'::regnamespace"
+        " and c.relkind in ('r', 'p')"
+        " and has_table_privilege('strandline_eraser', c.oid, 'delete')",
+    )
+    assert "events" not in deletes
+    lax = rows(
+        admin,
+        """
+        select p.polrelid::regclass::text from pg_policy p
+        where p.polroles @> array['strandline_eraser'::regrole::oid] and (
+            pg_get_expr(p.polqual, p.polrelid) !~ 'tenant_id = current_tenant\\(\\)'
+            or exists (select from pg_attribute a
+                where a.attrelid = p.polrelid and a.attname = 'participants')
+            and pg_get_expr(p.polqual, p.polrelid) !~ 'participants @> .*current_viewer\\(\\)')
+        """,
+    )
+    assert lax == []
 
 
 def test_who_appends_may_do_what_the_application_may(admin: Connection[Any]) -> None:

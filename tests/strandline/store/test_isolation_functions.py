@@ -12,10 +12,11 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
-from psycopg import Connection, errors
+from psycopg import Connection, errors, sql
 
 from tests.strandline.store.isolation import (
     ASKERS,
+    TENANTS,
     Row,
     Table,
     ask,
@@ -68,6 +69,12 @@ PROBED = (
     "refuse_erased_event",
     "refuse_erased_citation",
     "append_fast_path",
+    "erase_events",
+    "blank_chains",
+    "events_marked",
+    "is_session_marked",
+    "tenants_to_erase",
+    "next_erasure",
 )
 PROMOTION = '{"ltm_enabled": true, "promote_at_once": 0.8}'
 _EVERY_WORD = ["tide", "late", "harbour", "long"]
@@ -370,6 +377,7 @@ def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) ->
         "select * from tenants_to_archive('infinity', '6 hours', '0', '0')",
         "select * from tenants_to_analyse('infinity')",
         "select * from tenants_with_turns('infinity')",
+        "select * from tenants_to_erase('infinity')",
     ],
 )
 def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], planner: str) -> None:
@@ -387,6 +395,7 @@ def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connecti
         "select next_build('5 minutes', '2026-11-21T12:00Z')",
         "select next_analysis('1 hour', '2026-11-21T12:00Z')",
         "select next_turn('5 minutes', '2026-11-21T12:00Z')",
+        "select next_erasure('1 minute', '2026-11-21T12:00Z')",
     ):
         with app.cursor() as cursor:
             ((moment,),) = cursor.execute(asked.encode()).fetchall()
@@ -670,6 +679,22 @@ UNASKED = {
     "next_promotion": "select next_promotion('{}', '{}', '1 minute', now()) where false",
     "tenants_to_analyse": "select * from tenants_to_analyse('infinity') where false",
     "next_analysis": "select next_analysis('1 hour', now()) where false",
+    "tenants_to_erase": "select * from tenants_to_erase('infinity') where false",
+    "next_erasure": "select next_erasure('1 minute', now()) where false",
+    "erase_events": "select * from erase_events(gen_random_uuid(),"
+    " array(select event_id from events), now(), '', '')",
+    "blank_chains": "select * from blank_chains(array(select chain_id from chains), '{}', now())"
+    " where total > 0",
+    "events_marked": "select * from events_marked(array(select event_id from events))",
+    "is_session_marked": "select s.session_id from sessions s"
+    " where is_session_marked(s.scope_id, s.participants, s.session_id)",
+    # Whether an erasure goes on in the tenant, and nothing of it.
+    "is_erasing": "select is_erasing() where false",
+    "is_scope_marked": "select 1 where is_scope_marked(null, '{user:alice}')",
+    "is_event_marked": "select 1 where is_event_marked(null, '{user:alice}', '', now(), '1',"
+    " null, '*')",
+    "count_erased": "select 1 where count_erased(null) > 0",
+    "erased_key_refusals": "select 1 where erased_key_refusals('{}') <> '{}'",
     "next_retry_at": "select next_retry_at(now(), '5 minutes', now()) where false",
     "sweep_day_start": "select sweep_day_start(now()) where false",
     "period_start": "select period_start(now(), '6 hours') where false",
@@ -763,6 +788,7 @@ def appended_in_breach(app: Connection[Any], scopes: Sequence[Row]) -> Iterator[
             try:
                 with app.transaction(force_rollback=True):
                     ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+                    app.execute("delete from erasure_marks")  # with one it does nothing
                     told = rows(app, "select outcome from append_fast_path(%s)", item)
             except (errors.InsufficientPrivilege, errors.ForeignKeyViolation):
                 pass  # not in view, or a tenant that does not exist
@@ -774,6 +800,89 @@ def test_an_append_reaches_what_is_in_view_and_nothing_else(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     assert list(appended_in_breach(app, truth["scopes"].rows)) == []
+
+
+def erased_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str]:
+    """Askers for whom the eraser's functions touched a foreign row, or spared one in view; all is
+    rolled back."""
+    events, versions = truth["events"].rows, truth["chain_versions"].rows
+    event_ids = [row.full["event_id"] for row in events]
+    chain_ids = [row.full["chain_id"] for row in versions]
+    scope_ids = [row.full["scope_id"] for row in truth["scopes"].rows]
+    found: list[str] = []
+    for asker in ASKERS:
+        erasures = [r for r in truth["erasures"].rows if r.full["tenant_id"] == asker.tenant]
+        erasure_id = erasures[0].full["erasure_id"] if erasures else str(uuid.uuid4())
+        with app.transaction(force_rollback=True):
+            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            counts = dict(
+                app.execute(
+                    "select name, total from blank_chains(%s::uuid[], %s::uuid[], now()) union all"
+                    " select name, total from erase_events(%s, %s::uuid[], now(), '', '')",
+                    (chain_ids, scope_ids, erasure_id, event_ids),
+                ).fetchall()
+            )
+        for name, table in (("events", events), ("chain_versions", versions)):
+            own = sum(row.belongs_to(asker) for row in table)
+            if counts.get(name, 0) != own:
+                found.append(f"{asker}: {counts.get(name)} {name}, {own} are in view")
+    return found
+
+
+def test_whoever_erases_reaches_what_is_in_view_and_nothing_else(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    assert erased_in_breach(app, truth) == []
+
+
+MARKED_TABLES = """
+    select p.polrelid::regclass::text from pg_policy p where p.polname = 'is_unmarked' order by 1
+"""
+"""Tables whose rows a mark keeps out of view."""
+
+
+def counted(app: Connection[Any], names: Sequence[str]) -> dict[str, int]:
+    """How many rows of each table are in view."""
+    counts = sql.SQL(" union all ").join(
+        sql.SQL("select {}, count(*) from {}").format(sql.Literal(name), sql.Identifier(name))
+        for name in names
+    )
+    return dict(app.execute(counts).fetchall())
+
+
+def test_a_mark_keeps_from_everybody_what_it_is_about_and_nothing_else(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    """For each who marks all that is in view, and each who reads: no row of a marked scope is in
+    view, by any table, and all others are; who could see an event learns that it is erased."""
+    names = rows(app, MARKED_TABLES)
+    assert len(names) >= 20
+    event_ids = [row.full["event_id"] for row in truth["events"].rows]
+    readers = [asker for asker in ASKERS if asker.tenant in TENANTS and asker.writer == "*"]
+    for marker, reader in itertools.product(readers[:4], readers):
+        with app.transaction(force_rollback=True):
+            ask(app, marker.tenant, viewer_text(marker.viewer), marker.writer)
+            app.execute(
+                "insert into erasure_marks (tenant_id, erasure_id, n, members, recorded_until)"
+                " select tenant_id, erasure_id, 2, %s, 'infinity' from erasures limit 1",
+                (list(marker.viewer),),
+            )
+            ask(app, reader.tenant, viewer_text(reader.viewer), reader.writer)
+            counts = counted(app, names)
+            told = rows(app, "select event_id::text from events_marked(%s::uuid[])", event_ids)
+        in_view = {
+            name: [row for row in truth[name].rows if row.belongs_to(reader)] for name in names
+        }
+        for name in names:
+            marked = [
+                row
+                for row in in_view[name]
+                if reader.tenant == marker.tenant
+                and set(row.full["participants"]) >= set(marker.viewer)
+            ]
+            left = len(in_view[name]) - len(marked)
+            assert counts[name] == left, (marker, reader, name)
+            assert name != "events" or len(told) == len(marked), (marker, reader)
 
 
 def test_nobody_can_append(app: Connection[Any]) -> None:

@@ -99,9 +99,12 @@ def test_no_foreign_row_is_read_changed_or_inserted(
 
 
 def of_scopes(admin: Connection[Any]) -> list[Table]:
-    """The tables whose rows are of a scope, by the catalogue."""
+    """The tables whose rows are of a scope, by the catalogue, and into which the application may
+    insert."""
     names = set(rows(admin, TABLES_OF_A_SCOPE))
-    return [table for table in tables(admin) if table.name in names]
+    found = [table for table in tables(admin) if table.name in names]
+    assert [table.name for table in found if not table.insertable] == ["erased_events"]
+    return [table for table in found if table.insertable]
 
 
 def test_no_row_says_another_scope_than_it_is_of(
@@ -213,7 +216,7 @@ def test_a_weakened_policy_on_any_table_is_noticed(
     assert len(guarded) >= 12
     for table in guarded:
         admin.execute(statement.replace(b"{}", table.name.encode()))
-        for verb in verbs:
+        for verb in (verb for verb in verbs if verb != "insert" or table.insertable):
             noticed = any(all_breaches(app, [table], 30, verbs=(verb,)))
             assert noticed, f"{fault} on {table.name}: {verb} went unnoticed"
 

@@ -11,7 +11,7 @@ begin
     foreach role_name in array array[
         'strandline_owner', 'strandline_app',
         'strandline_keys', 'strandline_search', 'strandline_planner', 'strandline_guard',
-        'strandline_append'
+        'strandline_append', 'strandline_eraser'
     ] loop
         begin
             execute format('create role %I nologin nosuperuser nobypassrls nocreatedb nocreaterole',
@@ -48,7 +48,8 @@ alter role strandline_app set timezone = 'UTC';
 
 -- SET without INHERIT: the owner may make these roles the owners of functions, but their policies,
 -- which see all tenants, never apply to the owner itself.
-grant strandline_keys, strandline_search, strandline_planner, strandline_guard, strandline_append
+grant strandline_keys, strandline_search, strandline_planner, strandline_guard, strandline_append,
+        strandline_eraser
     to strandline_owner with inherit false, set true;
 
 -- Temporary tables could fill the disk past every quota, and no role here needs one. (Large objects
@@ -63,4 +64,4 @@ create extension if not exists btree_gin;
 grant usage, create on schema public to strandline_owner with grant option;
 grant usage on schema public
     to strandline_app, strandline_keys, strandline_search, strandline_planner, strandline_guard,
-        strandline_append;
+        strandline_append, strandline_eraser;

@@ -1,0 +1,16 @@
+"""Runs the eraser: what an erasure leaves to be done once its events are unreadable."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from strandline.background.job_handler import run_step
+from strandline.erasure import eraser
+from strandline.resources import Resources
+
+resources = Resources()
+
+
+def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Perform one step of a run of the state machine."""
+    return run_step(eraser, resources, event, context)

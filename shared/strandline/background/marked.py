@@ -1,0 +1,20 @@
+"""Scopes of which events are being erased: they wait, so that no model gets their texts."""
+
+from collections.abc import Sequence
+
+from strandline.db.database import TenantDb
+from strandline.jobs.context import Deferred, Worker
+from strandline.log.store_marks import list_marked_scopes
+from strandline.log.store_work import ScopeLease
+
+_WAIT_SECONDS = 30
+"""When such a scope is tried again."""
+
+
+def defer_marked(
+    worker: Worker, access: TenantDb, leases: Sequence[ScopeLease]
+) -> list[ScopeLease]:
+    """Defer those of these scopes of which events are being erased. Returns the others."""
+    marked = list_marked_scopes(access, [lease.scope_id for lease in leases])
+    worker.tally.deferrals |= {scope_id: Deferred("erasing", _WAIT_SECONDS) for scope_id in marked}
+    return [lease for lease in leases if lease.scope_id not in marked]

@@ -1,0 +1,88 @@
+"""Commands that forget."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import click
+
+from strandline.client import answers
+from strandline.commands.invocation import Invocation
+from strandline.commands.output import print_json
+
+
+@click.command()
+@click.argument("event_ids", metavar="[EVENT]...", nargs=-1, type=click.UUID)
+@click.option("--session", "session_id", help="A whole session.")
+@click.option("--said-by", "participant", metavar="KIND:NAME", help="All that somebody said.")
+@click.option("--scope", "scope_id", type=click.UUID, help="A whole scope, or only in this scope.")
+@click.option("--tenant", is_flag=True, help="All that the tenant has stored.")
+@click.option("--dry-run", is_flag=True, help="Only count.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def erase(
+    run: Invocation,
+    event_ids: tuple[Any, ...],
+    session_id: str | None,
+    participant: str | None,
+    scope_id: Any,
+    tenant: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Erase events and all that was made of them, for ever (right: erase).
+
+    Name events by their ids, or a session, a speaker, a scope or the tenant.
+    """
+    everything: Literal[True] | None = True if tenant else None
+    found = run.client.preview_erasure(
+        event_ids=event_ids or None,
+        session_id=session_id,
+        participant=participant,
+        scope_id=scope_id,
+        tenant=everything,
+    )
+    if dry_run:
+        if run.as_json:
+            print_json(found)
+        else:
+            click.echo(f"{_describe(found)} would be erased")
+        return
+    if not yes:
+        click.confirm(f"Erase {_describe(found)}?", abort=True)
+    erasure = run.client.erase(
+        event_ids=event_ids or None,
+        session_id=session_id,
+        participant=participant,
+        scope_id=scope_id,
+        tenant=everything,
+    )
+    if run.as_json:
+        print_json(erasure)
+    else:
+        click.echo(f"unreadable; its receipt: strandline erasure {erasure.erasure_id}")
+
+
+def _describe(found: answers.ErasurePreview) -> str:
+    counts = ((found.events, "event"), (found.scopes, "scope"))
+    return " in ".join(f"{n:,} {name}{'' if n == 1 else 's'}" for n, name in counts)
+
+
+@click.command()
+@click.argument("erasure_id", type=click.UUID)
+@click.pass_obj
+def erasure(run: Invocation, erasure_id: Any) -> None:
+    """Show an erasure; once it is complete, with its signed receipt.
+
+    `strandline --json erasure ID` prints what `python -m strandline.cli receipt` checks.
+    """
+    shown = run.client.erasure(erasure_id)
+    if run.as_json:
+        print_json(shown)
+        return
+    counts = ", ".join(f"{count:,} {name}" for name, count in sorted(shown.counts.items()))
+    click.echo(f"{shown.state}; unreadable since {shown.unreadable_at:%Y-%m-%d %H:%M:%S}")
+    click.echo(counts or "nothing is counted yet")
+
+
+COMMANDS = (erase, erasure)

@@ -1,0 +1,1 @@
+"""Erasure: forget events, all that was made of them, and prove it."""

@@ -1,0 +1,177 @@
+"""Erase events: one transaction in which they and all that was made of them become unreadable.
+
+Up to EVENTS_AT_ONCE are tombstones then. Of more a mark is written, by which row-level security
+keeps them out of view, and the job (`eraser`) turns them into tombstones by and by. What takes
+time, payloads and what is formed anew, is the job's.
+"""
+
+from collections import Counter
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import batched
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from strandline.auth.principals import Principal
+from strandline.db.database import TenantDb
+from strandline.erasure import store, store_derived, store_selections
+from strandline.erasure.store import Erasure
+from strandline.erasure.store_selections import Mark, Selection
+from strandline.errors import Forbidden, Gone, NotFound
+from strandline.graph.store_write import compute
+from strandline.graph.store_write import lock_scopes as lock_graph
+from strandline.log import store_marks
+from strandline.personas import store_members
+from strandline.tenants import store_audit
+from strandline.tenants.store_audit import AuditContext
+
+EVENTS_AT_ONCE = 1_000
+"""How many events one transaction erases, in less than a second on a quiet machine: other writers
+of their scopes wait for its end."""
+_LISTED = 10
+"""So many transactions' events are listed at a time."""
+
+
+def select_for(principal: Principal, selection: Selection) -> Selection:
+    """The selection as this caller may make it: a bound credential erases what its own user said.
+    Raises Forbidden."""
+    if principal.user is None:
+        return selection
+    if selection.kind in ("scope", "tenant"):
+        raise Forbidden(
+            "A credential bound to a user erases what that user said; to erase a whole "
+            f"{selection.kind} use one that is bound to nobody.",
+            field="scope_id" if selection.kind == "scope" else "tenant",
+        )
+    if selection.participant not in (None, principal.user):
+        raise Forbidden(
+            "participant: a credential bound to a user erases what that user said",
+            field="participant",
+        )
+    return replace(selection, participant=principal.user)
+
+
+def check_events(access: TenantDb, principal: Principal, event_ids: Sequence[UUID]) -> None:
+    """Check that the caller may erase these events. Raises NotFound where one is not in view, or is
+    unknown; Forbidden where it is not the bound user's own; Gone where it was erased before."""
+    found = {event.event_id: event for event in store_selections.get_selected(access, event_ids)}
+    missing = [one for one in event_ids if one not in found]
+    marked = {event.event_id for event in store_marks.list_marked(access, missing)}
+    if unknown := [str(one) for one in missing if one not in marked]:
+        raise NotFound(event_ids=unknown[:20])
+    erased = [str(event.event_id) for event in found.values() if event.is_erased]
+    if erased := [*erased, *map(str, marked)]:
+        raise Gone("An event of these was erased before.", event_ids=erased[:20])
+    if principal.user is not None:
+        others = [str(e.event_id) for e in found.values() if e.said_by != principal.user]
+        if others:
+            raise Forbidden(
+                "A credential bound to a user erases what that user said.", event_ids=others[:20]
+            )
+
+
+def erase(
+    access: TenantDb,
+    principal: Principal,
+    audit_context: AuditContext,
+    selection: Selection,
+    now: datetime,
+) -> Erasure:
+    """Erase what a selection names, which `select_for` has narrowed. Nothing of it can be read when
+    this returns; while `cleared_at` is None the job goes on. Raises NotFound where nothing
+    matches."""
+    erasure_id = uuid7()
+    event_ids = store_selections.list_some(access, selection, EVENTS_AT_ONCE + 1)
+    if not event_ids:
+        raise NotFound("There is nothing in view to erase.")
+    eraser = access.seeing_erased()
+    with eraser.transaction():
+        store.add_erasure(
+            eraser, erasure_id, selection.kind, _to_target(selection), _asked_by(principal), now
+        )
+        store_audit.add_entry(
+            eraser, audit_context, {"erasure_id": str(erasure_id)}, {"kind": selection.kind}
+        )
+        if len(event_ids) > EVENTS_AT_ONCE:
+            if not store_selections.add_marks(eraser, erasure_id, selection):
+                raise NotFound("There is nothing in view to erase.")
+        else:
+            _clear_events(eraser, erasure_id, event_ids, now)
+            store.mark_cleared(eraser, erasure_id, now)
+        if selection.is_whole:
+            counts = {"sessions": store_derived.delete_sessions(eraser, selection)}
+            if selection.kind == "tenant":
+                counts["sona_names"] = store_members.forget_names(eraser)
+            store.add_counts(eraser, erasure_id, counts)
+    erasure = store.get_erasure(access, erasure_id)
+    assert erasure is not None, "it was just recorded"
+    return erasure
+
+
+def clear_marked(access: TenantDb, erasure: Erasure, mark: Mark, now: datetime) -> Generator[int]:
+    """Turn the events of a mark into tombstones, EVENTS_AT_ONCE in a transaction; yields how many
+    after each. In the end the mark goes, and with the last mark the erasure is cleared. The caller
+    sees what is being erased."""
+    selection, is_last = _to_selection(erasure, mark), False
+    while not is_last:
+        event_ids = store_selections.list_first(access, selection, _LISTED * EVENTS_AT_ONCE)
+        is_last = len(event_ids) < _LISTED * EVENTS_AT_ONCE
+        for batch in batched(event_ids, EVENTS_AT_ONCE, strict=False):
+            with access.transaction():
+                _clear_events(access, erasure.erasure_id, batch, now)
+            yield len(batch)
+    with access.transaction():
+        store_selections.delete_mark(access, erasure.erasure_id, mark.n)
+        if not store_selections.list_marks(access, erasure.erasure_id):
+            store.mark_cleared(access, erasure.erasure_id, now)
+
+
+def _to_selection(erasure: Erasure, mark: Mark) -> Selection:
+    return Selection(
+        kind=erasure.kind,
+        scope_id=mark.scope_id,
+        session_id=mark.session_id,
+        participant=mark.said_by,
+        until=mark.recorded_until,
+        snapshot=mark.snapshot,
+    )
+
+
+def _clear_events(
+    access: TenantDb, erasure_id: UUID, event_ids: Sequence[UUID], now: datetime
+) -> None:
+    """Erase these events and all that rests on them, in the transaction under way. Locks are taken
+    in one order: scopes, chains, graph, events."""
+    scope_ids = store_derived.lock_scopes(access, event_ids)
+    chain_ids = store_derived.lock_chains(access, event_ids)
+    lock_graph(access, scope_ids)
+    counts = Counter(store.erase_events(access, erasure_id, event_ids, now))
+    counts.update(store_derived.unlink_events(access, event_ids))
+    counts.update(store_members.forget_events(access, event_ids))
+    if chain_ids:
+        store_derived.queue_chains(access, chain_ids, erasure_id)
+        counts.update(store.blank_chains(access, chain_ids, scope_ids, now))
+        counts.update(store_derived.settle_chains(access, chain_ids))
+        counts.update(store_derived.settle_trees(access, scope_ids, now))
+    targets = store_derived.withdraw_observations(access, event_ids, chain_ids)
+    revisions, topics = store_derived.delete_revisions(access, event_ids)
+    if targets or topics:
+        compute(access, list({*targets, *topics}))
+    counts.update({"graph_observations": len(targets), "topic_field_revisions": revisions})
+    store.add_counts(access, erasure_id, counts)
+
+
+def _to_target(selection: Selection) -> dict[str, object]:
+    """What the receipt says of a selection: no session's name, which a caller may choose."""
+    fields = {
+        "event_ids": selection.event_ids and [str(one) for one in selection.event_ids],
+        "scope_id": selection.scope_id and str(selection.scope_id),
+        "participant": selection.participant,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _asked_by(principal: Principal) -> dict[str, object]:
+    return {"key_id": principal.key_id or None, "user": principal.user}

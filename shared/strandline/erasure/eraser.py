@@ -1,0 +1,261 @@
+"""The eraser job: what an erasure leaves to be done once its events are unreadable. Events that a
+mark keeps out of view become tombstones, payloads and exports are removed, chains that lost events
+are formed anew, and the receipt is signed."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from strandline.chains import form, store_archiving
+from strandline.config import get_settings
+from strandline.db.database import Caller
+from strandline.erasure import erase, receipts, store, store_job, store_selections, store_vacuum
+from strandline.erasure.store import Erasure
+from strandline.erasure.store_job import ErasedChain
+from strandline.errors import NotFound
+from strandline.jobs import store_failures
+from strandline.jobs.context import Worker
+from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
+from strandline.observability import logger
+
+name = "eraser"
+_PAGE = 200
+"""How many objects or chains are listed at a time."""
+_MAX_ATTEMPTS = 20
+"""A chain that failed so often to be formed anew stays as it is, without its text: an erasure is
+complete without it. An admin can have the scope folded again."""
+_PAYLOAD_WAIT = timedelta(minutes=15, seconds=10)
+"""How long a payload stays after its mark: longer than any append that may still cite it runs."""
+_VACUUM_SPACING = timedelta(hours=1)
+"""How often the tables are vacuumed at most, for whichever tenants."""
+_MAX_VACUUMS = 5
+"""An erasure whose vacuum failed so often is complete without, and its receipt says so: the
+database's own vacuum comes in its time."""
+_RETRY_WAIT = timedelta(minutes=5)
+"""When a chain that could not be formed anew is tried again."""
+_PAUSE_SHARE = 0.5
+"""How long the job waits after a batch of tombstones, of the time that it took: others get their
+turn at the scopes and at the database."""
+_REQUEST_TIME = timedelta(minutes=1)
+"""Longer than a request runs, by any clock: what read before an erasure has been stored by then."""
+_REQUEST_WAIT = _REQUEST_TIME
+"""No erasure is complete before requests that had read before it have ended."""
+_RESERVED_SECONDS = 60.0
+"""With less time left than this no further chain is begun: a model may take 20 s, twice."""
+_UPLOADS = "uploads/"
+
+
+def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
+    """List one shard per tenant with an erasure that goes on. With `tenant`, only that tenant,
+    whether or not it has work."""
+    if tenant is not None:
+        return [Shard(tenant)]
+    tenants = store_job.list_due_tenants(resources.database.connection(), now)
+    return [Shard(one) for one in tenants]
+
+
+def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+    """Go on with one tenant's erasures. Returns counts. Every step can be repeated."""
+    del shard
+    totals = Counter[str]()
+    erasures = store_job.list_open(lease.access)
+    for erasure in erasures:
+        if erasure.cleared_at is None:
+            _clear(resources, lease, erasure, now, totals)
+    _remove_exports(resources, lease, erasures, totals)
+    _remove_payloads(resources, lease, now, totals)
+    _form_chains(resources, lease, now, totals)
+    _vacuum(resources, lease, now, totals)
+    for erasure in store_job.list_open(lease.access):
+        _settle(lease, erasure, now, totals)
+    lease.tally.counters.update(
+        {metric: totals[key] for key, metric in _METRICS.items() if totals[key]}
+    )
+    return {key: count for key, count in totals.items() if count}
+
+
+_METRICS = {
+    "events_erased": "EventsErased",
+    "payloads_erased": "PayloadsErased",
+    "chains_renewed": "ChainsRenewed",
+    "erasures_completed": "ErasuresCompleted",
+    "vacuums_failed": "VacuumsFailed",
+}
+"""The metrics of a shard's counts."""
+
+
+def finish(resources: JobResources, now: datetime) -> None:
+    """Do nothing: an erasure leaves nothing to clean up."""
+    del resources, now
+
+
+def _clear(
+    resources: JobResources, lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str]
+) -> None:
+    """Turn the events of an erasure's marks into tombstones, on behalf of whoever asked."""
+    viewer = tuple(erasure.participants)
+    caller = Caller(lease.tenant, viewer, *viewer[:1], sees_erased=True)
+    access = resources.database.connect_as(caller)
+    for mark in store_selections.list_marks(access, erasure.erasure_id):
+        if lease.is_out_of_time():
+            return
+        started = time.monotonic()
+        for count in erase.clear_marked(access, erasure, mark, now):
+            totals["events_erased"] += count
+            if lease.is_out_of_time():
+                return
+            time.sleep(_PAUSE_SHARE * (time.monotonic() - started))
+            started = time.monotonic()
+
+
+def _remove_exports(
+    resources: JobResources, lease: Lease, erasures: Sequence[Erasure], totals: Counter[str]
+) -> None:
+    """Remove the files of exports that may have read before the latest of these erasures, and so
+    hold what was erased. Who wants one exports again."""
+    latest = max((erasure.hidden_at for erasure in erasures), default=None)
+    while latest is not None and not lease.is_out_of_time():
+        removed = resources.blobs.erase_exports(lease.tenant, latest + _REQUEST_TIME)
+        totals["exports_erased"] += removed
+        if not removed:
+            return
+
+
+def _remove_payloads(
+    resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]
+) -> None:
+    """Remove the objects that only erased events cited, all versions of each. A payload is marked
+    first, and removed when every append that may still rely on it has ended."""
+    after = ""
+    while not lease.is_out_of_time():
+        page = store_job.list_payloads(lease.access, after, _PAGE)
+        if not page:
+            return
+        after = page[-1].object
+        names = [payload.object for payload in page]
+        uploads = [one for one in names if one.startswith(_UPLOADS)]
+        cids = [one for one in names if not one.startswith(_UPLOADS)]
+        cited = store_job.list_cited(lease.access, cids)
+        uncited = [cid for cid in cids if cid not in cited]
+        removed = resources.blobs.erase([_upload_key(lease.tenant, one) for one in uploads])
+        ended = [one for one in uploads if _upload_key(lease.tenant, one) in removed]
+        with lease.transaction():
+            # what a run before this one began, or begins now
+            removable = store_job.list_removing(lease.access, uncited)
+            removable += store_archiving.begin_removal(lease.access, uncited)
+            store_job.mark_payloads(lease.access, uncited, now)
+        gone = resources.blobs.erase([f"{lease.tenant}/{cid}" for cid in removable])
+        erased_cids = [cid for cid in removable if f"{lease.tenant}/{cid}" in gone]
+        with lease.transaction():
+            store_archiving.end_removal(lease.access, erased_cids)
+            store_job.end_payloads(lease.access, [*ended, *cited, *erased_cids])
+        totals["payloads_erased"] += len(ended) + len(erased_cids)
+        totals["payloads_kept"] += len(cited)
+
+
+def _upload_key(tenant: str, name: str) -> str:
+    return f"_uploads/{tenant}/{name.removeprefix(_UPLOADS)}"
+
+
+def _form_chains(
+    resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]
+) -> None:
+    """Form the chains that lost events anew from those that are left. One that fails stops no
+    other."""
+    worker = Worker(
+        resources.database,
+        resources.blobs,
+        resources.embedder,
+        lease.deadline,
+        lease.tally,
+        resources.llm,
+        get_settings().tuning,
+        str(lease.shard_lease.job_id),
+        clock=resources.clock,
+        renew=lease.renew,
+    )
+    for chain in store_job.list_chains(lease.access, _PAGE, _MAX_ATTEMPTS):
+        if time.monotonic() > lease.deadline - _RESERVED_SECONDS or lease.is_out_of_time():
+            return
+        try:
+            form.retry_enrichment(worker, lease.tenant, chain.chain_id, now)
+        except NotFound:  # it was dropped, or folded into another
+            totals["chains_gone"] += 1
+        except LeaseLost:
+            raise
+        except Exception as error:  # the other chains are still formed
+            log_fields = {"scopes": [chain.scope_id], "reason": error_code(error)}
+            logger.warning("chain not formed anew", extra=log_fields)
+            with lease.transaction():
+                store_job.count_attempt(lease.access, chain.chain_id)
+            continue
+        else:
+            totals["chains_renewed"] += 1
+        with lease.transaction():
+            store_job.end_chain(lease.access, chain.chain_id)
+            if chain.was_promoted:
+                _promote_again(lease, chain)
+
+
+def _promote_again(lease: Lease, chain: ErasedChain) -> None:
+    """Have the promoter read a chain again, however cold it is. In a transaction."""
+    job_id = store_failures.record_failure(
+        lease.access,
+        kind=store_failures.PROMOTE_KIND,
+        scope_id=chain.scope_id,
+        participants=chain.participants,
+        reason="erased",
+        advice="The promoter reads the chain again by itself.",
+        ref=chain.chain_id,
+    )
+    store_job.queue_retry(lease.access, job_id)
+
+
+def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]) -> None:
+    """Have the database give up the rows that erasures cleared, once nobody can see them."""
+    waiting = store_vacuum.list_waiting(lease.access, _MAX_VACUUMS)
+    ripe = [one for one in waiting if not one.is_seen and now >= one.cleared_at + _REQUEST_WAIT]
+    last = store_vacuum.get_last_vacuum(lease.access)
+    is_early = last.ended_at is not None and now < last.ended_at + _VACUUM_SPACING
+    if not ripe or is_early or last.is_running or lease.is_out_of_time():
+        return
+    began_at: datetime | None = resources.clock()
+    try:
+        store_vacuum.vacuum(resources.database.connection())
+    except Exception as error:  # the receipt waits for the next, and for none in the end
+        logger.warning("tables not vacuumed", extra={"reason": error_code(error)})
+        totals["vacuums_failed"] += 1
+        began_at = None
+    with lease.transaction():
+        store_vacuum.record_vacuum(lease.access, [one.erasure_id for one in ripe], began_at)
+
+
+def _settle(lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str]) -> None:
+    """Complete an erasure that waits for nothing any more, or say when the job goes on."""
+    access = lease.access
+    remaining = store_job.count_remaining(access, erasure.erasure_id, _MAX_ATTEMPTS)
+    with lease.transaction():
+        if erasure.cleared_at is None:
+            store_job.postpone(access, erasure.erasure_id, now)
+        elif remaining.chains:
+            store_job.postpone(access, erasure.erasure_id, now + _RETRY_WAIT)
+        elif remaining.payloads:
+            marked_at = remaining.marked_at or now
+            store_job.postpone(access, erasure.erasure_id, max(now, marked_at + _PAYLOAD_WAIT))
+        elif now < erasure.cleared_at + _REQUEST_WAIT:
+            store_job.postpone(access, erasure.erasure_id, erasure.cleared_at + _REQUEST_WAIT)
+        elif erasure.vacuumed_at is None and erasure.vacuums < _MAX_VACUUMS:
+            ended_at = store_vacuum.get_last_vacuum(access).ended_at or now - _VACUUM_SPACING
+            due_at = max(now + _RETRY_WAIT, ended_at + _VACUUM_SPACING)
+            store_job.postpone(access, erasure.erasure_id, due_at)
+        else:
+            events = store.list_events(access, erasure.erasure_id)
+            settings = get_settings()
+            completed_at = lease.clock()
+            receipt = receipts.build_receipt(
+                lease.tenant, erasure, events, completed_at, settings.backup_days
+            )
+            signature = receipts.sign(settings.sealing_secret, receipt)
+            store_job.complete(access, erasure.erasure_id, receipt, signature, completed_at)
+            totals["erasures_completed"] += 1

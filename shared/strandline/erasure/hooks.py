@@ -1,0 +1,131 @@
+"""Where memory lies: every table and store, how it is found by event, and how it is cleared.
+
+A test compares these tables with the database's catalogue: a new table that cites an event, or
+holds what was made of one, is entered here or the test fails. Pure data.
+"""
+
+from typing import Literal, NamedTuple
+
+type Clearing = Literal["tombstone", "deleted", "blanked", "renewed", "kept", "removed"]
+"""`tombstone`: id, scope, seq and times stay. `deleted`: the row goes. `blanked`: its text goes,
+and comes anew. `renewed`: computed anew at once. `kept`: it says nothing of what was said.
+`removed`: from another store than the database, by the job."""
+
+
+class Hook(NamedTuple):
+    """One place that memory lies in."""
+
+    found_by: str
+    clearing: Clearing
+    detail: str = ""
+
+
+HOOKS = {
+    # the log
+    "events": Hook("event_id", "tombstone"),
+    "event_keys": Hook("event_id", "deleted", "an HMAC of the key stays in erased_keys"),
+    "memory_edges": Hook("event_id", "deleted", "edges of others to it keep the bare CID"),
+    "decisions": Hook("event_id", "deleted", "those of its chain's other events are blanked"),
+    "sessions": Hook("session and scope", "deleted", "with its last event"),
+    "lanes": Hook("session and scope", "deleted", "with its last event"),
+    "blobs": Hook("blob_cid and writer", "deleted", "unless the writer's other events cite it"),
+    "uploads": Hook("blob_cid and writer", "deleted"),
+    # indexes
+    "event_search": Hook("event_id, cited_id", "deleted", "the event after it is indexed anew"),
+    "event_texts": Hook("event_id", "deleted"),
+    "event_vectors": Hook("event_id", "deleted"),
+    "embedding_cache": Hook("event_id", "deleted"),
+    "event_uses": Hook("event_id, cited_id", "deleted"),
+    # chains
+    "chain_events": Hook("event_id", "deleted"),
+    "chains": Hook("chain_events", "blanked", "deleted where no event is left"),
+    "chain_versions": Hook("chain_events", "blanked", "deleted where no event is left"),
+    "chain_vectors": Hook("chain_events", "deleted"),
+    "dropped_chain_state": Hook("chain_events", "deleted"),
+    "recalls": Hook("chain_events", "deleted", "where no event is left"),
+    # topic index
+    "topic_events": Hook("event_id", "deleted"),
+    "topic_nodes": Hook("the leaf of its chain, and all above it", "blanked"),
+    "topic_tree": Hook("scope", "deleted", "where the scope has no chain left"),
+    "snapshot_scopes": Hook("scope", "deleted", "where the scope has no chain left"),
+    "snapshots": Hook("topic_tree", "kept", "marked: never active again"),
+    "topic_build_scopes": Hook("topic_events", "kept", "ids; the build fails its validation"),
+    # graph
+    "graph_sources": Hook("event_id", "deleted"),
+    "graph_observations": Hook("graph_sources, its chain", "deleted"),
+    "graph_nodes": Hook("graph_observations", "renewed", "deleted where no observation is left"),
+    "graph_edges": Hook("graph_observations", "renewed", "deleted where no observation is left"),
+    "topic_fields": Hook("topic_field_revisions", "renewed", "the revision before is the newest"),
+    "topic_field_revisions": Hook("event_id", "deleted"),
+    # personas
+    "sona_members": Hook("event_id", "deleted"),
+    "sona_centroids": Hook("sona_members", "renewed", "deleted where no member is left"),
+    "acts": Hook("event_id", "deleted"),
+    "turns": Hook("turn_events", "deleted", "whoever asked"),
+    "turn_events": Hook("event_id", "deleted", "with the turn's other events"),
+    "sona_names": Hook("tenant", "deleted", "where the tenant is erased: no event holds them"),
+    # records of use
+    "recall_answers": Hook(
+        "event_ids", "kept", "ids; nothing follows from those of an erased event"
+    ),
+    "reference_answers": Hook("selection", "kept", "ids; asked again it is 410"),
+    # erasure itself
+    "erased_events": Hook("event_id", "kept", "the feed of erasures"),
+    "erased_keys": Hook("event_id", "kept", "HMACs"),
+    "erased_chains": Hook("chain_id", "kept", "until the chain is formed anew"),
+    "erasure_marks": Hook("erasure", "kept", "until all its events are tombstones"),
+    "erased_payloads": Hook("erasure", "kept", "until the object is removed"),
+}
+"""By table."""
+
+STORES = {
+    "payloads in S3": Hook("blob_cid", "removed", "all versions, unless another event cites it"),
+    "pending uploads in S3": Hook("uploads", "removed", "all versions"),
+    "exports in S3": Hook("tenant", "removed", "all versions of all from before"),
+}
+"""Outside of the database."""
+
+HOLDS_NO_MEMORY = {
+    "tenants": "settings",
+    "api_keys": "credentials",
+    "certificate_principals": "credentials",
+    "audit_log": "who did what, by ids",
+    "scopes": "participants and counts",
+    "scope_members": "participants",
+    "scope_work": "what is due",
+    "embedding_progress": "a position",
+    "quotas": "counts",
+    "model_rates": "counts",
+    "model_states": "of models",
+    "monthly_spend": "costs",
+    "model_calls": "a ledger without text",
+    "jobs": "ids and codes",
+    "job_shards": "codes",
+    "blob_removals": "CIDs of objects that go",
+    "blob_scans": "a position",
+    "topic_work": "what is due",
+    "active_snapshot": "a version",
+    "tenant_due_times": "what is due",
+    "topic_builds": "a version",
+    "graph_analyses": "counts",
+    "graph_communities": "counts; named by nodes when read",
+    "graph_members": "scores of nodes, gone with them",
+    "graph_tenant_analyses": "a digest",
+    "graph_tenant_communities": "counts; named by nodes when read",
+    "graph_tenant_members": "scores of nodes, gone with them",
+    "erasures": "ids, times and counts",
+    "sonas": "ids and counts",
+    "schema_migrations": "of the schema",
+}
+"""Tables with nothing to clear, and what they hold."""
+
+UNREACHED = (
+    "Backups of the database: until `backups_until`, where the deployment says how long they last;"
+    " snapshots that somebody took by hand, until they are deleted.",
+    "Without `vacuumed_at`: row versions that the database has not given up yet. With it: what is"
+    " left in free space of its files. No query and no dump reads either.",
+    "Copies that callers made of answers, and URLs of payloads until they expire.",
+    "What a provider of language or embedding models keeps of what it was sent.",
+    "The CID of an erased event where blocks of other events cite it: they still verify.",
+)
+"""What an erasure cannot reach: every receipt says so."""

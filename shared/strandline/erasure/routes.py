@@ -1,0 +1,182 @@
+"""HTTP routes of erasure, and the end of sessions."""
+
+from datetime import UTC, datetime
+
+from strandline.config import get_settings
+from strandline.db.database import TenantDb
+from strandline.erasure import erase, receipts, store, store_selections
+from strandline.erasure.schemas import (
+    DeleteSessionQuery,
+    ErasedEventOut,
+    ErasureFeed,
+    ErasureFeedQuery,
+    ErasureOut,
+    ErasurePreview,
+    ErasureRequest,
+)
+from strandline.erasure.store import Erasure
+from strandline.erasure.store_selections import Kind, Selection
+from strandline.errors import Forbidden, Gone, NotFound, StateConflict
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.log.append import make_caller
+from strandline.log.store_marks import is_scope_erasing
+from strandline.log.store_scopes import get_scope
+from strandline.schemas import ParticipantsQuery
+from strandline.sessions import sessions
+from strandline.sessions.routes_write import SESSION, find_session
+from strandline.sessions.schemas import EndedOut
+
+
+def delete_event(request: Request) -> Response:
+    """Erase one event. When this answers, no call can read anything of it; its id, scope, seq and
+    times stay. Repeating it gives the same erasure."""
+    event_id, access = request.path_id("event_id"), _connect(request)
+    earlier = store.find_erasure_of(access, event_id)
+    if earlier is not None:
+        return _respond(earlier)
+    erase.check_events(access, request.principal, [event_id])
+    return _erase(request, access, Selection("event", event_ids=[event_id]))
+
+
+def post_erasure(request: Request) -> Response:
+    """Erase events, a session, somebody's words, a scope or the tenant (202). With `dry_run` it
+    only counts (200)."""
+    body, access = request.parse_body(ErasureRequest), _connect(request)
+    selection = _to_selection(body)
+    if body.event_ids is not None:
+        erase.check_events(access, request.principal, body.event_ids)
+    selection = erase.select_for(request.principal, selection)
+    if body.dry_run:
+        preview = store_selections.preview(access, selection)
+        return json_response(ErasurePreview.model_validate(vars(preview)))
+    return _erase(request, access, selection, 202)
+
+
+def delete_session(request: Request) -> Response:
+    """End a session. It is hidden, and nothing can be appended to it. Its events and what was
+    derived from them stay in the log, in recall and in its participants' context. Repeating it
+    changes nothing. With `erase` the session and its events are erased instead (202), for which the
+    credential needs the right `erase` too."""
+    query = request.parse_query(DeleteSessionQuery)
+    session, access = find_session(request, query), _connect(request)
+    if not query.erase:
+        return json_response(sessions.end_session(access, session, datetime.now(UTC)))
+    request.principal.require_right("erase")
+    selection = Selection("session", scope_id=session.scope_id, session_id=session.session_id)
+    return _erase(request, access, erase.select_for(request.principal, selection), 202)
+
+
+def get_erasure(request: Request) -> Response:
+    """Get an erasure, with its receipt once it is complete. What a user erased is seen by that user
+    and by admins, what a credential bound to nobody erased by such credentials."""
+    named = request.parse_query(ParticipantsQuery).participants
+    principal = request.principal
+    may_see_all = principal.user is None and not named and "erase" in principal.rights
+    access = _connect(request) if may_see_all else request.connect_reader(named)
+    erasure = store.get_erasure(access, request.path_id("erasure_id"))
+    if erasure is None:
+        raise NotFound
+    return _respond(erasure)
+
+
+def feed_erasures(request: Request) -> Response:
+    """Read a scope's erasures after a place, in order. Who keeps a copy of the scope's events drops
+    these."""
+    query = request.parse_query(ErasureFeedQuery)
+    access = request.connect_reader(query.participants)
+    scope_id = request.path_id("scope_id")
+    if get_scope(access, scope_id) is None:
+        raise NotFound
+    is_erasing = is_scope_erasing(access, scope_id)  # before the feed, which has them afterwards
+    rows = store.read_feed(access, scope_id, query.after, query.limit)
+    return json_response(
+        ErasureFeed(
+            scope_id=scope_id,
+            erasures=[ErasedEventOut.model_validate(_without_scope(row)) for row in rows],
+            next_after=rows[-1].n if rows else query.after,
+            erasing=is_erasing,
+        )
+    )
+
+
+def _without_scope(row: store.ErasedEvent) -> dict[str, object]:
+    return {name: value for name, value in vars(row).items() if name != "scope_id"}
+
+
+def _connect(request: Request) -> TenantDb:
+    """The database on behalf of who erases: as for an append."""
+    return request.resources.database.connect_as(make_caller(request.principal), request.deadline)
+
+
+def _to_selection(body: ErasureRequest) -> Selection:
+    kind: Kind = "tenant"
+    if body.event_ids is not None:
+        kind = "events"
+    elif body.session_id is not None:
+        kind = "session"
+    elif body.participant is not None:
+        kind = "participant"
+    elif body.scope_id is not None:
+        kind = "scope"
+    return Selection(kind, body.event_ids, body.scope_id, body.session_id, body.participant)
+
+
+def _erase(request: Request, access: TenantDb, selection: Selection, status: int = 200) -> Response:
+    """Erase, and have the job do the rest soon."""
+    now = datetime.now(UTC)
+    erasure = erase.erase(access, request.principal, request.audit_context, selection, now)
+    request.metrics["EventsErased"] = erasure.counts.get("events", 0)
+    clock_now = request.resources.clock()
+    request.resources.job_queue.request_run("eraser", clock_now, clock_now)
+    return _respond(erasure, status)
+
+
+def _respond(erasure: Erasure, status: int = 200) -> Response:
+    out = ErasureOut(
+        erasure_id=erasure.erasure_id,
+        kind=erasure.kind,
+        target=erasure.target,
+        state="hidden" if erasure.completed_at is None else "complete",
+        asked_at=erasure.asked_at,
+        asked_by=erasure.asked_by,
+        unreadable_at=erasure.hidden_at,
+        complete_at=erasure.completed_at,
+        counts=erasure.counts,
+        receipt=erasure.receipt,
+        signature=erasure.signature,
+        public_key=receipts.public_key(get_settings().sealing_secret),
+    )
+    return json_response(out, status)
+
+
+ROUTES = {
+    "DELETE /api/v1/events/{event_id}": Route(
+        delete_event,
+        "erase",
+        {200: ErasureOut},
+        errors=(Forbidden, Gone),
+        audits_in_transaction=True,
+    ),
+    "POST /api/v1/erasures": Route(
+        post_erasure,
+        "erase",
+        {200: ErasurePreview, 202: ErasureOut},
+        body=ErasureRequest,
+        errors=(Forbidden, NotFound, Gone),
+        audits_in_transaction=True,
+    ),
+    "GET /api/v1/erasures/{erasure_id}": Route(
+        get_erasure, "read", {200: ErasureOut}, query=ParticipantsQuery
+    ),
+    "GET /api/v1/scopes/{scope_id}/erasures": Route(
+        feed_erasures, "read", {200: ErasureFeed}, query=ErasureFeedQuery
+    ),
+    f"DELETE {SESSION}": Route(
+        delete_session,
+        "write",
+        {200: EndedOut, 202: ErasureOut},
+        query=DeleteSessionQuery,
+        errors=(Forbidden, StateConflict),
+    ),
+}

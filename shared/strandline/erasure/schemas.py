@@ -1,0 +1,127 @@
+"""Requests and responses of erasure."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from pydantic import Field, model_validator
+
+from strandline.log.schemas_fields import SessionId
+from strandline.schemas import (
+    Count,
+    Participant,
+    ParticipantsQuery,
+    RequestModel,
+    ResponseModel,
+    Switch,
+)
+from strandline.sessions.schemas import ScopeQuery
+
+MAX_EVENT_IDS = 1000
+
+
+class ErasureRequest(RequestModel):
+    """What to erase: exactly one of `event_ids`, `session_id`, `participant`, `scope_id` alone, and
+    `tenant`. A `scope_id` beside `session_id` or `participant` narrows it."""
+
+    event_ids: list[UUID] | None = Field(default=None, min_length=1, max_length=MAX_EVENT_IDS)
+    """These events."""
+    session_id: SessionId | None = None
+    """All events of this session, and the session."""
+    participant: Participant | None = None
+    """All that this participant said."""
+    scope_id: UUID | None = None
+    """All events of this scope."""
+    tenant: Literal[True] | None = None
+    """All events of the credential's tenant."""
+    dry_run: bool = Field(default=False, strict=True)
+    """Only count what would be erased."""
+
+    @model_validator(mode="after")
+    def _check_one_selector(self) -> Self:
+        given = [
+            name
+            for name in ("event_ids", "session_id", "participant", "tenant")
+            if getattr(self, name) is not None
+        ]
+        if len(given) > 1 or (not given and self.scope_id is None):
+            raise ValueError(
+                "send exactly one of event_ids, session_id, participant, scope_id and tenant"
+            )
+        if self.scope_id is not None and given and given[0] in ("event_ids", "tenant"):
+            raise ValueError(f"scope_id cannot be combined with {given[0]}; leave one of them out")
+        return self
+
+
+class ErasurePreview(ResponseModel):
+    """What an erasure would concern. Nothing was erased."""
+
+    events: int
+    scopes: int
+    chains: int
+    """Chains that lose events: they are formed anew, or go."""
+    payloads: int
+    """Payloads that they cite; others may cite them too."""
+
+
+class ErasureOut(ResponseModel):
+    """An erasure. Nothing of its events can be read. Its `state` is `hidden` until all stores are
+    cleared, then `complete`: then it has a receipt."""
+
+    erasure_id: UUID
+    kind: Literal["event", "events", "session", "participant", "scope", "tenant"]
+    target: Mapping[str, Any]
+    """What was asked for: ids and participants. A session's name is not kept."""
+    state: Literal["hidden", "complete"]
+    asked_at: datetime
+    asked_by: Mapping[str, Any]
+    unreadable_at: datetime
+    complete_at: datetime | None
+    counts: Mapping[str, int]
+    """Rows by table and store, so far."""
+    receipt: Mapping[str, Any] | None
+    """What was signed."""
+    signature: str | None
+    """Ed25519 over the receipt as JSON with sorted names and without spaces, in hex."""
+    public_key: str
+    """The deployment's key that checks it, in hex."""
+
+
+class DeleteSessionQuery(ScopeQuery):
+    """The query string of DELETE on a session."""
+
+    erase: Switch = False
+    """Erase the session and its events, instead of ending it. It takes the right `erase`."""
+
+
+class ErasureFeedQuery(ParticipantsQuery):
+    """The query string of a scope's feed of erasures."""
+
+    after: Count = Field(default=0, ge=0, lt=2**63)
+    """The place of the last erasure that was read; 0 from the beginning."""
+    limit: Count = Field(default=100, ge=1, le=1000)
+    """The maximum number of erasures."""
+
+
+class ErasedEventOut(ResponseModel):
+    """An erased event."""
+
+    n: int
+    """Its place among the scope's erasures, from 1 without gaps."""
+    event_id: UUID
+    seq: int
+    erasure_id: UUID
+    erased_at: datetime
+
+
+class ErasureFeed(ResponseModel):
+    """The erasures of a scope, in order: who follows its events drops these."""
+
+    scope_id: UUID
+    erasures: list[ErasedEventOut]
+    next_after: int
+    """The `after` of the next call."""
+    erasing: bool
+    """Whether more events are being erased: they are out of view, and come into this feed within
+    minutes."""

@@ -1,0 +1,203 @@
+"""SQL of erasures: what is recorded, and the functions that erase the log."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.erasure.store_selections import Kind
+
+# the log ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Total:
+    name: str
+    total: int
+
+
+def erase_events(
+    access: TenantDb, erasure_id: UUID, event_ids: Sequence[UUID], now: datetime
+) -> dict[str, int]:
+    """Turn these events into tombstones and clear the log's tables and indexes. Returns how many
+    rows of each table. In a transaction, with the scopes locked."""
+    inner, outer = access.sealer.mac_pads
+    rows = access.fetch(
+        _Total,
+        "select name, total from erase_events(%(erasure_id)s, %(event_ids)s::uuid[], %(now)s,"
+        " %(inner)s, %(outer)s)",
+        {
+            "erasure_id": erasure_id,
+            "event_ids": list(event_ids),
+            "now": now,
+            "inner": inner,
+            "outer": outer,
+        },
+    )
+    return {row.name: row.total for row in rows}
+
+
+def blank_chains(
+    access: TenantDb, chain_ids: Sequence[UUID], scope_ids: Sequence[UUID], now: datetime
+) -> dict[str, int]:
+    """Empty the texts that rest on these chains, whose events are unlinked already. In a
+    transaction."""
+    rows = access.fetch(
+        _Total,
+        "select name, total from blank_chains(%(chain_ids)s::uuid[], %(scope_ids)s::uuid[],"
+        " %(now)s)",
+        {"chain_ids": list(chain_ids), "scope_ids": list(scope_ids), "now": now},
+    )
+    return {row.name: row.total for row in rows}
+
+
+# records ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """An erasure as it stands."""
+
+    erasure_id: UUID
+    participants: list[str]
+    kind: Kind
+    target: dict[str, Any]
+    asked_at: datetime
+    asked_by: dict[str, Any]
+    hidden_at: datetime
+    cleared_at: datetime | None
+    """Since when all its events are tombstones; None: marks keep the others out of view."""
+    vacuumed_at: datetime | None
+    """When a vacuum began that gave up the rows that it cleared."""
+    vacuums: int
+    """How many were tried."""
+    completed_at: datetime | None
+    counts: dict[str, int]
+    receipt: dict[str, Any] | None
+    signature: str | None
+
+
+SELECT_ERASURE = """
+    select e.erasure_id, e.participants, e.kind, e.target, e.asked_at, e.asked_by, e.hidden_at,
+        e.cleared_at, e.vacuumed_at, e.vacuums, e.completed_at, e.counts, e.receipt, e.signature
+    from erasures e
+"""
+"""Columns of an Erasure."""
+
+
+def add_erasure(
+    access: TenantDb,
+    erasure_id: UUID,
+    kind: Kind,
+    target: Mapping[str, object],
+    asked_by: Mapping[str, object],
+    now: datetime,
+) -> None:
+    """Record an erasure on behalf of the caller. Nobody sees its events once the transaction under
+    way has ended."""
+    access.execute(
+        "insert into erasures (tenant_id, erasure_id, participants, kind, target, asked_at,"
+        " asked_by, hidden_at, due_at) values (current_tenant(), %(erasure_id)s,"
+        " %(viewer)s::text[], %(kind)s, %(target)s::jsonb, %(now)s, %(asked_by)s::jsonb, %(now)s,"
+        " %(now)s)",
+        {
+            "erasure_id": erasure_id,
+            "viewer": list(access.caller.viewer),
+            "kind": kind,
+            "target": json.dumps(dict(target)),
+            "asked_by": json.dumps(dict(asked_by)),
+            "now": now,
+        },
+    )
+
+
+def add_counts(access: TenantDb, erasure_id: UUID, counts: Mapping[str, int]) -> None:
+    """Add to the counts of an erasure. In a transaction."""
+    access.execute(
+        """
+        update erasures set counts = (
+            select coalesce(jsonb_object_agg(key, total), '{}') from (
+                select key, sum(value::bigint) as total from (
+                    select * from jsonb_each_text(counts)
+                    union all
+                    select * from jsonb_each_text(%(counts)s::jsonb)) both_counts
+                group by key having sum(value::bigint) > 0) sums)
+        where erasure_id = %(erasure_id)s
+        """,
+        {"erasure_id": erasure_id, "counts": json.dumps(dict(counts))},
+    )
+
+
+def mark_cleared(access: TenantDb, erasure_id: UUID, now: datetime) -> None:
+    """Record that all events of an erasure are tombstones. In a transaction."""
+    access.execute(
+        "update erasures set cleared_at = %(now)s, cleared_xid = pg_current_xact_id()"
+        " where erasure_id = %(erasure_id)s and cleared_at is null",
+        {"erasure_id": erasure_id, "now": now},
+    )
+
+
+def get_erasure(access: TenantDb, erasure_id: UUID) -> Erasure | None:
+    """A visible erasure, or None."""
+    rows = access.fetch(
+        Erasure,
+        SELECT_ERASURE + " where e.tenant_id = current_tenant() and e.erasure_id = %(erasure_id)s",
+        {"erasure_id": erasure_id},
+    )
+    return rows[0] if rows else None
+
+
+def find_erasure_of(access: TenantDb, event_id: UUID) -> Erasure | None:
+    """The visible erasure of an event, or None."""
+    rows = access.fetch(
+        Erasure,
+        SELECT_ERASURE  # noqa: S608 - a constant
+        + """
+        where e.tenant_id = current_tenant() and e.erasure_id in (
+            select d.erasure_id from erased_events d
+            where d.tenant_id = current_tenant() and d.event_id = %(event_id)s
+            union all
+            select m.erasure_id from events_marked(array[%(event_id)s::uuid]) m)
+        order by e.erasure_id limit 1
+        """,
+        {"event_id": event_id},
+    )
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class ErasedEvent:
+    """An event of an erasure."""
+
+    n: int
+    """Its place among the scope's erasures."""
+    event_id: UUID
+    scope_id: UUID
+    seq: int
+    erasure_id: UUID
+    erased_at: datetime
+
+
+def list_events(access: TenantDb, erasure_id: UUID) -> Sequence[ErasedEvent]:
+    """The events of an erasure, by scope and in their order."""
+    return access.fetch(
+        ErasedEvent,
+        "select n, event_id, scope_id, seq, erasure_id, erased_at from erased_events"
+        " where tenant_id = current_tenant() and erasure_id = %(erasure_id)s"
+        " order by scope_id, n",
+        {"erasure_id": erasure_id},
+    )
+
+
+def read_feed(access: TenantDb, scope_id: UUID, after: int, limit: int) -> Sequence[ErasedEvent]:
+    """A scope's erasures after the first `after` of them, in order."""
+    return access.fetch(
+        ErasedEvent,
+        "select n, event_id, scope_id, seq, erasure_id, erased_at from erased_events"
+        " where tenant_id = current_tenant() and scope_id = %(scope_id)s and n > %(after)s"
+        " order by n limit %(limit)s",
+        {"scope_id": scope_id, "after": after, "limit": limit},
+    )

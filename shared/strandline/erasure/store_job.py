@@ -1,0 +1,201 @@
+"""SQL of the eraser job: what is due, chains to be formed anew, objects to be removed, receipts."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from strandline.db.connection import Connection
+from strandline.db.database import TenantDb
+from strandline.erasure.store import SELECT_ERASURE, Erasure
+from strandline.tenants.store_due import list_tenant_ids
+
+
+def list_due_tenants(connection: Connection, now: datetime) -> list[str]:
+    """Ids of the tenants where an erasure goes on."""
+    return list_tenant_ids(connection, "select * from tenants_to_erase(%s)", (now,))
+
+
+def list_open(access: TenantDb) -> Sequence[Erasure]:
+    """The erasures of the tenant that are not complete, oldest first."""
+    return access.fetch(
+        Erasure,
+        SELECT_ERASURE
+        + " where e.tenant_id = current_tenant() and e.completed_at is null order by e.erasure_id",
+        {},
+    )
+
+
+@dataclass(frozen=True)
+class ErasedChain:
+    """A chain that lost events and waits to be formed anew."""
+
+    chain_id: UUID
+    scope_id: UUID
+    participants: list[str]
+    was_promoted: bool
+    attempts: int
+
+
+def list_chains(access: TenantDb, limit: int, max_attempts: int) -> Sequence[ErasedChain]:
+    """Up to `limit` chains that wait to be formed anew; those that failed often come last, and
+    those that failed `max_attempts` times not at all."""
+    return access.fetch(
+        ErasedChain,
+        "select chain_id, scope_id, participants, was_promoted, attempts from erased_chains"
+        " where tenant_id = current_tenant() and attempts < %(max_attempts)s"
+        " order by attempts, chain_id limit %(limit)s",
+        {"limit": limit, "max_attempts": max_attempts},
+    )
+
+
+def end_chain(access: TenantDb, chain_id: UUID) -> None:
+    """Record that a chain is formed anew, or gone. In a transaction."""
+    access.execute(
+        "delete from erased_chains where chain_id = %(chain_id)s", {"chain_id": chain_id}
+    )
+
+
+def queue_retry(access: TenantDb, job_id: UUID) -> None:
+    """Queue a failure to be retried, as an admin does. In a transaction."""
+    access.execute(
+        "update jobs set state = 'queued', finished_at = null, leased_until = now()"
+        " where job_id = %(job_id)s and state = 'failed'",
+        {"job_id": job_id},
+    )
+
+
+def count_attempt(access: TenantDb, chain_id: UUID) -> None:
+    """Record that forming a chain anew failed. In a transaction."""
+    access.execute(
+        "update erased_chains set attempts = attempts + 1 where chain_id = %(chain_id)s",
+        {"chain_id": chain_id},
+    )
+
+
+@dataclass(frozen=True)
+class ErasedPayload:
+    """An object that only erased events cited."""
+
+    object: str
+    marked_at: datetime | None
+
+
+def list_payloads(access: TenantDb, after: str, limit: int) -> Sequence[ErasedPayload]:
+    """The objects that are to be removed, by name."""
+    return access.fetch(
+        ErasedPayload,
+        "select object, marked_at from erased_payloads"
+        " where tenant_id = current_tenant() and object > %(after)s"
+        " order by object limit %(limit)s",
+        {"after": after, "limit": limit},
+    )
+
+
+@dataclass(frozen=True)
+class _Cid:
+    cid: str
+
+
+def list_cited(access: TenantDb, cids: Sequence[str]) -> set[str]:
+    """Those of these payloads that an event cites, or that a writer has stored."""
+    rows = access.fetch(
+        _Cid,
+        """
+        select c.cid from unnest(%(cids)s::text[]) c (cid)
+        where exists (
+                select from events e
+                where e.tenant_id = current_tenant() and e.blob_cid = c.cid)
+            or exists (select from stored_blobs(%(cids)s) s where s.cid = c.cid)
+        """,
+        {"cids": list(cids)},
+    )
+    return {row.cid for row in rows}
+
+
+def list_removing(access: TenantDb, cids: Sequence[str]) -> list[str]:
+    """Those of these payloads whose removal was begun and not ended, while no append may rely on
+    their bytes. Removals whose time is over are forgotten: they begin again. In a transaction."""
+    access.execute("delete from blob_removals where removing_until < clock_timestamp()", {})
+    rows = access.fetch(
+        _Cid,
+        "select cid from blob_removals where cid = any (%(cids)s)"
+        " and removing_until > clock_timestamp() + interval '30 seconds'",
+        {"cids": list(cids)},
+    )
+    return [row.cid for row in rows]
+
+
+def mark_payloads(access: TenantDb, objects: Sequence[str], now: datetime) -> None:
+    """Record since when these objects are marked to be removed. In a transaction."""
+    access.execute(
+        "update erased_payloads set marked_at = %(now)s"
+        " where object = any (%(objects)s) and marked_at is null",
+        {"objects": list(objects), "now": now},
+    )
+
+
+def end_payloads(access: TenantDb, objects: Sequence[str]) -> None:
+    """Record that these objects are removed, or cited by others. In a transaction."""
+    access.execute(
+        "delete from erased_payloads where object = any (%(objects)s)", {"objects": list(objects)}
+    )
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What an erasure still waits for."""
+
+    chains: int
+    """That have not failed too often."""
+    payloads: int
+    marked_at: datetime | None
+    """When the last of its objects was marked."""
+
+
+def count_remaining(access: TenantDb, erasure_id: UUID, max_attempts: int) -> Remaining:
+    """What an erasure still waits for."""
+    (row,) = access.fetch(
+        Remaining,
+        """
+        select (select count(*) from erased_chains c where c.tenant_id = current_tenant()
+                and c.erasure_id = %(erasure_id)s and c.attempts < %(max_attempts)s) as chains,
+            (select count(*) from erased_payloads p where p.tenant_id = current_tenant()
+                and p.erasure_id = %(erasure_id)s) as payloads,
+            (select max(p.marked_at) from erased_payloads p where p.tenant_id = current_tenant()
+                and p.erasure_id = %(erasure_id)s) as marked_at
+        """,
+        {"erasure_id": erasure_id, "max_attempts": max_attempts},
+    )
+    return row
+
+
+def postpone(access: TenantDb, erasure_id: UUID, due_at: datetime) -> None:
+    """Record when the job goes on with an erasure. In a transaction."""
+    access.execute(
+        "update erasures set due_at = %(due_at)s"
+        " where erasure_id = %(erasure_id)s and completed_at is null",
+        {"erasure_id": erasure_id, "due_at": due_at},
+    )
+
+
+def complete(
+    access: TenantDb,
+    erasure_id: UUID,
+    receipt: Mapping[str, object],
+    signature: str,
+    now: datetime,
+) -> None:
+    """Record an erasure's receipt: it is complete. In a transaction."""
+    access.execute(
+        "update erasures set completed_at = %(now)s, due_at = null, receipt = %(receipt)s::jsonb,"
+        " signature = %(signature)s"
+        " where erasure_id = %(erasure_id)s and completed_at is null",
+        {
+            "erasure_id": erasure_id,
+            "receipt": json.dumps(dict(receipt)),
+            "signature": signature,
+            "now": now,
+        },
+    )

@@ -1,0 +1,236 @@
+"""SQL of what an erasure is about: selections of events, and marks, which keep many events out of
+view until they are tombstones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+
+type Kind = Literal["event", "events", "session", "participant", "scope", "tenant"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which events an erasure is about. What is None narrows nothing."""
+
+    kind: Kind
+    event_ids: Sequence[UUID] | None = None
+    scope_id: UUID | None = None
+    session_id: str | None = None
+    participant: str | None = None
+    """Who said it."""
+    until: datetime | None = None
+    """What was recorded later stays."""
+    snapshot: str | None = None
+    """What this database snapshot does not show stays."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is about whole sessions, which go with their events."""
+        return self.participant is None and self.kind in ("session", "scope", "tenant")
+
+
+@dataclass(frozen=True)
+class SelectedEvent:
+    """An event that a selection names; it may be erased already."""
+
+    event_id: UUID
+    scope_id: UUID
+    said_by: str | None
+    is_erased: bool
+
+
+def get_selected(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[SelectedEvent]:
+    """Those of these events that the caller can see, erased ones too."""
+    return access.fetch(
+        SelectedEvent,
+        """
+        select e.event_id, e.scope_id, coalesce(e.speaker, nullif(e.writer, '*')) as said_by,
+            e.erased_at is not null as is_erased
+        from events e
+        where e.tenant_id = current_tenant() and e.event_id = any (%(event_ids)s::uuid[])
+        """,
+        {"event_ids": list(event_ids)},
+    )
+
+
+@dataclass(frozen=True)
+class _EventId:
+    event_id: UUID
+
+
+_MATCHES = """
+    e.tenant_id = current_tenant() and e.erased_at is null
+        and (%(event_ids)s::uuid[] is null or e.event_id = any (%(event_ids)s::uuid[]))
+        and (%(scope_ids)s::uuid[] is null or e.scope_id = any (%(scope_ids)s::uuid[]))
+        and (%(session_id)s::text is null or e.session_id = %(session_id)s)
+        and (%(participant)s::text is null
+            or coalesce(e.speaker, nullif(e.writer, '*')) = %(participant)s)
+        and (%(until)s::timestamptz is null or e.recorded_at <= %(until)s)
+        and (%(snapshot)s::pg_snapshot is null
+            or pg_visible_in_snapshot(e.xid, %(snapshot)s::pg_snapshot))
+"""
+"""The events of a selection in the caller's view, without those that are erased."""
+
+
+def list_some(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
+    """Up to `limit` events of a selection, whichever are found first."""
+    rows = access.fetch(
+        _EventId,
+        f"select e.event_id from events e where {_MATCHES} limit %(limit)s",  # noqa: S608 - a constant
+        {**_parameters(selection, _list_scopes(access, selection)), "limit": limit},
+    )
+    return [row.event_id for row in rows]
+
+
+def list_first(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
+    """The first `limit` events of a selection, by scope and seq."""
+    rows = access.fetch(
+        _EventId,
+        f"select e.event_id from events e where {_MATCHES}"  # noqa: S608 - a constant
+        " order by e.scope_id, e.seq limit %(limit)s",
+        {**_parameters(selection, _list_scopes(access, selection)), "limit": limit},
+    )
+    return [row.event_id for row in rows]
+
+
+@dataclass(frozen=True)
+class _ScopeId:
+    scope_id: UUID
+
+
+def _list_scopes(access: TenantDb, selection: Selection) -> list[UUID] | None:
+    """The scopes that a selection is in, by index; None: any. Whoever speaks or writes is a member
+    of the scope."""
+    if selection.scope_id is not None:
+        return [selection.scope_id]
+    if selection.session_id is None and selection.participant is None:
+        return None
+    rows = access.fetch(
+        _ScopeId,
+        """
+        select s.scope_id from sessions s
+        where s.tenant_id = current_tenant() and s.session_id = %(session_id)s
+        union
+        select m.scope_id from scope_members m
+        where m.tenant_id = current_tenant() and %(session_id)s::text is null
+            and m.participant = %(participant)s
+        """,
+        _parameters(selection),
+    )
+    return [row.scope_id for row in rows]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What an erasure would concern."""
+
+    events: int
+    scopes: int
+    chains: int
+    payloads: int
+
+
+def preview(access: TenantDb, selection: Selection) -> Preview:
+    """Count what a selection names, and what rests on it."""
+    (row,) = access.fetch(
+        Preview,
+        f"""
+        with selected as materialized (
+            select e.event_id, e.scope_id, e.blob_cid from events e where {_MATCHES})
+        select count(*) as events, count(distinct s.scope_id) as scopes,
+            count(distinct c.chain_id) as chains, count(distinct s.blob_cid) as payloads
+        from selected s left join chain_events c
+            on c.tenant_id = current_tenant() and c.event_id = s.event_id
+        """,  # noqa: S608 - a constant
+        _parameters(selection, _list_scopes(access, selection)),
+    )
+    return row
+
+
+def _parameters(selection: Selection, scope_ids: Sequence[UUID] | None = None) -> dict[str, object]:
+    return {
+        "event_ids": None if selection.event_ids is None else list(selection.event_ids),
+        "scope_id": selection.scope_id,
+        "scope_ids": None if scope_ids is None else list(scope_ids),
+        "until": selection.until,
+        "snapshot": selection.snapshot,
+        "session_id": selection.session_id,
+        "participant": selection.participant,
+    }
+
+
+# marks --------------------------------------------------------------------------------------------
+
+
+def add_marks(access: TenantDb, erasure_id: UUID, selection: Selection) -> int:
+    """Keep the events of a selection, and all that rests on them, out of everybody's view until
+    they are tombstones. Returns how many marks it takes: one, or one for each scope that has a
+    session of this name. In a transaction."""
+    members = {*access.caller.viewer, *([selection.participant] if selection.participant else ())}
+    return access.execute(
+        """
+        insert into erasure_marks
+            (tenant_id, erasure_id, n, members, scope_id, session_id, said_by, recorded_until)
+        select current_tenant(), %(erasure_id)s, row_number() over (order by t.scope_id),
+            %(members)s::text[], t.scope_id, %(session_id)s, %(participant)s,
+            -- by the scopes' clocks, which never go back
+            greatest(clock_timestamp(), (
+                select max(s.last_recorded_at) from scopes s
+                where s.tenant_id = current_tenant()
+                    and (t.scope_id is null or s.scope_id = t.scope_id)))
+        from (
+            select %(scope_id)s::uuid
+            where %(session_id)s::text is null or %(scope_id)s::uuid is not null
+            union
+            select s.scope_id from sessions s
+            where s.tenant_id = current_tenant() and s.session_id = %(session_id)s
+                and %(scope_id)s::uuid is null) t (scope_id)
+        """,
+        {**_parameters(selection), "erasure_id": erasure_id, "members": sorted(members)},
+    )
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Events that are being erased, of one erasure."""
+
+    n: int
+    scope_id: UUID | None
+    session_id: str | None
+    said_by: str | None
+    recorded_until: datetime
+    snapshot: str
+
+
+def list_marks(access: TenantDb, erasure_id: UUID) -> Sequence[Mark]:
+    """The marks of an erasure that are not cleared."""
+    return access.fetch(
+        Mark,
+        "select n, scope_id, session_id, said_by, recorded_until, snapshot::text"
+        " from erasure_marks"
+        " where tenant_id = current_tenant() and erasure_id = %(erasure_id)s order by n",
+        {"erasure_id": erasure_id},
+    )
+
+
+def delete_mark(access: TenantDb, erasure_id: UUID, n: int) -> None:
+    """Record that all events of a mark are tombstones, and that scopes which waited for it are due.
+    In a transaction."""
+    access.execute(
+        "delete from erasure_marks where erasure_id = %(erasure_id)s and n = %(n)s",
+        {"erasure_id": erasure_id, "n": n},
+    )
+    access.execute(
+        """
+        update scope_work w set due_at = now()
+        from (
+            select scope_id from scope_work
+            where last_error = 'erasing' and due_at > now() for update skip locked) waiting
+        where w.scope_id = waiting.scope_id
+        """,
+        {},
+    )

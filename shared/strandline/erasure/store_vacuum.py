@@ -1,0 +1,105 @@
+"""SQL that has the database give up the rows that an erasure deleted or changed.
+
+What a statement deletes or changes stays in the table's pages until a vacuum finds that nobody can
+see it any more. VACUUM runs outside of transactions, as the application, which has the right to it
+(MAINTAIN) on tables with memory.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from psycopg import sql
+
+from strandline.db.connection import Connection, translate_errors
+from strandline.db.database import TenantDb
+from strandline.erasure.hooks import HOOKS
+
+TABLES = tuple(table for table, hook in HOOKS.items() if hook.clearing != "kept")
+"""The tables that erasures clear."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """An erasure whose rows wait for a vacuum."""
+
+    erasure_id: UUID
+    cleared_at: datetime
+    is_seen: bool
+    """Whether a transaction may still see what it cleared."""
+
+
+def list_waiting(access: TenantDb, max_vacuums: int) -> Sequence[Waiting]:
+    """The tenant's erasures whose rows wait for a vacuum that has not failed so often."""
+    return access.fetch(
+        Waiting,
+        """
+        select erasure_id, cleared_at,
+            cleared_xid >= pg_snapshot_xmin(pg_current_snapshot()) as is_seen
+        from erasures
+        where tenant_id = current_tenant() and completed_at is null and cleared_at is not null
+            and vacuumed_at is null and vacuums < %(max_vacuums)s
+        """,
+        {"max_vacuums": max_vacuums},
+    )
+
+
+@dataclass(frozen=True)
+class LastVacuum:
+    """The latest `vacuum`, for whichever tenant's erasure."""
+
+    ended_at: datetime | None
+    """None: there was none yet."""
+    is_running: bool
+    """Another one runs."""
+
+
+def get_last_vacuum(access: TenantDb) -> LastVacuum:
+    """The latest vacuum of all tables."""
+    (row,) = access.fetch(
+        LastVacuum,
+        """
+        select case when bool_and(t.last_vacuum is not null) then min(t.last_vacuum) end
+                as ended_at,
+            exists (
+                select from pg_stat_progress_vacuum p join pg_stat_user_tables v using (relid)
+                where p.datname = current_database() and v.relname = any (%(tables)s))
+                as is_running
+        from pg_stat_user_tables t where t.relname = any (%(tables)s)
+        """,
+        {"tables": list(TABLES)},
+    )
+    return row
+
+
+def vacuum(connection: Connection) -> None:
+    """Vacuum all tables that erasures clear, with their indexes, however long it takes. Raises
+    Unavailable and what the database reports."""
+    statement = sql.SQL("vacuum (index_cleanup on, truncate off) {}").format(
+        sql.SQL(", ").join(map(sql.Identifier, TABLES))
+    )
+    with translate_errors(connection), _unbounded(connection):
+        connection.execute(statement)
+
+
+@contextmanager
+def _unbounded(connection: Connection) -> Generator[None]:
+    """No limit on the time of a statement while the block runs."""
+    connection.execute("set statement_timeout = 0")
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.execute("reset statement_timeout")
+
+
+def record_vacuum(access: TenantDb, erasure_ids: Sequence[UUID], at: datetime | None) -> None:
+    """Record when a vacuum began that gave up these erasures' rows; None: it failed. In a
+    transaction."""
+    access.execute(
+        "update erasures set vacuumed_at = %(at)s, vacuums = vacuums + 1"
+        " where erasure_id = any (%(erasure_ids)s::uuid[]) and vacuumed_at is null",
+        {"erasure_ids": list(erasure_ids), "at": at},
+    )

@@ -1,0 +1,224 @@
+"""The job of erasures: it resumes after a crash at each step; who read before stores nothing."""
+
+import importlib
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from strandline.aws.blobs import BlobStore
+from strandline.chains import enrichment, form, store_archiving
+from strandline.erasure import eraser as eraser_job
+from strandline.erasure import receipts, store_job, store_vacuum
+from strandline.errors import Unavailable
+from strandline.graph import promoter
+from strandline.llm.tasks import LlmTasks
+from tests.functions.conftest import Told
+from tests.functions.test_erasure import ERASURES, erase, eraser, talk, traces
+from tests.functions.test_promoter import warm
+from tests.strandline.topics.outline import build, fold_all
+from tests.support import Gateway, ScratchDatabase, user_message
+
+__all__ = ["eraser"]
+STEPS: tuple[tuple[object, str], ...] = (
+    (store_job, "list_cited"),
+    (store_archiving, "begin_removal"),
+    (BlobStore, "erase"),
+    (store_archiving, "end_removal"),
+    (store_job, "end_payloads"),
+    (form, "retry_enrichment"),
+    (store_job, "end_chain"),
+    (store_job, "count_remaining"),
+    (receipts, "sign"),
+    (store_job, "complete"),
+)
+
+
+@pytest.mark.parametrize(("place", "step"), STEPS, ids=[step for _, step in STEPS])
+def test_a_crash_at_each_step_is_resumed(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+    place: object,
+    step: str,
+) -> None:
+    tell(eraser, "The harbour opens at nine.")
+    tell(eraser, "It is zyxcanary there.")
+    fold_all(gateway, scratch_db)
+    large = user_message("zyxcanary " * 9000, "user:dora")
+    large_id = gateway.call("POST", "/api/v1/events", large, key=eraser).body["event_id"]
+    (said,) = scratch_db.rows("select event_id::text from events where seq = 2")
+    body = {"event_ids": [said[0], large_id]}
+    erasure = gateway.call("POST", ERASURES, body, key=eraser).body
+    gateway.run_job("eraser")
+    scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
+    with monkeypatch.context() as planted:
+
+        def crash(*_: object, **__: object) -> None:
+            raise RuntimeError(step)
+
+        planted.setattr(place, step, crash)
+        gateway.run_job("eraser", "acme")
+    gateway.run_job("eraser", "acme")
+    state = gateway.call("GET", f"{ERASURES}/{erasure['erasure_id']}", key=eraser).body
+    assert state["state"] == "complete"
+    assert traces(scratch_db) == []
+    left = scratch_db.rows(
+        "select count(*) from erased_chains union all select count(*) from erased_payloads"
+    )
+    assert left == [(0,), (0,)]
+
+
+def erase_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, place: object, name: str, act: Callable[[], object]
+) -> None:
+    """Act once, when this is called and has read what it needs."""
+    original: Any = getattr(place, name)
+    done: list[bool] = []
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        result = original(*arguments, **options)
+        if not done:
+            done.append(True)
+            act()
+        return result
+
+    monkeypatch.setattr(place, name, late)
+
+
+def test_a_fold_that_read_the_event_before_stores_nothing_of_it(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tell(eraser, "The harbour opens at nine.")
+    said = tell(eraser, "My sister Zyxcanary likes boats.")["event_id"]
+    gateway.sweep()
+    erase_meanwhile(monkeypatch, enrichment, "_describe_run", lambda: erase(gateway, eraser, said))
+    fold_all(gateway, scratch_db)
+    assert traces(scratch_db) == []
+    linked = scratch_db.rows("select count(*) from chain_events")
+    assert linked == [(1,)]
+
+
+def test_a_promotion_that_read_the_event_before_stores_nothing_of_it(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for text in ("I live in Lisbon now, near the river.", "I'm allergic to penicillin."):
+        tell(eraser, text)
+    said = tell(eraser, "My sister Zyxcanary comes on Friday.")["event_id"]
+    fold_all(gateway, scratch_db)
+    warm(scratch_db)
+    erase_meanwhile(monkeypatch, promoter, "extract_chain", lambda: erase(gateway, eraser, said))
+    gateway.run_job("promoter")
+    assert traces(scratch_db) == []
+    gateway.run_job("eraser")
+    warm(scratch_db)
+    gateway.run_job("promoter")
+    assert traces(scratch_db) == []
+    assert scratch_db.rows("select count(*) > 0 from graph_nodes") == [(True,)]
+
+
+def test_a_build_that_read_the_event_before_stores_nothing_of_it(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = talk(gateway, scratch_db, tell, eraser)
+    scratch_db.rows(
+        "set session_replication_role = replica; truncate topic_tree, snapshot_scopes, topic_nodes,"
+        " topic_events, snapshots, active_snapshot, topic_builds, topic_build_scopes"
+    )
+    scratch_db.rows(
+        "insert into topic_work (tenant_id, scope_id, participants, waiting, oldest_at, newest_at,"
+        " last_position) select tenant_id, scope_id, participants, 1, now(), now(), max(position)"
+        " from chain_versions group by 1, 2, 3 on conflict do nothing"
+    )
+    erase_meanwhile(monkeypatch, LlmTasks, "overview", lambda: erase(gateway, eraser, ids[2]))
+    build(gateway)
+    assert traces(scratch_db) == []
+    gateway.run_job("eraser")
+    build(gateway)
+    assert traces(scratch_db) == []
+
+
+def test_no_erasure_is_complete_while_requests_run_that_read_before(
+    gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eraser_job, "_REQUEST_WAIT", timedelta(minutes=1))
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+    gateway.run_job("eraser")
+    path = f"{ERASURES}/{erasure['erasure_id']}"
+    assert gateway.call("GET", path, key=eraser).body["state"] == "hidden"
+
+
+def state_of(gateway: Gateway, key: str, erasure: Any) -> Any:
+    return gateway.call("GET", f"{ERASURES}/{erasure['erasure_id']}", key=key).body
+
+
+def test_what_was_cleared_is_vacuumed_once_an_hour(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not while a transaction may still see it."""
+    first, second = (erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"]) for _ in "ab")
+    scratch_db.rows("update erasures set cleared_xid = '999999999'")  # as if it still ran
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, first)["state"] == "hidden"
+    scratch_db.rows("update erasures set cleared_xid = '3'")
+    for name in ("query", "eraser"):  # else what they did is counted after the vacuum
+        used = importlib.import_module(f"functions.{name}.handler").resources.database
+        used.connection().execute("select pg_stat_force_next_flush()")
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, first)["receipt"]["vacuumed_at"] is not None
+    assert state_of(gateway, eraser, second)["state"] == "complete"
+    dead = scratch_db.rows(
+        "select relname from pg_stat_user_tables where relname = any (%s)"
+        " and (last_vacuum is null or n_dead_tup > 0)",
+        list(store_vacuum.TABLES),
+    )
+    assert dead == []
+    monkeypatch.setattr(eraser_job, "_VACUUM_SPACING", timedelta(hours=1))
+    third = erase(gateway, eraser, tell(eraser, "Forget me too.")["event_id"])
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, third)["state"] == "hidden"
+    ((late,),) = scratch_db.rows(
+        "select due_at > now() + interval '50 minutes' from erasures where completed_at is null"
+    )
+    assert late
+
+
+def test_a_receipt_says_where_the_vacuum_failed(
+    gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+
+    def refuse(_: object) -> None:
+        raise Unavailable("locked")
+
+    monkeypatch.setattr(store_vacuum, "vacuum", refuse)
+    for _ in range(4):
+        assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
+        assert state_of(gateway, eraser, erasure)["state"] == "hidden"
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is None
+
+
+def test_nothing_is_planned_where_nothing_is_to_be_done(gateway: Gateway) -> None:
+    gateway.key()
+    assert gateway.run_job("eraser") == {}
+    assert eraser_job.name == "eraser"

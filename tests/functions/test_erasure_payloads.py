@@ -1,0 +1,80 @@
+"""Erased payloads, in a bucket with versions."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from strandline.local.aws import LocalAws, client
+from tests.functions.test_erasure import ALICE, ERASURES, erase, eraser, traces
+from tests.support import Gateway, ScratchDatabase, user_message
+from tests.uploads import cid_of, citing, objects, uploaded
+
+__all__ = ["eraser"]
+
+
+@pytest.fixture(autouse=True)
+def versioned(aws: LocalAws) -> Iterator[None]:
+    """moto does not close the files of versions."""
+    with closing(client("s3")) as s3:
+        s3.put_bucket_versioning(Bucket=aws.bucket, VersioningConfiguration={"Status": "Enabled"})
+    yield
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_payload_goes_with_its_versions_once_no_append_relies_on_it(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
+) -> None:
+    large = "zyxcanary payload " * 5000
+    cid = cid_of(large.encode())
+
+    def versions() -> int:
+        with closing(client("s3")) as s3:
+            found = s3.list_object_versions(Bucket=aws.bucket, Prefix=f"acme/{cid}")
+        return len(found.get("Versions", [])) + len(found.get("DeleteMarkers", []))
+
+    stored = [
+        gateway.call("POST", "/api/v1/events", user_message(large), key=eraser).body["event_id"]
+        for _ in range(2)
+    ]
+    assert versions() >= 1
+    erase(gateway, eraser, stored[0])
+    gateway.run_job("eraser")
+    assert versions() >= 1, "the other event cites it"
+    erasure = erase(gateway, eraser, stored[1])
+    query = {"participants": ALICE}
+    assert gateway.call("GET", f"/file/{cid}", key=eraser, query=query).status == 404
+    gateway.run_job("eraser")
+    assert versions() >= 1, "an append under way may rely on it"
+    scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
+    gateway.run_job("eraser", "acme")
+    assert versions() == 0
+    assert traces(scratch_db) == []
+    path = f"{ERASURES}/{erasure['erasure_id']}"
+    assert gateway.call("GET", path, key=eraser).body["state"] == "complete"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_replay_stores_no_payload_again(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
+) -> None:
+    """Neither a large text, nor an upload that is gone: 410, and not what is wrong with it now."""
+    data = b"zyxcanary in a file"
+    uploaded(gateway, eraser, data, mime_type="text/plain")
+    bodies = [
+        user_message("zyxcanary payload " * 5000, source_event_key="large"),
+        citing(cid_of(data), source_event_key="upload"),
+    ]
+    for body in bodies:
+        stored = gateway.call("POST", "/api/v1/events", body, key=eraser).body
+        erase(gateway, eraser, stored["event_id"])
+    gateway.run_job("eraser")
+    scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
+    gateway.run_job("eraser", "acme")
+    assert objects(aws, "acme/") == {}
+    assert objects(aws, "_uploads/") == {}
+    for body in bodies:
+        assert gateway.call("POST", "/api/v1/events", body, key=eraser).status == 410
+    assert objects(aws, "acme/") == {}
