@@ -27,7 +27,7 @@ from tests.chat_service import (
 )
 from tests.functions.conftest import Told
 from tests.model_server import ModelServer, Says, completion, error
-from tests.support import Gateway, Reply, ScratchDatabase
+from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 WHO = (ALICE, HELPER)
@@ -420,7 +420,17 @@ def test_nobody_elses_sona_and_no_other_body_under_a_key(
         reply = chat(front, key, text, *WHO, once="k-2", **other)
         assert (reply.status, reply.error["code"]) == (409, "key_conflict"), other
     assert chat(front, key, "And the dog?", HELPER, ALICE, once="k-2").status == 200
-    assert len(stored(front, key)) == len(FACTS) + 2
+    for n, note in enumerate(({}, {"chat": "x"}, {"chat": {"text": "x", "citations": 7}})):
+        event, headers = (
+            user_message("No.", *WHO, metadata=note),
+            {"Idempotency-Key": f"k{n}#answer"},
+        )
+        told = front.call("POST", "/api/v1/events", event, key=key, headers=headers)
+        assert told.status == 201
+        reply = chat(front, key, "And the dog?", *WHO, once=f"k{n}")
+        assert (reply.status, reply.error["code"]) == (409, "key_conflict"), note
+    assert chat(front, key, "And the dog?", *WHO, once="k" * 500).status == 200
+    assert len(stored(front, key)) == len(FACTS) + 2 + 3 * 2 + 2
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ PARALLEL = (
         "personas",
         "tests/prove/test_centroids.py tests/prove/test_chat_threads.py"
         " tests/functions/test_acts.py tests/functions/test_chat.py",
-        8,
+        12,
     ),
     ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 5),
     ("runner", "tests/prove/test_proof_runner.py tests/prove/test_upgrade.py", 5),

@@ -78,7 +78,7 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
     keys = {user: front.key(user=user) for user in USERS}
     unbound = front.key()
     tell_all(front, keys, 10)
-    turns = max(2, scaled(40))
+    turns = max(2, scaled(10))
 
     def talk(thread: int) -> None:
         user, sona = USERS[thread % 4], SONAS[thread // 4 % 2]

@@ -5,11 +5,14 @@ The message and the reply have keys of one request, so that a request that is re
 caller or by a worker, stores one of each.
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
+
+from pydantic import ValidationError
 
 from strandline import participants
 from strandline.auth.principals import Principal
@@ -39,6 +42,7 @@ from strandline.sessions.store import Session
 
 _NOTE = "chat"
 """The member of a reply's metadata that says what it rests on."""
+_NOTED = ("remembers", "citations", "known", "degraded", "model", "prompt")
 
 
 @dataclass(frozen=True)
@@ -220,9 +224,7 @@ def _reply_body(
 ) -> dict[str, object]:
     """The event of a reply: it cites the message, and what the model says that it rests on."""
     cited = dict.fromkeys([input_id, *(citation.event_id for citation in turn.citations)])
-    note = turn.model_dump(
-        mode="json", include={"remembers", "citations", "known", "degraded", "model", "prompt"}
-    )
+    note = turn.model_dump(mode="json", include={*_NOTED})
     return {
         "participants": list(chat.participants),
         "role": "agent",
@@ -241,16 +243,22 @@ def _sona_metadata(chat: Chat) -> dict[str, object]:
 
 
 def _from_stored(stored: StoredEvent, chat: Chat, input_id: UUID) -> TurnOut:
-    """A reply as it was given first."""
-    return empty_turn(
-        "chat",
-        "done",
-        text=stored.content,
-        input_id=input_id,
-        answer_id=stored.event_id,
-        sona=chat.sona_id,
-        **stored.metadata.get(_NOTE, {}),
-    )
+    """A reply as it was given first. Raises Conflict where the key is that of another event, which
+    its writer appended under it."""
+    note = stored.metadata.get(_NOTE)
+    if isinstance(note, dict):
+        known: dict[str, Any] = {name: note.get(name) for name in _NOTED}
+        with contextlib.suppress(ValidationError):
+            return empty_turn(
+                "chat",
+                "done",
+                text=stored.content,
+                input_id=input_id,
+                answer_id=stored.event_id,
+                sona=chat.sona_id,
+                **known,
+            )
+    raise Conflict("Another event was stored under the key of this request's reply. Use a new key.")
 
 
 def _append(
