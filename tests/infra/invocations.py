@@ -343,8 +343,9 @@ def _form_anew(base: ScratchDatabase, front: Gateway) -> None:
     """A chain that lost an event and keeps a text payload, which is missing, is formed anew, with a
     model."""
     ((event_id, cid),) = base.rows(
-        "select e.event_id::text, b.blob_cid from chain_events e join chain_events other using (tenant_id,"
-        " chain_id) join events b on b.tenant_id = e.tenant_id and b.event_id = other.event_id"
+        "select e.event_id::text, b.blob_cid from chain_events e"
+        " join chain_events other using (tenant_id, chain_id)"
+        " join events b on b.tenant_id = e.tenant_id and b.event_id = other.event_id"
         " where e.tenant_id = 'acme' and b.blob_cid is not null and b.mime_type like 'text/%%'"
         " and b.event_id <> e.event_id limit 1"
     )
