@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, linear_regression
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
 from strandline.recall.features import (
     AnswerFeatures,
     Features,
+    MissingCosine,
     Word,
     compute_answer_features,
     compute_features,
@@ -80,7 +81,7 @@ class Scores(NamedTuple):
     rank: float
 
 
-def make_sample(candidates: Candidates, missing_cosine: float) -> Sample:
+def make_sample(candidates: Candidates, missing_cosine: MissingCosine) -> Sample:
     """Compute the features of a question's candidates."""
     rows = compute_features(
         candidates.question,
@@ -96,6 +97,26 @@ def make_sample(candidates: Candidates, missing_cosine: float) -> Sample:
         [n for n, answers in enumerate(candidates.answers) if answers],
         len(candidates.asking.evidence),
     )
+
+
+def missing_cosines(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
+    """By group, the line that fits the candidates' cosines best, by least squares, over the share
+    of the question's words that each holds: its value at none, and how much more it is at all."""
+    rows: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for sample in samples:
+        words, events = sample.candidates.words, sample.candidates.events_in_view
+        total = sum(word.weight(events) for word in words) or 1.0
+        rows[sample.group] += [
+            (float(features[Features._fields.index("words")]) / total, row.cosine)
+            for features, row in zip(sample.features, sample.candidates.rows, strict=True)
+            if row.cosine is not None
+        ]
+    lines: dict[str, tuple[float, float]] = {}
+    for group, pairs in sorted(rows.items()):
+        if pairs:
+            line = linear_regression(*zip(*pairs, strict=True))
+            lines[group] = (round(line.intercept, 3), round(line.slope, 3))
+    return lines
 
 
 def score(sample: Sample, weights: Array) -> Scores:
@@ -317,7 +338,7 @@ class Fit:
     known: Curve
     relevance: Curve
 
-    def calibration(self, missing_cosine: float, min_known: float) -> Calibration:
+    def calibration(self, missing_cosine: MissingCosine, min_known: float) -> Calibration:
         """As the product has it."""
         weights = Features(*(float(value) for value in self.weights))
         return Calibration(weights, missing_cosine, self.known, self.relevance, min_known)
@@ -405,6 +426,7 @@ def report(
     answers = [a for s in samples if (a := rank_sample(s, fit.weights))]
     threshold = choose_threshold(answers, fit.known, LOSS)
     print(name, fit.calibration(start.missing_cosine, threshold), sep="\n")
+    print("missing cosine, and its rise:", missing_cosines(samples))
     print(_line(by_group(home, fit.weights)), *ablate(home, fit.weights), sep="\n")
     print(describe(fit, views, lambda sample: id(sample) in whole))
     plain = np.array([name in _PLAIN for name in Features._fields])

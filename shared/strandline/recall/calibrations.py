@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from strandline.recall.features import Features
+from strandline.recall.features import Features, MissingCosine
 from strandline.recall.relevance import Calibration, Curve
 
 _BY_SPACE: Mapping[str, Calibration] = {
@@ -18,7 +18,7 @@ _BY_SPACE: Mapping[str, Calibration] = {
             is_question=-0.2035,
             date=0.17,
         ),
-        missing_cosine=0.15,
+        missing_cosine=MissingCosine(without_words=0.15, rise=0.5),
         known=Curve(-2.247, (2.083, 10.55, -0.5931, 0.881, 1.047, -0.6714, 2.817)),
         relevance=Curve(-2.067, (-8.767, 0.5252)),
         min_known=0.0926,
@@ -36,7 +36,7 @@ WITHOUT_VECTOR = Calibration(
         is_question=-0.2035,
         date=0.17,
     ),
-    missing_cosine=0.0,
+    missing_cosine=MissingCosine(0.0, 0.0),
     known=Curve(-0.3493, (3.889, 0, -1.488, 2.691, 2.113, -0.2054, 0.764)),
     relevance=Curve(-2.411, (-15.91, 0.6903)),
     min_known=0.0,

@@ -3,7 +3,7 @@ neighbours."""
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import NamedTuple
@@ -77,21 +77,38 @@ class Features(NamedTuple):
     """1 if its month, 2 if its day is one that the question names."""
 
 
+class MissingCosine(NamedTuple):
+    """What stands for the cosine of an event without a vector: words that it shares with the
+    question speak for a high one."""
+
+    without_words: float
+    """Of an event that holds no word of the question."""
+    rise: float
+    """How much more it is where the event holds all of them; less by the weight of those absent."""
+
+
 def compute_features(
     question: Question,
     words: Sequence[Word],
     candidates: Sequence[Candidate],
     events_in_view: int,
-    missing_cosine: float,
+    missing_cosine: MissingCosine,
 ) -> list[Features]:
     """The features of each candidate. Only candidates count as neighbours: of an event that is
-    none, neither words nor cosine are known. `missing_cosine` stands for that of an event without
-    a vector."""
+    none, neither words nor cosine are known."""
     speakers = {candidate.speaker for candidate in candidates}
     names = {speaker: _speaker_name(speaker) for speaker in speakers}
     named = question.named(set(names.values()))
     others = {speaker: float(bool(named) and name not in named) for speaker, name in names.items()}
-    weight_of_bits = _WeightOfBits([word.weight(events_in_view) for word in words])
+    weights = [word.weight(events_in_view) for word in words]
+    weight_of_bits = _WeightOfBits(weights)
+    rise = missing_cosine.rise / (sum(weights) or 1.0)
+
+    def cosine_of(candidate: Candidate) -> float:
+        if candidate.cosine is not None:
+            return candidate.cosine
+        return missing_cosine.without_words + rise * weight_of_bits[candidate.word_bits]
+
     lanes: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         # the id as a number: Python hashes a UUID in code of its own
@@ -114,7 +131,7 @@ def compute_features(
     features = {
         id(candidate): features_of(candidate, lane)
         for members in lanes.values()
-        for lane in [_Lane(members, missing_cosine)]
+        for lane in [_Lane(members, map(cosine_of, members))]
         for candidate in members
     }
     return [features[id(candidate)] for candidate in candidates]
@@ -123,17 +140,16 @@ def compute_features(
 class _Lane:
     """The words and cosines of one lane's candidates, one element for each place."""
 
-    def __init__(self, candidates: Sequence[Candidate], missing_cosine: float) -> None:
+    def __init__(self, candidates: Sequence[Candidate], cosines: Iterable[float]) -> None:
         places = [candidate.place for candidate in candidates]
         self._first = min(places) - WINDOW
         length = max(places) - self._first + WINDOW + 1
         self._bits = [0] * length
         # 0 where there is no event: a session's first has no context that could speak for it
         self._cosines = [0.0] * length
-        for place, candidate in zip(places, candidates, strict=True):
-            cosine = candidate.cosine
-            self._bits[place - self._first] = candidate.word_bits
-            self._cosines[place - self._first] = missing_cosine if cosine is None else cosine
+        for candidate, cosine in zip(candidates, cosines, strict=True):
+            self._bits[candidate.place - self._first] = candidate.word_bits
+            self._cosines[candidate.place - self._first] = cosine
 
     def bits_near(self, place: int) -> int:
         """The words that the event at a place and its neighbours hold together."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from strandline.recall.features import (
     Candidate,
     Features,
+    MissingCosine,
     Word,
     compute_answer_features,
     compute_features,
@@ -37,8 +38,7 @@ class Calibration(NamedTuple):
 
     features: Features
     """The weight of each feature in an event's score."""
-    missing_cosine: float
-    """Stands for the cosine of an event without a vector."""
+    missing_cosine: MissingCosine
     known: Curve
     """Over AnswerFeatures."""
     relevance: Curve

@@ -10,13 +10,20 @@ from uuid import UUID
 import pytest
 
 from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
-from strandline.recall.features import Candidate, Features, Word, compute_features
+from strandline.recall.features import (
+    Candidate,
+    Features,
+    MissingCosine,
+    Word,
+    compute_features,
+)
 from strandline.recall.question import read_question
 from strandline.recall.relevance import Calibration, Ranking, rank
 
 NOW = datetime(2026, 6, 10, tzinfo=UTC)
 SHIPPED = calibration_for("minilm-l6-v2-int8/384")
 WORDS = [Word("buoy", 1), Word("red", 40)]
+NO_VECTOR = MissingCosine(0.0, 0.0)
 
 
 def candidate(seq: int, bits: int = 0, cosine: float | None = 0.1, **more: object) -> Candidate:
@@ -79,7 +86,7 @@ def test_each_feature_speaks_for_or_against(
 
 def test_neighbours_in_the_same_session_speak_for_an_event() -> None:
     near = [candidate(10), candidate(11, 0b01), candidate(30), candidate(51, 0b01, session_id="t")]
-    features = compute_features(read_question("buoy", NOW.date()), WORDS, near, 100, 0.0)
+    features = compute_features(read_question("buoy", NOW.date()), WORDS, near, 100, NO_VECTOR)
     rare = WORDS[0].weight(100)
     assert [f.words_nearby for f in features] == [rare, rare, 0.0, rare]
     assert [f.words for f in features] == [0.0, rare, 0.0, rare]
@@ -95,7 +102,7 @@ def test_neighbours_of_another_session_or_scope_do_not() -> None:
         candidate(15, 0b01),
     ):
         features = compute_features(
-            read_question("buoy", NOW.date()), WORDS, [alone, other], 100, 0.0
+            read_question("buoy", NOW.date()), WORDS, [alone, other], 100, NO_VECTOR
         )
         assert features[0].words_nearby == 0.0
 
@@ -103,7 +110,7 @@ def test_neighbours_of_another_session_or_scope_do_not() -> None:
 def test_neighbours_are_by_their_places_in_the_session() -> None:
     """Whatever other sessions of the scope wrote in between."""
     lane = [candidate(10, place=1), candidate(30, 0b01, place=2), candidate(31, 0b10, place=9)]
-    features = compute_features(read_question("buoy", NOW.date()), WORDS, lane, 100, 0.0)
+    features = compute_features(read_question("buoy", NOW.date()), WORDS, lane, 100, NO_VECTOR)
     rare, common = (word.weight(100) for word in WORDS)
     assert [f.words_nearby for f in features] == [rare, rare, common]
     assert [f.cosine_after for f in features] == [0.1, 0.0, 0.0]
@@ -116,7 +123,9 @@ def test_a_common_word_that_is_somebody_s_name_is_no_other_speaker() -> None:
         ("What did Keel say?", [0, 1]),
         ("What did Mara say of the keel?", [1, 0]),
     ):
-        features = compute_features(read_question(question, NOW.date()), WORDS, crew, 100, 0.0)
+        features = compute_features(
+            read_question(question, NOW.date()), WORDS, crew, 100, NO_VECTOR
+        )
         assert [f.other_speaker for f in features] == others, question
 
 
@@ -159,8 +168,20 @@ def test_a_better_best_hit_makes_an_answer_more_likely() -> None:
 
 
 def test_an_event_without_a_vector_counts_as_an_average_one() -> None:
-    without, average = candidate(1, cosine=None), candidate(1, cosine=SHIPPED.missing_cosine)
-    assert order([without]).events[0].score == order([average]).events[0].score
+    average = SHIPPED.missing_cosine.without_words
+    without, with_one = candidate(1, cosine=None), candidate(1, cosine=average)
+    assert order([without]).events[0].score == order([with_one]).events[0].score
+
+
+def test_an_event_without_a_vector_that_holds_the_question_s_words_counts_as_near_to_it() -> None:
+    """What was said just now is not below what is somewhat like the question."""
+    fresh, similar = candidate(20, 0b11, None), candidate(1, 0, 0.45)
+    assert best(order([fresh, similar])) == 20
+    assert best(order([candidate(20, 0b10, None), similar])) == 1, "one common word is not enough"
+    missing = SHIPPED.missing_cosine
+    cosine = missing.without_words + missing.rise
+    (event,) = order([fresh]).events
+    assert event.features.cosine == pytest.approx(cosine)
 
 
 def test_a_small_view_does_not_make_every_word_common() -> None:
