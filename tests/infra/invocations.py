@@ -39,7 +39,6 @@ from tests.uploads import age, begin, cid_of, citing, pending_key, put_unchecked
 
 EVENTS = "/api/v1/events"
 INSERT = "/api/v1/insert"
-MISSED = b"A text that the worker misses."
 
 
 def take(
@@ -275,7 +274,7 @@ def _erase(front: Gateway, text: bytes) -> None:
 def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     """The worker by its hint, and the jobs' three verbs, with something to remove."""
     _talk_on(front)
-    _lose_payload(aws, front, MISSED)
+    _lose_payload(aws, front, b"A text that the worker misses.")
     _hint(base)
     put_unchecked(aws, f"acme/{cid_of(b'nobody cites it')}", b"nobody cites it")
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
@@ -373,13 +372,15 @@ def _build_anew(base: ScratchDatabase, front: Gateway) -> None:
 def _form_anew(base: ScratchDatabase, front: Gateway) -> None:
     """A chain that lost an event and keeps a text payload, which is missing, is formed anew, with a
     model."""
-    ((event_id,),) = base.rows(
-        "select e.event_id::text from chain_events e join chain_events other using (tenant_id,"
-        " chain_id) join events b on b.tenant_id = e.tenant_id and b.event_id = other.event_id"
+    ((event_id, cid),) = base.rows(
+        "select e.event_id::text, b.blob_cid from chain_events e"
+        " join chain_events other using (tenant_id, chain_id)"
+        " join events b on b.tenant_id = e.tenant_id and b.event_id = other.event_id"
         " where e.tenant_id = 'acme' and b.blob_cid is not null and b.mime_type like 'text/%%'"
-        " and b.event_id <> e.event_id order by b.blob_cid = %s desc limit 1",
-        cid_of(MISSED),
+        " and b.event_id <> e.event_id limit 1"
     )
+    with closing(client("s3")) as s3:
+        s3.delete_object(Bucket=get_settings().bucket, Key=f"acme/{cid}")
     key = front.key(rights=("read", "write", "erase"))
     assert front.call("DELETE", f"{EVENTS}/{event_id}", key=key).status == 200
     base.rows("delete from model_rates")

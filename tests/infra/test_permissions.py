@@ -185,6 +185,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
         "log/statements:store_statements",
         *("graph/import_graph:_load", "graph/routes_transfer:post_export"),
+        "erasure/routes:_erase",
         *("log/blocks:BlockReader._load_payload", "log/routes_blocks:_redirect"),
         *("personas/conversations:_find_known", "personas/turns:defer", "personas/turns:read_turn"),
     ),

@@ -216,7 +216,9 @@ def test_a_weakened_policy_on_any_table_is_noticed(
     assert len(guarded) >= 12
     for table in guarded:
         admin.execute(statement.replace(b"{}", table.name.encode()))
-        for verb in (verb for verb in verbs if verb != "insert" or table.insertable):
+        for verb in verbs:
+            if verb == "insert" and not table.insertable:
+                continue
             noticed = any(all_breaches(app, [table], 30, verbs=(verb,)))
             assert noticed, f"{fault} on {table.name}: {verb} went unnoticed"
 
