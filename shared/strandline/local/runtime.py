@@ -89,9 +89,17 @@ def _log_loss(message: str) -> None:
     logger.critical("%s", message)
 
 
-def _path_names(tls_files: tls.TlsFiles | None) -> dict[str, str] | None:
-    """The paths of the certificates, for commands of other processes."""
-    return {n: str(path) for n, path in vars(tls_files).items() if path} if tls_files else None
+def _write_key_file(directory: Path, service: LocalService, environment: Mapping[str, str]) -> None:
+    """Tell commands of other processes where the service is, its key, and the paths of its
+    certificates."""
+    paths = vars(service.tls).items() if service.tls else None
+    content = {
+        "url": service.url,
+        "key": service.key,
+        "environment": environment,
+        "tls": None if paths is None else {name: str(path) for name, path in paths if path},
+    }
+    _write_private(key_file(directory), content)
 
 
 @contextmanager
@@ -136,18 +144,16 @@ def run_local_service(
             database, TENANT, stored_secrets["key_secret"], admin_key_file(directory)
         )
         tls.register_client(database.connect_as(Caller(TENANT, ())), tls_files)
-        handlers = {
-            fn.name: _load_handler(stack, fn, warnings, clock)
-            for fn in FUNCTIONS
-            if fn.name != "migrate"
-        }
+        handlers = _load_handlers(stack, warnings, clock)
         _start_background(stack, handlers, aws, machine, clock)
         _serve_http(stack, handlers, listener, tls_files)
         scheme = "https" if tls_files else "http"
-        address = f"{scheme}://{HOST}:{listener.getsockname()[1]}"
-        client = {"url": address, "key": key.token, "environment": environment | aws.environment()}
-        _write_private(key_file(requested_directory), client | {"tls": _path_names(tls_files)})
-        yield LocalService(address, key.token, directory, postgres, warnings, tls_files, key.notice)
+        service = LocalService(
+            f"{scheme}://{HOST}:{listener.getsockname()[1]}",
+            *(key.token, directory, postgres, warnings, tls_files, key.notice),
+        )
+        _write_key_file(requested_directory, service, environment | aws.environment())
+        yield service
 
 
 def _start_background(
@@ -264,6 +270,15 @@ def _configure(
     get_settings.cache_clear()
     require_complete_provider(get_settings())  # as a Lambda's init phase does
     return environment
+
+
+def _load_handlers(stack: ExitStack, warnings: Sequence[str], clock: Clock) -> dict[str, Handler]:
+    """The handlers of all functions that run while the service does, by name."""
+    return {
+        fn.name: _load_handler(stack, fn, warnings, clock)
+        for fn in FUNCTIONS
+        if fn.name != "migrate"
+    }
 
 
 def _load_handler(
