@@ -16,6 +16,7 @@ from strandline.local.postgres import EmbeddedPostgres
 from tests.aws_clients import share_clients
 from tests.connections import SESSIONS
 from tests.databases import DatabasePool
+from tests.prove.proof_runner import CASES
 from tests.seed_cluster import SETTINGS, copy_seed
 from tests.support import (
     KEY_SECRET,
@@ -31,8 +32,6 @@ SERVERS = {"server", "aurora"}
 PROOFS = Path(__file__).parent / "prove"
 SAMPLE = 40
 """`make test` runs one in so many of what `make prove` runs."""
-CASES = 20_000
-"""Requests that are made up against the API, at full size."""
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.conftest import CASES
 from tests.prove import proof_runner
-from tests.prove.proof_runner import Part
+from tests.prove.proof_runner import CASES, Part
 
 SUMMARY = "Run every proof at its full size, each within a bound of its own."
 MINUTE = 60
