@@ -17,7 +17,7 @@ from tests.infra.kept_templates import ROOT, hash_sources, keep, read_sources
     "source",
     [
         *("infra/stack.py", "infra/job.asl.json", "tests/infra/stacks.py", "cdk.json"),
-        *("shared/strandline/deployment.py", "shared/strandline/identifiers.py"),
+        *("shared/strandline/deployment.py", "shared/strandline/observability.py"),
     ],
 )
 def test_another_source_has_templates_of_its_own(
