@@ -47,6 +47,7 @@ def tape() -> Iterator[Tape]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
             patch.setenv(f"STRANDLINE_{name}", "")
+        patch.setenv("STRANDLINE_EMBEDDING_THREADS", "1")  # those that have nothing to do spin
         patch.setattr(smoke, "_POLL_SECONDS", 0.5)
         directory = parent / "data"
         copy_service_seed(directory)

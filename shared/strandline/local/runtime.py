@@ -23,6 +23,7 @@ from strandline.config import get_settings
 from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
 from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS, JOBS, FunctionSpec, route_table
+from strandline.embeddings.choice import make_embedder
 from strandline.errors import Misconfigured
 from strandline.llm.choice import require_complete_provider
 from strandline.local import assets, postgres_home, sync_detection, tls
@@ -273,24 +274,25 @@ def _configure(
 
 
 def _load_handlers(stack: ExitStack, warnings: Sequence[str], clock: Clock) -> dict[str, Handler]:
-    """The handlers of all functions that run while the service does, by name."""
+    """The handlers of all functions that run while the service does, by name. They share one
+    embedding model, which is loaded in the background."""
+    embedder = make_embedder(get_settings())
     return {
-        fn.name: _load_handler(stack, fn, warnings, clock)
+        fn.name: _load_handler(
+            stack, fn, Resources(warnings=warnings, clock=clock, embedder=embedder)
+        )
         for fn in FUNCTIONS
         if fn.name != "migrate"
     }
 
 
-def _load_handler(
-    stack: ExitStack, fn: FunctionSpec, warnings: Sequence[str], clock: Clock
-) -> Handler:
-    """A function's real handler; its database connections are closed at the end, and its model is
-    loaded in the background."""
+def _load_handler(stack: ExitStack, fn: FunctionSpec, resources: Resources) -> Handler:
+    """A function's real handler, with these resources; its database connections are closed at the
+    end."""
     module = assets.import_handler(fn.name)
     if "database" not in fn.needs:
-        vars(module)["scheduler"] = RunScheduler(clock)
+        vars(module)["scheduler"] = RunScheduler(resources.clock)
         return module.lambda_handler
-    resources = Resources(warnings=warnings, clock=clock)
     vars(module)["resources"] = resources
     stack.callback(resources.database.close)
     if "model" in fn.needs:

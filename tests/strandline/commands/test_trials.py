@@ -29,6 +29,7 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LocalService, str]]
     """The whole service on one machine, with an operator's key."""
     for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
         monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
+    monkeypatch.setenv("STRANDLINE_EMBEDDING_THREADS", "1")  # those that have nothing to do spin
     with migrated_directory() as directory:
         monkeypatch.setenv("STRANDLINE_DATA_DIR", str(directory))
         with run_local_service(directory, 0) as running:

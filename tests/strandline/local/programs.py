@@ -77,6 +77,7 @@ class Program:
             cwd=ROOT,
             env=kept
             | {"STRANDLINE_DATA_DIR": str(directory), "STRANDLINE_PORT": "0"}
+            | {"STRANDLINE_EMBEDDING_THREADS": "1"}  # those that have nothing to do spin
             | {"PYTHONPATH": f"{ROOT / 'shared'}{os.pathsep}{ROOT}"}
             | environment,
             stdin=subprocess.DEVNULL,
