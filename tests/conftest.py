@@ -31,7 +31,7 @@ INTEGRATION_FOLDERS = ("infra", "layers", "prove")
 SERVERS = {"server", "aurora"}
 """Fixtures that start a database."""
 PROOFS = Path(__file__).parent / "prove"
-SAMPLE = 80
+SAMPLE = 40
 """`make test` runs one in so many of what `make prove` runs."""
 
 

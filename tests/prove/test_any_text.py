@@ -219,7 +219,7 @@ def test_every_text_is_folded_and_read(
     plenty: Gateway, scratch_db: ScratchDatabase, request: pytest.FixtureRequest
 ) -> None:
     full = bool(request.config.getoption("--full"))
-    texts, larges = (TEXTS, LARGE) if full else (TEXTS // 320, 1)
+    texts, larges = (TEXTS, LARGE) if full else (TEXTS // 160, 1)
     dice, talk, key = random.Random(12), Talk(12), plenty.key()
     began = time.monotonic()
 
@@ -246,7 +246,7 @@ def test_every_text_is_folded_and_read(
     for number in range(_USERS):
         bound = plenty.key(user=f"user:u{number}")
         seen += _read_all(plenty, bound, f"u{number}")
-        for _ in range(max(1, texts // 400)):
+        for _ in range(max(3, texts // 400)):
             _ask(plenty, bound, f"u{number}", text(dice)[:2000])
     assert seen == taken
     lap("read")
