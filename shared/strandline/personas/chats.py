@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -247,7 +247,8 @@ def _from_stored(stored: StoredEvent, chat: Chat, input_id: UUID) -> TurnOut:
     its writer appended under it."""
     note = stored.metadata.get(_NOTE)
     if isinstance(note, dict):
-        known: dict[str, Any] = {name: note.get(name) for name in _NOTED}
+        said = cast("dict[str, Any]", note)
+        known = {name: said.get(name) for name in _NOTED}
         with contextlib.suppress(ValidationError):
             return empty_turn(
                 "chat",
