@@ -162,7 +162,7 @@ class _Total:
 def forget_names(access: TenantDb) -> int:
     """Forget the names of all sonas of the tenant, for a caller who is bound to nobody; returns how
     many. In a transaction."""
-    (row,) = access.fetch(_Total, "select forget_sona_names() as total")
+    (row,) = access.fetch(_Total, "select forget_sona_names() as total", {})
     return row.total
 
 
