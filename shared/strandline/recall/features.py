@@ -82,7 +82,8 @@ class MissingCosine(NamedTuple):
     question speak for a high one."""
 
     without_words: float
-    """Of an event that holds no word of the question."""
+    """Of an event that holds no word of the question, and of any neighbour: its words count in
+    `words_nearby`."""
     rise: float
     """How much more it is where the event holds all of them; less by the weight of those absent."""
 
@@ -104,10 +105,14 @@ def compute_features(
     weight_of_bits = _WeightOfBits(weights)
     rise = missing_cosine.rise / (sum(weights) or 1.0)
 
-    def cosine_of(candidate: Candidate) -> float:
+    def own_cosine(candidate: Candidate) -> float:
         if candidate.cosine is not None:
             return candidate.cosine
         return missing_cosine.without_words + rise * weight_of_bits[candidate.word_bits]
+
+    def neighbour_cosine(candidate: Candidate) -> float:
+        cosine = candidate.cosine
+        return missing_cosine.without_words if cosine is None else cosine
 
     lanes: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
@@ -115,9 +120,9 @@ def compute_features(
         lanes[candidate.scope_id.int, candidate.session_id].append(candidate)
 
     def features_of(candidate: Candidate, lane: _Lane) -> Features:
-        before_2, before, cosine, after, after_2 = lane.cosines_near(candidate.place)
+        before_2, before, _, after, after_2 = lane.cosines_near(candidate.place)
         return Features(
-            cosine=cosine,
+            cosine=own_cosine(candidate),
             words=weight_of_bits[candidate.word_bits],
             words_nearby=weight_of_bits[lane.bits_near(candidate.place)],
             cosine_before=before,
@@ -131,7 +136,7 @@ def compute_features(
     features = {
         id(candidate): features_of(candidate, lane)
         for members in lanes.values()
-        for lane in [_Lane(members, map(cosine_of, members))]
+        for lane in [_Lane(members, map(neighbour_cosine, members))]
         for candidate in members
     }
     return [features[id(candidate)] for candidate in candidates]
