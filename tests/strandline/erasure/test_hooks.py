@@ -35,9 +35,10 @@ _UNMARKED = """
 _SHOWN_WITH_EVENTS = {
     *("event_keys", "memory_edges", "blobs", "uploads", "event_search", "event_texts"),
     *("event_vectors", "embedding_cache", "event_uses", "sessions", "lanes", "recalls"),
+    *("turn_events", "sona_names"),
 }
-"""Nothing of these is answered but with an event that is in view; sessions go with the mark, and
-who uploaded a payload may cite it again."""
+"""Nothing of these is answered but with an event or a turn that is in view; sessions and names of
+sonas go with the mark, and who uploaded a payload may cite it again."""
 
 
 @pytest.fixture

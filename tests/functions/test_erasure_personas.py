@@ -1,0 +1,95 @@
+"""Erasure of what personas hold: memories, acts, and answers that wait to be fetched."""
+
+from typing import Any
+
+import pytest
+
+from strandline.erasure import erase as erasing
+from tests.chat_service import SONAS, TURNS, ScriptedTasks, deliver_turn, query, use_model
+from tests.functions.conftest import Told
+from tests.functions.test_erasure import ALICE, BOB, CANARY, ERASURES, eraser, traces
+from tests.support import Gateway, ScratchDatabase
+
+__all__ = ["eraser"]
+
+
+@pytest.fixture
+def late_turn(gateway: Gateway, eraser: str, tell: Told, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A question of Bob's whose answer rests on what Alice said to him; ids of what she said."""
+    said = [
+        tell(eraser, text, ALICE, BOB, speaker=ALICE)["event_id"]
+        for text in ("The zyxcanary is under the mat.", "The mat is red.", "The mat is new.")
+    ]
+    bob = gateway.key(user=BOB)
+    before = {name: use_model(ScriptedTasks(), name) for name in ("query", "worker")}
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
+            turn_id = query(gateway, bob, "Where is the zyxcanary?").body["turn_id"]
+        assert deliver_turn(turn_id) == []
+    finally:
+        for name, tasks in before.items():
+            use_model(tasks, name)
+    turn = gateway.call("GET", f"{TURNS}/{turn_id}", key=bob).body
+    assert (turn["state"], turn["citations"][0]["event_id"]) == ("done", said[0])
+    return bob, turn_id, said
+
+
+@pytest.mark.parametrize("at_once", [1000, 2])
+def test_what_a_sona_and_anothers_answer_hold_of_it_goes(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    late_turn: Any,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
+) -> None:
+    """At once, also where a mark hides it until the job clears it; Bob's answer is not in the view
+    of Alice, who erases."""
+    monkeypatch.setattr(erasing, "EVENTS_AT_ONCE", at_once)
+    bob, turn_id, said = late_turn
+    sona = gateway.call("POST", SONAS, {"name": "Keeper"}, key=eraser).body["uuid"]
+    memories = {"event_ids": said}
+    added = gateway.call("POST", f"{SONAS}/{sona}/memories", memories, key=eraser)
+    assert (added.status, added.body["added"]) == (200, 3), added.text
+    act = gateway.call("POST", f"{SONAS}/{sona}/acts", {"event_id": said[0]}, key=eraser)
+    assert act.status == 201, act.text
+    thread = {"participants": ALICE}
+
+    def held() -> tuple[int, int, int]:
+        turn = gateway.call("GET", f"{TURNS}/{turn_id}", key=bob).status
+        acts = gateway.call("GET", f"{SONAS}/{sona}/acts", key=eraser, query=thread).body["acts"]
+        found = gateway.call("GET", f"/sona/{sona}", key=eraser, query=thread).body["memories"]
+        return turn, len(acts), found
+
+    assert held() == (200, 1, 3)
+    alice = gateway.key(user=ALICE, rights=["read", "erase"])
+    body = {"participant": ALICE}
+    reply = gateway.call("POST", ERASURES, body, key=alice)
+    assert reply.status in (200, 202), reply.text
+    assert held() == (404, 0, 0)
+    gateway.run_job("eraser")
+    assert held() == (404, 0, 0)
+    assert traces(scratch_db) == []
+    left = """
+        select (select count(*) from sona_members), (select count(*) from sona_centroids),
+            (select count(*) from acts), (select count(*) from turns),
+            (select count(*) from turn_events)
+    """
+    assert scratch_db.rows(left) == [(0, 0, 0, 0, 0)]
+
+
+def test_the_names_of_sonas_go_with_their_tenant(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+) -> None:
+    """Also those that a user gave; the other tenant's stay."""
+    tell(eraser, "The mat is red.", ALICE)
+    other = gateway.key("globex")
+    for key in (eraser, gateway.key(user=ALICE), other):
+        assert gateway.call("POST", SONAS, {"name": CANARY}, key=key).status == 201
+    reply = gateway.call("POST", ERASURES, {"tenant": True}, key=eraser)
+    assert reply.status in (200, 202), reply.text
+    assert reply.body["counts"]["sona_names"] == 2
+    names = scratch_db.rows("select tenant_id, name from sona_names")
+    assert names == [("globex", CANARY)]
+    assert gateway.call("GET", "/sonas/list", key=eraser).body["sonas"] is not None
