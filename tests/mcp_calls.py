@@ -9,7 +9,7 @@ from strandline.mcp.protocol import MODERN, NAME_PARAMETERS
 from tests.support import Gateway, Reply
 
 ALICE, HELPER = "user:alice", "agent:helper"
-EVERYTHING = "memory,graph,admin"
+EVERYTHING = "memory,graph,personas,admin"
 _META = "io.modelcontextprotocol/"
 
 
@@ -22,11 +22,12 @@ class Known:
     file_cid: str
     fact: str
     entity: str
+    sona: str
     job_id: str = "00000000-0000-4000-8000-000000000000"
 
 
 def prepare(gateway: Gateway, key: str, tenant: str = "acme") -> Known:
-    """Store an event, a payload, and two nodes of alice's."""
+    """Store an event, a payload, two nodes of alice's, and a sona."""
     texts = ("The harbour buoy gets its new battery on Friday.", "a line of the log\n" * 5000)
     events = [
         gateway.call(
@@ -48,8 +49,11 @@ def prepare(gateway: Gateway, key: str, tenant: str = "acme") -> Known:
     body = {"participants": [ALICE, HELPER], "nodes": nodes}
     stored = gateway.call("POST", "/api/v1/graph/nodes", body, key=key).body["nodes"]
     event, file = events
+    named = {"name": "Harbour master"}
+    sona = gateway.call("POST", "/api/v1/sonas", named, key=key).body["uuid"]
     return Known(
-        event["event_id"], event["cid"], file["blob"]["cid"], stored[1]["id"], stored[0]["id"]
+        *(event["event_id"], event["cid"], file["blob"]["cid"]),
+        *(stored[1]["id"], stored[0]["id"], sona),
     )
 
 
@@ -130,11 +134,28 @@ def calls_of(known: Known) -> Mapping[str, list[tuple[dict[str, Any], str]]]:
                 "does not hold",
             ),
         ],
+        # without a model the block is told that it would have been shown
+        "query": [
+            ({"query": "When does the buoy get its battery?"}, "LLM_PROVIDER"),
+            ({"sona": known.sona}, "query: is required"),
+        ],
+        "chat": [({"message": "What of the battery?"}, "Answer from this yourself:\n<memory-")],
+        "act_push": [
+            ({"sona": known.sona, "event_id": known.event_id}, "Pushed as act"),
+        ],
+        "act_next": [({"sona": known.sona}, known.event_id)],
+        "act_stream": [
+            ({"sona": known.sona, "wait": 0, "limit": 3}, known.event_id),
+        ],
         "status": [({}, '"dependencies"')],
         "jobs": [({}, '"jobs"'), ({"action": "start", "job": "archiver"}, '"queued"')],
         "snapshots": [({}, '"snapshots"')],
         "usage": [({}, '"quotas"')],
     }
+
+
+FAILS = ("must be", "is required", "LLM_PROVIDER", "Answer from this")
+"""What an answer of `calls_of` holds that is an error, also for want of a language model."""
 
 
 def post(

@@ -32,7 +32,13 @@ RIGHT: dict[str, dict[str, Any]] = {
         "relations": [],
     },
 }
+ANSWERS: dict[str, dict[str, Any]] = {
+    "answer": {"text": "On Friday.", "remembers": True, "citations": [1]},
+    "reply": {"text": "On Friday, I think.", "remembers": True, "citations": []},
+}
 _TASKS = {
+    "answer a question from what is recalled": "answer",
+    "reply to a message in a conversation": "reply",
     "whether a conversation's topic goes on": "continues",
     "write down a finished part": "summarise",
     "join two summaries": "merge",
@@ -80,11 +86,14 @@ def task_of(request: dict[str, Any]) -> str:
 
 def right(request: dict[str, Any]) -> Says:
     """What a model that is up to it answers."""
-    return completion(json.dumps(RIGHT[task_of(request)]))
+    return completion(json.dumps({**RIGHT, **ANSWERS}[task_of(request)]))
 
 
 class ModelServer(ThreadingHTTPServer):
     """Answers with what lies in `script`, first come first served, and then rightly."""
+
+    request_queue_size = 128
+    """Connections that wait to be accepted: more at once than the five of the base are refused."""
 
     def __init__(self, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), Handler)

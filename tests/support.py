@@ -7,7 +7,7 @@ import json
 import secrets
 import uuid
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -142,6 +142,39 @@ class Gateway:
     ) -> Reply:
         """One request. `raw` is sent as it is, instead of `body` as JSON; `certificate` is what
         the handshake proved, as DER."""
+        handler, event = self._prepare(
+            method,
+            path,
+            body,
+            key=key,
+            query=query,
+            headers=headers,
+            raw=raw,
+            certificate=certificate,
+        )
+        result = handler(event, LambdaContext("test", 29))
+        text = result["body"]
+        if result["isBase64Encoded"] and "json" in result["headers"]["Content-Type"]:
+            text = base64.b64decode(text).decode()  # as API Gateway does with all of them
+        return Reply(result["statusCode"], result["headers"], text)
+
+    def make_event(self, method: str, path: str, body: object, **more: Any) -> dict[str, Any]:
+        """The event of a request, as `call` would send it."""
+        return self._prepare(method, path, body, **more)[1]
+
+    def _prepare(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        key: str | None = None,
+        query: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+        raw: bytes | None = None,
+        certificate: bytes | None = None,
+    ) -> tuple[Callable[..., Any], dict[str, Any]]:
+        """The handler of a request, and its event."""
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         all_headers = {"Content-Type": "application/json", **(headers or {})}
         if key is not None:
@@ -162,12 +195,7 @@ class Gateway:
         assert match is not None, f"no route for {path}"
         handler = match.resource.handler(method)
         assert handler is not None, f"no route for {method} {path}"
-        event = json.loads(json.dumps(proxy_event(request, match)))
-        result = handler(event, LambdaContext("test", 29))
-        text = result["body"]
-        if result["isBase64Encoded"] and "json" in result["headers"]["Content-Type"]:
-            text = base64.b64decode(text).decode()  # as API Gateway does with all of them
-        return Reply(result["statusCode"], result["headers"], text)
+        return handler, json.loads(json.dumps(proxy_event(request, match)))
 
     def sweep(self) -> dict[str, Any]:
         """A sweep of everything that is due."""

@@ -55,6 +55,7 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.jobs import routes as jobs_routes
     from strandline.log import routes_write as log_routes_write
     from strandline.mcp import routes as mcp_routes
+    from strandline.personas import routes as personas_routes
     from strandline.recall import routes_write as recall_routes_write
     from strandline.sessions import routes_read as sessions_routes_read
     from strandline.sessions import routes_write as sessions_routes_write
@@ -71,7 +72,7 @@ def test_the_table_and_the_routes_agree() -> None:
             | status_routes.ROUTES
         )
         | set(sessions_routes_read.ROUTES | context_routes.ROUTES | topics_routes_read.ROUTES)
-        | set(graph_routes.ROUTES),
+        | set(graph_routes.ROUTES | personas_routes.ROUTES),
         "admin": set(admin_routes.ROUTES)
         | set(routes_certificates.ROUTES)
         | set(jobs_routes.ROUTES)

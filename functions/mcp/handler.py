@@ -10,15 +10,15 @@ from strandline.graph import routes as graph_routes
 from strandline.jobs import routes as jobs_routes
 from strandline.log import routes_read, routes_write
 from strandline.mcp.routes import serve_mcp
+from strandline.personas import routes as personas_routes
 from strandline.recall import routes as recall_routes
-from strandline.recall import routes_write as recall_routes_write
 from strandline.resources import Resources
 from strandline.status import routes as status_routes
 from strandline.topics import routes_admin
 from strandline.topics import routes_read as topics_routes_read
 
 OPERATIONS = (
-    (routes_read.ROUTES | routes_write.ROUTES | recall_routes.ROUTES | recall_routes_write.ROUTES)
+    (routes_read.ROUTES | routes_write.ROUTES | recall_routes.ROUTES | personas_routes.ROUTES)
     | (context_routes.ROUTES | topics_routes_read.ROUTES | graph_routes.ROUTES)
     | (routes_usage.ROUTES | status_routes.ROUTES | jobs_routes.ROUTES | routes_admin.ROUTES)
 )

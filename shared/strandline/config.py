@@ -13,7 +13,7 @@ from strandline.errors import Misconfigured
 from strandline.tuning import DEFAULTS, Tuning
 
 PREFIX = "STRANDLINE_"
-type McpToolset = Literal["memory", "graph", "admin"]
+type McpToolset = Literal["memory", "graph", "personas", "admin"]
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
@@ -84,7 +84,7 @@ class ServiceSettings(QuotaSettings):
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may call from a browser, separated by spaces. `*` allows all; absent
     allows none."""
-    mcp_toolsets: tuple[McpToolset, ...] = ("memory", "graph", "admin")
+    mcp_toolsets: tuple[McpToolset, ...] = ("memory", "graph", "personas", "admin")
     """The toolsets that an MCP connection may switch on, separated by commas. What a tool may do is
     the credential's rights."""
     presign_seconds: int = Field(default=300, ge=1, le=3600)

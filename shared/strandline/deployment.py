@@ -1,13 +1,16 @@
 """The tables of functions and of jobs: one row per Lambda. A new function is a folder, a row, an
 event and a test; a new job is a module with its verbs, a row, a folder and a test.
 
-Pure data: infra, the one-machine runtime and every function read it, so it imports nothing.
+Pure data: infra, the one-machine runtime and every function read it, so it imports nothing but
+its longest list.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, LiteralString
+
+from strandline.deployment_routes import QUERY_ROUTES
 
 type FunctionNeed = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
@@ -150,7 +153,8 @@ JOBS = (
         layers=MODEL_LAYERS,
         schedule=DAILY_SWEEP_SCHEDULE,
         min_spacing=timedelta(minutes=5),
-        next_due="next_sweep(%(space)s, %(heat)s::jsonb, %(sweeper_spacing)s, %(now)s)",
+        next_due="least(next_sweep(%(space)s, %(heat)s::jsonb, %(sweeper_spacing)s, %(now)s),"
+        " next_turn(%(sweeper_spacing)s, %(now)s))",
     ),
 )
 """Background work by tenant, in runs of the state machine."""
@@ -204,54 +208,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         actions={**QUERY_ACTIONS, "s3:DeleteObject": ("bucket/_uploads/*",)},
         reserved_concurrency=100,
         layers=MODEL_LAYERS,
-        routes=(
-            *("GET /health", "GET /api/v1/health", "GET /metrics"),
-            "GET /api/v1/events/{event_id}",
-            "POST /api/v1/events/query",
-            "GET /api/v1/scopes",
-            "GET /api/v1/scopes/{scope_id}",
-            "GET /api/v1/scopes/{scope_id}/events",
-            "POST /api/v1/recall",
-            "POST /api/v1/insert",
-            "POST /api/v1/context",
-            "POST /api/v1/references/query",
-            "POST /api/v1/graph/nodes",
-            "GET /api/v1/graph/nodes/{node_id}",
-            "PATCH /api/v1/graph/nodes/{node_id}",
-            "GET /api/v1/graph/nodes",
-            "GET /api/v1/graph/nodes/{node_id}/history",
-            "POST /api/v1/graph/nodes/{node_id}/invalidate",
-            "POST /api/v1/graph/edges",
-            "POST /api/v1/graph/edges/{edge_id}/end",
-            "POST /api/v1/graph/merges",
-            "GET /api/v1/graph/merges/proposals",
-            "POST /api/v1/graph/merges/{merge_id}/undo",
-            "POST /api/v1/graph/search",
-            "POST /api/v1/graph/traverse",
-            "POST /api/v1/graph/analyze",
-            "POST /api/v1/graph/conflicts",
-            "POST /api/v1/graph/topics/nearest",
-            "POST /api/v1/graph/topics/{topic_id}/fields/{field}",
-            "GET /api/v1/graph/topics/{topic_id}/fields",
-            "GET /api/v1/graph/topics/{topic_id}/fields/{field}",
-            "GET /api/v1/graph/communities",
-            "GET /api/v1/graph/communities/{community_id}",
-            "GET /api/v1/graph/status",
-            "POST /api/v1/graph/exports",
-            "POST /api/v1/graph/imports",
-            "GET /api/v1/provenance/{row_id}",
-            "GET /api/v1/usage",
-            "GET /api/v1/model-calls",
-            "GET /api/v1/sessions",
-            "GET /api/v1/sessions/{session_id}",
-            "GET /api/v1/sessions/{session_id}/context",
-            "POST /api/v1/sessions/{session_id}/context/search",
-            "GET /api/v1/sessions/{session_id}/analysis/topics",
-            "GET /api/v1/sessions/{session_id}/analysis/heat",
-            "GET /api/v1/sessions/{session_id}/segments",
-            *("GET /memories/list", "GET /memory/{cid}", "GET /file/{cid}"),
-            *("GET /ipfs/{cid}", "GET /ipfs/{cid}/{path+}"),
-        ),
+        routes=QUERY_ROUTES,
     ),
     FunctionSpec(
         "worker",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-type Purpose = Literal["cursor", "mark", "token"]
+type Purpose = Literal["cursor", "mark", "token", "acts"]
 _BLOCK_BYTES = 256
 """Bytes. A document is padded to a multiple of this, so that the token's length reveals nothing
 either: a snapshot grows with the number of running transactions."""

@@ -5,7 +5,8 @@ PYTHONPATH=shared:. .venv/bin/python -m tests.bench.recall_quality [--locomo FIL
 R@10 is the share of a question's evidence among the first ten hits, MRR one over the rank of the
 first, hit@1 whether it comes first. All of it with `min_relevance` 0; what the default leaves out
 is told apart: on questions that nothing answers, and on every question asked of two other tenants.
-At the end, what the references query holds of the evidence beside recall (references_quality).
+At the end, what the references query holds of the evidence beside recall (references_quality), and
+what the weight of a sona gains and loses (personas).
 """
 
 import argparse
@@ -26,7 +27,7 @@ from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.log import words_index
 from strandline.participants import display_name
-from tests.bench import recall_corpora, references_quality
+from tests.bench import personas, recall_corpora, references_quality
 from tests.bench.cost import Known
 from tests.bench.fit_relevance import area_under_curve, calibration_error
 from tests.bench.recall_corpora import NONE, Corpus
@@ -283,7 +284,7 @@ def main() -> None:
     except (OSError, KeyError, ValueError) as error:
         sys.exit(f"bench-recall: {error}")
     result = measure(corpora, Known(LocalEmbedder()))
-    for line in table(result):
+    for line in [*table(result), "", *personas.measure()]:
         print(line)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(result, indent=1) + "\n")

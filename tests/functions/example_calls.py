@@ -14,6 +14,7 @@ from strandline.db.database import Caller
 from strandline.jobs import store_runs
 from strandline.topics import store_publish, store_snapshots
 from strandline.topics.store_publish import NewSnapshot
+from tests.chat_service import ScriptedTasks, use_model
 from tests.functions import contract
 from tests.support import Gateway, Reply
 
@@ -28,7 +29,7 @@ _SCORES = {"known", "relevance", "why", "score"}
 _USES = {"used", "remaining", "retry_after", "leased"}
 # What is judged and worded, by a model or by the heuristic model, and what changes by the second.
 _JUDGED = {"topic", "summary", "entities", "importance", "density", "coherence", "quality"}
-_SHOWN = {"text", "tokens", "known"}
+_SHOWN = {"text", "tokens", "known", "cursor"}
 _WARMTH = {"similarity", "heat", "base", "retention", "hours_since_access"}
 _FOUND = ("POST /api/v1/insert", "weight")
 """A score, too; elsewhere the caller's own."""
@@ -84,14 +85,21 @@ class Story:
             self._gateway.run_job("analytics", "acme")
         if path.endswith("/context"):
             self._gateway.sweep()  # what was said meanwhile became a chain
-        reply = self._gateway.call(
-            method,
-            path,
-            real.body,
-            key=self.keys[real.by],
-            query=real.query,
-            headers=real.headers,
-        )
+        answers = real.operation in ("POST /api/v1/query", "POST /api/v1/chat")
+        late = real.status == 202
+        own = use_model(ScriptedTasks("out_of_time" if late else None)) if answers else None
+        try:
+            reply = self._gateway.call(
+                method,
+                path,
+                real.body,
+                key=self.keys[real.by],
+                query=real.query,
+                headers=real.headers,
+            )
+        finally:
+            if answers:
+                use_model(own)
         assert reply.status == example.status, f"{example.operation}: {reply.text}"
         if example.answer is not None:
             answer = self._renewed(example.answer, reply.body, example.operation)

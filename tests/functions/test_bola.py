@@ -28,6 +28,7 @@ from strandline.log import read as log_read
 from strandline.log.cid import blob_cid, block_cid
 from strandline.sealing import Sealer
 from strandline.tenants.store_audit import AuditContext
+from tests.chat_service import waiting_turn
 from tests.functions import contract
 from tests.functions.contract import document, operations
 from tests.support import KEY_SECRET, Gateway, Reply
@@ -42,6 +43,10 @@ IDS = {"cid", "cursor", "job", "tenant", "source_event_key", "Idempotency-Key"} 
     "target",
     "invalidates",
     "field",
+    "uuid",
+    "into",
+    "sona",
+    "after",
 }
 # A file of the page at /docs is everybody's; every tenant counts its versions from 1; a path leads
 # through a block that a CID names.
@@ -178,6 +183,11 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     community = gateway.call("GET", COMMUNITIES[0], key=owner).body["communities"][0]
     admin = gateway.key("acme", rights=("read", "write", "admin"))
     whole = gateway.call("GET", COMMUNITIES[1], key=admin).body["communities"][0]
+    named = {"name": "Harbour master"}
+    sona = gateway.call("POST", "/api/v1/sonas", named, key=owner).body["uuid"]
+    pushed = {"event_id": event["event_id"]}
+    act = gateway.call("POST", f"/api/v1/sonas/{sona}/acts", pushed, key=owner).body["act_id"]
+    turn_id = waiting_turn(gateway, ALICE)
     random_cursor = _elsewhere(page["next_cursor"])
     alices_key = gateway.new_key("acme", ALICE)
 
@@ -214,6 +224,9 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
         **{
             n: [is_(rain, lambda: f"topic:{uuid.uuid4()}")] for n in ("from_id", "to_id", "into_id")
         },
+        **{n: [is_(sona, _uuid)] for n in ("uuid", "into", "sona")},
+        "after": [is_(act, _uuid)],
+        "turn_id": [is_(turn_id, _uuid)],
         "edge_id": [is_(graph["edges"][0]["id"], _uuid)],
         "merge_id": [is_(merge_id, _uuid)],
         **{n: [is_(topic["id"], _topic_id)] for n in ("topic_id", "ref_topic_id")},

@@ -42,12 +42,15 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.queue_source import QueuePoller
 from strandline.log.schemas_append import AppendRequest, BatchRequest
 from strandline.observability import logger
+from strandline.personas.schemas_chat import AnswerRequest, ChatRequest
+from strandline.personas.schemas_sonas import SonaIn, SonaPatch
 from strandline.recall.schemas import RecallRequest
 from strandline.resources import Resources
 from strandline.sessions.schemas import InteractionIn, SessionEventIn, SessionIn
 from strandline.sessions.schemas_context import SearchRequest
 from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
+from tests.chat_service import ScriptedTasks
 from tests.graph_files import tell_entity
 from tests.strandline.services.fake_embedders import WordEmbedder
 from tests.support import Gateway, Reply, ScratchDatabase, user_message, wire_handlers
@@ -211,6 +214,14 @@ WHOLE: Mapping[type[BaseModel], Callable[[Hunt], dict[str, Any]]] = {
         if name not in ("participants", "session_id", "speaker")
     },
     SearchRequest: lambda hunt: {"query": hunt.value("query")},
+    SonaIn: lambda hunt: {"name": hunt.value("sona")},
+    SonaPatch: lambda hunt: {"names": [hunt.value("sona")]},
+    AnswerRequest: lambda hunt: {"query": hunt.value("question")},
+    ChatRequest: lambda hunt: {
+        "message": hunt.value("message"),
+        "participants": [f"user:{hunt.value('participants')}", "agent:helper"],
+        "metadata": {hunt.name("metadata"): hunt.value("metadata")},
+    },
 }
 """Bodies that are right but for what a variant changes; of other models all fields are left out."""
 
@@ -301,6 +312,8 @@ def words(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> WordEmbedder:
     embedder = WordEmbedder()
     for name in ("ingest", "query", "worker", "sweeper"):
         monkeypatch.setitem(service_of(name).__dict__, "embedder", embedder)
+    # without a model an error would hold the block that its caller may put into a prompt
+    monkeypatch.setitem(service_of("query").__dict__, "llm", ScriptedTasks())
     return embedder
 
 
@@ -425,6 +438,10 @@ def failing(hunt: Hunt) -> None:
     hunt.send("POST", "/api/v1/graph/imports", {"content": file.decode()})
     topic = f"/api/v1/graph/topics/topic:{uuid.uuid4()}/fields"
     hunt.send("POST", f"{topic}/state", {**who, "value": hunt.value("value")})
+    hunt.send("POST", "/api/v1/sonas", {"name": hunt.value("sona")})
+    hunt.send("POST", "/api/v1/query", {"query": hunt.value("question")})
+    chat = {"participants": [f"user:{hunt.name('the chat')}", "agent:helper"]}
+    hunt.send("POST", "/api/v1/chat", {**chat, "message": hunt.value("message")})
     hunt.send("GET", f"/memory/{hunt.value('cid')}")
     with contextlib.suppress(StrandlineError, EndpointConnectionError):
         hunt.gateway.sweep()
@@ -479,6 +496,27 @@ def test_nor_where_something_fails(
     assert hunt.leaks_in_errors() == set()
     written = (hunt.log.getvalue(), *capfd.readouterr(), server_log.read_text()[before:])
     assert [hunt.leaks(text) for text in written] == [set()] * 4
+
+
+def test_nor_where_no_language_model_is_configured(
+    hunt: Hunt, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """That error holds the block for a prompt: of what is stored, which is nothing here, and not of
+    the request."""
+    monkeypatch.delitem(service_of("query").__dict__, "llm")
+    hunt.send("POST", "/api/v1/query", {"query": hunt.value("question")})
+    who = [f"user:{hunt.name('the chat')}", "agent:helper"]
+    for query in ({}, {"participants": who}):
+        hunt.send("POST", "/api/v1/query", {"query": hunt.value("question"), **query})
+    chat = {"participants": who, "message": hunt.value("message"), "sona": hunt.value("sona")}
+    named = {"session_id": hunt.name("the session"), "metadata": {"note": hunt.value("note")}}
+    key = {"Idempotency-Key": hunt.value("Idempotency-Key")}
+    for more in ({}, named):
+        hunt.send("POST", "/api/v1/chat", {**chat, **more}, headers=key)
+    assert (set(hunt.statuses), hunt.statuses.total()) == ({409}, 5)
+    assert all('"block": "<memory-' in text for _, text in hunt.refused)
+    assert hunt.leaks_in_errors() == set()
+    assert [hunt.leaks(text) for text in (hunt.log.getvalue(), *capfd.readouterr())] == [set()] * 3
 
 
 def test_messages_and_dead_messages_hold_ids_only(

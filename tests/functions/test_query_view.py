@@ -12,6 +12,7 @@ from strandline.auth import store_keys
 from strandline.db.database import Caller
 from strandline.deployment import FUNCTIONS
 from strandline.log.cid import blob_cid, block_cid
+from tests.chat_service import waiting_turn
 from tests.functions.conftest import Told
 from tests.support import Gateway, Reply, ScratchDatabase
 
@@ -39,13 +40,16 @@ class Ids:
     community_id: str
     file_cid: str
     field: str = "anchorage"
+    uuid: str = ""
+    turn_id: str = ""
 
     def path(self, route: str) -> str:
         _, path = route.split()
         path = path.replace("{event_id}", self.event_id).replace("{scope_id}", self.scope_id)
         path = path.replace("{row_id}", self.event_id).replace("{node_id}", self.node_id)
         path = path.replace("{topic_id}", self.topic_id).replace("{field}", self.field)
-        path = path.replace("{community_id}", self.community_id)
+        path = path.replace("{community_id}", self.community_id).replace("{uuid}", self.uuid)
+        path = path.replace("{turn_id}", self.turn_id)
         if "{path+}" in path:
             return path.format_map({"cid": self.file_cid, "path+": "data/content"})
         return path.replace("{cid}", self.blob if path.startswith("/file/") else self.cid)
@@ -62,6 +66,8 @@ def random_ids() -> Ids:
         f"topic:{uuid.uuid4()}",
         str(uuid.uuid4()),
         block_cid(noise),
+        uuid=str(uuid.uuid4()),
+        turn_id=str(uuid.uuid4()),
     )
 
 
@@ -85,6 +91,8 @@ def alices(gateway: Gateway, tell: Told) -> Ids:
     return Ids(
         *(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"]),
         *(node["id"], topic["id"], community["community_id"], large["cid"]),
+        uuid=gateway.call("POST", "/api/v1/sonas", {"name": "Diver"}, key=key).body["uuid"],
+        turn_id=waiting_turn(gateway, ALICE),
     )
 
 
@@ -125,7 +133,7 @@ def test_what_is_no_id_names_nothing(gateway: Gateway) -> None:
         if "{cid}" in route:
             continue  # see test_query.py: a CID that is none is said to be none
         for word in ("x", "0", "' or 1=1", "%2e%2e", "01934b6e"):
-            reply = gateway.call("GET", Ids(*[word] * 9).path(route), key=key)
+            reply = gateway.call("GET", Ids(*[word] * 11).path(route), key=key)
             assert reply.status == 404, reply.text
 
 

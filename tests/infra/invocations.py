@@ -27,6 +27,7 @@ from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
 from strandline.log.blocks import MAX_BYTES
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
+from tests.chat_service import ScriptedTasks, deliver_turn, use_model
 from tests.functions.example_calls import Story
 from tests.graph_files import tell_entity
 from tests.infra.recorded_calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
@@ -60,6 +61,7 @@ def take(
     with _serving(ear, base, embedder, patch) as front:
         _over_http(front)
         _over_mcp(base, front)
+        _late_answers(base, front)
         _unhinted(front, patch)
         _uploads(base, aws, front)
         _background(base, aws, front)
@@ -163,6 +165,34 @@ def _over_mcp(base: ScratchDatabase, front: Gateway) -> None:
     assert not call_tool(front, "add", large, **options)[1]
     file = {"uri": f"memoria://file/{known.file_cid}"}
     assert "text" in post(front, "resources/read", file, **options).text
+
+
+def _late_answers(base: ScratchDatabase, front: Gateway) -> None:
+    """A chat whose answer is late, twice, and polled; by tools, too. The worker gives one answer,
+    the other is left to a sweep."""
+    key, body = front.key(), {"message": "Is the tide late?", "participants": [ALICE, HELPER]}
+    own = [(name, use_model(ScriptedTasks("out_of_time"), name)) for name in ("query", "mcp")]
+    headers = {"Idempotency-Key": "late"}
+    options: dict[str, Any] = {"key": key, "participants": [ALICE, HELPER]}
+    said = {"message": "Is it late by tools?", "event_key": "late by tools"}
+    turn_id = ""
+    for _ in range(2):
+        reply = front.call("POST", "/api/v1/chat", body, key=key, headers=headers)
+        assert reply.status == 202
+        path = f"/api/v1/turns/{reply.body['turn_id']}"
+        text, _ = call_tool(front, "chat", said, **options)
+        turn_id = text.partition("turn_id=")[2].partition(" ")[0]
+        assert front.call("GET", path, query={"participants": ALICE}, key=key).status == 200
+        assert not call_tool(front, "query", {"turn_id": turn_id}, **options)[1]
+    for name, tasks in own:
+        use_model(tasks, name)
+    told = use_model(ScriptedTasks(), "worker")
+    base.rows(  # so that the reply is the first of its scope to be hinted at
+        "delete from scope_work where participants = array['agent:helper', 'user:alice']"
+    )
+    assert deliver_turn(turn_id) == []
+    use_model(told, "worker")
+    base.rows("update turns set due_at = now() where state = 'waiting'")
 
 
 def _unhinted(front: Gateway, patch: pytest.MonkeyPatch) -> None:

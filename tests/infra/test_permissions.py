@@ -155,7 +155,6 @@ def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: ResourceArns)
 
 NEVER_IN_JOBS = (
     "background/job_handler:_run_item",
-    "background/queue_handler:_handle_message",
     "jobs/context:read_text_head",
     "resources:Resources._request_sweep",
 )
@@ -163,7 +162,13 @@ NEVER: Mapping[str, Sequence[str]] = {
     **{job.name: ("llm/bedrock:_converse", *NEVER_IN_JOBS) for job in JOBS},
     "ingest": ("llm/bedrock:_converse", "log/read:get_file", "log/uploads:_remove_uploads"),
     "query": ("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
-    "worker": ("resources:Resources._request_sweep",),
+    "worker": (
+        "resources:Resources._request_sweep",
+        *("personas/turns:defer", "personas/turns:read_turn"),
+        "log/append:_put_payloads",  # of a reply, which is short and cites no upload
+        *("log/payloads:_PayloadReader._verify_upload", "log/payloads:_PayloadReader._read_text"),
+        "log/read:get_file",
+    ),
     "admin": (
         *(
             "log/append:_put_payloads",
@@ -181,6 +186,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         "log/statements:store_statements",
         *("graph/import_graph:_load", "graph/routes_transfer:post_export"),
         *("log/blocks:BlockReader._load_payload", "log/routes_blocks:_redirect"),
+        *("personas/conversations:_find_known", "personas/turns:defer", "personas/turns:read_turn"),
     ),
     "mcp": (
         *("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
@@ -194,7 +200,6 @@ NEVER: Mapping[str, Sequence[str]] = {
     "builder": NEVER_IN_JOBS,
     "promoter": NEVER_IN_JOBS,
     "sweeper": (
-        "background/queue_handler:_handle_message",
         "resources:Resources._request_sweep",
         "log/uploads:_make_upload_answer",
     ),

@@ -58,6 +58,12 @@ PARALLEL = (
     ("clients", "tests/layers/test_wheel.py tests/strandline/commands", 6),
     ("mcp tools", "tests/prove/test_mcp_tools.py", 8),
     ("outage", "tests/prove/test_database_outage.py", 5),
+    (
+        "personas",
+        "tests/prove/test_centroids.py tests/prove/test_chat_threads.py"
+        " tests/functions/test_acts.py tests/functions/test_chat.py",
+        12,
+    ),
     ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 5),
     ("runner", "tests/prove/test_proof_runner.py tests/prove/test_upgrade.py", 5),
     ("browser", "tests/browser", 6),

@@ -26,6 +26,7 @@ from strandline.log.schemas_append import Receipt
 from strandline.tenants.store_audit import AuditContext
 from strandline.topics import store_publish, store_snapshots
 from strandline.topics.store_publish import NewSnapshot
+from tests.chat_service import ScriptedTasks, use_model, waiting_turn
 from tests.graph_files import tell_entity
 from tests.prove.append_history import TENANT, WRITER, AckedAppend, AppendOp, History, make_rng
 from tests.support import Gateway, Reply
@@ -47,7 +48,10 @@ JOB = "/api/v1/admin/jobs/{job}"
 ANALYTICS = "/api/v1/admin/analytics/trigger"
 ACTIVATE = "/api/v1/admin/snapshots/{version}/activate"
 CONFIGURATION = {"space": "a space", "model": "a model", "prompt": "a prompt"}
+SONAS = "/api/v1/sonas"
+SONA = f"{SONAS}/{{uuid}}"
 READS = {
+    "POST /api/v1/query": {"query": "before"},
     "POST /api/v1/recall": {"query": "before"},
     "POST /api/v1/context": {"query": "before"},
     "POST /api/v1/references/query": {"query": "before"},
@@ -186,7 +190,10 @@ class Load:
             reply = self._call_append(ops, f"{EVENTS}/batch", body, 200, f"batch {turn}")
             if reply is not None:
                 self._record_acknowledged(ops, [item["event"] for item in reply["results"]])
-            self._insert(turn)
+            inserted = self._insert(turn)
+            if inserted is not None:
+                self._play(turn, inserted)
+            self._chat(turn)
             self._state(turn)
             self._import(turn)
             sha256 = hashlib.sha256(b"%d" % turn).hexdigest()
@@ -194,8 +201,8 @@ class Load:
             if upload is not None:
                 self._expect_row("select from uploads where upload_id = %s", upload["upload_id"])
 
-    def _insert(self, turn: int) -> None:
-        """An append that recall goes before."""
+    def _insert(self, turn: int) -> str | None:
+        """An append that recall goes before; gives its event."""
         op = AppendOp(f"insert {turn}", SCOPES[0], f"insert {turn}")
         path, (body, key) = "/api/v1/insert", op.request()
         assert key is not None
@@ -203,6 +210,51 @@ class Load:
         if receipt is not None:
             fields = {name: receipt[name] for name in Receipt.model_fields}
             self._record_acknowledged([op], [fields])
+        return receipt and str(receipt["event_id"])
+
+    def _play(self, turn: int, event_id: str) -> None:
+        """Two sonas: named, renamed, active, continued and merged. It stops where the outcome of
+        one is not known."""
+        ids: list[str] = []
+        for name in (f"Keeper {turn}", f"Pilot {turn}"):
+            sona = self._call_write("POST", SONAS, {"name": name}, 201)
+            if sona is None:
+                return
+            ids.append(sona["uuid"])
+            self._expect_row("select from sonas where sona_id = %s", sona["uuid"])
+        calls: list[tuple[str, str, dict[str, Any], int, str]] = [
+            (
+                *("PATCH", SONA, {"names": [f"Guard {turn}"]}, 200),
+                "select from sona_names where sona_id = %s and name like 'Guard%%'",
+            ),
+            (
+                *("POST", f"{SONA}/memories", {"event_ids": [event_id]}, 200),
+                "select from sona_members where sona_id = %s",
+            ),
+            (
+                *("POST", f"{SONA}/acts", {"event_id": event_id}, 201),
+                "select from acts where sona_id = %s",
+            ),
+            (
+                *("POST", f"{SONA}/merge", {"into": ids[1]}, 200),
+                "select from sonas where sona_id = %s and merged_into is not null",
+            ),
+        ]
+        for method, path, body, status, statement in calls:
+            if self._call_write(method, path, body, status, uuid=ids[0]) is None:
+                return
+            self._expect_row(statement, ids[0])
+
+    def _chat(self, turn: int) -> None:
+        """A message, and a reply to it."""
+        key, scope = f"chat {turn}", SESSION_MEMBERS
+        said = {"input": f"Message {turn}.", "answer": f"You said: Message {turn}."}
+        ops = [AppendOp(text, scope, f"{key}#{part}") for part, text in said.items()]
+        body = {"participants": scope, "message": said["input"], "speaker": "user:alice"}
+        answer = self._call_append(ops, "/api/v1/chat", body, 200, key)
+        if answer is not None:
+            for name in ("input_id", "answer_id"):
+                self._expect_row("select from events where event_id = %s", answer[name])
 
     def _state(self, turn: int) -> None:
         """A fact of the graph."""
@@ -563,7 +615,10 @@ def _state_first(gateway: Gateway, key: str) -> dict[str, str]:
 
 
 def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]:
-    """Every operation that reads, of whatever function, with its answer while all is well."""
+    """Every operation that reads, of whatever function, with its answer while all is well. From
+    then on there is a language model that answers."""
+    use_model(ScriptedTasks())
+    sona = gateway.call("POST", SONAS, {"name": "before"}, key=key).body["uuid"]
     first = gateway.call("POST", EVENTS, FIRST_EVENT.request()[0], key=key).body
     body, link_key = FIRST_LINK.request()
     body = {**cast("dict[str, object]", body), "edges": [{"event_id": first["event_id"]}]}
@@ -584,6 +639,8 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
         **_state_first(gateway, key),
         "field": "boat",
         "certificate_id": str(certificate.certificate_id),
+        "uuid": sona,
+        "turn_id": waiting_turn(gateway, "user:alice", "*", TENANT),
     }
     reads: list[tuple[str, str, object, int]] = []
     for route in sorted(ROUTES - WRITES - {f"POST {EVENTS}"}):

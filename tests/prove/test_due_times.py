@@ -22,6 +22,7 @@ pytestmark = pytest.mark.own_database
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SWEEP = "select next_sweep('space', '{}', '5 minutes', %s)"
 ARCHIVE = "select next_archive('1 day', '6 hours', '30 days', '1 hour', %s)"
+TURN = "select next_turn('5 minutes', %s)"
 ANALYSE = "select next_analysis('1 hour', %s)"
 FILL = (
     # Three quiet lanes in the scope of each tenant; work in every tenth, to be done later.
@@ -51,6 +52,10 @@ FILL = (
     "update active_snapshot set version = 2 where random() < 0.1",
     "delete from snapshots s using active_snapshot a where a.tenant_id = s.tenant_id"
     " and s.version > a.version",
+    # A hundredth has an answer that is waited for.
+    "insert into turns (tenant_id, turn_id, kind, participants, asked_by, request, due_at)"
+    " select tenant_id, gen_random_uuid(), 'query', array['user:a'], '*', '{}',"
+    " %(now)s::timestamptz + random() * interval '1 hour' from tenants where random() < 0.01",
 )
 
 
@@ -96,7 +101,7 @@ def test_what_is_due_next_is_found_by_index(
     """The pages at any size; the time at the promised one, which runs alone."""
     del tenants
     with psycopg.connect(scratch_db.url, autocommit=True) as app:
-        for statement in (SWEEP, ARCHIVE, ANALYSE):
+        for statement in (SWEEP, ARCHIVE, ANALYSE, TURN):
             # First the time: after some calls the server takes a plan for any parameters.
             spent, read = milliseconds(app, statement), pages(app, statement)
             print(f"  {statement[:25]}: {read} pages, {spent:.2f} ms")

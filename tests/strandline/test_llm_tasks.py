@@ -24,7 +24,7 @@ from strandline.llm import store as llm_store
 from strandline.llm.choice import make_provider
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.openai_chat import ChatModel
-from strandline.llm.prompts import PROMPT_VERSIONS
+from strandline.llm.prompts import ANSWER_VERSIONS, PROMPT_VERSIONS
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import (
     ModelResult,
@@ -292,6 +292,13 @@ def test_a_prompt_that_was_used_is_not_edited() -> None:
         "contradicts/1": "f2b48db0f4529dfb",
     }
     for verb in PROMPT_VERSIONS:
+        prompt = prompts.load_prompt(verb)
+        assert used[prompt.name] == hashlib.sha256(prompt.text.encode()).hexdigest()[:16]
+
+
+def test_the_prompts_of_answers_are_the_versions_that_were_used() -> None:
+    used = {"answer/1": "69b94209a471d73a", "reply/1": "b969af5fe3e02134"}
+    for verb in ANSWER_VERSIONS:
         prompt = prompts.load_prompt(verb)
         assert used[prompt.name] == hashlib.sha256(prompt.text.encode()).hexdigest()[:16]
 

@@ -23,8 +23,8 @@ from strandline.http.routing import MediaType, Response, Route, text_response
 from strandline.jobs import routes as jobs_routes
 from strandline.log import routes_read as log_routes_read
 from strandline.log import routes_write as log_routes_write
+from strandline.personas import routes as personas_routes
 from strandline.recall import routes as recall_routes
-from strandline.recall import routes_write as recall_routes_write
 from strandline.sessions import routes_read as sessions_routes_read
 from strandline.sessions import routes_write as sessions_routes_write
 from strandline.status import routes as status_routes
@@ -115,7 +115,6 @@ def _document() -> str:
         **(
             log_routes_read.ROUTES
             | recall_routes.ROUTES
-            | recall_routes_write.ROUTES
             | routes_usage.ROUTES
             | status_routes.ROUTES
         ),
@@ -124,6 +123,7 @@ def _document() -> str:
         **context_routes.ROUTES,
         **topics_routes_read.ROUTES,
         **graph_routes.ROUTES,
+        **personas_routes.ROUTES,
     }
     all_routes |= {
         **admin_routes.ROUTES,

@@ -64,6 +64,11 @@ class WorkQueue:
         ]
         self._send(entries)
 
+    def send_turn(self, tenant: str, turn_id: UUID) -> None:
+        """Send a turn that waits for its answer. Otherwise like `send`."""
+        if self._url:
+            self._send([_entry(tenant, [], [str(turn_id)])])
+
     def return_soon(self, receipt_handle: str, receive_count: int) -> None:
         """Let a message that could not be processed yet come back within seconds or minutes, by how
         often it was received, instead of after the queue's visibility timeout. A queue that does
@@ -119,8 +124,9 @@ class WorkQueue:
             raise Unavailable("The work queue cannot be reached. Try again.") from error
 
 
-def _entry(tenant: str, scopes: Sequence[str]) -> dict[str, object]:
+def _entry(tenant: str, scopes: Sequence[str], turns: Sequence[str] = ()) -> dict[str, object]:
     body = {"tenant": tenant, "trace": trace_header(), "scopes": scopes}
+    body |= {"turns": turns} if turns else {}
     return {
         "MessageBody": json.dumps(body),
         "MessageGroupId": tenant,  # a standard queue is fair between these groups

@@ -19,6 +19,8 @@ from strandline.jobs.context import Deferred, Worker, describe_error
 from strandline.log import store_counts, store_work
 from strandline.log.store_work import EventVector
 from strandline.observability import logger
+from strandline.personas.active_sonas import record_named_sonas
+from strandline.personas.store_members import count_members
 
 BATCH = 128
 """How many events are embedded between two commits: about a second of the local model."""
@@ -199,8 +201,11 @@ def _embed_scopes(worker: Worker, access: TenantDb, scope_ids: Sequence[UUID]) -
     slice_end = time.monotonic() + worker.slice_seconds
     while remaining and (events := store_work.list_unembedded(access, remaining, space, BATCH)):
         vectors = compute_vectors(worker, access, events)
+        event_ids = [event.event_id for event in events]
+        record_named_sonas(worker.database, access.caller.tenant, event_ids, space)
         with access.transaction():
             store_work.store_vectors(access, space, vectors, events)
+            count_members(access, event_ids, space)
             _record_refused(access, vectors)
         worker.renew()
         worker.tally.embedded_events += len(vectors)

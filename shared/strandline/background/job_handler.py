@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.queue_handler import log_job
+from strandline.background.job_log import log_job
 from strandline.config import get_settings
 from strandline.errors import Malformed
 from strandline.jobs import runner

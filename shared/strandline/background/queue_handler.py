@@ -3,8 +3,7 @@ queue one by one."""
 
 import json
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
@@ -12,17 +11,13 @@ from uuid import UUID
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.background.embed import process_scopes
+from strandline.background.job_log import log_job
 from strandline.config import get_settings
 from strandline.errors import StrandlineError, Unavailable
 from strandline.jobs.context import Tally, Worker
 from strandline.jobs.request_next import request_next_runs
-from strandline.observability import (
-    emf_fields,
-    logger,
-    sample_quantiles,
-    trace_context,
-    trace_id_of,
-)
+from strandline.observability import logger, trace_id_of
+from strandline.personas.turns import answer_turn
 from strandline.resources import Resources
 
 
@@ -92,6 +87,7 @@ def _handle_message(
     ):
         try:
             scopes = [UUID(str(scope)) for scope in body["scopes"]]
+            turns = [UUID(str(turn)) for turn in body.get("turns", ())]
             tenant = str(body["tenant"])
             if outage:
                 raise outage
@@ -100,6 +96,8 @@ def _handle_message(
                 sorted(job.tally.unfinished_scopes), 0.0
             )  # queued behind the work that others wait for
             resources.work_queue.send_later(tenant, {**job.tally.retry_delays, **immediate})
+            for turn_id in turns:
+                answer_turn(resources, tenant, turn_id, worker.deadline)
             if unfinished_count:
                 reason = f"{unfinished_count} of {len(scopes)} scopes"
         except Unavailable as error:
@@ -128,35 +126,3 @@ def _parse_body(record: Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, LookupError, TypeError, RecursionError):
         body = None
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-
-
-@contextmanager
-def log_job(tally: Tally, function: str, kind: str, trace: str) -> Generator[None]:
-    """Log a job's lines with one trace id; the last line holds its metrics."""
-    start = time.monotonic()
-    with trace_context(trace):
-        try:
-            yield
-        except Exception:
-            tally.failures = max(tally.failures, 1)
-            raise
-        finally:
-            metrics: dict[str, float | list[float]] = {
-                "DurationMilliseconds": round((time.monotonic() - start) * 1000, 1),
-                "EventsEmbedded": tally.embedded_events,
-                "EmbeddingMilliseconds": tally.embedding_ms,
-                "WorkFailures": tally.failures,
-                "FoldMilliseconds": tally.fold_ms,
-                "SimilarityCosine": sample_quantiles(tally.cosines),
-                **{name: sample_quantiles(values) for name, values in tally.samples.items()},
-                **tally.counters,
-            }
-            if tally.due_work:
-                metrics["ScopesDue"] = sum(due.scopes for due in tally.due_work)
-                metrics["ScopesStuck"] = sum(due.stuck for due in tally.due_work)
-                metrics["OldestDueSeconds"] = max(due.seconds for due in tally.due_work)
-                metrics["OldestUnembeddedSeconds"] = max(
-                    d.unembedded_seconds for d in tally.due_work
-                )
-                metrics["OldestUnfoldedSeconds"] = max(d.unfolded_seconds for d in tally.due_work)
-            logger.info("job", extra=emf_fields({"function": function, "job": kind}, metrics))

@@ -21,6 +21,7 @@ from strandline.llm import store as llm_store
 from strandline.log import store_uploads, store_work
 from strandline.log import uploads as log_uploads
 from strandline.observability import logger
+from strandline.personas import lost_turns, store_turns
 from strandline.recall import importance
 from strandline.tenants import recount_usage
 from strandline.tenants.store_due import read_tuning
@@ -44,6 +45,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
         *store_uploads.list_tenants(connection),
         *recount_usage.list_due_tenants(connection),
         *fold_recalls.list_due_tenants(connection, get_settings().tuning, now),
+        *store_turns.list_tenants(connection, now),
     }
     return [Shard(tenant) for tenant in sorted(tenants)]
 
@@ -81,6 +83,10 @@ def _jobs_expired(resources: JobResources, lease: Lease, now: datetime) -> int:
     # Not `lease.transaction`, which locks the shard: a job is locked before its shards.
     with lease.access.transaction():
         return store_runs.expire_leases(lease.access, None, now)
+
+
+def _turns_resent(resources: JobResources, lease: Lease, now: datetime) -> int:
+    return lost_turns.resend_due(lease.access, resources.work_queue, now)
 
 
 def _scopes_embedded(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -199,6 +205,18 @@ def _calls_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
     return _run_batches(lease, prune)
 
 
+def _turns_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
+    del resources
+
+    def prune() -> int:
+        with lease.transaction():
+            return store_turns.prune_turns(
+                lease.access, now - store_turns.RETENTION, _ROWS_PER_COMMIT
+            )
+
+    return _run_batches(lease, prune)
+
+
 def _jobs_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
 
@@ -212,6 +230,7 @@ def _jobs_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
 type _Step = Callable[[JobResources, Lease, datetime], int]
 _STEPS: tuple[_Step, ...] = (
     _jobs_expired,
+    _turns_resent,
     _scopes_embedded,
     _chains_embedded,
     _lanes_closed,
@@ -223,6 +242,7 @@ _STEPS: tuple[_Step, ...] = (
     _recalls_pruned,
     _uses_pruned,
     _calls_pruned,
+    _turns_pruned,
     _jobs_pruned,
 )
 """In order of urgency: work that somebody waits for comes first."""

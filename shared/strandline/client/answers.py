@@ -58,6 +58,15 @@ if TYPE_CHECKING:
     from strandline.log.schemas_append import Receipt as Receipt
     from strandline.log.schemas_uploads import UploadOut as UploadOut
     from strandline.log.schemas_uploads import UploadStored as UploadStored
+    from strandline.personas.schemas_acts import ActOut as ActOut
+    from strandline.personas.schemas_acts import ActsPage as ActsPage
+    from strandline.personas.schemas_acts import NextAct as NextAct
+    from strandline.personas.schemas_chat import TurnOut as TurnOut
+    from strandline.personas.schemas_sonas import SonaDetail as SonaDetail
+    from strandline.personas.schemas_sonas import SonaFound as SonaFound
+    from strandline.personas.schemas_sonas import SonaMemories as SonaMemories
+    from strandline.personas.schemas_sonas import SonaOut as SonaOut
+    from strandline.personas.schemas_sonas import SonaPage as SonaPage
     from strandline.recall.schemas import RecallAnswer as RecallAnswer
     from strandline.recall.schemas_insert import InsertReceipt as InsertReceipt
     from strandline.sessions.schemas import ChainOut as ChainOut
@@ -102,6 +111,9 @@ _MODULES = {
     "log.schemas": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
     "log.schemas_append": "BatchAnswer BatchItem Receipt",
     "log.schemas_uploads": "UploadOut UploadStored",
+    "personas.schemas_acts": "ActOut ActsPage NextAct",
+    "personas.schemas_chat": "TurnOut",
+    "personas.schemas_sonas": "SonaDetail SonaFound SonaMemories SonaOut SonaPage",
     "recall.schemas": "RecallAnswer",
     "recall.schemas_insert": "InsertReceipt",
     "sessions.schemas": (

@@ -16,6 +16,7 @@ from strandline.client.calls import join_participants
 from strandline.client.graph import AsyncGraph, Graph
 from strandline.client.lookup import Lookup
 from strandline.client.memory import Fields, Memory
+from strandline.client.personas import Personas
 from strandline.client.retries import Retry
 from strandline.client.sessions import AsyncSession, Session, SessionPlan
 from strandline.client.transport import (
@@ -69,7 +70,7 @@ def _plan(
     return SessionPlan(session_id or str(uuid4()), participants, scope, metadata, ends)
 
 
-class Strandline(Memory, Lookup, SyncCaller):
+class Strandline(Memory, Lookup, Personas, SyncCaller):
     """A client of a Strandline service. Safe for threads. Use it in a `with` block, or call
     `close`.
 
@@ -177,7 +178,7 @@ class Strandline(Memory, Lookup, SyncCaller):
         self.close()
 
 
-class AsyncStrandline(Memory, Lookup, AsyncCaller):
+class AsyncStrandline(Memory, Lookup, Personas, AsyncCaller):
     """An asynchronous client of a Strandline service, for the tasks of one event loop. Use it in an
     `async with` block, or await `close`. Parameters are those of Strandline."""
 

@@ -158,6 +158,7 @@ class Memory(Caller):
         expand: int | None = None,
         max_tokens: int | None = None,
         order: Literal["relevance", "time"] | None = None,
+        sona: UUID | str | None = None,
         weights: Fields | None = None,
         now: datetime | float | str | None = None,
         explain: bool | None = None,

@@ -22,7 +22,7 @@ from click.shell_completion import get_completion_class
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.retries import Retry
-from strandline.commands import administration, mcp, memory, transfer, trials
+from strandline.commands import administration, dialogue, mcp, memory, transfer, trials
 from strandline.commands.invocation import Invocation
 
 EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
@@ -97,6 +97,7 @@ def completion(shell: str) -> None:
 
 for _command in (
     *memory.COMMANDS,
+    *dialogue.COMMANDS,
     *transfer.COMMANDS,
     *administration.COMMANDS,
     *trials.COMMANDS,

@@ -1,8 +1,9 @@
 """Build the text of a context: collect what may be shown, and lay it out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from uuid_utils.compat import uuid7
@@ -59,6 +60,16 @@ class Use:
 
 
 @dataclass(frozen=True)
+class Answering:
+    """How the text for an answer differs from one that a caller asks for."""
+
+    exclude: Collection[UUID] = ()
+    """Events to leave out: the message that is answered."""
+    recent_share: float = 0.4
+    """The most that short-term memory takes: the conversation goes on."""
+
+
+@dataclass(frozen=True)
 class _Request:
     """How much a text may show."""
 
@@ -66,6 +77,7 @@ class _Request:
     limit: int | None
     """The most events about the question."""
     budget: int
+    answering: Answering | None = None
 
 
 def build_context_text(
@@ -77,9 +89,11 @@ def build_context_text(
     tuning: Tuning,
     now: datetime,
     vector_timeout: float,
+    answering: Answering | None = None,
 ) -> tuple[ContextTextOut, Use]:
     """The context of all that is in view, with the short-term memory of `session`, or without a
-    question of all in view, as text. Also returns what answers the question.
+    question of all in view, as text. Also returns what answers the question. A text for an answer
+    (`answering`) also says which events were added later than they happened.
 
     Raises Invalid for a view of the whole tenant without a question or a session: it has no
     short-term memory, so there is nothing to show.
@@ -93,8 +107,10 @@ def build_context_text(
     recent: Mapping[UUID, int] = {}
     if session or request.query is None:  # the newest events of others rarely help with a question
         recent = session_context.list_short_term_of(access, tuning, now, session=session)
-    found, known = _find(access, embedder, request, tuning, now, vector_timeout)
-    shown = _Request(request.min_relevance, request.limit, request.budget)
+    exclude = answering.exclude if answering else ()
+    recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
+    found, known = _find(access, embedder, request, tuning, now, vector_timeout, exclude)
+    shown = _Request(request.min_relevance, request.limit, request.budget, answering)
     return _write(access, recent, known, found, shown)
 
 
@@ -105,6 +121,7 @@ def _find(
     tuning: Tuning,
     now: datetime,
     vector_timeout: float,
+    exclude: Collection[UUID],
 ) -> tuple[FoundChains, Sequence[KnownSource]]:
     """What answers the question, and what the graph knows about it; without one the latest
     chains."""
@@ -119,6 +136,7 @@ def _find(
         vector_timeout=vector_timeout,
         filters={},
         min_known=tuning.min_known,
+        exclude=exclude,
     )
     chains = session_context.list_relevant_chains(
         access, embedder.space, result, request.min_relevance
@@ -160,14 +178,18 @@ def _write(
     citing = [*found.chains, *known]
     first_cited = [event_id for source in citing for event_id in source.event_ids[:1]]
     events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_cited])))
+    exclude = request.answering.exclude if request.answering else ()
+    shown = partial(to_source, notes_late=request.answering is not None)
+    needed = [i for i in _add_needed(best, events, before) if i not in exclude]
     layout = lay_out(
         Sources(
-            recent=[to_source(events[i], count) for i, count in recent.items() if i in events],
+            recent=[shown(events[i], count) for i, count in recent.items() if i in events],
             topics=[_to_topic(chain) for chain in found.chains if chain.event_ids],
-            events=[to_source(events[i]) for i in _add_needed(best, events, before)],
+            events=[shown(events[i]) for i in needed],
             is_known=bool(selected) if found.search else None,
             more_events=len(selected) - len(best),
             known=[source for source in known if source.event_ids[0] in events],
+            recent_share=request.answering.recent_share if request.answering else None,
         ),
         request.budget,
     )

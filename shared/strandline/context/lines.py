@@ -17,6 +17,8 @@ _MAX_SOURCE_CHARS = 8192
 """No text is shown longer, and no more of one is read."""
 _NAME_CHARS, _TOPIC_CHARS = 40, 100
 _SENTENCE_END = re.compile(r"(?<=[.!?…]) ")
+REMEMBERED_LATER = "remembered later"
+"""Marks an event that was added later than it happened: nothing in between could know of it."""
 _ROLES = ("user", "agent", "system")
 _WORD = re.compile(r"\w+")
 
@@ -34,6 +36,8 @@ class EventSource(NamedTuple):
     stands_for: int = 1
     """How many recent events it stands for, itself included."""
     session_id: str | None = None
+    is_late: bool = False
+    """Whether to say that it was added later than it happened."""
 
 
 class TopicSource(NamedTuple):
@@ -97,6 +101,8 @@ def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
     notes = [] if event.origin == "user" else [event.origin]
     if event.stands_for > 1:
         notes.append(f"newest of {event.stands_for}")
+    if event.is_late:
+        notes.append(REMEMBERED_LATER)
     name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
     who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
     start = f" {format_date(event.said_at)}, {who}: "

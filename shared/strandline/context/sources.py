@@ -1,20 +1,28 @@
 """Stored events as sources of lines."""
 
+from datetime import timedelta
+
 from strandline.context.lines import EventSource
 from strandline.recall.store import HitEvent
 
+_LATE = timedelta(days=1)
+"""From here on an event was added later than it happened."""
 
-def to_source(event: HitEvent, stands_for: int = 1) -> EventSource:
-    """An event as it may be shown, on behalf of so many recent ones."""
+
+def to_source(event: HitEvent, stands_for: int = 1, *, notes_late: bool = False) -> EventSource:
+    """An event as it may be shown, on behalf of so many recent ones. With `notes_late` its line
+    says whether it was added later than it happened."""
+    said_at = event.occurred_at or event.recorded_at
     return EventSource(
         event_id=event.event_id,
-        said_at=event.occurred_at or event.recorded_at,
+        said_at=said_at,
         place=(event.recorded_at, event.scope_id, event.seq),
         speaker=event.speaker,
         origin=event.origin,
         text=event.content or _describe_payload(event),
         stands_for=stands_for,
         session_id=event.session_id,
+        is_late=notes_late and event.recorded_at - said_at >= _LATE,
     )
 
 

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from strandline.aws.blobs import BlobStore
+from strandline.aws.work_queue import WorkQueue
 from strandline.clock import Clock
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
@@ -62,6 +63,11 @@ class JobResources(Protocol):
     @property
     def blobs(self) -> BlobStore:
         """The payload store."""
+        ...
+
+    @property
+    def work_queue(self) -> WorkQueue:
+        """The queue of the worker, in functions that may send to it."""
         ...
 
     @property

@@ -34,6 +34,10 @@ _CHARS_PER_TOKEN = 3
 """Characters per token, where a provider does not count tokens: about 4 in English, so that costs
 are rather overestimated."""
 _LONG_TASKS = frozenset({"summarise", "merge", "overview", "extract"})
+_ANSWER_TASKS = frozenset({"answer", "reply"})
+_ANSWER_SECONDS = 60.0
+"""How long an answer is waited for, in seconds, where its caller has the time: nothing stands in
+for it."""
 _UNBILLED_OUTCOMES = frozenset({"format_refused", "unavailable"})
 
 
@@ -201,6 +205,8 @@ class LlmClient:
         counters["ModelCostMicroUsd"] += round(1e6 * self._meter.cost(tokens_in, tokens_out))
 
     def _time_limit(self, verb: TaskName) -> float:
+        if verb in _ANSWER_TASKS:
+            return _ANSWER_SECONDS
         is_long = verb in _LONG_TASKS
         return self._settings.llm_summary_seconds if is_long else self._settings.llm_seconds
 

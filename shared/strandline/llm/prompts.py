@@ -8,9 +8,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from strandline.llm.types import PromptEvent, Summary, TopicPart, WalkOption
+from strandline.llm.types import AnswerMessage, PromptEvent, Summary, TopicPart, WalkOption
 
+type AnswerTask = Literal["answer", "reply"]
+"""Tasks without a stand-in: a question to answer, a message to reply to."""
 type TaskName = Literal[
+    "answer",
+    "reply",
     "continues",
     "summarise",
     "merge",
@@ -35,7 +39,9 @@ PROMPT_VERSIONS: Mapping[TaskName, int] = {
 }
 """The version in use of each prompt. A prompt that was used is never edited but gets a new version:
 results are stored with the version that they came from."""
-_DATA_PROMPT = "data.1"
+ANSWER_VERSIONS: Mapping[AnswerTask, int] = {"answer": 1, "reply": 1}
+"""The versions in use of the prompts of answers."""
+_DATA_PROMPT, _RECALLED_PROMPT = "data.1", "recalled.1"
 _MAX_EVENTS = 120
 _UNKNOWN_SPEAKER = "somebody else"
 _PARTICIPANT_ID = re.compile(r"\b(?:user|agent):[^\s,;()\"'<>]*[^\s,;()\"'<>.:!?]")
@@ -53,10 +59,12 @@ class Prompt:
 @functools.cache
 def load_prompt(task_name: TaskName) -> Prompt:
     """A task's prompt, followed by the rules on how to treat the data below it."""
-    version = PROMPT_VERSIONS[task_name]
+    if task_name == "answer" or task_name == "reply":
+        version, rules = ANSWER_VERSIONS[task_name], _read_prompt_file(_RECALLED_PROMPT)
+    else:
+        version, rules = PROMPT_VERSIONS[task_name], _read_prompt_file(_DATA_PROMPT)
     return Prompt(
-        f"{task_name}/{version}",
-        f"{_read_prompt_file(f'{task_name}.{version}')}\n{_read_prompt_file(_DATA_PROMPT)}",
+        f"{task_name}/{version}", f"{_read_prompt_file(f'{task_name}.{version}')}\n{rules}"
     )
 
 
@@ -190,6 +198,25 @@ def render_statements(
     texts = [_mask(text[: limits.event_characters], participants) for text in statements]
     lines = [_to_json_line({"text": text}) for text in texts]
     return PromptData(_wrap_in_tag("statements", lines), "\n".join(texts))
+
+
+def render_answer(
+    block: str, message: AnswerMessage, participants: Collection[str], limits: PromptLimits
+) -> PromptData:
+    """Render a block of recalled memories as it is, and the question or message that it was
+    recalled for, as one JSON object. The block is bounded by its budget of tokens."""
+    fields: dict[str, object] = {
+        "at": message.said_at.isoformat(timespec="minutes"),
+        "from": message.speaker,
+        "to": message.agent,
+        "persona": message.persona,
+        "text": message.text[: limits.total_characters],
+    }
+    line = _to_json_line({name: value for name, value in fields.items() if value is not None})
+    return PromptData(
+        f"{block}\n{_wrap_in_tag(message.tag, [line])}",
+        "\n".join([block, message.text, *participants]),
+    )
 
 
 def _mask(text: str, participants: Collection[str]) -> str:

@@ -16,15 +16,17 @@ from strandline.llm.budget import LlmBudget
 from strandline.llm.client import Fallback, LlmClient
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.plain import PlainModel
-from strandline.llm.prompts import PromptData, PromptLimits, TaskName
+from strandline.llm.prompts import AnswerTask, PromptData, PromptLimits, TaskName
 from strandline.llm.provider import Provider
 from strandline.llm.types import (
+    AnswerMessage,
     Continues,
     Contradiction,
     Entities,
     Entity,
     Extraction,
     LanguageModel,
+    MemoryAnswer,
     ModelResult,
     Overview,
     PromptEvent,
@@ -34,6 +36,7 @@ from strandline.llm.types import (
     TopicPart,
     WalkChoice,
     WalkOption,
+    make_answer_type,
     make_choice_type,
 )
 from strandline.observability import logger
@@ -170,6 +173,33 @@ class LlmTasks:
             prompts.render_numbered_events, "events", events, task.participants, self._bounds
         )
         return self._run_task(task, "extract", Extraction, render, ask)
+
+    def answer(
+        self,
+        task: TaskContext,
+        verb: AnswerTask,
+        block: str,
+        memory_count: int,
+        message: AnswerMessage,
+    ) -> ModelResult[MemoryAnswer]:
+        """The configured model's answer to a question or message, from a block of so many numbered
+        memories. Nothing stands in for it. The model is offered no tool. Raises Fallback where it
+        gives no usable answer, AssertionError without a model."""
+        assert self._provider is not None, "the caller checks has_model"
+        assert not self._database.in_transaction, "a model is never called inside a transaction"
+        counter = self._counter()
+        data = prompts.render_answer(block, message, task.participants, self._bounds)
+        try:
+            value = self._client.ask(task, verb, make_answer_type(memory_count), data, counter)
+        except Fallback as fallback:
+            counter["ModelBreakerRejections"] += fallback.reason == "breaker_open"
+            raise
+        except Exception as error:
+            if not is_permanent_failure(error):
+                raise
+            _log_failure("model request failed", task, verb, error)
+            raise Fallback("invalid_output") from None
+        return ModelResult(value, self._provider.name, prompts.load_prompt(verb).name)
 
     def name_source(self, verb: TaskName) -> tuple[str, str]:
         """The names of the model and of the prompt that a task's answers come from at present,

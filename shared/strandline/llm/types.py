@@ -120,6 +120,45 @@ def make_choice_type(option_count: int) -> type[WalkChoice]:
     return BoundedChoice
 
 
+@dataclass(frozen=True)
+class AnswerMessage:
+    """What a model answers: a question to memory, or a message in a conversation."""
+
+    text: str
+    tag: Literal["question", "message"]
+    said_at: datetime
+    speaker: str | None = None
+    """Who says it, for people; a message's."""
+    agent: str | None = None
+    """Who replies, for people."""
+    persona: str | None = None
+    """The name of the sona in which it replies."""
+
+
+class MemoryAnswer(BaseModel):
+    """An answer from numbered memories."""
+
+    text: str = Field(min_length=1, max_length=8000)
+    remembers: bool
+    """Whether the memories hold what is asked for."""
+    citations: list[int]
+    """The numbers of the memories that it rests on."""
+
+
+@functools.cache
+def make_answer_type(memory_count: int) -> type[MemoryAnswer]:
+    """The type of an answer from so many memories: each number is one of theirs."""
+
+    class BoundedAnswer(MemoryAnswer):
+        """From one block of memories."""
+
+        citations: list[Annotated[int, Field(strict=True, ge=1, le=memory_count)]] = Field(
+            max_length=200
+        )
+
+    return BoundedAnswer
+
+
 type FactCategory = Literal[
     "personal", "professional", "preference", "technical", "relationship", "general"
 ]

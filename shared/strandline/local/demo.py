@@ -1,5 +1,5 @@
 """`make demo`: appends the conversations that ship with the project, asks questions about the
-first, and shows the knowledge graph of both.
+first, and shows the knowledge graph of both, and a persona.
 
 It uses a tenant of its own, and its memory is kept: a second run stores nothing twice.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from strandline.local.demo_graph import Talk, show_graph
+from strandline.local.demo_personas import show_personas
 from strandline.local.demo_service import TENANT, Client, running_service
 from strandline.local.run import directory
 from strandline.local.tls import TlsFiles
@@ -309,6 +310,7 @@ def main() -> int:
         is_built = _run_job(admin, "builder")
         _show_index(client, questions[QUESTIONS[1]])
         has_graph = _show_graphs(client, admin, talks)
+        show_personas(client, conversation, talks[0].event_ids, questions[QUESTIONS[1]])
         _show_next(url, keys.memory, tls)
     return 0 if is_built and has_graph and not visible else 1
 

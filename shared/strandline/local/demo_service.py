@@ -44,18 +44,26 @@ class Client:
         """The answer's body. Raises SystemExit as `post` does."""
         return self._call(path, None)
 
+    def post_any(self, path: str, body: object) -> tuple[int, dict[str, Any]]:
+        """The answer's status and body, also of a refusal."""
+        return self._send(path, json.dumps(body).encode())
+
     def _call(self, path: str, body: bytes | None) -> dict[str, Any]:
+        status, answer = self._send(path, body)
+        if status >= 400:
+            raise SystemExit(f"\nstrandline: {path} answered {status}: {json.dumps(answer)}")
+        return answer
+
+    def _send(self, path: str, body: bytes | None) -> tuple[int, dict[str, Any]]:
         headers = {"X-API-Key": self._key, "Content-Type": "application/json"}
         request = urllib.request.Request(self._url + path, body, headers)  # noqa: S310 -- our own
         try:
             with urllib.request.urlopen(  # noqa: S310
                 request, timeout=30, context=self._context
             ) as answer:
-                return json.load(answer)
+                return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
-            raise SystemExit(
-                f"\nstrandline: {path} answered {error.code}: {error.read().decode()}"
-            ) from None
+            return error.code, json.load(error)
 
 
 def _is_up(url: str, tls: TlsFiles | None) -> bool:

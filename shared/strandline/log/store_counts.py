@@ -60,6 +60,8 @@ class BackgroundFailures:
     """Scopes whose work was postponed five times in a row."""
     jobs_failed: int
     """Failed jobs of the last 30 days that were not tried again."""
+    turns_late: int
+    """Answers of the language model that have been waited for since more than ten minutes."""
 
 
 def count_failures(access: TenantDb) -> BackgroundFailures:
@@ -69,7 +71,9 @@ def count_failures(access: TenantDb) -> BackgroundFailures:
         """
         select (select count(*) from scope_work
             where attempts >= %(stuck_attempts)s) as scopes_stuck,
-            (select count(*) from jobs where state = 'failed') as jobs_failed
+            (select count(*) from jobs where state = 'failed') as jobs_failed,
+            (select count(*) from turns where tenant_id = current_tenant() and state = 'waiting'
+                and created_at < now() - interval '10 minutes') as turns_late
         """,
         {"stuck_attempts": STUCK_ATTEMPTS},
     )

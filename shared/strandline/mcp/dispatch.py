@@ -6,7 +6,13 @@ from typing import cast
 
 from strandline.config import McpToolset
 from strandline.context.fence import sanitize
-from strandline.mcp import memory_resources, tools_admin, tools_graph, tools_memory
+from strandline.mcp import (
+    memory_resources,
+    tools_admin,
+    tools_graph,
+    tools_memory,
+    tools_personas,
+)
 from strandline.mcp.operations import Refusal
 from strandline.mcp.prompts import PROMPTS
 from strandline.mcp.protocol import (
@@ -26,6 +32,7 @@ from strandline.mcp.tools import Arguments, Tool, ToolContext, WrongArgument
 TOOLSETS: Mapping[McpToolset, Sequence[Tool]] = {
     "memory": tools_memory.TOOLS,
     "graph": tools_graph.TOOLS,
+    "personas": tools_personas.TOOLS,
     "admin": tools_admin.TOOLS,
 }
 CAPABILITIES: Object = {"tools": {"listChanged": False}, "resources": {}, "prompts": {}}
@@ -141,10 +148,16 @@ def _explain(refusal: Refusal) -> str:
     advice = _ADVICE.get(refusal.status, "")
     if refusal.retry_after is not None:
         advice = f"Call again in {refusal.retry_after} s."
+        if key := refusal.details.get("idempotency_key"):
+            advice = f"{advice} Give event_key={key}, so that nothing is stored twice."
     elif refusal.details.get("field") == "participants":
         advice = 'Give `participants`, as in ["user:alice"].'
     elif refusal.status >= 500:
         advice = f"It is not your fault. Report it with the id {refusal.request_id}."
+    elif refusal.details.get("head"):
+        advice = f"The head is {refusal.details['head']}."
+    elif block := refusal.details.get("block"):
+        advice = f"Nothing was stored. Answer from this yourself:\n{block}"
     # A message may name participants, which are stored text.
     return f"{sanitize(refusal.message)} ({refusal.code}) {advice}".strip()
 
@@ -157,13 +170,13 @@ def _list_resources(params: Object, connection: Connection) -> Object:
 
 def _list_templates(params: Object, connection: Connection) -> Object:
     _require_first_page(params)
-    shown = memory_resources.TEMPLATES if "memory" in connection.toolsets else ()
+    shown = [t for t in memory_resources.TEMPLATES if t.toolset in connection.toolsets]
     return {"resourceTemplates": [template.definition for template in shown], **_CACHE}
 
 
 def _read_resource(params: Object, connection: Connection) -> Object:
     uri = _text(params, "uri")
-    read = memory_resources.find_reader(uri) if "memory" in connection.toolsets else None
+    read = memory_resources.find_reader(uri, connection.toolsets)
     missing = INVALID_PARAMS if connection.is_modern else RESOURCE_NOT_FOUND
     if read is None:
         raise ProtocolError(missing, "There is no such resource. See resources/templates/list.")

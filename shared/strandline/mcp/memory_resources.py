@@ -1,12 +1,13 @@
-"""Resources: events, blocks and payloads by their content ids, and what memory holds now."""
+"""Resources: events, blocks and payloads by their content ids, sonas, and what memory holds now."""
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from strandline.aws.blobs import is_text
+from strandline.config import McpToolset
 from strandline.mcp.rendering import escape_json
 from strandline.mcp.tools import ToolContext
 from strandline.mcp.tools_memory import get_context
@@ -45,19 +46,27 @@ def read_file(context: ToolContext, cid: str) -> Contents:
     return {"mimeType": file["mime_type"], "text": text}
 
 
+def read_sona(context: ToolContext, uuid: str) -> Contents:
+    """A sona as JSON."""
+    sona = context.operations.call("GET /sona/{uuid}", path={"uuid": uuid}, query=_query(context))
+    return {"mimeType": "application/json", "text": escape_json(sona)}
+
+
 def _query(context: ToolContext) -> dict[str, list[str]]:
     return context.readers({})
 
 
 @dataclass(frozen=True)
 class Template:
-    """Resources of one kind, by CID."""
+    """Resources of one kind, by CID or id."""
 
     uri: str
     name: str
     description: str
     media: str
     read: Callable[[ToolContext, str], Contents]
+    toolset: McpToolset = "memory"
+    """With which it is switched on."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -88,6 +97,14 @@ TEMPLATES = (
         "*/*",
         read_file,
     ),
+    Template(
+        "memoria://sona/{uuid}",
+        "sona",
+        "A persona: its names, and how many memories in view it was active in.",
+        "application/json",
+        read_sona,
+        "personas",
+    ),
 )
 RESOURCES = (
     {
@@ -97,18 +114,20 @@ RESOURCES = (
         "mimeType": "text/plain",
     },
 )
-_READERS: Mapping[str, Callable[[ToolContext, str], Contents]] = {
-    template.uri.partition("{")[0]: template.read for template in TEMPLATES
-}
-_URI = re.compile(r"(ipfs://|memoria://(?:memory|file)/)([a-zA-Z0-9]{1,128})")
+_TEMPLATES = {template.uri.partition("{")[0]: template for template in TEMPLATES}
+_URI = re.compile(r"(ipfs://|memoria://(?:memory|file|sona)/)([a-zA-Z0-9-]{1,128})")
 
 
-def find_reader(uri: str) -> Callable[[ToolContext], Contents] | None:
-    """What reads a resource; None for an address that is none."""
-    if uri == _RECENT:
+def find_reader(
+    uri: str, toolsets: Collection[McpToolset]
+) -> Callable[[ToolContext], Contents] | None:
+    """What reads a resource of these toolsets; None for an address that is none."""
+    if uri == _RECENT and "memory" in toolsets:
         return lambda context: read_recent(context, "")
     match = _URI.fullmatch(uri)
     if match is None:
         return None
-    read, cid = _READERS[match[1]], match[2]
-    return lambda context: read(context, cid)
+    template, name = _TEMPLATES[match[1]], match[2]
+    if template.toolset not in toolsets:
+        return None
+    return lambda context: template.read(context, name)

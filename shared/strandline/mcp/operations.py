@@ -42,9 +42,10 @@ class Operations:
         *,
         path: Mapping[str, str] | None = None,
         query: Mapping[str, Sequence[str]] | None = None,
+        key: str | None = None,
     ) -> Any:
         """The JSON of an operation's answer. Raises Refusal."""
-        return json.loads(self.read(operation, body, path=path, query=query))
+        return json.loads(self.read(operation, body, path=path, query=query, key=key))
 
     def read(
         self,
@@ -53,9 +54,11 @@ class Operations:
         *,
         path: Mapping[str, str] | None = None,
         query: Mapping[str, Sequence[str]] | None = None,
+        key: str | None = None,
     ) -> bytes:
-        """The bytes of an operation's answer. Raises Refusal."""
-        key = self.request.headers.get("idempotency-key")
+        """The bytes of an operation's answer. `key` is its idempotency key; by default the
+        message's. Raises Refusal."""
+        key = key or self.request.headers.get("idempotency-key")
         has_own_key = body is not None and "source_event_key" in body
         headers = {} if key is None or has_own_key else {"idempotency-key": key}
         event = self.request.make_event(operation, path or {}, query or {}, body, headers)

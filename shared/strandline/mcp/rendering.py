@@ -71,6 +71,11 @@ def event_line(event: Item) -> str:
     return f"{start}: {shorten(event['content'] or event['name'] or '')}"
 
 
+def act_line(act: Item) -> str:
+    """A step of a sona's thread."""
+    return f"- act {act['act_id']}, event {act['event_id']}, {moment(act['pushed_at'])}"
+
+
 def node_line(node: Item) -> str:
     """A node of the graph."""
     properties: Item = node["properties"]

@@ -51,7 +51,8 @@ class McpQuery(ParticipantsQuery):
     """Query string of the endpoint: what a connection switches on, written into its address."""
 
     toolsets: Annotated[tuple[McpToolset, ...], Field(min_length=1)] = ("memory",)
-    """The toolsets of this connection, separated by commas: `memory`, `graph`, `admin`."""
+    """The toolsets of this connection, separated by commas: `memory`, `graph`,
+    `personas`, `admin`."""
 
     @field_validator("toolsets", mode="before")
     @classmethod

@@ -1,8 +1,9 @@
-"""How recent an event is, and how important: how much recalls have used it. Neither enters an
-answer's order unless its request weights it.
+"""How recent an event is, how important (how much recalls have used it), and how much it belongs to
+a sona. None enters an answer's order unless its request weights it.
 
-Both are source R's: "newer memories score higher and more important memories decay slower"; "an
-EWMA weighting of a memory's past impact", which is "backpropagated through edges".
+All are source R's: "newer memories score higher and more important memories decay slower"; "an
+EWMA weighting of a memory's past impact", which is "backpropagated through edges"; "sona
+similarity".
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.recall import store_importance
+from strandline.recall import store_importance, store_sonas
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import RecallWeights
 from strandline.recall.store_importance import FoldedAnswer
@@ -33,6 +34,19 @@ class Traits(NamedTuple):
 
     recency: float
     importance: float
+    sona: float | None = None
+    """How much it belongs to the sona that was asked for; None if none was."""
+
+    def to_features(self) -> dict[str, float]:
+        """Those that are known, by name."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
+class SonaPlace(NamedTuple):
+    """A sona, in the embedding space that is searched."""
+
+    sona_id: UUID
+    space: str
 
 
 def compute_importance(uses: Iterable[tuple[int, float]]) -> float:
@@ -57,28 +71,31 @@ def weigh(
     weights: RecallWeights | None,
     asked_at: datetime,
     now: datetime,
+    sona: SonaPlace | None = None,
 ) -> tuple[list[ScoredEvent], Mapping[UUID, Traits]]:
-    """The events by their score with recency and importance as weighted, best first, and what was
-    weighted; as they are where nothing is. `asked_at` is the question's time, which what happened
-    is measured from; use is measured from the server's, `now`."""
-    if weights is None or not (weights.recency or weights.importance):
+    """The events by their score with recency, importance and belonging to `sona` as weighted, best
+    first, and what was weighted; as they are where nothing is. `asked_at` is the question's time,
+    which what happened is measured from; use is measured from the server's, `now`."""
+    sona = sona if weights and weights.sona else None
+    if weights is None or not (weights.recency or weights.importance or sona):
         return list(events), {}
-    uses = store_importance.read_uses(
-        access,
-        [(event.candidate.event_id, event.candidate.scope_id) for event in events],
-        now,
-        WINDOW_DAYS,
-    )
+    places = [(event.candidate.event_id, event.candidate.scope_id) for event in events]
+    uses = store_importance.read_uses(access, places, now, WINDOW_DAYS)
+    belonging: Mapping[UUID, float] = {}
+    if sona:
+        belonging = store_sonas.read_belonging(access, sona.sona_id, places, sona.space)
     traits: dict[UUID, Traits] = {}
     for event in events:
         event_id = event.candidate.event_id
         importance = compute_importance(uses.get(event_id, ()))
         recency = compute_recency(asked_at - event.candidate.said_at, importance)
-        traits[event_id] = Traits(round(recency, 6), round(importance, 6))
+        belongs = round(belonging.get(event_id, 0.0), 6) if sona else None
+        traits[event_id] = Traits(round(recency, 6), round(importance, 6), belongs)
 
     def weighted_score(event: ScoredEvent) -> float:
-        recency, importance = traits[event.candidate.event_id]
-        return event.score + weights.recency * recency + weights.importance * importance
+        recency, importance, belongs = traits[event.candidate.event_id]
+        score = event.score + weights.recency * recency + weights.importance * importance
+        return score + weights.sona * (belongs or 0.0)
 
     return sorted(events, key=weighted_score, reverse=True), traits
 

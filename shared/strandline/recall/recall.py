@@ -1,7 +1,7 @@
 """Recall: find visible events by words and by meaning, each with its source."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,7 @@ from strandline.recall import store
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.expansion import find_supporting, fit_to_budget, sort_by_time
 from strandline.recall.features import Word
-from strandline.recall.importance import Traits, weigh
+from strandline.recall.importance import SonaPlace, Traits, weigh
 from strandline.recall.question import read_question
 from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
 from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest
@@ -105,10 +105,12 @@ def search(
     filters: Mapping[str, Any],
     min_known: float | None,
     scopes: Sequence[UUID] | None = None,
+    exclude: Collection[UUID] = (),
 ) -> Search:
-    """Find and score the visible events that may answer a question, in `scopes` or everywhere.
-    Without a query vector within `vector_timeout` seconds it searches by words alone and says so in
-    `degraded`. `min_known` is the deployment's threshold, for tenants without one of their own."""
+    """Find and score the visible events that may answer a question, in `scopes` or everywhere, but
+    for those to `exclude`: where the question itself is an event. Without a query vector within
+    `vector_timeout` seconds it searches by words alone and says so in `degraded`. `min_known` is
+    the deployment's threshold, for tenants without one of their own."""
     vector = embed_query(embedder, question, vector_timeout)
     return search_by(
         access,
@@ -119,6 +121,7 @@ def search(
         filters=filters,
         min_known=min_known,
         scopes=scopes,
+        exclude=exclude,
     )
 
 
@@ -132,6 +135,7 @@ def search_by(
     filters: Mapping[str, Any],
     min_known: float | None,
     scopes: Sequence[UUID] | None = None,
+    exclude: Collection[UUID] = (),
 ) -> Search:
     """As `search`, with what `embed_query` gave for the question. It calls no model, so it may be a
     part of `snapshot_transaction`."""
@@ -149,17 +153,20 @@ def search_by(
     head = next((row for row in result.rows if row.events_in_view is not None), None)
     words = _words(head)
     calibration = calibration_for(space)
+    rows = result.rows
+    if exclude:
+        rows = [row for row in rows if row.event_id not in exclude]
     ranking = rank(
         read_question(question, (head and head.today) or now.date()),
         words,
-        result.rows,
+        rows,
         (head and head.events_in_view) or 0,
         calibration,
-        _count_searched(result.rows) if filters and vector else None,
+        _count_searched(rows) if filters and vector else None,
     )
     return Search(
         ranking=ranking,
-        candidates={row.event_id: row for row in result.rows},
+        candidates={row.event_id: row for row in rows},
         words=words,
         result=result,
         vector=vector,
@@ -200,10 +207,11 @@ def recall(
     now: datetime,
     vector_timeout: float,
     min_known: float | None,
+    sona_id: UUID | None = None,
 ) -> RecallAnswer:
     """The best hits for a question, best first; none where nothing is relevant enough. It says in
     `degraded` if it was searched by words alone, or the response is full before `limit` hits.
-    `min_known` is the deployment's threshold."""
+    `min_known` is the deployment's threshold, `sona_id` the sona that the request names."""
     found = search(
         access,
         embedder,
@@ -214,7 +222,8 @@ def recall(
         min_known=min_known,
     )
     selected = found.select(request.min_relevance)
-    ordered, traits = weigh(access, selected, request.weights, request.now or now, now)
+    sona = SonaPlace(sona_id, embedder.space) if sona_id else None
+    ordered, traits = weigh(access, selected, request.weights, request.now or now, now, sona)
     best = ordered[: request.limit]
     supporting = find_supporting(access, best, request)
     events = store.read_hits(access, [e.candidate.event_id for e in best] + supporting)
@@ -266,7 +275,7 @@ def _to_hit(
     row = found.candidates[event.event_id]
     features = scored.features._asdict()
     if event.event_id in traits:
-        features |= traits[event.event_id]._asdict()
+        features |= traits[event.event_id].to_features()
     piece = None
     if event.blob_cid and row.start_char is not None and row.end_char:  # 0: only its name matched
         piece = Piece(start_char=row.start_char, end_char=row.end_char)

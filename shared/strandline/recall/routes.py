@@ -1,12 +1,15 @@
-"""The HTTP route of recall."""
+"""The HTTP routes of recall and of insert."""
 
 from datetime import UTC, datetime
 
 from strandline.config import get_settings
+from strandline.embeddings.spaces import thresholds_for
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
+from strandline.recall import routes_write
 from strandline.recall.recall import recall, record_use
 from strandline.recall.schemas import RecallAnswer, RecallRequest
+from strandline.recall.sonas import require_sona
 from strandline.schemas import ParticipantsQuery
 
 
@@ -17,13 +20,15 @@ def post_recall(request: Request) -> Response:
     body = request.parse_body(RecallRequest)
     access = request.connect_reader(body.participants, participants)
     now, settings = datetime.now(UTC), get_settings()
+    embedder, timeout = request.resources.embedder, settings.query_vector_seconds
+    threshold = thresholds_for(embedder.space, settings.tuning).merge
+    sona_id = (
+        require_sona(access, embedder, body.sona, min_cosine=threshold, timeout=timeout)
+        if body.sona
+        else None
+    )
     response = recall(
-        access,
-        request.resources.embedder,
-        body,
-        now,
-        settings.query_vector_seconds,
-        settings.tuning.min_known,
+        access, embedder, body, now, timeout, settings.tuning.min_known, sona_id=sona_id
     )
     is_recorded = record_use(access, response, now)
     request.metrics |= {
@@ -38,4 +43,5 @@ ROUTES = {
     "POST /api/v1/recall": Route(
         post_recall, "read", {200: RecallAnswer}, query=ParticipantsQuery, body=RecallRequest
     ),
+    **routes_write.ROUTES,
 }

@@ -11,6 +11,8 @@ from strandline.log.schemas import EventOut, Filters
 from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
 
 type _Weight = Annotated[float, Field(ge=0, le=1, strict=True)]
+type SonaName = Annotated[str, Field(min_length=1, max_length=200)]
+"""A sona's id, or one of its names."""
 
 
 class RecallWeights(RequestModel):
@@ -21,6 +23,9 @@ class RecallWeights(RequestModel):
     importance: _Weight = 0.0
     """The weight of how much recalls for these participants have used it in the last 30 days, or
     what rests on it."""
+    sona: _Weight = 0.0
+    """The weight of how much an event belongs to `sona`: 1 where the sona was active in it, else
+    the cosine of the event and the sona's centroid."""
 
 
 class RecallRequest(Filters):
@@ -44,9 +49,12 @@ class RecallRequest(Filters):
     """A budget for the texts, best first: what does not fit is left out. A token is four bytes."""
     order: Literal["relevance", "time"] = "relevance"
     """`time`: what is cited before what cites it, else oldest first."""
+    sona: SonaName | None = None
+    """The sona in which is asked, by its id or one of its names: exactly, else the nearest in
+    meaning. It orders the hits where `weights` has a weight for it, and hides nothing."""
     weights: RecallWeights | None = None
-    """Weights of recency and importance, by which the hits are ordered in addition. By default
-    neither counts. What answers at all, `relevance` and `known` stay the same."""
+    """Weights of recency, importance and the sona, by which the hits are ordered in addition. By
+    default none counts. What answers at all, `relevance` and `known` stay the same."""
     now: Moment | None = None
     """The time that "yesterday" or "before May" in the question refer to, read in the tenant's time
     zone; by default the server's."""
@@ -86,7 +94,7 @@ class Hit(ResponseModel):
     meaning; `edge` where `expand` added it."""
     features: Mapping[str, float] | None
     """What its score was computed from, with `explain`, and with `weights` its recency and
-    importance, 0 to 1; docs/recall.md describes each."""
+    importance, 0 to 1, and of a `sona` how much it belongs to it; docs/recall.md describes each."""
     event: EventOut | None
     """The whole event, with `include`: `full`."""
 

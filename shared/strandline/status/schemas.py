@@ -28,6 +28,8 @@ class BackgroundState(ResponseModel):
     recalled, but no chains are formed of the newest ones. The work is retried automatically."""
     jobs_failed: int
     """Failed jobs of the last 30 days that were not tried again."""
+    turns_late: int
+    """Answers to queries and chats that have been waited for since more than ten minutes."""
 
 
 class Health(ResponseModel):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from strandline.commands.main import main
+from tests.chat_service import ScriptedTasks, use_model
 from tests.strandline.client.conftest import HttpService, client, service
 from tests.strandline.commands.test_formats import chatgpt
 
@@ -57,6 +58,22 @@ def test_add_recall_context_for_people_and_programs(run: Run) -> None:
     assert out.startswith("<memory-")
     code, out, _ = run("recall", "x", "--user", "nobody")
     assert out == "Nothing is known about this.\n"
+
+
+def test_answers_have_their_citations(run: Run) -> None:
+    """Of a scripted model; one that is late is waited for, and without one it is said."""
+    code, _, err = run("ask", "When does the buoy go out?", "--user", "alice")
+    assert (code, "STRANDLINE_LLM_PROVIDER" in err) == (1, True)
+    own = use_model(ScriptedTasks())
+    try:
+        run("add", "The buoy goes out.", "--user", "alice", "--agent", "helper")
+        code, out, _ = run("ask", "The buoy?", "--user", "alice")
+        assert (code, out.splitlines()[0]) == (0, "You said: The buoy?")
+        assert out.splitlines()[1].startswith("[1] event ")
+        code, out, _ = run("--json", "chat", "Ahoy!", "--user", "alice", "--agent", "helper")
+        assert (code, json.loads(out)["text"]) == (0, "You said: Ahoy!")
+    finally:
+        use_model(own)
 
 
 def test_mistakes_are_a_sentence_and_an_exit_code(

@@ -98,12 +98,16 @@ async def exercise(client: Client, known: Known, mode: Mode) -> None:
         "ipfs://",
         "memoria://memory/",
         "memoria://file/",
+        "memoria://sona/",
     }
     assert (await client.list_resources()).resources
     memory = (await client.read_resource(f"memoria://memory/{known.cid}")).contents[0]
     assert isinstance(memory, TextResourceContents)
     assert json.loads(memory.text)["event_id"] == known.event_id
     await client.read_resource(f"ipfs://{known.cid}")
+    sona = (await client.read_resource(f"memoria://sona/{known.sona}")).contents[0]
+    assert isinstance(sona, TextResourceContents)
+    assert json.loads(sona.text)["names"] == ["Harbour master"]
     with pytest.raises(MCPError):
         await client.read_resource("memoria://memory/bafyreinothing")
     with pytest.raises(MCPError, match="There are: "):

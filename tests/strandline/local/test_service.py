@@ -209,6 +209,9 @@ def test_the_demo_answers_in_plain_text_and_hides(
             assert int(counts[0]), "entities"
             assert re.search(r"^  Communities.*:\n +\d+ nodes  \w", graph, re.MULTILINE)
         assert re.search(r"        cited: \w+, \d+ \w+ 20\d\d, \d\d:\d\d: \"", said), "decisions"
+        persona = " ".join(said.partition("\nWHO SPEAKS\n")[2].split())
+        assert re.search(r'the sona "Buoy keeper": \d+ memories', persona)
+        assert "None is configured. With STRANDLINE_LLM_PROVIDER and" in persona
         picture = (place / "graph-demo.svg").read_text("utf-8")
         published = (repository / "docs" / "graph.svg").read_text("utf-8")
         assert picture == published, "copy it to docs/graph.svg, and look at it"

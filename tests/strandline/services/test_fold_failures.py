@@ -37,6 +37,7 @@ from tests.support import Gateway, ScratchDatabase
 
 START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
+QUIET = {"scopes_stuck": 0, "jobs_failed": 0, "turns_late": 0}
 POISON = "poison"
 LINK = "https://example.com/reset/" + "Zm9vYmFy" * 43
 WIDE = {"similarity_low": -1.0, "similarity_high": 1.0}
@@ -149,7 +150,7 @@ def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_repla
         process_due(worker)
     assert scope.folded() == (16, 16)
     assert scope.jobs() == [("enrich", "failed", "heuristic_failed")]
-    assert scope.health()["background"] == {"scopes_stuck": 0, "jobs_failed": 1}
+    assert scope.health()["background"] == {**QUIET, "jobs_failed": 1}
     shown = scope.gateway.call(
         "GET", "/api/v1/admin/jobs", query={"state": "failed"}, key=scope.key
     )
@@ -331,7 +332,7 @@ def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
     with monkeypatch.context() as faults:
         faults.setattr(embed, "fold_scope", broken)
         stuck(worker, scope, 4)
-        assert scope.health()["background"] == {"scopes_stuck": 0, "jobs_failed": 0}
+        assert scope.health()["background"] == QUIET
         stuck(worker, scope, 1)
         assert scope.jobs() == [("fold", "failed", "internal_error: UndefinedColumn")]
         health = scope.health()
@@ -346,7 +347,7 @@ def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
     embed.process_scope_now(worker, "acme", scope.id)
     assert scope.folded() == (10, 10)
     assert scope.jobs() == [("fold", "done", "")]
-    assert scope.health()["background"] == {"scopes_stuck": 0, "jobs_failed": 0}
+    assert scope.health()["background"] == QUIET
 
 
 def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: Worker) -> None:

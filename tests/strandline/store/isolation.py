@@ -370,6 +370,31 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             " from events",
         ):
             administrator.execute(graph)
+        for persona in (
+            "insert into sonas (tenant_id, sona_id, writer) select tenant_id, uuidv7(), w.writer"
+            " from tenants, unnest(array['*', 'user:alice', 'user:bob']) w (writer)",
+            "insert into sona_names (tenant_id, writer, name_key, name, sona_id, place, space,"
+            " embedding) select tenant_id, writer, 'accountant', 'Accountant', sona_id, 0,"
+            " 'a space', '[1,0]' from sonas",
+            "insert into sona_members (tenant_id, sona_id, event_id, scope_id, participants)"
+            " select e.tenant_id, s.sona_id, e.event_id, e.scope_id, e.participants"
+            " from events e join sonas s on s.tenant_id = e.tenant_id and s.writer = '*'"
+            " where e.seq > 1",
+            "insert into sona_centroids (tenant_id, sona_id, scope_id, space, participants, total,"
+            " memories) select e.tenant_id, s.sona_id, e.scope_id, 'a space', e.participants,"
+            " '[1,0]', 1 from scopes e join sonas s on s.tenant_id = e.tenant_id"
+            " and s.writer = '*'",
+            "insert into acts (tenant_id, sona_id, step, act_id, previous_id, event_id, scope_id,"
+            " participants) select e.tenant_id, s.sona_id, row_number() over (partition by"
+            " e.tenant_id order by e.event_id), e.event_id, e.event_id, e.event_id, e.scope_id,"
+            " e.participants from events e join sonas s on s.tenant_id = e.tenant_id"
+            " and s.writer = '*' where e.seq > 1",
+            "insert into turns (tenant_id, turn_id, kind, participants, asked_by, request)"
+            " select tenant_id, event_id, 'query', participants, '*', '{}' from events",
+            "insert into turn_events (tenant_id, turn_id, event_id, part, participants)"
+            " select tenant_id, event_id, event_id, 'source', participants from events",
+        ):
+            administrator.execute(persona)
         administrator.execute(
             "insert into dropped_chain_state (tenant_id, chain_id, scope_id, participants,"
             " version, strength,"

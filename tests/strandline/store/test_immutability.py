@@ -50,6 +50,15 @@ CITING = {
     "topic_field_revisions": "(tenant_id, node_id, field, revision, scope_id, participants, value,"
     " valid_from, event_id, recorded_at) select 'acme', node_id, field, 99, {scope}, {who}, '1',"
     " now(), {event}, now() from topic_fields where scope_id = {scope} limit 1",
+    "sona_members": "(tenant_id, sona_id, event_id, scope_id, participants)"
+    " select 'acme', sona_id, {event}, {scope}, {who} from sonas"
+    " where tenant_id = 'acme' and writer = current_writer() limit 1",
+    "acts": "(tenant_id, sona_id, step, act_id, previous_id, event_id, scope_id, participants)"
+    " select 'acme', sona_id, 999, uuidv7(), uuidv7(), {event}, {scope}, {who} from sonas"
+    " where tenant_id = 'acme' and writer = current_writer() limit 1",
+    "turn_events": "(tenant_id, turn_id, event_id, part, participants)"
+    " select 'acme', turn_id, {event}, 'answer', {who} from turns where participants = {who}"
+    " and turn_id <> {event} limit 1",
     "embedding_cache": "(tenant_id, space, text_hash, event_id, participants, embedding)"
     " values ('acme', 'another space', '', {event}, {who}, '[1]')",
 }

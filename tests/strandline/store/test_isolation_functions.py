@@ -47,6 +47,8 @@ PROBED = (
     "writers_of_expired_uploads",
     "tenants_with_heat_work",
     "tenants_to_sweep",
+    "tenants_with_turns",
+    "next_turn",
     "tenants_to_archive",
     "next_sweep",
     "next_archive",
@@ -367,6 +369,7 @@ def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) ->
         "select * from tenants_to_archive('infinity', '6 hours', '0')",
         "select * from tenants_to_archive('infinity', '6 hours', '0', '0')",
         "select * from tenants_to_analyse('infinity')",
+        "select * from tenants_with_turns('infinity')",
     ],
 )
 def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], planner: str) -> None:
@@ -383,6 +386,7 @@ def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connecti
         "select next_archive('1 day', '6 hours', '30 days', '1 hour', '2026-11-21T12:00Z')",
         "select next_build('5 minutes', '2026-11-21T12:00Z')",
         "select next_analysis('1 hour', '2026-11-21T12:00Z')",
+        "select next_turn('5 minutes', '2026-11-21T12:00Z')",
     ):
         with app.cursor() as cursor:
             ((moment,),) = cursor.execute(asked.encode()).fetchall()
@@ -579,6 +583,10 @@ UNASKED = {
     "newest_in_many_scopes": "select * from newest_in_many_scopes('{}', null, null, null, null,"
     " null, 10)",
     "newest_chains": "select n.* from chains c, newest_chains(c.scope_id, 10) n",
+    "renew_sona_centroids": "select renew_sona_centroids(array(select sona_id from sonas),"
+    " array(select scope_id from scopes)) where false",
+    "forget_in_personas": "select f.name"
+    " from forget_in_personas(array(select event_id from events)) f where f.total > 0",
     "is_echo": "select from events e where is_echo(e.scope_id, e.event_id)",
     "echoes_of": "select unnest(echoes_of(e.scope_id, array[e.event_id])) from events e",
     "append_refusals": "select append_refusals(array[]::append_item[]) where false",
@@ -646,6 +654,7 @@ UNASKED = {
     "tenants_to_recount": "select * from tenants_to_recount(now(), 10) where false",
     "tenants_with_heat_work": "select * from tenants_with_heat_work('{}', now()) where false",
     "tenants_to_sweep": "select * from tenants_to_sweep('', now()) where false",
+    "tenants_with_turns": "select * from tenants_with_turns(now()) where false",
     "tenants_with_expired_uploads": "select * from tenants_with_expired_uploads('infinity')"
     " where false",
     "writers_of_expired_uploads": "select * from writers_of_expired_uploads('infinity', 10)",
@@ -653,6 +662,7 @@ UNASKED = {
     " where false",
     # Moments, and nothing else: see their test above.
     "next_sweep": "select next_sweep('', '{}', '5 minutes', now()) where false",
+    "next_turn": "select next_turn('5 minutes', now()) where false",
     "next_archive": "select next_archive('0', '6 hours', '5 minutes', now()) where false",
     "tenants_to_build": "select * from tenants_to_build('infinity') where false",
     "next_build": "select next_build('5 minutes', now()) where false",

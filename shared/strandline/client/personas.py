@@ -1,0 +1,155 @@
+"""The verbs of personas: sonas, their acts, and answers in their name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from strandline.client import answers
+from strandline.client.calls import Caller
+from strandline.client.memory import Fields
+from strandline.client.verbs import operation, pages
+
+_SONA = "/api/v1/sonas/{uuid}"
+_ID = {"sona_id": "uuid"}
+
+
+class Personas(Caller):
+    """Verbs that every client has besides those of memory. A sona is its writer's: a bound user's,
+    or of all unbound credentials of the tenant together."""
+
+    @operation("POST /api/v1/sonas")
+    def find_sona(self, name: str) -> answers.SonaFound:
+        """The sona of this name, or of one of nearly the same meaning, else a new one."""
+        ...
+
+    @operation("GET /sona/{uuid}", names=_ID)
+    def sona(
+        self,
+        sona_id: UUID | str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        include: Literal["centroid"] | None = None,
+    ) -> answers.SonaDetail:
+        """A sona, and its place over what is in view. Raises NotFoundError."""
+        ...
+
+    @pages("GET /sonas/list", "SonaPage.sonas", names={"page_size": "limit"})
+    def sonas(self, *, page_size: int | None = None, cursor: str | None = None) -> answers.SonaOut:
+        """All sonas, newest first."""
+        ...
+
+    @operation(f"PATCH {_SONA}", names=_ID)
+    def rename_sona(self, sona_id: UUID | str, names: Sequence[str]) -> answers.SonaOut:
+        """Give a sona these names and no others. Raises StateConflictError where another one has
+        one of them."""
+        ...
+
+    @operation(f"POST {_SONA}/merge", names=_ID)
+    def merge_sona(self, sona_id: UUID | str, into: UUID | str) -> answers.SonaOut:
+        """Make a sona be another one, which is the answer. It cannot be undone."""
+        ...
+
+    @operation(f"POST {_SONA}/memories", names=_ID)
+    def add_sona_memories(
+        self, sona_id: UUID | str, event_ids: Sequence[UUID | str]
+    ) -> answers.SonaMemories:
+        """Record that a sona was active in these events."""
+        ...
+
+    # Acts -----------------------------------------------------------------------------------------
+
+    @operation(f"POST {_SONA}/acts", names=_ID)
+    def push_act(
+        self, sona_id: UUID | str, event_id: UUID | str, after: UUID | str | None = None
+    ) -> answers.ActOut:
+        """Continue a sona's thread after its head. Raises StateConflictError, whose details name
+        the head, where another act is."""
+        ...
+
+    @operation(f"GET {_SONA}/acts/next", names=_ID)
+    def next_act(
+        self,
+        sona_id: UUID | str,
+        *,
+        after: UUID | str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+    ) -> answers.NextAct:
+        """The act after another one, or the first."""
+        ...
+
+    @operation(f"GET {_SONA}/acts", names=_ID)
+    def acts(
+        self,
+        sona_id: UUID | str,
+        *,
+        cursor: str | None = None,
+        wait: float | None = None,
+        limit: int | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+    ) -> answers.ActsPage:
+        """The acts after a cursor, in order; `wait` is in seconds. Go on with the answer's
+        `cursor`."""
+        ...
+
+    # Answers --------------------------------------------------------------------------------------
+
+    @operation("POST /api/v1/query")
+    def answer(
+        self,
+        query: str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        sona: UUID | str | None = None,
+        budget: int | None = None,
+        min_relevance: float | None = None,
+        now: datetime | float | str | None = None,
+    ) -> answers.TurnOut:
+        """The language model's answer from memory; nothing is stored. Where its `state` is
+        `waiting`, `turn` has it later."""
+        ...
+
+    @operation("POST /api/v1/chat")
+    def chat(
+        self,
+        message: str,
+        *,
+        user: str | None = None,
+        participants: Iterable[str] | None = None,
+        agent: str | None = None,
+        reply_as: str | None = None,
+        speaker: str | None = None,
+        session_id: str | None = None,
+        sona: UUID | str | None = None,
+        metadata: Fields | None = None,
+        budget: int | None = None,
+        min_relevance: float | None = None,
+        occurred_at: datetime | float | str | None = None,
+        idempotency_key: str | None = None,
+    ) -> answers.TurnOut:
+        """Store a message and the language model's reply. Where its `state` is `waiting`, `turn`
+        has it later. Raises UnavailableError where the model fails; the message is stored then,
+        and the same `idempotency_key` asks again."""
+        ...
+
+    @operation("GET /api/v1/turns/{turn_id}")
+    def turn(
+        self,
+        turn_id: UUID | str,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+    ) -> answers.TurnOut:
+        """An answer that a request did not wait for, or how far it is."""
+        ...

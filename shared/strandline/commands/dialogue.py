@@ -1,0 +1,89 @@
+"""Commands that have the language model answer from memory."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from strandline.commands.invocation import Invocation, participant_options
+from strandline.commands.output import print_json, show
+
+if TYPE_CHECKING:
+    from strandline.client import answers
+
+_POLL_SECONDS = 1.0
+
+
+@click.command()
+@click.argument("query")
+@participant_options
+@click.option("--sona", help="The sona in which is answered, by id or name.")
+@click.pass_obj
+def ask(
+    run: Invocation,
+    query: str,
+    user: str | None,
+    agent: str | None,
+    participants: tuple[str, ...],
+    sona: str | None,
+) -> None:
+    """Have the language model answer QUERY from memory; nothing is stored."""
+    turn = run.client.answer(query, user=user, agent=agent, participants=participants, sona=sona)
+    _print_turn(run, _wait(run, turn, user, agent, participants))
+
+
+@click.command()
+@click.argument("message")
+@participant_options
+@click.option("--session", "session_id", help="The conversation that it belongs to.")
+@click.option("--sona", help="The sona in which is spoken, by id or name; made where it is new.")
+@click.pass_obj
+def chat(
+    run: Invocation,
+    message: str,
+    user: str | None,
+    agent: str | None,
+    participants: tuple[str, ...],
+    session_id: str | None,
+    sona: str | None,
+) -> None:
+    """Store MESSAGE, and the language model's reply to it from memory."""
+    turn = run.client.chat(
+        message,
+        user=user,
+        agent=agent,
+        participants=participants,
+        session_id=session_id,
+        sona=sona,
+    )
+    _print_turn(run, _wait(run, turn, user, agent, participants))
+
+
+def _wait(
+    run: Invocation,
+    turn: answers.TurnOut,
+    user: str | None,
+    agent: str | None,
+    participants: tuple[str, ...],
+) -> answers.TurnOut:
+    """The turn once it is finished."""
+    while turn.state == "waiting" and turn.turn_id is not None:
+        time.sleep(_POLL_SECONDS)
+        turn = run.client.turn(turn.turn_id, user=user, agent=agent, participants=participants)
+    return turn
+
+
+def _print_turn(run: Invocation, turn: answers.TurnOut) -> None:
+    if run.as_json:
+        print_json(turn)
+        return
+    if turn.text is None:
+        raise click.ClickException(f"the language model gave no answer: {turn.reason}")
+    click.echo("\n".join(map(show, turn.text.splitlines())))
+    for citation in turn.citations:
+        click.echo(f"[{citation.n}] event {citation.event_id}")
+
+
+COMMANDS = (ask, chat)

@@ -1,0 +1,1 @@
+"""Personas: sonas, their acts, and answers in their name."""

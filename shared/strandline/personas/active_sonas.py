@@ -1,0 +1,39 @@
+"""The sonas that new events name in their metadata, for the worker that embeds these events."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from strandline.db.database import Caller, Database
+from strandline.observability import logger
+from strandline.personas import store_members
+
+
+def record_named_sonas(
+    database: Database, tenant: str, event_ids: Sequence[UUID], space: str
+) -> int:
+    """Record the sonas that these events name as `metadata.sona`, by id: each event names a sona of
+    its own writer, and any other name means nothing. Idempotent; call it before the vectors of the
+    events are stored, so that no crash loses one. Returns how many events are new to their sona."""
+    access = database.connect_as(Caller.background(tenant))
+    added_count = 0
+    for writer, sona_id, events in _group(store_members.list_named_sonas(access, event_ids)):
+        own = database.connect_as(Caller(tenant, (), writer))
+        with own.transaction():
+            added_count += len(store_members.add_members(own, sona_id, events, space))
+    if added_count:
+        logger.info("events active in sonas", extra={"events": added_count})
+    return added_count
+
+
+def _group(
+    named: Sequence[store_members.NamedSona],
+) -> list[tuple[str, UUID, list[UUID]]]:
+    """The events of each writer and sona."""
+    groups: dict[tuple[str, UUID], list[UUID]] = {}
+    for row in named:
+        try:
+            sona_id = UUID(row.sona)
+        except ValueError:
+            continue
+        groups.setdefault((row.writer, sona_id), []).append(row.event_id)
+    return [(writer, sona_id, events) for (writer, sona_id), events in groups.items()]

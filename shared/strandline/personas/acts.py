@@ -1,0 +1,146 @@
+"""Acts: the one linear thread of a sona. Each continues the one before it and is tied to one
+memory, and is seen where its memory is."""
+
+import time
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, Malformed, NotFound, StateConflict
+from strandline.personas import store_acts, store_members
+from strandline.personas.schemas_acts import ActIn, ActOut, ActsPage, NextAct
+from strandline.personas.store_acts import Act, Thread
+from strandline.sealing import UnsealError
+
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 1.0
+_RESERVE_SECONDS = 2.0
+"""Waiting for an act ends so long before the request's deadline."""
+
+
+class _HeadMoved(Exception):
+    """Another act is the head of the thread."""
+
+
+class PushedAct(NamedTuple):
+    """The act of a push, and whether an earlier request had pushed it."""
+
+    act: ActOut
+    is_replay: bool
+
+
+def push(access: TenantDb, sona_id: UUID, request: ActIn, space: str) -> PushedAct:
+    """Continue the thread of a sona after its head; the sona was active in the act's memory. The
+    same act pushed again after the same one is a replay. Raises NotFound; Invalid where the memory
+    is not visible; StateConflict, which names the head, where another act is, or where the sona was
+    merged."""
+    act_id = uuid4()  # a time in it would tell when others whom the reader does not see pushed
+    try:
+        with access.transaction():
+            step = store_acts.advance_head(access, sona_id, request.after, act_id)
+            if step is None:
+                raise _HeadMoved
+            act = store_acts.insert_act(
+                access, sona_id, step, act_id, request.after, request.event_id
+            )
+            if act is None:
+                raise Invalid("event_id: there is no memory with this id", field="event_id")
+            store_members.add_members(access, sona_id, [request.event_id], space)
+    except _HeadMoved:
+        return PushedAct(_find_replay(access, sona_id, request), is_replay=True)
+    return PushedAct(_to_out(act), is_replay=False)
+
+
+def _find_replay(access: TenantDb, sona_id: UUID, request: ActIn) -> ActOut:
+    """The act that the same push stored before. Raises as `push`."""
+    thread = _require_thread(access, sona_id)
+    if thread.merged_into is not None:
+        raise StateConflict(
+            "This sona was merged into another one; continue that one's thread.",
+            merged_into=str(thread.merged_into),
+        )
+    continuation = store_acts.find_continuation(access, sona_id, request.after)
+    if continuation is not None and continuation.event_id == request.event_id:
+        return _to_out(continuation)
+    raise StateConflict(
+        "after: another act is the head of this thread; read on from yours, and push after `head`",
+        field="after",
+        head=None if thread.head_id is None else str(thread.head_id),
+    )
+
+
+def read_next(access: TenantDb, sona_id: UUID, after: UUID | None) -> NextAct:
+    """The first visible act after this one, or of the thread. Raises NotFound for a sona that is
+    none of the caller's; an act that it does not see has none after it."""
+    thread = _require_thread(access, sona_id)
+    found = (
+        store_acts.list_after(access, sona_id, 0, 1)
+        if after is None
+        else store_acts.list_after_act(access, sona_id, after)
+    )
+    return NextAct(act=_to_out(found[0]) if found else None, head=thread.head_id)
+
+
+def read_stream(
+    access: TenantDb,
+    sona_id: UUID,
+    *,
+    cursor: str | None,
+    limit: int,
+    wait: float,
+    deadline: float,
+) -> ActsPage:
+    """The visible acts after a cursor, in order. Where there is none it waits up to `wait` seconds
+    for one, and no longer than the request has time (`deadline`, in time.monotonic() seconds).
+    Raises NotFound, or Malformed for an invalid cursor."""
+    step = _unseal(access, sona_id, cursor)
+    end = min(time.monotonic() + wait, deadline - _RESERVE_SECONDS)
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        thread = _require_thread(access, sona_id)
+        acts = store_acts.list_after(access, sona_id, step, limit)
+        left = end - time.monotonic()
+        if acts or left <= 0:
+            break
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+    last = acts[-1].step if acts else step
+    return ActsPage(
+        acts=[_to_out(act) for act in acts],
+        cursor=access.sealer.seal("acts", access.caller.tenant, [str(sona_id), last]),
+        head=thread.head_id,
+    )
+
+
+def _unseal(access: TenantDb, sona_id: UUID, cursor: str | None) -> int:
+    """The step of a cursor; 0 without one. Raises Malformed."""
+    if cursor is None:
+        return 0
+    try:
+        fields = access.sealer.unseal("acts", access.caller.tenant, cursor)
+        name, step = fields
+        if name == str(sona_id) and isinstance(step, int):
+            return step
+    except (UnsealError, ValueError, TypeError):
+        pass
+    raise Malformed(
+        "cursor: is not of this thread: send the `cursor` of its last answer, or none",
+        field="cursor",
+    )
+
+
+def _require_thread(access: TenantDb, sona_id: UUID) -> Thread:
+    thread = store_acts.get_thread(access, sona_id)
+    if thread is None:
+        raise NotFound
+    return thread
+
+
+def _to_out(act: Act) -> ActOut:
+    return ActOut(
+        act_id=act.act_id,
+        previous_id=act.previous_id,
+        event_id=act.event_id,
+        scope_id=act.scope_id,
+        pushed_at=act.pushed_at,
+    )

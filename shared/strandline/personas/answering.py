@@ -1,0 +1,160 @@
+"""The model's part of an answer: what is recalled for it, what it is shown, and what it says.
+
+The model sees one fenced block of recalled data and the question. It is offered no tool, so that
+whatever the data asks of it, nothing but an answer comes of it."""
+
+import math
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple
+from uuid import UUID
+
+from strandline.config import PREFIX, get_settings
+from strandline.context.build import Answering, Use, build_context_text
+from strandline.context.layout import BYTES_PER_TOKEN
+from strandline.context.schemas import MIN_BUDGET, ContextTextOut, ContextTextRequest
+from strandline.db.database import TenantDb
+from strandline.embeddings.embedder import Embedder
+from strandline.errors import ModelUnavailable, StateConflict
+from strandline.llm.client import Fallback
+from strandline.llm.tasks import LlmTasks
+from strandline.llm.types import AnswerMessage, MemoryAnswer, ModelResult, TaskContext
+from strandline.participants import display_name
+from strandline.sessions.store import Session
+from strandline.tenants.store_due import read_tuning
+
+RESERVE_SECONDS = 4.0
+"""So much of a request's time is kept for storing what the model says, or what is to be answered
+later."""
+FORGOTTEN = "I don't remember."
+"""The answer to a question about which memory holds nothing: no model is asked."""
+LATE_REASONS = frozenset({"out_of_time", "late"})
+"""Why a model gave no answer that it may give if it has more time."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be answered, and from what."""
+
+    kind: Literal["query", "chat"]
+    text: str
+    asked_at: datetime
+    budget: int
+    min_relevance: float | None = None
+    persona: str | None = None
+    """The name of the sona in which is answered."""
+    session: Session | None = None
+    speaker: str | None = None
+    agent: str | None = None
+    input_id: UUID | None = None
+    """The event that holds the text."""
+
+
+class Recalled(NamedTuple):
+    """What the model is shown, and the use that counts once it has answered."""
+
+    context: ContextTextOut
+    use: Use
+
+
+def recall_for(access: TenantDb, embedder: Embedder, question: Question, now: datetime) -> Recalled:
+    """The block of what is in view about a question, without the question itself. Raises Invalid as
+    a context."""
+    settings = get_settings()
+    if question.session is None:
+        tuning = read_tuning(access, settings.tuning)
+    else:
+        tuning = settings.tuning.with_overrides(question.session.tuning)
+    # no more than a model is ever shown of memory
+    budget = min(question.budget, settings.llm_characters // BYTES_PER_TOKEN)
+    request = ContextTextRequest(
+        query=question.text,
+        budget=max(budget, MIN_BUDGET),
+        min_relevance=question.min_relevance,
+        now=question.asked_at,
+    )
+    context, use = build_context_text(
+        access,
+        embedder,
+        request,
+        session=question.session,
+        tuning=tuning,
+        now=now,
+        vector_timeout=settings.query_vector_seconds,
+        answering=Answering({question.input_id} if question.input_id else ()),
+    )
+    return Recalled(context, use)
+
+
+def require_model(llm: LlmTasks, recalled: ContextTextOut) -> None:
+    """Raise StateConflict where no language model is configured: it says what to configure, and has
+    the block that would have been sent, for the caller's own model."""
+    if llm.has_model:
+        return
+    raise StateConflict(
+        f"No language model is configured. Set {PREFIX}LLM_PROVIDER and {PREFIX}LLM_MODEL, or put "
+        "`block` into the prompt of your own model and store what it says.",
+        settings=[f"{PREFIX}LLM_PROVIDER", f"{PREFIX}LLM_MODEL", f"{PREFIX}LLM_API_KEY"],
+        block=recalled.text,
+    )
+
+
+def make_task(
+    tenant: str,
+    subject: str,
+    participants: tuple[str, ...],
+    deadline: float,
+    *,
+    scope_id: UUID | None = None,
+    job: str | None = None,
+) -> TaskContext:
+    """On whose behalf the model is called. `deadline` is the request's or the worker's, in
+    time.monotonic() seconds."""
+    return TaskContext(
+        tenant=tenant,
+        subject=subject,
+        participants=participants,
+        scope_id=None if scope_id is None else str(scope_id),
+        job=job,
+        deadline=max(deadline - RESERVE_SECONDS, time.monotonic()),
+    )
+
+
+def ask_model(
+    llm: LlmTasks, task: TaskContext, question: Question, context: ContextTextOut
+) -> ModelResult[MemoryAnswer]:
+    """The model's answer. Raises Fallback where it gives none."""
+    return llm.answer(
+        task,
+        "reply" if question.kind == "chat" else "answer",
+        context.text,
+        len(context.citations),
+        AnswerMessage(
+            question.text,
+            "message" if question.kind == "chat" else "question",
+            question.asked_at,
+            speaker=display_name(question.speaker) if question.speaker else None,
+            agent=display_name(question.agent) if question.agent else None,
+            persona=question.persona,
+        ),
+    )
+
+
+def make_failure(failure: Fallback, key: str | None, input_id: UUID | None) -> ModelUnavailable:
+    """The error that tells why the model gave no answer, and what is stored."""
+    stored = (
+        ""
+        if input_id is None
+        else " The message is stored; send the request again with the same Idempotency-Key for an "
+        "answer."
+    )
+    details: dict[str, object] = {"reason": failure.reason}
+    if input_id is not None:
+        details |= {"input_id": str(input_id), "idempotency_key": key}
+    error = ModelUnavailable(
+        f"The language model gave no answer ({failure.reason}).{stored}", **details
+    )
+    if failure.retry_after:
+        error.retry_after = math.ceil(failure.retry_after)
+    return error

@@ -1,0 +1,285 @@
+"""Chat: store a message, recall for it, have the model reply, and store the reply with edges to
+what it rests on.
+
+The message and the reply have keys of one request, so that a request that is repeated, by its
+caller or by a worker, stores one of each.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from strandline import participants
+from strandline.auth.principals import Principal
+from strandline.context.build import record_use
+from strandline.db.database import NOBODY, Caller, TenantDb
+from strandline.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    StateConflict,
+    StrandlineError,
+    Unavailable,
+)
+from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
+from strandline.log.append import append, make_caller
+from strandline.log.event_draft import HTTP_CHANNEL
+from strandline.log.schemas_append import MAX_EDGES, Receipt
+from strandline.personas import store_turns
+from strandline.personas.answering import Question, Recalled, ask_model
+from strandline.personas.queries import empty_turn, to_turn
+from strandline.personas.schemas_chat import ChatRequest, TurnOut
+from strandline.personas.store_turns import StoredEvent
+from strandline.resources import Resources
+from strandline.sessions import sessions
+from strandline.sessions.store import Session
+
+_NOTE = "chat"
+"""The member of a reply's metadata that says what it rests on."""
+_NOTED = ("remembers", "citations", "known", "degraded", "model", "prompt")
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A chat as its request, or what is stored of it, says: all that a reply needs but the text."""
+
+    key: str
+    """The key of the request."""
+    participants: tuple[str, ...]
+    """Of both events, and on whose behalf is recalled: whoever reads the reply may see what it
+    rests on."""
+    agent: str
+    session_id: str | None
+    budget: int
+    min_relevance: float | None
+    sona_id: UUID | None
+    persona: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """What is stored of it."""
+        return {
+            **vars(self),
+            "participants": list(self.participants),
+            "sona_id": None if self.sona_id is None else str(self.sona_id),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Chat":
+        """A stored one."""
+        sona_id: str | None = fields["sona_id"]
+        changed: dict[str, Any] = {
+            "participants": tuple(fields["participants"]),
+            "sona_id": None if sona_id is None else UUID(sona_id),
+        }
+        return cls(**{**fields, **changed})
+
+
+def make_chat(
+    principal: Principal, request: ChatRequest, key: str, sona: tuple[UUID, str] | None
+) -> Chat:
+    """The chat of a request. Raises Invalid where it is not clear which agent replies, Forbidden
+    where the credential's own user takes no part."""
+    members = participants.normalize_set(request.participants)
+    if principal.user and principal.user not in members:  # it would read for others
+        raise Forbidden(
+            "participants: must include this credential's own user", field="participants"
+        )
+    agents = [name for name in members if name.startswith("agent:")]
+    if request.reply_as is not None:
+        wanted = participants.normalize(request.reply_as, "reply_as")
+        agents = [name for name in agents if name == wanted]
+    if len(agents) != 1:
+        raise Invalid(
+            "reply_as: name the agent among the participants that replies", field="reply_as"
+        )
+    return Chat(
+        key=key,
+        participants=tuple(members),
+        agent=agents[0],
+        session_id=request.session_id,
+        budget=request.budget,
+        min_relevance=request.min_relevance,
+        sona_id=sona[0] if sona else None,
+        persona=sona[1] if sona else None,
+    )
+
+
+def find_speaker(principal: Principal, request: ChatRequest, chat: Chat) -> str | None:
+    """Who says the message, as far as it is clear: as an append finds it."""
+    users = [name for name in chat.participants if name.startswith("user:")]
+    return request.speaker or principal.user or (users[0] if len(users) == 1 else None)
+
+
+def connect_readers(resources: Resources, tenant: str, chat: Chat, deadline: float) -> TenantDb:
+    """The database on behalf of all who will read the reply, whoever asks for it."""
+    readers = Caller(tenant, chat.participants, NOBODY)
+    return resources.database.connect_as(readers, deadline)
+
+
+def store_message(
+    resources: Resources,
+    principal: Principal,
+    request: ChatRequest,
+    chat: Chat,
+    deadline: float,
+) -> tuple[Receipt, bool]:
+    """Store the message. Returns its receipt, and whether an earlier request stored it. Raises as
+    an append."""
+    body: dict[str, object] = {
+        "participants": list(chat.participants),
+        "role": "user",
+        "content": request.message,
+        "speaker": request.speaker,
+        "session_id": chat.session_id,
+        "occurred_at": request.occurred_at,
+        "metadata": {**request.metadata, **_sona_metadata(chat)},
+    }
+    return _append(resources, principal, body, f"{chat.key}#input", deadline)
+
+
+def find_reply(
+    resources: Resources, principal: Principal, chat: Chat, input_id: UUID, deadline: float
+) -> TurnOut | None:
+    """The reply that is stored already; None if there is none."""
+    access = resources.database.connect_as(make_caller(principal), deadline)
+    stored = store_turns.find_by_key(access, HTTP_CHANNEL, f"{chat.key}#answer")
+    return None if stored is None else _from_stored(stored, chat, input_id)
+
+
+def find_session(access: TenantDb, chat: Chat, scope_id: UUID) -> Session | None:
+    """The session of a chat; None where it has none, or none yet."""
+    if chat.session_id is None:
+        return None
+    try:
+        return sessions.find_session(access, chat.session_id, scope_id)
+    except NotFound:
+        return None
+
+
+def make_question(
+    chat: Chat, text: str, said_at: datetime, speaker: str | None, session: Session | None
+) -> Question:
+    """What is asked of the model."""
+    return Question(
+        "chat",
+        text,
+        said_at,
+        chat.budget,
+        chat.min_relevance,
+        persona=chat.persona,
+        session=session,
+        speaker=speaker,
+        agent=chat.agent,
+    )
+
+
+def reply(
+    resources: Resources,
+    principal: Principal,
+    access: TenantDb,
+    chat: Chat,
+    task: TaskContext,
+    question: Question,
+    recalled: Recalled,
+    deadline: float,
+) -> TurnOut:
+    """Have the model reply, and store its reply. What answered counts as used. Raises Fallback
+    where the model gives none, and as an append."""
+    assert question.input_id is not None, "a chat's message is stored before it is answered"
+    try:
+        result = ask_model(resources.llm, task, question, recalled.context)
+    finally:
+        resources.llm.store_call_records(access)
+    turn = to_turn("chat", recalled, result, input_id=question.input_id, sona=chat.sona_id)
+    body = _reply_body(chat, question.input_id, turn, result)
+    try:
+        receipt, is_replay = _append(resources, principal, body, f"{chat.key}#answer", deadline)
+    except StateConflict:
+        raise
+    except Conflict:  # another worker, or the caller again, was faster
+        is_replay, receipt = True, None
+    except Invalid as error:
+        if error.details.get("reason") != "edge_not_found":
+            raise
+        raise Unavailable(
+            "A memory that this answer rests on was just erased. Try again."
+        ) from None
+    if receipt is None or is_replay:
+        stored = find_reply(resources, principal, chat, question.input_id, deadline)
+        if stored is None:
+            raise Unavailable("The stored answer just changed. Try again.")
+        return stored
+    record_use(access, recalled.use, datetime.now(UTC))
+    return turn.model_copy(update={"answer_id": receipt.event_id})
+
+
+def _reply_body(
+    chat: Chat, input_id: UUID, turn: TurnOut, result: ModelResult[MemoryAnswer]
+) -> dict[str, object]:
+    """The event of a reply: it cites the message, and what the model says that it rests on."""
+    cited = dict.fromkeys([input_id, *(citation.event_id for citation in turn.citations)])
+    note = turn.model_dump(mode="json", include={*_NOTED})
+    return {
+        "participants": list(chat.participants),
+        "role": "agent",
+        "speaker": chat.agent,
+        "content": result.value.text,
+        "model": result.model[:200],
+        "session_id": chat.session_id,
+        "stop_reason": "endTurn",
+        "edges": [{"event_id": str(event_id)} for event_id in [*cited][:MAX_EDGES]],
+        "metadata": {_NOTE: note, **_sona_metadata(chat)},
+    }
+
+
+def _sona_metadata(chat: Chat) -> dict[str, object]:
+    return {} if chat.sona_id is None else {"sona": str(chat.sona_id)}
+
+
+def _from_stored(stored: StoredEvent, chat: Chat, input_id: UUID) -> TurnOut:
+    """A reply as it was given first. Raises Conflict where the key is that of another event, which
+    its writer appended under it."""
+    note = stored.metadata.get(_NOTE)
+    if isinstance(note, dict):
+        said = cast("dict[str, Any]", note)
+        known = {name: said.get(name) for name in _NOTED}
+        with contextlib.suppress(ValidationError):
+            return empty_turn(
+                "chat",
+                "done",
+                text=stored.content,
+                input_id=input_id,
+                answer_id=stored.event_id,
+                sona=chat.sona_id,
+                **known,
+            )
+    raise Conflict("Another event was stored under the key of this request's reply. Use a new key.")
+
+
+def _append(
+    resources: Resources,
+    principal: Principal,
+    body: Mapping[str, object],
+    key: str,
+    deadline: float,
+) -> tuple[Receipt, bool]:
+    """Append one event. Returns its receipt, and whether it is a replay."""
+    said = {name: value for name, value in body.items() if value is not None}
+    (result,) = append(
+        resources.database,
+        resources.blobs,
+        resources.work_queue,
+        resources.quotas,
+        principal,
+        [(said, key)],
+        deadline=deadline,
+    )
+    if result.receipt is None:
+        raise result.error or StrandlineError()
+    return result.receipt, result.is_replay

@@ -1,0 +1,122 @@
+"""A chat's request as a whole: store the message, reply within the request's time or later."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from strandline.auth.principals import Principal
+from strandline.db.database import TenantDb
+from strandline.llm.client import Fallback
+from strandline.log.append import make_caller
+from strandline.participants import derive_scope_id
+from strandline.personas import chats, store_turns, turns
+from strandline.personas.answering import (
+    LATE_REASONS,
+    Question,
+    make_failure,
+    make_task,
+    recall_for,
+    require_model,
+)
+from strandline.personas.chats import Chat
+from strandline.personas.schemas_chat import ChatRequest, TurnOut
+from strandline.resources import Resources
+
+
+class Requester(NamedTuple):
+    """Who chats."""
+
+    principal: Principal
+    subject: str
+    """Whose rate of model calls counts."""
+    deadline: float
+    """The request's, in time.monotonic() seconds."""
+
+
+class Outcome(NamedTuple):
+    """What became of a chat."""
+
+    turn: TurnOut
+    is_replay: bool
+    """An earlier request had the same reply, or waits for it."""
+    is_new_message: bool
+
+
+def refuse_without_model(
+    resources: Resources, requester: Requester, request: ChatRequest, chat: Chat
+) -> None:
+    """Raise StateConflict where no model is configured, before anything is stored."""
+    if resources.llm.has_model:
+        return
+    readers = chats.connect_readers(resources, requester.principal.tenant, chat, requester.deadline)
+    scope_id = derive_scope_id(requester.principal.tenant, list(chat.participants))
+    session = chats.find_session(readers, chat, scope_id)
+    now = datetime.now(UTC)
+    said_at = request.occurred_at or now
+    speaker = chats.find_speaker(requester.principal, request, chat)
+    question = chats.make_question(chat, request.message, said_at, speaker, session)
+    recalled = recall_for(readers, resources.embedder, question, now)
+    require_model(resources.llm, recalled.context)
+
+
+def run_chat(
+    resources: Resources, requester: Requester, request: ChatRequest, chat: Chat
+) -> Outcome:
+    """Store the message of a chat and reply to it: in time, or as a turn that waits. A request with
+    the key of an earlier one gets its reply. Raises as an append; ModelUnavailable where the model
+    fails, then the message is stored."""
+    principal, deadline = requester.principal, requester.deadline
+    receipt, is_replay = chats.store_message(resources, principal, request, chat, deadline)
+    if is_replay:
+        known = _find_known(resources, requester, chat, receipt.event_id)
+        if known is not None:
+            return Outcome(known, is_replay=True, is_new_message=False)
+    readers = chats.connect_readers(resources, principal.tenant, chat, deadline)
+    session = chats.find_session(readers, chat, receipt.scope_id)
+    said_at = request.occurred_at or receipt.recorded_at
+    speaker = chats.find_speaker(principal, request, chat)
+    question = replace(
+        chats.make_question(chat, request.message, said_at, speaker, session),
+        input_id=receipt.event_id,
+    )
+    turn = _reply(resources, requester, chat, question, readers, receipt.scope_id)
+    return Outcome(turn, is_replay=False, is_new_message=not is_replay)
+
+
+def _reply(
+    resources: Resources,
+    requester: Requester,
+    chat: Chat,
+    question: Question,
+    readers: TenantDb,
+    scope_id: UUID,
+) -> TurnOut:
+    principal, deadline = requester.principal, requester.deadline
+    recalled = recall_for(readers, resources.embedder, question, datetime.now(UTC))
+    task = make_task(
+        principal.tenant, requester.subject, chat.participants, deadline, scope_id=scope_id
+    )
+    try:
+        return chats.reply(resources, principal, readers, chat, task, question, recalled, deadline)
+    except Fallback as failure:
+        if failure.reason not in LATE_REASONS:
+            raise make_failure(failure, chat.key, question.input_id) from None
+    owner = resources.database.connect_as(make_caller(principal), deadline)
+    return turns.defer(owner, resources, question, chat.to_json(), chat.participants)
+
+
+def _find_known(
+    resources: Resources, requester: Requester, chat: Chat, input_id: UUID
+) -> TurnOut | None:
+    """The reply of an earlier request, or that it is waited for; None where there is to be one."""
+    principal, deadline = requester.principal, requester.deadline
+    done = chats.find_reply(resources, principal, chat, input_id, deadline)
+    if done is not None:
+        return done
+    owner = resources.database.connect_as(make_caller(principal), deadline)
+    turn = store_turns.find_turn_of(owner, input_id)
+    if turn is None or turn.state != "waiting":
+        return None
+    resources.work_queue.send_turn(principal.tenant, turn.turn_id)
+    return turns.describe(turn)

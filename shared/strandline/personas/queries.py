@@ -1,0 +1,83 @@
+"""Query: answer a question from memory, and store nothing."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.context.build import record_use
+from strandline.db.database import TenantDb
+from strandline.llm.tasks import LlmTasks
+from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
+from strandline.personas.answering import (
+    FORGOTTEN,
+    Question,
+    Recalled,
+    ask_model,
+)
+from strandline.personas.schemas_chat import TurnCitation, TurnOut
+
+
+def answer_query(
+    access: TenantDb,
+    llm: LlmTasks,
+    task: TaskContext,
+    question: Question,
+    recalled: Recalled,
+    now: datetime,
+) -> TurnOut:
+    """The model's answer from what was recalled; that nothing is remembered where nothing was. What
+    answered counts as used. Raises Fallback where the model gives none."""
+    if not recalled.context.citations:
+        return to_turn("query", recalled, None)
+    try:
+        result = ask_model(llm, task, question, recalled.context)
+    finally:
+        llm.store_call_records(access)
+    record_use(access, recalled.use, now)
+    return to_turn("query", recalled, result)
+
+
+def to_turn(
+    kind: str,
+    recalled: Recalled,
+    result: ModelResult[MemoryAnswer] | None,
+    **ids: UUID | None,
+) -> TurnOut:
+    """An answer as callers get it; without a result the one that nothing is remembered."""
+    context = recalled.context
+    answer = result.value if result else MemoryAnswer(text=FORGOTTEN, remembers=False, citations=[])
+    event_by_number = {citation.n: citation.event_id for citation in context.citations}
+    return empty_turn(
+        kind,
+        "done",
+        text=answer.text,
+        remembers=answer.remembers,
+        citations=[
+            TurnCitation(n=n, event_id=event_by_number[n]) for n in sorted({*answer.citations})
+        ],
+        known=context.known,
+        degraded=context.degraded,
+        model=result.model if result else None,
+        prompt=result.prompt if result else None,
+        **ids,
+    )
+
+
+def empty_turn(kind: str, state: str, **known: Any) -> TurnOut:
+    """A turn of which this is known."""
+    fields: Mapping[str, Any] = {
+        "turn_id": None,
+        "reason": "",
+        "text": None,
+        "remembers": None,
+        "citations": [],
+        "known": None,
+        "degraded": [],
+        "model": None,
+        "prompt": None,
+        "input_id": None,
+        "answer_id": None,
+        "sona": None,
+    }
+    return TurnOut.model_validate({**fields, "kind": kind, "state": state, **known})

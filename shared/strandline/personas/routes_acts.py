@@ -1,0 +1,69 @@
+"""HTTP routes of acts."""
+
+from strandline.errors import StateConflict
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.log.append import make_caller
+from strandline.log.routes_write import REPLAYED_HEADER
+from strandline.personas import acts
+from strandline.personas.routes_sonas import SONA
+from strandline.personas.schemas_acts import (
+    ActIn,
+    ActOut,
+    ActsPage,
+    ActsQuery,
+    NextAct,
+    NextActQuery,
+)
+
+
+def push_act(request: Request) -> Response:
+    """Continue the thread of a sona with an act that is tied to one memory. `after` is the head of
+    the thread as the caller knows it; where another act is, nothing is stored and the answer is a
+    409 with `head`. So a thread never forks. The same push repeated is a replay. The sona was
+    active in the memory."""
+    body = request.parse_body(ActIn)
+    access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
+    space = request.resources.embedder.space
+    pushed = acts.push(access, request.path_id("uuid"), body, space)
+    headers = {REPLAYED_HEADER: "true"} if pushed.is_replay else None
+    return json_response(pushed.act, 201, headers)
+
+
+def next_act(request: Request) -> Response:
+    """Get the act after another one, or the first of a sona's thread. It is the next among those
+    whose memories are in view."""
+    query = request.parse_query(NextActQuery)
+    access = request.connect_reader(query.participants)
+    return json_response(acts.read_next(access, request.path_id("uuid"), query.after))
+
+
+def stream_acts(request: Request) -> Response:
+    """Read a sona's thread in order, and wait for more. Where no act comes after the cursor, the
+    answer waits up to `wait` seconds for one. It always has a cursor to go on with: no act is
+    missed or returned twice, also after a broken connection."""
+    query = request.parse_query(ActsQuery)
+    access = request.connect_reader(query.participants)
+    page = acts.read_stream(
+        access,
+        request.path_id("uuid"),
+        cursor=query.cursor,
+        limit=query.limit,
+        wait=query.wait,
+        deadline=request.deadline,
+    )
+    return json_response(page)
+
+
+ROUTES = {
+    f"POST {SONA}/acts": Route(
+        push_act,
+        "write",
+        {201: ActOut},
+        body=ActIn,
+        response_headers={REPLAYED_HEADER: "`true` when this act was already pushed."},
+        errors=(StateConflict,),
+    ),
+    f"GET {SONA}/acts": Route(stream_acts, "read", {200: ActsPage}, query=ActsQuery),
+    f"GET {SONA}/acts/next": Route(next_act, "read", {200: NextAct}, query=NextActQuery),
+}

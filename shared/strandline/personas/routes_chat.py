@@ -1,0 +1,145 @@
+"""HTTP routes of queries and chats: answers of the language model from memory."""
+
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+from strandline.errors import Conflict, Forbidden, StateConflict, Unavailable
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.llm.client import Fallback
+from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
+from strandline.log.schemas_append import AppendHeaders
+from strandline.personas import chats, conversations, sonas, turns
+from strandline.personas.answering import (
+    LATE_REASONS,
+    Question,
+    make_failure,
+    make_task,
+    recall_for,
+    require_model,
+)
+from strandline.personas.conversations import Requester
+from strandline.personas.queries import answer_query
+from strandline.personas.routes_sonas import connect_owner, make_nearness
+from strandline.personas.schemas_chat import AnswerRequest, ChatRequest, TurnOut
+from strandline.schemas import ParticipantsQuery
+
+
+def answer_question(request: Request) -> Response:
+    """Have the language model answer a question from memory, and store nothing. The answer cites
+    the memories that it rests on; without any it is that it does not remember. What takes longer
+    than a request is a 202 with a `turn_id` to poll, and is kept for a day. Without a model it is a
+    409 that says what to configure, and has the block that would have been sent. The model is shown
+    that block and the question, and is offered no tool."""
+    query = request.parse_query(ParticipantsQuery)
+    body = request.parse_body(AnswerRequest)
+    access = request.connect_reader(body.participants, query.participants)
+    resources, now = request.resources, datetime.now(UTC)
+    sona = _name_sona(request, body.sona, makes=False) if body.sona else None
+    question = Question(
+        "query",
+        body.query,
+        body.now or now,
+        body.budget,
+        body.min_relevance,
+        persona=sona[1] if sona else None,
+    )
+    recalled = recall_for(access, resources.embedder, question, now)
+    require_model(resources.llm, recalled.context)
+    viewer = access.caller.viewer
+    task = make_task(access.caller.tenant, _subject(request), viewer, request.deadline)
+    try:
+        turn = answer_query(access, resources.llm, task, question, recalled, now)
+    except Fallback as failure:
+        if failure.reason not in LATE_REASONS or not viewer:
+            _count_failure(request)
+            raise make_failure(failure, None, None) from None
+        stored = turns.query_request(question, viewer)
+        turn = turns.defer(access, resources, question, stored, viewer)
+    return _respond(request, turn.model_copy(update={"sona": sona[0] if sona else None}))
+
+
+def chat(request: Request) -> Response:
+    """Store a message, and have the language model reply to it from memory. First the message is
+    stored, then recalled for, on behalf of all participants; the reply is stored with edges to the
+    message and to what it rests on. The same `Idempotency-Key` gives one message and one reply. If
+    the model fails, the message is stored, and the answer is a 503 that says why. What takes longer
+    than a request is a 202 with a `turn_id` to poll. Without a model it is a 409 as of a query, and
+    nothing is stored. Needs the right to read as well."""
+    request.principal.require_right("read")
+    body = request.parse_body(ChatRequest)
+    key = idempotency_key(request) or str(uuid4())
+    requester = Requester(request.principal, _subject(request), request.deadline)
+    dialogue = chats.make_chat(request.principal, body, key, None)
+    conversations.refuse_without_model(request.resources, requester, body, dialogue)
+    if body.sona:
+        sona = _name_sona(request, body.sona, makes=True)
+        dialogue = chats.make_chat(request.principal, body, key, sona)
+    try:
+        outcome = conversations.run_chat(request.resources, requester, body, dialogue)
+    except Unavailable:
+        _count_failure(request)
+        raise
+    request.metrics["EventsAppended"] = int(outcome.is_new_message) + int(
+        outcome.turn.answer_id is not None and not outcome.is_replay
+    )
+    return _respond(request, outcome.turn, is_replay=outcome.is_replay)
+
+
+def get_turn(request: Request) -> Response:
+    """Get the answer that a request did not wait for, or how far it is. It is told to whoever
+    asked, for a day after it is finished."""
+    query = request.parse_query(ParticipantsQuery)
+    access = request.connect_reader(query.participants)
+    turn_id = request.path_id("turn_id")
+    return json_response(turns.read_turn(access, request.resources, turn_id, request.deadline))
+
+
+def _name_sona(request: Request, sona: str, *, makes: bool) -> tuple[UUID, str]:
+    """The id and the first name of the sona that a request names. Raises Invalid for an id that is
+    none of the caller's, and where it `makes` none, for a name."""
+    return sonas.resolve(connect_owner(request), sona, make_nearness(request), makes=makes)
+
+
+def _subject(request: Request) -> str:
+    """Whose rate of model calls counts: not the scope's, which its fold needs."""
+    return request.principal.user or f"key:{request.principal.key_id}"
+
+
+def _respond(request: Request, turn: TurnOut, *, is_replay: bool = False) -> Response:
+    request.metrics |= request.resources.llm.take_metrics()
+    request.metrics |= {
+        "AnswersGiven": int(turn.state == "done" and not is_replay),
+        "AnswersDeferred": int(turn.state == "waiting" and not is_replay),
+        "SearchHits": len(turn.citations),
+        "RecallsDegraded": int(bool(turn.degraded)),
+    }
+    headers = {REPLAYED_HEADER: "true"} if is_replay else None
+    return json_response(turn, 202 if turn.state == "waiting" else 200, headers)
+
+
+def _count_failure(request: Request) -> None:
+    request.metrics |= request.resources.llm.take_metrics()
+    request.metrics["AnswersFailed"] = 1
+
+
+ROUTES = {
+    "POST /api/v1/query": Route(
+        answer_question,
+        "read",
+        {200: TurnOut, 202: TurnOut},
+        query=ParticipantsQuery,
+        body=AnswerRequest,
+        errors=(StateConflict,),
+    ),
+    "POST /api/v1/chat": Route(
+        chat,
+        "write",
+        {200: TurnOut, 202: TurnOut},
+        body=ChatRequest,
+        headers=AppendHeaders,
+        response_headers={REPLAYED_HEADER: "`true` when an earlier request had this reply."},
+        errors=(Forbidden, Conflict, StateConflict),
+    ),
+    "GET /api/v1/turns/{turn_id}": Route(get_turn, "read", {200: TurnOut}, query=ParticipantsQuery),
+}

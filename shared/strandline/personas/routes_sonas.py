@@ -1,0 +1,114 @@
+"""HTTP routes of sonas."""
+
+from strandline.config import get_settings
+from strandline.db.database import NOBODY, Caller, TenantDb
+from strandline.embeddings.spaces import thresholds_for
+from strandline.errors import StateConflict
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.log.append import make_caller
+from strandline.personas import sonas
+from strandline.personas.schemas_sonas import (
+    SonaDetail,
+    SonaFound,
+    SonaIn,
+    SonaList,
+    SonaMemories,
+    SonaMemoriesIn,
+    SonaMergeIn,
+    SonaOut,
+    SonaPage,
+    SonaPatch,
+    SonaQuery,
+)
+
+SONA = "/api/v1/sonas/{uuid}"
+"""The path of one sona."""
+
+
+def post_sona(request: Request) -> Response:
+    """Look up a sona by its name, or make one. Exactly: 200, `found_by` is `name`. Else the sona
+    whose name is nearest in meaning, where it is as near as the embedding space requires: 200,
+    `meaning`. Else a new one: 201, `new`. Two calls at once make one sona. A sona is its writer's:
+    a bound user's, or of all unbound credentials together."""
+    body = request.parse_body(SonaIn)
+    found = sonas.find_or_make(connect_owner(request), body.name, make_nearness(request))
+    return json_response(found, 201 if found.found_by == "new" else 200)
+
+
+def get_sona(request: Request) -> Response:
+    """Get a sona by its id. Its place is the mean of the vectors of the events in view in which it
+    was active. Under the id of a sona that was merged, the answer is the one that it became."""
+    query = request.parse_query(SonaQuery)
+    access = request.connect_reader(query.participants)
+    space = request.resources.embedder.space
+    with_centroid = query.include == "centroid"
+    return json_response(
+        sonas.get_sona(access, request.path_id("uuid"), space, with_centroid=with_centroid)
+    )
+
+
+def list_sonas(request: Request) -> Response:
+    """List the writer's sonas, newest first. Those that were merged into others are left out."""
+    query = request.parse_query(SonaList)
+    return json_response(sonas.list_sonas(connect_owner(request), query.limit, query.cursor))
+
+
+def patch_sona(request: Request) -> Response:
+    """Give a sona these names and no others. A name that another sona of yours has is a 409."""
+    body = request.parse_body(SonaPatch)
+    return json_response(sonas.rename(connect_owner(request), request.path_id("uuid"), body.names))
+
+
+def merge_sona(request: Request) -> Response:
+    """Make a sona be another one: its names lead there, and its memories count there, each once.
+    Its thread of acts ends; it can still be read under its own id. The answer is the other one.
+    Repeated, nothing more happens. It cannot be undone."""
+    body = request.parse_body(SonaMergeIn)
+    caller = make_caller(request.principal)
+    return json_response(
+        sonas.merge(
+            request.resources.database,
+            caller,
+            request.deadline,
+            request.path_id("uuid"),
+            body.into,
+        )
+    )
+
+
+def add_sona_memories(request: Request) -> Response:
+    """Record that a sona was active in up to 500 visible events; again for the same event changes
+    nothing. An event says it by itself with `metadata.sona`, the sona's id."""
+    body = request.parse_body(SonaMemoriesIn)
+    access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
+    space = request.resources.embedder.space
+    return json_response(sonas.add_memories(access, request.path_id("uuid"), body.event_ids, space))
+
+
+def connect_owner(request: Request) -> TenantDb:
+    """The database on behalf of the request's writer, who sees its sonas, and no memory."""
+    principal = request.principal
+    caller = Caller(principal.tenant, (NOBODY,), principal.user or NOBODY)
+    return request.resources.database.connect_as(caller, request.deadline)
+
+
+def make_nearness(request: Request) -> sonas.Nearness:
+    """How this deployment compares names by meaning."""
+    settings, embedder = get_settings(), request.resources.embedder
+    threshold = thresholds_for(embedder.space, settings.tuning).merge
+    return sonas.Nearness(embedder, threshold, settings.query_vector_seconds)
+
+
+ROUTES = {
+    "POST /api/v1/sonas": Route(post_sona, "write", {200: SonaFound, 201: SonaFound}, body=SonaIn),
+    "GET /sona/{uuid}": Route(get_sona, "read", {200: SonaDetail}, query=SonaQuery),
+    "GET /sonas/list": Route(list_sonas, "read", {200: SonaPage}, query=SonaList),
+    f"PATCH {SONA}": Route(
+        patch_sona, "write", {200: SonaOut}, body=SonaPatch, errors=(StateConflict,)
+    ),
+    f"POST {SONA}/merge": Route(merge_sona, "write", {200: SonaOut}, body=SonaMergeIn),
+    f"POST {SONA}/memories": Route(
+        add_sona_memories, "write", {200: SonaMemories}, body=SonaMemoriesIn
+    ),
+}

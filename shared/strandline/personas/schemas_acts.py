@@ -1,0 +1,76 @@
+"""Requests and answers about acts, the thread of a sona."""
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import Field
+
+from strandline.schemas import (
+    PARSE_NUMBER,
+    Count,
+    ParticipantsQuery,
+    RequestModel,
+    ResponseModel,
+)
+
+MAX_WAIT_SECONDS = 20
+
+
+class ActIn(RequestModel):
+    """A continuation of a sona's thread."""
+
+    event_id: UUID
+    """The memory that it is tied to."""
+    after: UUID | None = None
+    """The act that it continues: the head of the thread. Absent: the thread has none yet."""
+
+
+class NextActQuery(ParticipantsQuery):
+    """Query string of the act after another one."""
+
+    after: UUID | None = None
+    """The act that the caller has. Absent: the first one is asked for."""
+
+
+class ActsQuery(ParticipantsQuery):
+    """Query string of a stream of acts."""
+
+    cursor: str | None = Field(default=None, max_length=4096)
+    """`cursor` of the answer before. Absent: from the first act."""
+    wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS), PARSE_NUMBER] = 0.0
+    """Seconds to wait for an act where there is none after the cursor."""
+    limit: Count = Field(default=50, ge=1, le=500)
+    """The most acts of an answer."""
+
+
+class ActOut(ResponseModel):
+    """One step of a sona's thread."""
+
+    act_id: UUID
+    previous_id: UUID | None
+    """The act that it continues, which another reader may see and this one may not; null for the
+    first."""
+    event_id: UUID
+    scope_id: UUID
+    pushed_at: datetime
+
+
+class NextAct(ResponseModel):
+    """The act after another one, among those that the caller sees."""
+
+    act: ActOut | None
+    """Null where there is none yet."""
+    head: UUID | None
+    """The newest act of the thread, whoever sees it: what a push continues."""
+
+
+class ActsPage(ResponseModel):
+    """Acts in the order of the thread: all readers get one order."""
+
+    acts: list[ActOut]
+    """Empty where none came while the caller waited."""
+    cursor: str
+    """Send it with the next request: no act is missed or returned twice."""
+    head: UUID | None
+    """As of one act."""

@@ -1,0 +1,194 @@
+"""Sonas: look up or make one, rename it, merge it, and say where it was active."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from strandline.cursors import Cursors, Position
+from strandline.db.database import Caller, Database, TenantDb
+from strandline.embeddings.embedder import Embedder
+from strandline.errors import Invalid, NotFound, StateConflict
+from strandline.log.store_work import vector_to_text
+from strandline.observability import logger
+from strandline.personas import store_members, store_sonas
+from strandline.personas.schemas_sonas import (
+    SonaDetail,
+    SonaFound,
+    SonaMemories,
+    SonaOut,
+    SonaPage,
+)
+from strandline.personas.store_sonas import Sona
+from strandline.recall import store_sonas as recall_sonas
+from strandline.recall.recall import embed_query
+from strandline.recall.sonas import make_name_key, require_sona
+
+_MAX_NAMES_EMBEDDED = 64
+"""How many names without a vector one lookup embeds at most."""
+
+
+class Nearness(NamedTuple):
+    """How names are compared by meaning."""
+
+    embedder: Embedder
+    min_cosine: float
+    """From here on two names mean one sona."""
+    timeout: float
+    """Seconds that a name may wait for its vector."""
+
+
+def find_or_make(access: TenantDb, name: str, nearness: Nearness) -> SonaFound:
+    """The caller's sona of this name, else the one whose name is nearest in meaning if it is near
+    enough, else a new one. Two callers at once make one. Without an embedding in time names count
+    exactly."""
+    _embed_names(access, nearness)
+    vector, _ = embed_query(nearness.embedder, name, nearness.timeout)
+    space, name_key = nearness.embedder.space, make_name_key(name)
+    with access.transaction():
+        store_sonas.lock_sonas(access)
+        found = recall_sonas.find_by_name(access, name_key)
+        if found is not None:
+            return SonaFound(**_to_fields(_require(access, found)), found_by="name")
+        if vector is not None:
+            found = recall_sonas.find_nearest_name(access, vector, space, nearness.min_cosine)
+            if found is not None:
+                return SonaFound(**_to_fields(_require(access, found)), found_by="meaning")
+        sona_id = uuid7()
+        store_sonas.insert_sona(access, sona_id)
+        store_sonas.set_names(access, sona_id, [(name_key, name)])
+        if vector is not None:
+            named = store_sonas.UnembeddedName(name_key, name)
+            store_sonas.store_name_vectors(access, space, [(named, vector_to_text(vector))])
+        return SonaFound(**_to_fields(_require(access, sona_id)), found_by="new")
+
+
+def resolve(access: TenantDb, sona: str, nearness: Nearness, *, makes: bool) -> tuple[UUID, str]:
+    """The id and the first name of the caller's sona that an id or a name means. Raises Invalid
+    where there is none, and for a name unless it `makes` one."""
+    try:
+        UUID(sona)
+    except ValueError:
+        if makes:
+            name = " ".join(sona.split())
+            if not name:
+                raise Invalid("sona: must not be blank", field="sona") from None
+            found = find_or_make(access, name, nearness)
+            return found.uuid, found.names[0]
+    sona_id = require_sona(
+        access,
+        nearness.embedder,
+        sona,
+        min_cosine=nearness.min_cosine,
+        timeout=nearness.timeout,
+    )
+    return sona_id, _require(access, sona_id).names[0]
+
+
+def _embed_names(access: TenantDb, nearness: Nearness) -> None:
+    """Embed names that have no vector in this space: the model was away, or is another one."""
+    space = nearness.embedder.space
+    names = store_sonas.list_unembedded_names(access, space, _MAX_NAMES_EMBEDDED)
+    if not names:
+        return
+    try:
+        vectors = nearness.embedder.embed([n.name for n in names], timeout=nearness.timeout)
+    except Exception as error:  # names count exactly even if the model fails
+        logger.warning("names of sonas not embedded", extra={"error": type(error).__name__})
+        return
+    texts = [vector_to_text(vector) for vector in vectors]
+    with access.transaction():
+        store_sonas.store_name_vectors(access, space, list(zip(names, texts, strict=True)))
+
+
+def get_sona(access: TenantDb, sona_id: UUID, space: str, *, with_centroid: bool) -> SonaDetail:
+    """A sona with its place over what the caller sees; of a merged one the sona that it became.
+    Raises NotFound."""
+    sona = _require(access, sona_id)
+    place = store_sonas.read_place(access, sona.sona_id, space)
+    centroid = place.centroid if with_centroid else None
+    return SonaDetail(
+        **_to_fields(sona),
+        memories=place.memories,
+        space=space,
+        centroid=None if centroid is None else json.loads(centroid),
+    )
+
+
+def list_sonas(access: TenantDb, limit: int, cursor: str | None) -> SonaPage:
+    """The caller's sonas, newest first. Raises Malformed for an invalid cursor."""
+    caller = access.caller
+    cursors = Cursors(access.sealer, caller.tenant, "sonas/list", caller.writer)
+    rows = store_sonas.list_newest(access, cursors.decode(cursor), limit)
+    page = [SonaOut(**_to_fields(row)) for row in rows]
+    if len(rows) < limit:
+        return SonaPage(sonas=page, next_cursor=None)
+    last = rows[-1]
+    after = Position(last.pg_snapshot, last.created_at, last.sona_id)
+    return SonaPage(sonas=page, next_cursor=cursors.encode(after))
+
+
+def rename(access: TenantDb, sona_id: UUID, names: Sequence[str]) -> SonaOut:
+    """Give a sona these names and no others. Raises NotFound; StateConflict where another sona of
+    the caller has one of them; Invalid for a name that is given twice."""
+    keyed = [(make_name_key(name), name) for name in names]
+    if len({key for key, _ in keyed}) < len(keyed):
+        raise Invalid("names: a name is given twice", field="names")
+    with access.transaction():
+        store_sonas.lock_sonas(access)
+        sona = _require(access, sona_id)
+        if store_sonas.set_names(access, sona.sona_id, keyed):
+            raise StateConflict(
+                "names: another sona of yours has one of these; merge the two, or rename that one "
+                "first",
+                field="names",
+            )
+        return SonaOut(**_to_fields(_require(access, sona.sona_id)))
+
+
+def merge(
+    database: Database, caller: Caller, deadline: float, from_id: UUID, into_id: UUID
+) -> SonaOut:
+    """Make one sona be another one, for all who ask for it: its names lead there, and what it was
+    active in counts there. Its thread ends, and can still be read under its own id. Raises
+    NotFound, or Invalid where `into` is none of the caller's."""
+    # of all scopes: an event that both have counts once, whoever may see it
+    access = database.connect_as(Caller(caller.tenant, (), caller.writer), deadline)
+    with access.transaction():
+        store_sonas.lock_sonas(access)
+        leaving = _require(access, from_id).sona_id
+        into = recall_sonas.find_by_id(access, into_id)
+        if into is None:
+            raise Invalid("into: none of your sonas has this id", field="into")
+        if leaving != into:
+            store_sonas.lock_members(access, [leaving, into])
+            store_members.drop_shared_members(access, leaving, into)
+            store_sonas.merge_sona(access, leaving, into)
+        return SonaOut(**_to_fields(_require(access, into)))
+
+
+def add_memories(
+    access: TenantDb, sona_id: UUID, event_ids: Sequence[UUID], space: str
+) -> SonaMemories:
+    """Record that a sona was active in these events. Raises NotFound; Invalid where one of them is
+    not visible, then none is recorded."""
+    wanted = sorted(set(event_ids))
+    with access.transaction():
+        sona = _require(access, sona_id)
+        if len(store_members.list_visible(access, wanted)) < len(wanted):
+            raise Invalid("event_ids: there is none with one of these ids", field="event_ids")
+        added = store_members.add_members(access, sona.sona_id, wanted, space)
+    return SonaMemories(uuid=sona.sona_id, added=len(added), known=len(wanted) - len(added))
+
+
+def _require(access: TenantDb, sona_id: UUID) -> Sona:
+    sona = store_sonas.get_sona(access, sona_id)
+    if sona is None:
+        raise NotFound
+    return sona
+
+
+def _to_fields(sona: Sona) -> dict[str, Any]:
+    return {"uuid": sona.sona_id, "names": sona.names, "created_at": sona.created_at}
