@@ -98,10 +98,7 @@ class Database(Construct):
                 self._group("Group", network, "The database, which begins no connection")
             ],
             writer=_instance("Writer", settings, key),
-            readers=[
-                _instance(f"Reader{n + 1}", settings, key, scale_with_writer=True)
-                for n in range(settings.readers)
-            ],
+            readers=_readers(settings, key),
             serverless_v2_min_capacity=settings.min_capacity,
             serverless_v2_max_capacity=settings.max_capacity,
             serverless_v2_auto_pause_duration=Duration.minutes(settings.pause_minutes)
@@ -201,6 +198,13 @@ def _instance(
         performance_insight_encryption_key=key if insights else None,
         scale_with_writer=scale_with_writer,
     )
+
+
+def _readers(settings: StackSettings, key: kms.IKey | None) -> list[rds.IClusterInstance]:
+    return [
+        _instance(f"Reader{n + 1}", settings, key, scale_with_writer=True)
+        for n in range(settings.readers)
+    ]
 
 
 def _restore(cluster: rds.DatabaseCluster, snapshot: str) -> None:

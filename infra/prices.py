@@ -180,23 +180,6 @@ def total(items: Sequence[Item]) -> float:
 
 def render_table() -> str:
     """The generated part of docs/cost.md."""
-    idle_rows = [
-        f"| {n} | {_usd(total(i))} | {_usd(total([*i, *IDLE]))} |" for n, i in NETWORKS.items()
-    ]
-    two_zones = NETWORKS["`endpoints`, two zones"]
-    prod = f"| the stage `prod` as it ships, which never pauses | {_usd(total(two_zones))} "
-    idle_rows.append(f"{prod}| {_usd(total([*two_zones, *PROD, *FIXED_COSTS]))} |")
-    peers = {
-        "a million events": (EVENTS, AGENTCORE["event"].usd * MILLION),
-        "a million recalls": (RECALLS, AGENTCORE["retrieval"].usd * MILLION),
-        "a million recalls by a tool, over MCP": (TOOL_CALLS, AGENTCORE["retrieval"].usd * MILLION),
-        "100,000 long-term memories, a month": (RECORDS, AGENTCORE["record"].usd * 1e5),
-    }
-    usage_rows = [f"| {n} | {_usd(total(i))} | {_usd(peer)} |" for n, (i, peer) in peers.items()]
-    usage_rows.append(
-        f"| Step Functions, work in {SWEPT_TENANTS:,} tenants every 5 minutes, 8 hours a day, a "
-        f"month | {_usd(total(SWEEPS))} | |"
-    )
     lines = (
         BEGIN,
         _wrap(
@@ -207,7 +190,7 @@ def render_table() -> str:
         "",
         "| a month without calls, by `network` | network | in all |",
         "|---|---|---|",
-        *idle_rows,
+        *_idle_rows(),
         "",
         _wrap(
             f"Every row includes {_list_costs(FIXED_COSTS)}. Where the database pauses, it "
@@ -218,12 +201,36 @@ def render_table() -> str:
         "",
         "| in addition | Strandline | AgentCore Memory |",
         "|---|---|---|",
-        *usage_rows,
+        *_usage_rows(),
         "",
         _wrap(_assumptions()),
         END,
     )
     return "\n".join(lines)
+
+
+def _idle_rows() -> list[str]:
+    """What a month costs in which nobody calls."""
+    rows = [f"| {n} | {_usd(total(i))} | {_usd(total([*i, *IDLE]))} |" for n, i in NETWORKS.items()]
+    two_zones = NETWORKS["`endpoints`, two zones"]
+    prod = f"| the stage `prod` as it ships, which never pauses | {_usd(total(two_zones))} "
+    return [*rows, f"{prod}| {_usd(total([*two_zones, *PROD, *FIXED_COSTS]))} |"]
+
+
+def _usage_rows() -> list[str]:
+    """What use costs in addition, beside AgentCore Memory."""
+    peers = {
+        "a million events": (EVENTS, AGENTCORE["event"].usd * MILLION),
+        "a million recalls": (RECALLS, AGENTCORE["retrieval"].usd * MILLION),
+        "a million recalls by a tool, over MCP": (TOOL_CALLS, AGENTCORE["retrieval"].usd * MILLION),
+        "100,000 long-term memories, a month": (RECORDS, AGENTCORE["record"].usd * 1e5),
+    }
+    rows = [f"| {n} | {_usd(total(i))} | {_usd(peer)} |" for n, (i, peer) in peers.items()]
+    sweeps = (
+        f"| Step Functions, work in {SWEPT_TENANTS:,} tenants every 5 minutes, 8 hours a day, a "
+        f"month | {_usd(total(SWEEPS))} | |"
+    )
+    return [*rows, sweeps]
 
 
 def _assumptions() -> str:

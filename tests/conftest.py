@@ -1,5 +1,6 @@
 """Fixtures: one embedded server a run, one database a test, the real handlers."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ from strandline.local.postgres import EmbeddedPostgres
 from tests.aws_clients import share_clients
 from tests.connections import SESSIONS
 from tests.databases import DatabasePool
+from tests.prove.proof_runner import CASES
 from tests.seed_cluster import SETTINGS, copy_seed
 from tests.support import (
     KEY_SECRET,
@@ -31,8 +33,6 @@ SERVERS = {"server", "aurora"}
 PROOFS = Path(__file__).parent / "prove"
 SAMPLE = 40
 """`make test` runs one in so many of what `make prove` runs."""
-CASES = 20_000
-"""Requests that are made up against the API, at full size."""
 
 
 @pytest.fixture(autouse=True)
@@ -161,6 +161,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
     items[:] = sorted(selected, key=lambda item: PROOFS not in item.path.parents)
+
+
+def pytest_collection() -> None:
+    """What is collected stays: the garbage collector need not look at it, now and again and again,
+    which takes a fifth of the processor time."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From now on there is garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def _is_integration(item: pytest.Item) -> bool:

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_cluster import SUPERUSER
-from tests.support import make_template
+from tests.support import TEMPLATE, make_template
 
 ROOT = Path(__file__).parents[1]
 SEEDS = ROOT / "build" / "clusters"
@@ -28,6 +28,8 @@ SOURCES = (
 SETTINGS = {"scram_iterations": "1"}
 """A login costs 4,096 rounds of a hash by default, which protect a password that someone stole."""
 _PARTS = ("pgdata", "password")
+_SERVICE_DATABASE = "strandline"
+"""The name that the service on one machine gives to its database."""
 
 
 def copy_seed(directory: Path) -> None:
@@ -36,6 +38,13 @@ def copy_seed(directory: Path) -> None:
     with _seed() as seed:
         for part in _PARTS:
             _copy(seed / part, directory / part)
+
+
+def copy_service_seed(directory: Path) -> None:
+    """Lay a database without rows down in `directory`, a data directory of the service on one
+    machine that no start has used yet: to make it there takes seconds."""
+    directory.mkdir(mode=0o755)
+    copy_seed(directory / "postgres")
 
 
 def hash_schema() -> str:
@@ -72,6 +81,7 @@ def _make(into: Path) -> None:
     try:
         with EmbeddedPostgres(parent / "seed", durable=False, settings=SETTINGS) as server:
             make_template(server)
+            server.clone_database(TEMPLATE, _SERVICE_DATABASE)
             with psycopg.connect(server.dsn(), autocommit=True) as administrator:
                 administrator.execute(  # hashed anew, by these settings
                     sql.SQL("alter role {} password {}").format(

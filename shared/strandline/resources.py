@@ -57,11 +57,14 @@ class Resources:
         load_auth: bool = False,
         warnings: Sequence[str] = (),
         clock: Clock = utc_now,
+        embedder: Embedder | None = None,
     ) -> None:
         self.warnings = warnings
         """What the operator of this process should know; GET /api/v1/health shows it."""
         self.clock = clock
         """The clock of jobs, and of the run requests that they send."""
+        if embedder is not None:  # a model that several share: one takes 100 MB
+            self.__dict__["embedder"] = embedder
         if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
             secrets.load_into_env(os.environ)
             require_complete_provider(get_settings())

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, cast
 
 from pydantic import (
     BaseModel,
@@ -14,10 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
     WithJsonSchema,
-    field_validator,
-    model_validator,
 )
 from pydantic_core import ErrorDetails
 
@@ -273,30 +270,6 @@ class ResponseModel(BaseModel):
         json_schema_serialization_defaults_required=True,
         defer_build=True,
     )
-
-
-class TimestampFields(RequestModel):
-    """The time of an event, under either of two names."""
-
-    occurred_at: Moment | None = None
-    """When it happened, by the caller's clock."""
-    timestamp: Moment | None = None
-    """Another name of `occurred_at`: send only one of them."""
-
-    @field_validator("timestamp")
-    @classmethod
-    def _check_timestamp(cls, value: datetime | None, info: ValidationInfo) -> datetime | None:
-        other = info.data.get("occurred_at")
-        if value is not None and other is not None and value != other:
-            raise ValueError(
-                "differs from occurred_at, which has the same meaning; send only one of them"
-            )
-        return value
-
-    @model_validator(mode="after")
-    def _merge_timestamp(self) -> Self:
-        self.occurred_at = self.occurred_at or self.timestamp
-        return self
 
 
 class NoQuery(RequestModel):

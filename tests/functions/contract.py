@@ -24,6 +24,7 @@ def document() -> dict[str, Any]:
     return openapi.build_document(routes, examples.load_examples())
 
 
+@functools.cache
 def operations() -> dict[str, Any]:
     """Every operation of the document, as the routes name it."""
     names = (name for handler in HANDLERS for name in handler.ROUTES)

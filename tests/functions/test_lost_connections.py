@@ -61,7 +61,7 @@ def test_a_sweep_outlives_its_session_while_a_model_is_asked(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model may take twice as long as the server waits for an idle session."""
-    monkeypatch.setattr("strandline.db.database._LIVENESS_TTL_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.db.connection._LIVENESS_TTL_SECONDS", 0.0)
     monkeypatch.setenv("STRANDLINE_TUNING", '{"flush_events":4}')
     get_settings.cache_clear()
     asked: list[int] = []

@@ -5,18 +5,25 @@ import fcntl
 import functools
 import hashlib
 import importlib.metadata
+import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "templates"
-FOLDERS = ("infra", "layers", "shared/strandline")
+FOLDERS = ("infra", "layers")
+"""And of the package what these import."""
+PROGRAMS = {"infra/prices.py", "infra/scale.py", "infra/smoke.py"}
+"""Of them, what the stack does not import."""
 FILES = ("cdk.json", "tests/infra/stacks.py", "tests/infra/synthesis.py")
 PACKAGES = ("aws-cdk-lib", "cdk-nag", "constructs")
+_IMPORT = re.compile(
+    r"^ *(?:import (strandline[\w.]*)|from (strandline[\w.]*) import (\([^)]*\)|.*))", re.MULTILINE
+)
 MAX_AGE_SECONDS = 86_400.0
 """Templates of other sources are removed after a day."""
 
@@ -38,12 +45,36 @@ def hash_sources() -> str:
     """Of every file that a template may rest on, and of the packages that make it."""
     versions = [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
     digest = hashlib.sha256(f"{sys.version} {versions}".encode())
-    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
-    for path in sorted([*(ROOT / name for name in FILES), *files]):
-        if "__pycache__" not in path.parts:
-            data = path.read_bytes()
-            digest.update(f"{path.relative_to(ROOT)}\0{len(data)}\0".encode() + data)
+    for path, data in sorted(read_sources().items()):
+        digest.update(f"{path.relative_to(ROOT)}\0{len(data)}\0".encode() + data)
     return digest.hexdigest()[:32]
+
+
+def read_sources() -> dict[Path, bytes]:
+    """Every file that a template may rest on."""
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
+    todo = [*(ROOT / name for name in FILES), *files]
+    found: dict[Path, bytes] = {}
+    while todo:
+        path = todo.pop()
+        if path not in found and "__pycache__" not in path.parts:
+            found[path] = path.read_bytes()
+            name = str(path.relative_to(ROOT))
+            # The package itself imports nothing but for whoever asks it for the client.
+            if path.suffix == ".py" and name not in {*PROGRAMS, "shared/strandline/__init__.py"}:
+                todo += _imported(found[path].decode())
+    return found
+
+
+def _imported(text: str) -> Iterator[Path]:
+    """The files of the package that a text imports, at its start or later."""
+    for module, package, names in _IMPORT.findall(text):
+        stems = [module or package, *(f"{package}.{name}" for name in re.findall(r"\w+", names))]
+        for stem in stems:
+            parts = stem.split(".")
+            folders = ["/".join(parts[: n + 1]) for n in range(len(parts))]
+            files = (f"{folder}{end}" for folder in folders for end in (".py", "/__init__.py"))
+            yield from (path for file in files if (path := ROOT / "shared" / file).exists())
 
 
 @functools.cache

@@ -26,6 +26,7 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
         "network": "nat",
         "settings": {"llm_provider": "openai", "llm_model": "m"},
         "throttle_rate": 50,
+        "backup_days": 30,
     },
     "existing": {
         "network": "existing",
@@ -35,9 +36,14 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
             "subnet_ids": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"],
             "security_group_ids": ["sg-0123456789abcdef0"],
         },
+        "backup_days": 35,
     },
     "own key": {"key": True, "tracing": True, "tags": {"team": "memory"}},
-    "a key that is there": {"key": KEY, "alarms": {"email": "ops@example.com"}},
+    "a key that is there": {
+        "key": KEY,
+        "alarms": {"email": "ops@example.com"},
+        "min_capacity": 2,
+    },
     "private": {"private": True, "vpc_endpoint_ids": ["vpce-0123456789abcdef0"]},
     "mutual TLS": {"domain": MUTUAL_TLS, "cors_origins": ["https://app.example.com"]},
     "proxy": {"proxy": True, "min_capacity": 1, "readers": 1, "max_connections": 1000},
@@ -48,6 +54,29 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
     },
 }
 """Settings that a deployment may have, between them every field that changes what is made."""
+SECOND: Mapping[str, Any] = {**VARIANTS["proxy"], "name": "second", "log_days": 90}
+"""A stack beside the one with a proxy, in the same account."""
+OWN_PROFILE = "arn:aws:bedrock:eu-west-1:111122223333:application-inference-profile/a1b2"
+OWN_MODELS = ("arn:aws:bedrock:eu-west-1::foundation-model/m",)
+FIREWALL = "arn:aws:wafv2:eu-west-1:111122223333:regional/webacl/w/1"
+SEVERAL: Mapping[str, Any] = {
+    "alarms": {"email": "ops@example.com"},
+    "backup_days": 1,
+    "max_capacity": 8,
+    "min_capacity": 8,
+    "profile_models": OWN_MODELS,
+    "restart": "again",
+    "settings": {
+        "llm_provider": "bedrock",
+        "llm_model": OWN_PROFILE,
+        "llm_seconds": 5.5,
+        "embedding_threads": 2,
+    },
+    "web_acl": FIREWALL,
+}
+"""Settings that do not touch one another, in one stack: to make each alone takes seconds."""
+LAYER_BYTES = 62 * 2**20
+"""Of each layer and asset: four of them are just within Lambda's limit."""
 
 
 class StandIns:
@@ -57,7 +86,7 @@ class StandIns:
     certificates = "/opt/python/strandline_certs/rds.pem"
     certificates_layer: Path | None = None
 
-    def __init__(self, directory: Path, size: int = 1) -> None:
+    def __init__(self, directory: Path, size: int = LAYER_BYTES) -> None:
         self._directory, self._size = directory, size
 
     def layer(self, name: Layer) -> Path:
@@ -94,13 +123,18 @@ def template(**given: Any) -> Template:
 
 def findings(**given: Any) -> list[str]:
     """What cdk-nag and the CDK's own rules find wrong with it, and nothing explains."""
+    return synthesized("findings", given)
+
+
+def synthesized(what: str, *arguments: object) -> Any:
+    """What a function of synthesis.py gives for these arguments, as JSON has it; kept."""
 
     def make() -> str:
         from tests.infra import synthesis
 
-        return json.dumps(synthesis.findings(given))
+        return json.dumps(getattr(synthesis, what)(*arguments))
 
-    return json.loads(keep("findings", json.dumps(given, sort_keys=True), make))
+    return json.loads(keep(what, json.dumps(arguments, sort_keys=True), make))
 
 
 def properties(found: Template, kind: str) -> dict[str, dict[str, Any]]:

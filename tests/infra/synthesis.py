@@ -12,6 +12,7 @@ from typing import Any, cast
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
 
 import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_rds as rds
 from aws_cdk import aws_sqs as sqs
@@ -21,24 +22,62 @@ from infra.api import Api
 from infra.load_settings import build_settings
 from infra.metrics import MonitoredResources
 from infra.monitoring import Monitoring
+from infra.settings import SettingsError
 from infra.stack import StrandlineStack
+from layers.build import OWN_CERTIFICATES_PATH
 from strandline.deployment import FunctionSpec
-from tests.infra.stacks import CONTEXT, StandIns
+from tests.infra.stacks import CONTEXT, StandIns, Template
 
 
-def stack(directory: Path, given: Mapping[str, Any], size: int = 1) -> StrandlineStack:
+def stack(
+    directory: Path, given: Mapping[str, Any], assets: StandIns | None = None
+) -> StrandlineStack:
     """The stack of these settings, in an app of its own."""
     app = cdk.App(context=dict(CONTEXT), outdir=str(directory / "out"), analytics_reporting=False)
-    return StrandlineStack(app, build_settings(given), StandIns(directory / "assets", size))
+    return StrandlineStack(app, build_settings(given), assets or StandIns(directory / "assets"))
 
 
 def synthesize(given: Mapping[str, Any]) -> str:
     """The template of the stack of these settings."""
     with TemporaryDirectory() as name:
+        return _synthesize(Path(name), given)
+
+
+def _synthesize(directory: Path, given: Mapping[str, Any], assets: StandIns | None = None) -> str:
+    made = stack(directory, given, assets)
+    cast(cdk.App, made.node.root).synth()
+    return (directory / "out" / f"{made.stack_name}.template.json").read_text()
+
+
+def with_another_domain_layer(content: str) -> Template:
+    """The template by default, where a file of the domain layer has this content."""
+    with TemporaryDirectory() as name:
         directory = Path(name)
-        made = stack(directory, given)
-        cast(cdk.App, made.node.root).synth()
-        return (directory / "out" / f"{made.stack_name}.template.json").read_text()
+        layer = directory / "assets" / "domain"
+        layer.mkdir(parents=True)
+        (layer / "migrations").write_text(content)
+        return json.loads(_synthesize(directory, {}))
+
+
+def with_certificates() -> Template:
+    """The template by default, with a layer of certificate authorities."""
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        assets = StandIns(directory / "assets", size=1)
+        assets.certificates = OWN_CERTIFICATES_PATH
+        assets.certificates_layer = assets.function("certificates")
+        return json.loads(_synthesize(directory, {}, assets))
+
+
+def refusal_of_layers(size: int) -> str:
+    """Why a stack with layers of so many bytes each is refused."""
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        try:
+            stack(directory, {}, StandIns(directory / "assets", size))
+        except SettingsError as error:
+            return str(error)
+    raise AssertionError(f"layers of {size} bytes are accepted")
 
 
 def findings_of(made: StrandlineStack, directory: Path) -> tuple[str, ...]:
@@ -63,6 +102,16 @@ def findings(given: Mapping[str, Any]) -> tuple[str, ...]:
         return findings_of(stack(Path(name), given), Path(name))
 
 
+def findings_of_planted() -> tuple[str, ...]:
+    """The same for a stack with a queue without encryption and a role that is too wide."""
+    with TemporaryDirectory() as name:
+        made = stack(Path(name), {})
+        sqs.Queue(made, "Bare")
+        role = iam.Role(made, "Wide", assumed_by=cast(iam.IPrincipal, iam.AnyPrincipal()))
+        role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=["*"]))
+        return findings_of(made, Path(name))
+
+
 def make_api(given: Mapping[str, Any], functions: Sequence[FunctionSpec]) -> str:
     """The resources of an API in front of these functions, as JSON."""
     made = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
@@ -78,6 +127,15 @@ def make_api(given: Mapping[str, Any], functions: Sequence[FunctionSpec]) -> str
         )
     Api(made, "Api", build_settings(given), handlers, functions=functions)
     return json.dumps(cdk.assertions.Template.from_stack(made).to_json()["Resources"])
+
+
+def refusal_of_api(functions: Sequence[FunctionSpec]) -> str:
+    """Why an API in front of these functions is refused."""
+    try:
+        make_api({}, functions)
+    except Exception as error:  # the CDK's, or ours
+        return str(error)
+    raise AssertionError(f"{functions} are accepted")
 
 
 def make_monitoring(given: Mapping[str, Any], prefix: str) -> str:

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from strandline.deployment import FUNCTIONS
-from tests.infra.stacks import CONTEXT, KEY, ROOT, VARIANTS, Template, properties, template
+from tests.infra.stacks import (
+    CONTEXT,
+    FIREWALL,
+    KEY,
+    ROOT,
+    SECOND,
+    SEVERAL,
+    VARIANTS,
+    Template,
+    properties,
+    template,
+)
 
 NAMES = list(VARIANTS)
 ACCOUNT = {"Ref": "AWS::AccountId"}
@@ -53,9 +64,8 @@ def test_no_rule_is_there_twice(name: str) -> None:
 
 
 def test_two_stacks_with_proxies_have_names_of_their_own() -> None:
-    given = VARIANTS["proxy"]
-    one, two = (only(template(**given, name=n), "RDS::DBProxy") for n in ("first", "second"))
-    assert (one["DBProxyName"], two["DBProxyName"]) == ("first", "second")
+    one, two = (only(template(**given), "RDS::DBProxy") for given in (VARIANTS["proxy"], SECOND))
+    assert (one["DBProxyName"], two["DBProxyName"]) == ("strandline-dev", "second")
 
 
 # releases ----------------------------------------------------------------------------------------
@@ -93,7 +103,7 @@ def test_a_restored_database_is_migrated_and_moved_to(proxy: bool) -> None:
 
 def test_a_deployment_that_failed_can_be_tried_again() -> None:
     """What it made for the first time goes when it is undone, and what was there before stays."""
-    resources = template(key=True)["Resources"].values()
+    resources = template(**VARIANTS["own key"])["Resources"].values()
     kept = {r["Type"] for r in resources if r.get("DeletionPolicy") == "RetainExceptOnCreate"}
     assert kept == {
         *("AWS::Lambda::Version", "AWS::S3::Bucket", "AWS::SecretsManager::Secret"),
@@ -132,7 +142,7 @@ def told_by(found: Template) -> list[str]:
 
 
 def test_alarms_may_tell_the_stack_s_own_topic() -> None:
-    found = template(alarms={"email": "ops@example.com"})
+    found = template(**SEVERAL)
     assert told_by(found) == ["cloudwatch.amazonaws.com"]
     policy = only(found, "SNS::TopicPolicy")["PolicyDocument"]
     policy["Statement"] = [s for s in policy["Statement"] if s["Effect"] == "Deny"]
@@ -164,7 +174,7 @@ def test_the_map_s_executions_are_allowed_in_both_forms() -> None:
 
 
 def test_the_master_user_s_secret_and_what_performance_insights_keep_are_under_the_key() -> None:
-    found = template(key=KEY, min_capacity=2)
+    found = template(**VARIANTS["a key that is there"])
     assert only(found, "RDS::DBCluster")["MasterUserSecret"] == {"KmsKeyId": KEY}
     for instance in of(found, "RDS::DBInstance"):
         assert instance["PerformanceInsightsKMSKeyId"] == KEY
@@ -198,21 +208,20 @@ def test_every_output_has_its_line_in_the_guide(name: str, repository: Path) -> 
 
 
 def test_a_firewall_of_one_s_own_is_put_in_front_of_the_stage() -> None:
-    acl = "arn:aws:wafv2:eu-west-1:111122223333:regional/webacl/w/1"
     assert not properties(template(), "WAFv2::WebACLAssociation"), "it costs"
-    found = template(web_acl=acl)
+    found = template(**SEVERAL)
     (given,) = properties(found, "WAFv2::WebACLAssociation").values()
-    assert given["WebACLArn"] == acl
+    assert given["WebACLArn"] == FIREWALL
     assert given["ResourceArn"] == found["Outputs"]["ApiStage"]["Value"]
 
 
 def test_nobody_else_makes_a_log_group_for_ever() -> None:
     """The proxy would, and every function."""
-    found = template(**VARIANTS["proxy"], log_days=90)
+    found = template(**SECOND)
     groups = of(found, "Logs::LogGroup")
     assert {g["RetentionInDays"] for g in groups} == {90}
     names = [json.dumps(g.get("LogGroupName", "")) for g in groups]
-    assert any("/aws/rds/proxy/strandline-dev" in n for n in names)
+    assert any("/aws/rds/proxy/second" in n for n in names)
     groups_of = [p["LoggingConfig"]["LogGroup"] for p in of(found, "Lambda::Function")]
     assert {g["Ref"] for g in groups_of} <= properties(found, "Logs::LogGroup").keys()
     assert len({g["Ref"] for g in groups_of}) == len(groups_of)

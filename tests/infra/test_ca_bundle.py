@@ -1,5 +1,6 @@
 """A Region whose databases nobody here could believe is refused before anything is deployed."""
 
+import functools
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -12,10 +13,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from infra.load_settings import build_settings
+from infra import assets
 from infra.settings import SettingsError
 from layers import build, certificates
-from tests.infra.stacks import CONTEXT, StandIns, Template, properties
+from tests.infra.stacks import Template, properties, synthesized
 from tests.tokens import ec_key
 
 REGION = "il-central-1"
@@ -52,9 +53,11 @@ def bundle(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_guide_names_every_region_that_no_root_ships_for(repository: Path) -> None:
-    from infra import app
-
+def test_the_guide_names_every_region_that_no_root_ships_for(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("build_bundle", "list_regions"):  # the same for each of forty Regions
+        monkeypatch.setattr(certificates, name, functools.cache(getattr(certificates, name)))
     shipped = certificates.list_regions(certificates.build_bundle(repository))
     assert len(shipped) >= 27
     missing = regions() - shipped
@@ -63,16 +66,14 @@ def test_the_guide_names_every_region_that_no_root_ships_for(repository: Path) -
     for region in sorted(regions()):
         if region in missing:
             with pytest.raises(SettingsError, match=rf"for databases in {region}: .*-c ca_bundle="):
-                app.choose_bundle(None, region)
+                assets.choose_bundle(None, region)
         else:
-            assert app.choose_bundle(None, region) is None
-    assert app.choose_bundle(None, None) is None, "a Region that nobody knows is not judged"
+            assert assets.choose_bundle(None, region) is None
+    assert assets.choose_bundle(None, None) is None, "a Region that nobody knows is not judged"
 
 
 def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> None:
-    from infra import app
-
-    chosen = app.choose_bundle(str(bundle), REGION)
+    chosen = assets.choose_bundle(str(bundle), REGION)
     assert chosen is not None
     assert certificates.list_regions(chosen) == {REGION}
     assert "Amazon Root CA 1" in [
@@ -81,7 +82,7 @@ def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> Non
         for _, value in certificates.read_certificate(pem + "\n").subject
     ], "the roots of the proxy stay"
     with pytest.raises(SettingsError, match=f"{bundle} has no certificate authority .* eu-west-1"):
-        app.choose_bundle(str(bundle), "eu-west-1")
+        assets.choose_bundle(str(bundle), "eu-west-1")
 
 
 @pytest.mark.parametrize(
@@ -96,36 +97,31 @@ def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> Non
     ],
 )
 def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str | None, words: str) -> None:
-    from infra import app
-
     file = tmp_path / "roots.pem"
     if text is not None:
         file.write_text(text)
     with pytest.raises(SettingsError, match=words):
-        app.choose_bundle(str(file), REGION)
+        assets.choose_bundle(str(file), REGION)
+
+
+def _nothing(arch: build.Arch) -> list[Path]:
+    """All that is built for it is current."""
+    del arch
+    return []
 
 
 def test_functions_of_the_database_find_it_in_a_layer(
     tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from infra import app
-    from infra.stack import StrandlineStack
-    from tests.infra.synthesis import cdk
-
     monkeypatch.setattr(build, "BUILD", tmp_path / "build")
-    chosen = app.choose_bundle(str(bundle), REGION)
+    chosen = assets.choose_bundle(str(bundle), REGION)
     assert chosen is not None
     directory = build.build_certificates(chosen)
     inside = directory / Path(build.OWN_CERTIFICATES_PATH).relative_to("/opt")
     assert inside.read_text() == chosen
-    assets = StandIns(tmp_path / "assets")
-    assets.certificates, assets.certificates_layer = build.OWN_CERTIFICATES_PATH, directory
-    apart = cdk.App(context=dict(CONTEXT), outdir=str(tmp_path / "out"), analytics_reporting=False)
-    found: Template = dict(
-        cdk.assertions.Template.from_stack(
-            StrandlineStack(apart, build_settings({}), assets)
-        ).to_json()
-    )
+    monkeypatch.setattr(build, "find_stale", _nothing)
+    assert assets.load_assets(chosen).certificates_layer == directory
+    found: Template = synthesized("with_certificates")
     (layer,) = (n for n in properties(found, "Lambda::LayerVersion") if "Certificates" in n)
     for given in properties(found, "Lambda::Function").values():
         if "FunctionName" not in given:

@@ -1,18 +1,24 @@
 """A template that is kept is of these sources, and made once for all who need it."""
 
 import json
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.infra import kept_templates
-from tests.infra.kept_templates import ROOT, hash_sources, keep
+from tests.infra.kept_templates import ROOT, hash_sources, keep, read_sources
 
 
 @pytest.mark.parametrize(
     "source",
-    ["infra/stack.py", "shared/strandline/deployment.py", "tests/infra/stacks.py", "cdk.json"],
+    [
+        *("infra/stack.py", "infra/job.asl.json", "tests/infra/stacks.py", "cdk.json"),
+        *("shared/strandline/deployment.py", "shared/strandline/observability.py"),
+    ],
 )
 def test_another_source_has_templates_of_its_own(
     source: str, monkeypatch: pytest.MonkeyPatch
@@ -25,6 +31,32 @@ def test_another_source_has_templates_of_its_own(
 
     monkeypatch.setattr(Path, "read_bytes", edited)
     assert hash_sources() != before
+
+
+def test_what_no_template_rests_on_makes_none_anew() -> None:
+    sources = {str(path.relative_to(ROOT)) for path in read_sources()}
+    assert not sources & {"shared/strandline/chains/store.py", "shared/strandline/log/append.py"}
+    assert not [name for name in sources if name.endswith(".sql")]
+
+
+@pytest.mark.proof
+def test_all_that_is_imported_is_among_the_sources() -> None:
+    """By the interpreter, in a process that makes templates and nothing else."""
+    program = (
+        "import sys, tests.infra.synthesis\n"
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('strandline')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"shared{os.pathsep}."},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {Path(name) for name in done.stdout.split()}
+    assert ROOT / "shared/strandline/deployment.py" in imported
+    assert imported <= read_sources().keys()
 
 
 def test_each_is_made_once_whoever_needs_it_and_a_failure_is_not_kept(

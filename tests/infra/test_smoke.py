@@ -15,6 +15,7 @@ from infra.smoke import CHECKS, Answer, Smoke, run_checks, send_request
 from strandline.admin.keys import make_key
 from strandline.db.database import Caller, Database
 from strandline.local.runtime import key_file, run_local_service
+from tests.seed_cluster import copy_service_seed
 
 RUN = "0123456789abcdef0123456789abcdef"
 OTHERWISE = {"Content-Type": "application/json"}
@@ -46,8 +47,10 @@ def tape() -> Iterator[Tape]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
             patch.setenv(f"STRANDLINE_{name}", "")
+        patch.setenv("STRANDLINE_EMBEDDING_THREADS", "1")  # those that have nothing to do spin
         patch.setattr(smoke, "_POLL_SECONDS", 0.5)
         directory = parent / "data"
+        copy_service_seed(directory)
         with run_local_service(directory, 0) as service:
             told = json.loads(key_file(directory).read_text())["environment"]
             with closing(Database(told["STRANDLINE_DATABASE_URL"])) as database:

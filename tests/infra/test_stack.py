@@ -7,16 +7,29 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from infra.settings import SettingsError
 from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS
 from strandline.local.aws import LocalAws, client
 from strandline.local.state_machine import PREFIX, StateMachine
 from tests.infra import security_findings
-from tests.infra.stacks import ROOT, VARIANTS, Template, findings, properties, template
+from tests.infra.stacks import (
+    LAYER_BYTES,
+    OWN_MODELS,
+    OWN_PROFILE,
+    ROOT,
+    SECOND,
+    SEVERAL,
+    VARIANTS,
+    StandIns,
+    Template,
+    findings,
+    properties,
+    synthesized,
+    template,
+)
 
 type Plant = Callable[[Template], None]
 DEFINITION = ROOT / "infra" / "job.asl.json"
@@ -152,16 +165,8 @@ def test_no_finding_of_cdk_nag_is_unexplained(name: str) -> None:
     assert findings(**VARIANTS[name]) == []
 
 
-def test_an_unexplained_finding_is_found(tmp_path: Path) -> None:
-    from aws_cdk import aws_iam, aws_sqs
-
-    from tests.infra.synthesis import findings_of, stack
-
-    made = stack(tmp_path, {})
-    aws_sqs.Queue(made, "Bare")
-    role = aws_iam.Role(made, "Wide", assumed_by=cast(aws_iam.IPrincipal, aws_iam.AnyPrincipal()))
-    role.add_to_policy(aws_iam.PolicyStatement(actions=["s3:GetObject"], resources=["*"]))
-    found = " ".join(findings_of(made, tmp_path))
+def test_an_unexplained_finding_is_found() -> None:
+    found = " ".join(synthesized("findings_of_planted"))
     assert "SQS4: strandline-dev/Bare" in found
     assert "IAM5[Resource::*]: strandline-dev/Wide" in found
 
@@ -235,7 +240,7 @@ def _told(found: Template, name: str) -> dict[str, Any]:
 
 
 def test_what_functions_are_told() -> None:
-    found = template(settings={"llm_seconds": 5.5, "embedding_threads": 2})
+    found = template(**SEVERAL)
     ingest, scheduler, migrate = (_told(found, name) for name in ("ingest", "scheduler", "migrate"))
     assert ingest["STRANDLINE_LLM_SECONDS"] == "5.5"
     assert ingest["STRANDLINE_DATABASE_AUTH"] == "iam"
@@ -269,8 +274,9 @@ def test_the_database_stays_at_the_version_that_is_set() -> None:
 
 def test_payloads_can_be_brought_back_as_far_as_the_database() -> None:
     """A restored log cites what was removed since."""
-    for days in (1, 30, 35):
-        bucket = only(template(backup_days=days), "S3::Bucket")
+    for given, days in ((SEVERAL, 1), (VARIANTS["nat"], 30), (VARIANTS["existing"], 35)):
+        assert given["backup_days"] == days
+        bucket = only(template(**given), "S3::Bucket")
         kept = [
             rule["NoncurrentVersionExpiration"]["NoncurrentDays"]
             for rule in bucket["LifecycleConfiguration"]["Rules"]
@@ -306,8 +312,9 @@ def test_the_stack_has_room_for_the_next_release() -> None:
 
 
 def test_traces_are_a_setting_because_they_cost() -> None:
-    for on in (False, True):
-        found = template(tracing=on)
+    for name, on in (("as it comes", False), ("own key", True)):
+        assert VARIANTS[name].get("tracing", False) is on
+        found = template(**VARIANTS[name])
         functions = {
             name: given.get("TracingConfig", {}).get("Mode") == "Active"
             for name, given in properties(found, "Lambda::Function").items()
@@ -322,29 +329,35 @@ def test_traces_are_a_setting_because_they_cost() -> None:
 
 def test_insights_need_two_units() -> None:
     """AWS recommends no less with Performance Insights."""
-    for units, on in ((0, False), (1, False), (2, True), (8, True)):
-        given = only(template(min_capacity=units, max_capacity=8), "RDS::DBInstance")
-        assert given.get("EnablePerformanceInsights", False) is on, units
+    proxy, key = VARIANTS["proxy"], VARIANTS["a key that is there"]
+    for given, units, on in (
+        (VARIANTS["as it comes"], 0, False),
+        (proxy, 1, False),
+        (key, 2, True),
+        (SEVERAL, 8, True),
+    ):
+        found = template(**given)
+        scaling = only(found, "RDS::DBCluster")["ServerlessV2ScalingConfiguration"]
+        assert scaling["MinCapacity"] == units
+        for instance in properties(found, "RDS::DBInstance").values():
+            assert instance.get("EnablePerformanceInsights", False) is on, units
 
 
 def test_another_word_begins_every_function_anew() -> None:
     for name in ("ingest", "scheduler", "migrate"):
         assert "STRANDLINE_RESTART" not in _told(template(), name)
-        assert _told(template(restart="again"), name)["STRANDLINE_RESTART"] == "again"
+        assert _told(template(**SEVERAL), name)["STRANDLINE_RESTART"] == "again"
 
 
 def test_a_profile_of_one_s_own_is_allowed_with_its_models() -> None:
-    own = "arn:aws:bedrock:eu-west-1:111122223333:application-inference-profile/a1b2"
-    models = ["arn:aws:bedrock:eu-west-1::foundation-model/m"]
-    settings = {"llm_provider": "bedrock", "llm_model": own}
-    roles = properties(template(settings=settings, profile_models=models), "IAM::Role")
+    roles = properties(template(**SEVERAL), "IAM::Role")
     (query,) = (role for name, role in roles.items() if "QueryRole" in name)
     granted = [
         s["Resource"]
         for s in query["Policies"][0]["PolicyDocument"]["Statement"]
         if s["Action"] == "bedrock:InvokeModel"
     ]
-    assert granted == [[own, *models]]
+    assert granted == [[OWN_PROFILE, *OWN_MODELS]]
 
 
 def test_queues_outlast_their_functions_and_give_up() -> None:
@@ -380,19 +393,14 @@ def test_the_database_comes_first_then_migrate_then_what_is_called() -> None:
             assert trigger in resource["DependsOn"]
 
 
-def test_a_release_of_other_layers_migrates_again(tmp_path: Path) -> None:
+def test_a_release_of_other_layers_migrates_again() -> None:
     """The trigger runs when the version of `migrate` is another; migrations lie in a layer."""
-    from tests.infra.synthesis import cdk, stack
 
-    def version(domain: str) -> str:
-        directory = tmp_path / domain
-        assets = directory / "assets" / "domain"
-        assets.mkdir(parents=True)
-        (assets / "migrations").write_text(domain)
-        made = dict(cdk.assertions.Template.from_stack(stack(directory, {})).to_json())
-        return next(n for n in properties(made, "Lambda::Version") if "ComputeMigrate" in n)
+    def version(found: Template) -> str:
+        return next(n for n in properties(found, "Lambda::Version") if "ComputeMigrate" in n)
 
-    assert version("one") != version("two")
+    others = [synthesized("with_another_domain_layer", content) for content in ("one", "two")]
+    assert version(others[0]) != version(others[1])
 
 
 def test_schedules_are_the_daily_sweep_alone() -> None:
@@ -434,7 +442,7 @@ def test_networks() -> None:
 
 def test_names_bear_the_stack_s() -> None:
     """Two stacks in one account have no name in common."""
-    one, two = template(), template(name="second")
+    one, two = template(**VARIANTS["proxy"]), template(**SECOND)
     ours = (
         *(
             "AlarmName",
@@ -484,13 +492,11 @@ def test_a_key_of_one_s_own_is_everywhere() -> None:
 
 
 def test_layers_that_are_too_large_are_refused(tmp_path: Path) -> None:
-    from tests.infra.synthesis import stack
-
-    with pytest.raises(
-        SettingsError, match=r"query: its layers \(deps, domain, model\).*over Lambda's 250"
-    ):
-        stack(tmp_path, {}, size=70 * 2**20)
-    stack(tmp_path / "fits", {}, size=62 * 2**20)
+    refusal = synthesized("refusal_of_layers", 70 * 2**20)
+    assert re.search(r"query: its layers \(deps, domain, model\).*over Lambda's 250", refusal)
+    # Those of all other stacks here are just small enough.
+    assert StandIns(tmp_path).unzipped_size(tmp_path) == LAYER_BYTES == 62 * 2**20
+    assert template()["Resources"]
 
 
 @pytest.mark.proof

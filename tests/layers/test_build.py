@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from infra import assets
 from infra.settings import SettingsError
 from layers import build, certificates, contents, elf, install
 from strandline.aws import clients as aws_clients
@@ -57,10 +58,8 @@ def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
 
 def test_what_is_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`cdk deploy` builds nothing."""
-    from infra import app
-
     assert build.find_stale("arm64") == []
-    assert app.load_assets() == app.BuildAssets()
+    assert assets.load_assets() == assets.BuildAssets()
     domain = {path for path in build._inputs("domain")}  # pyright: ignore[reportPrivateUsage]
     assert (build.ROOT / "shared/strandline/config.py") in domain
     read = Path.read_bytes
@@ -71,7 +70,7 @@ def test_what_is_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Path, "read_bytes", edited)
     assert build.find_stale("arm64") == [build.layer_directory("arm64", "domain")]
     with pytest.raises(SettingsError, match=r"\(domain\): run make synth"):
-        app.load_assets()
+        assets.load_assets()
     monkeypatch.undo()
     monkeypatch.setattr(build, "BUILD", build.BUILD / "nowhere")
     assert len(build.find_stale("arm64")) == len(build.LAYERS) + len(build.list_functions())

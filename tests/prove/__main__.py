@@ -16,9 +16,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.conftest import CASES
 from tests.prove import proof_runner
-from tests.prove.proof_runner import Part
+from tests.prove.proof_runner import CASES, Part
 
 SUMMARY = "Run every proof at its full size, each within a bound of its own."
 MINUTE = 60
@@ -48,7 +47,11 @@ PARALLEL = (
         6,
     ),
     ("models", "tests/strandline/models tests/bench/test_chains.py", 6),
-    ("stack", "tests/infra/test_stack.py tests/infra/test_checkov.py", 8),
+    (
+        "stack",
+        "tests/infra/test_stack.py tests/infra/test_checkov.py tests/infra/test_kept_templates.py",
+        8,
+    ),
     ("arm64", "tests/layers/test_arm64.py", 12),
     ("state machine", "tests/strandline/local/test_state_machine.py", 3),
     ("restore", "tests/prove/test_restore.py", 8),

@@ -14,6 +14,8 @@ from pathlib import Path
 
 PARALLEL_PARTS = 2
 """Parts that run side by side: as many as the promised machine has processors."""
+CASES = 20_000
+"""Requests that are made up against the API, at full size."""
 GRACE_SECONDS = 10.0
 """From the interrupt, which lets a part put away its servers, to its kill."""
 _CASES = re.compile(r"^schemathesis, share \d+: (\d+) cases", re.MULTILINE)

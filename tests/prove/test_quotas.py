@@ -34,6 +34,10 @@ MOST = 400_000
 """What is spent of a level at once."""
 LEFT_OVER = INSTANCES * LEVEL_SLICE + MOST
 """Of a level that is filled to the brim: less than was asked for, and than the instances hold."""
+BRIM = 300
+"""Who is refused so often has filled a level, or as much of it as it ever will."""
+type Stop = Callable[[Counter[str]], bool]
+"""Whether to stop, by how often each tenant was refused."""
 
 
 def instances(base: ScratchDatabase, count: int = INSTANCES) -> list[QuotaManager]:
@@ -60,23 +64,24 @@ def tenants(scratch_db: ScratchDatabase) -> None:
 
 
 def flood(
-    found: Sequence[QuotaManager], quota: Quota, most: int, stop: Callable[[], bool]
+    found: Sequence[QuotaManager], quota: Quota, most: int, stop: Stop
 ) -> tuple[Counter[str], float, float]:
     """Every instance spends for every tenant from several threads, as fast as it can, 1 to `most`
     units at a time; gives what each tenant was granted, and the shortest and longest time that
     this can have taken."""
-    granted: Counter[str] = Counter()
+    granted, refused = Counter[str](), Counter[str]()
     adding, together = threading.Lock(), threading.Barrier(len(found) * len(TENANTS) * THREADS + 1)
 
     def spend(instance: QuotaManager, tenant: str, seed: int) -> None:
         chance, own = random.Random(seed), 0
         together.wait()
-        while not stop():
+        while not stop(refused):
             units = chance.randint(1, most)
             try:
                 instance.spend(tenant, quota, units)
                 own += units
             except QuotaExceeded:
+                refused[tenant] += 1
                 time.sleep(0.002)
         with adding:
             granted[tenant] += own
@@ -99,9 +104,15 @@ def flood(
     return granted, ended - inner, ended - began
 
 
-def for_seconds(seconds: float) -> Callable[[], bool]:
+def for_seconds(seconds: float) -> Stop:
     end = time.monotonic() + seconds
-    return lambda: time.monotonic() > end
+    return lambda _: time.monotonic() > end
+
+
+def to_the_brim(seconds: float) -> Stop:
+    """Until no tenant gets any more, after so many seconds at the latest."""
+    is_over = for_seconds(seconds)
+    return lambda refused: is_over(refused) or all(refused[t] >= BRIM for t in TENANTS)
 
 
 def test_a_rate_is_exact_within_one_slice_an_instance(
@@ -109,7 +120,7 @@ def test_a_rate_is_exact_within_one_slice_an_instance(
 ) -> None:
     """Never more than the limit allows by then, whatever the instances' luck; and never less by
     more than what each may hold unspent, and what who was refused waits for."""
-    assert lost(scratch_db, "requests", 1, max(5, scaled(30))) <= WAITED
+    assert lost(scratch_db, "requests", 1, max(3, scaled(30))) <= WAITED
 
 
 @pytest.mark.proof
@@ -143,7 +154,7 @@ def test_a_rate_that_never_grows_again_is_seen(
 ) -> None:
     """The proofs above can fail: the burst is given, and no unit after it."""
     plant(scratch_db, "v_now := clock_timestamp();", "v_now := v_row.recent_since;")
-    assert lost(scratch_db, quota, most, 5) > WAITED
+    assert lost(scratch_db, quota, most, 3) > WAITED
 
 
 def plant(base: ScratchDatabase, right: str, wrong: str) -> None:
@@ -158,7 +169,7 @@ def plant(base: ScratchDatabase, right: str, wrong: str) -> None:
 def overshoot(base: ScratchDatabase) -> dict[str, int]:
     """By how much a level was passed when all instances fill it to the brim; negative where less
     was spent."""
-    granted, *_ = flood(instances(base), "stored_bytes", MOST, for_seconds(4))
+    granted, *_ = flood(instances(base), "stored_bytes", MOST, to_the_brim(30))
     return {tenant: granted[tenant] - LEVEL for tenant in TENANTS}
 
 
@@ -179,7 +190,7 @@ def test_without_the_lock_a_level_is_passed(scratch_db: ScratchDatabase, tenants
 
 
 def test_leases_are_few_beside_what_they_serve(
-    scratch_db: ScratchDatabase, tenants: None, lease_log: None
+    scratch_db: ScratchDatabase, tenants: None, lease_log: None, scaled: Callable[[int], int]
 ) -> None:
     """Within its limit a tenant writes a row for one request in a hundred; at it, for no more than
     one in ten, and one a second for each instance that was refused."""
@@ -189,7 +200,9 @@ def test_leases_are_few_beside_what_they_serve(
         for _ in range(SLICE // 4):
             instance.spend("acme", "requests", 1)
         assert leases_of(scratch_db) == 1
-    granted, _, longest = flood(instances(scratch_db), "requests", 1, for_seconds(3))
+    granted, _, longest = flood(
+        instances(scratch_db), "requests", 1, for_seconds(max(1.5, scaled(30) / 10))
+    )
     for tenant in TENANTS:
         most = granted[tenant] / (SLICE / 10) + INSTANCES * (longest + 1)
         print(f"\n{tenant}: {leases_of(scratch_db, tenant)} leases for {granted[tenant]} requests")

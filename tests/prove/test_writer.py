@@ -14,7 +14,7 @@ import pytest
 
 from strandline import Strandline
 from strandline.client.retries import Retry
-from tests.strandline.local.programs import RUN, Program, data_directory
+from tests.strandline.local.programs import RUN, Program, migrated_directory
 
 pytestmark = pytest.mark.integration
 
@@ -55,7 +55,7 @@ def test_every_event_is_there_once_though_the_service_is_killed(
     deaths = {count * (kill + 1) // (kills + 1) for kill in range(kills)}
     expected = [f"event {n}" for n in range(count)]
     began = time.monotonic()
-    with data_directory() as directory, restartable(directory) as restart:
+    with migrated_directory() as directory, restartable(directory) as restart:
         place = json.loads((directory / "local.json").read_text())
         with Strandline(place["url"], place["key"], retry=Retry(cap=1)) as client:
             with client.writer(max_pending=2_000, give_up_after=GIVE_UP_SECONDS) as writer:

@@ -380,7 +380,7 @@ def test_the_server_ends_a_session_whatever_was_its_last_exchange(
 @pytest.fixture
 def wary(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections are never trusted: as after a pause."""
-    monkeypatch.setattr("strandline.db.database._LIVENESS_TTL_SECONDS", 0.0)
+    monkeypatch.setattr("strandline.db.connection._LIVENESS_TTL_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("way", [name for name in WAYS if "fails" not in name])

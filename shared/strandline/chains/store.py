@@ -51,6 +51,32 @@ _MAX_CANDIDATES = 500
 scope."""
 
 
+_SELECT_NEAREST = """
+    -- vectors first: joining all chains costs twenty times as much
+    with nearest as materialized (
+        select n.chain_id, e.distance
+        from newest_chains(%(scope_id)s, %(candidates)s) n
+        cross join lateral (  -- by key: the planner would read all vectors of a large scope
+            select e.embedding <=> %(vector)s::halfvec as distance from chain_vectors e
+            where e.tenant_id = current_tenant() and e.space = %(space)s
+                and e.scope_id = %(scope_id)s and e.chain_id = n.chain_id offset 0) e
+        where 1 - e.distance >= %(min_similarity)s)
+    select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength, c.accessed_at,
+        v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
+        v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density, v.coherence
+    from nearest n
+    cross join lateral (
+        select * from chains c
+        where c.tenant_id = current_tenant() and c.chain_id = n.chain_id
+            and c.status = 'active' offset 0) c
+    cross join lateral (
+        select * from chain_versions v
+        where v.tenant_id = current_tenant() and v.chain_id = n.chain_id
+            and v.version = c.version and v.event_count <= %(max_events)s offset 0) v
+    order by n.distance, n.chain_id limit 1
+"""
+
+
 def find_nearest(
     access: TenantDb,
     scope_id: UUID,
@@ -64,30 +90,7 @@ def find_nearest(
     None if there is none."""
     rows = access.fetch(
         ChainHead,
-        """
-        -- vectors first: joining all chains costs twenty times as much
-        with nearest as materialized (
-            select n.chain_id, e.distance
-            from newest_chains(%(scope_id)s, %(candidates)s) n
-            cross join lateral (  -- by key: the planner would read all vectors of a large scope
-                select e.embedding <=> %(vector)s::halfvec as distance from chain_vectors e
-                where e.tenant_id = current_tenant() and e.space = %(space)s
-                    and e.scope_id = %(scope_id)s and e.chain_id = n.chain_id offset 0) e
-            where 1 - e.distance >= %(min_similarity)s)
-        select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength, c.accessed_at,
-            v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
-            v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density, v.coherence
-        from nearest n
-        cross join lateral (
-            select * from chains c
-            where c.tenant_id = current_tenant() and c.chain_id = n.chain_id
-                and c.status = 'active' offset 0) c
-        cross join lateral (
-            select * from chain_versions v
-            where v.tenant_id = current_tenant() and v.chain_id = n.chain_id
-                and v.version = c.version and v.event_count <= %(max_events)s offset 0) v
-        order by n.distance, n.chain_id limit 1
-        """,
+        _SELECT_NEAREST,
         {
             "scope_id": scope_id,
             "space": space,

@@ -63,6 +63,33 @@ def record_events(
     return len(access.fetch(query.row_type, query.statement, query.params))
 
 
+_INSERT_USE = """
+    with relaxed as (
+        select set_config('synchronous_commit', coalesce(%(commit)s,
+            current_setting('synchronous_commit')), true) as setting),
+    answer as (
+        insert into recall_answers
+            (tenant_id, recall_id, participants, asker, writer, event_ids, used, recalled_at)
+        select current_tenant(), %(recall_id)s::uuid, current_viewer(), %(asker)s,
+            current_writer(), %(given_ids)s::uuid[], %(used)s, %(now)s::timestamptz
+        from relaxed
+        where relaxed.setting is not null
+            and %(asker)s::text is not null  -- a reader of the whole tenant is no participant
+        on conflict do nothing)
+    insert into recalls
+        (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)
+    select distinct on (e.chain_id) current_tenant(), %(recall_id)s::uuid, e.chain_id,
+        e.scope_id, e.participants, %(now)s::timestamptz
+    from relaxed, chain_events e
+    where relaxed.setting is not null
+        and e.tenant_id = current_tenant() and e.event_id = any (%(event_ids)s)
+        and not is_echo(e.scope_id, e.event_id)
+    order by e.chain_id
+    on conflict do nothing
+    returning chain_id
+"""
+
+
 def query_insert(
     access: TenantDb,
     recall_id: UUID,
@@ -77,31 +104,7 @@ def query_insert(
     viewer = access.caller.viewer
     return RowQuery(
         _ChainId,
-        """
-        with relaxed as (
-            select set_config('synchronous_commit', coalesce(%(commit)s,
-                current_setting('synchronous_commit')), true) as setting),
-        answer as (
-            insert into recall_answers
-                (tenant_id, recall_id, participants, asker, writer, event_ids, used, recalled_at)
-            select current_tenant(), %(recall_id)s::uuid, current_viewer(), %(asker)s,
-                current_writer(), %(given_ids)s::uuid[], %(used)s, %(now)s::timestamptz
-            from relaxed
-            where relaxed.setting is not null
-                and %(asker)s::text is not null  -- a reader of the whole tenant is no participant
-            on conflict do nothing)
-        insert into recalls
-            (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)
-        select distinct on (e.chain_id) current_tenant(), %(recall_id)s::uuid, e.chain_id,
-            e.scope_id, e.participants, %(now)s::timestamptz
-        from relaxed, chain_events e
-        where relaxed.setting is not null
-            and e.tenant_id = current_tenant() and e.event_id = any (%(event_ids)s)
-            and not is_echo(e.scope_id, e.event_id)
-        order by e.chain_id
-        on conflict do nothing
-        returning chain_id
-        """,
+        _INSERT_USE,
         {
             "recall_id": recall_id,
             "event_ids": list(event_ids),

@@ -7,12 +7,14 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import ConnStatus, TransactionStatus
 
 from strandline.aws.sigv4 import Signer
 from strandline.errors import Misconfigured, OutcomeUnknown, Unavailable
@@ -26,6 +28,8 @@ _UNACKNOWLEDGED_MS = 5000
 """How long a connected peer may leave what was sent without acknowledgement, in ms."""
 _TOKEN_SECONDS = 600
 """How long an IAM token serves new connections; it is valid for 15 minutes."""
+_LIVENESS_TTL_SECONDS = 1.0
+"""A connection used within this time is not checked for being alive."""
 
 
 def connect(
@@ -119,6 +123,28 @@ select r.rolsuper or r.rolbypassrls
             and pg_has_role(r.oid, other.oid, 'member'))
 from pg_roles r where r.rolname = current_user
 """
+
+
+@dataclass
+class LiveConnection:
+    """A connection that is kept between requests, and when it was last used."""
+
+    connection: Connection
+    used_at: float = 0.0
+
+    def is_usable(self) -> bool:
+        """Whether the connection is idle and, after a pause, still responds. It may be in the
+        middle of a killed request, or have died while the Lambda was frozen."""
+        pgconn = self.connection.pgconn  # checked at every request, so directly in libpq
+        if pgconn.status != ConnStatus.OK or pgconn.transaction_status != TransactionStatus.IDLE:
+            return False
+        if time.monotonic() - self.used_at < _LIVENESS_TTL_SECONDS:
+            return True
+        try:
+            self.connection.execute("select 1")
+        except psycopg.OperationalError:
+            return False
+        return True
 
 
 @contextmanager

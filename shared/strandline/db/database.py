@@ -13,9 +13,15 @@ from typing import LiteralString, NamedTuple, cast
 
 import psycopg
 from psycopg import errors
-from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 
-from strandline.db.connection import AuthMode, Connection, connect_restricted, translate_errors
+from strandline.db.connection import (
+    AuthMode,
+    Connection,
+    LiveConnection,
+    connect_restricted,
+    translate_errors,
+)
 from strandline.db.pipeline import RowQuery, Statement, parse_rows, run_pipeline
 from strandline.errors import Unavailable
 from strandline.sealing import Sealer
@@ -27,9 +33,6 @@ NOBODY = "*"
 _ROLE_TIMEOUT_MS = 20_000
 """The role's own statement_timeout, in ms (see roles.sql). It applies to calls that set none
 themselves."""
-
-_LIVENESS_TTL_SECONDS = 1.0
-"""A connection used within this time is not checked for being alive."""
 
 
 @dataclass(frozen=True)
@@ -287,11 +290,11 @@ class Database:
     def connection(self, deadline: float | None = None) -> Connection:
         """This thread's connection, checked to be alive within the last second. Opened if
         necessary. Raises Unavailable or Misconfigured."""
-        live = cast("_LiveConnection | None", getattr(self._local, "kept", None))
+        live = cast("LiveConnection | None", getattr(self._local, "kept", None))
         if live is None or not live.is_usable():
             if live is not None:
                 live.connection.close()
-            live = self._local.kept = _LiveConnection(
+            live = self._local.kept = LiveConnection(
                 connect_restricted(self._url, self._auth, deadline)
             )
             self._track(live.connection)
@@ -313,7 +316,7 @@ class Database:
     @property
     def in_transaction(self) -> bool:
         """Whether this thread is in a transaction, where it must not make any foreign call."""
-        live = cast("_LiveConnection | None", getattr(self._local, "kept", None))
+        live = cast("LiveConnection | None", getattr(self._local, "kept", None))
         return live is not None and (
             live.connection.info.transaction_status == TransactionStatus.INTRANS
         )
@@ -325,26 +328,6 @@ class Database:
             self._is_closed = True
             for _, connection in self._connections:
                 connection.close()
-
-
-@dataclass
-class _LiveConnection:
-    connection: Connection
-    used_at: float = 0.0
-
-    def is_usable(self) -> bool:
-        """Whether the connection is idle and, after a pause, still responds. It may be in the
-        middle of a killed request, or have died while the Lambda was frozen."""
-        pgconn = self.connection.pgconn  # checked at every request, so directly in libpq
-        if pgconn.status != ConnStatus.OK or pgconn.transaction_status != TransactionStatus.IDLE:
-            return False
-        if time.monotonic() - self.used_at < _LIVENESS_TTL_SECONDS:
-            return True
-        try:
-            self.connection.execute("select 1")
-        except psycopg.OperationalError:
-            return False
-        return True
 
 
 _SET_CONTEXT = (

@@ -42,13 +42,16 @@ class Routes:
             if not method.isupper() or not path.startswith("/"):
                 raise ValueError(f"not a route: {key!r}; write 'METHOD /path' or 'ANY /path'")
             resources.setdefault(path, Resource(path)).methods[method] = handler
-        self._resources = sorted(resources.values(), key=lambda r: _precedence(r.path))
+        self._resources = [
+            (_segments(resource.path), resource)
+            for resource in sorted(resources.values(), key=lambda r: _precedence(r.path))
+        ]
 
     def find(self, path: str) -> Match | None:
         """The most specific resource for `path`, or None."""
         segments = _segments(path)
-        for resource in self._resources:
-            parameters = _bind(_segments(resource.path), segments)
+        for pattern, resource in self._resources:
+            parameters = _bind(pattern, segments)
             if parameters is not None:
                 return Match(resource, parameters)
         return None

@@ -23,6 +23,7 @@ from strandline.config import get_settings
 from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
 from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS, JOBS, FunctionSpec, route_table
+from strandline.embeddings.choice import make_embedder
 from strandline.errors import Misconfigured
 from strandline.llm.choice import require_complete_provider
 from strandline.local import assets, postgres_home, sync_detection, tls
@@ -89,9 +90,17 @@ def _log_loss(message: str) -> None:
     logger.critical("%s", message)
 
 
-def _path_names(tls_files: tls.TlsFiles | None) -> dict[str, str] | None:
-    """The paths of the certificates, for commands of other processes."""
-    return {n: str(path) for n, path in vars(tls_files).items() if path} if tls_files else None
+def _write_key_file(directory: Path, service: LocalService, environment: Mapping[str, str]) -> None:
+    """Tell commands of other processes where the service is, its key, and the paths of its
+    certificates."""
+    paths = vars(service.tls).items() if service.tls else None
+    content = {
+        "url": service.url,
+        "key": service.key,
+        "environment": environment,
+        "tls": None if paths is None else {name: str(path) for name, path in paths if path},
+    }
+    _write_private(key_file(directory), content)
 
 
 @contextmanager
@@ -136,18 +145,16 @@ def run_local_service(
             database, TENANT, stored_secrets["key_secret"], admin_key_file(directory)
         )
         tls.register_client(database.connect_as(Caller(TENANT, ())), tls_files)
-        handlers = {
-            fn.name: _load_handler(stack, fn, warnings, clock)
-            for fn in FUNCTIONS
-            if fn.name != "migrate"
-        }
+        handlers = _load_handlers(stack, warnings, clock)
         _start_background(stack, handlers, aws, machine, clock)
         _serve_http(stack, handlers, listener, tls_files)
         scheme = "https" if tls_files else "http"
-        address = f"{scheme}://{HOST}:{listener.getsockname()[1]}"
-        client = {"url": address, "key": key.token, "environment": environment | aws.environment()}
-        _write_private(key_file(requested_directory), client | {"tls": _path_names(tls_files)})
-        yield LocalService(address, key.token, directory, postgres, warnings, tls_files, key.notice)
+        service = LocalService(
+            f"{scheme}://{HOST}:{listener.getsockname()[1]}",
+            *(key.token, directory, postgres, warnings, tls_files, key.notice),
+        )
+        _write_key_file(requested_directory, service, environment | aws.environment())
+        yield service
 
 
 def _start_background(
@@ -266,16 +273,26 @@ def _configure(
     return environment
 
 
-def _load_handler(
-    stack: ExitStack, fn: FunctionSpec, warnings: Sequence[str], clock: Clock
-) -> Handler:
-    """A function's real handler; its database connections are closed at the end, and its model is
-    loaded in the background."""
+def _load_handlers(stack: ExitStack, warnings: Sequence[str], clock: Clock) -> dict[str, Handler]:
+    """The handlers of all functions that run while the service does, by name. They share one
+    embedding model, which is loaded in the background."""
+    embedder = make_embedder(get_settings())
+    return {
+        fn.name: _load_handler(
+            stack, fn, Resources(warnings=warnings, clock=clock, embedder=embedder)
+        )
+        for fn in FUNCTIONS
+        if fn.name != "migrate"
+    }
+
+
+def _load_handler(stack: ExitStack, fn: FunctionSpec, resources: Resources) -> Handler:
+    """A function's real handler, with these resources; its database connections are closed at the
+    end."""
     module = assets.import_handler(fn.name)
     if "database" not in fn.needs:
-        vars(module)["scheduler"] = RunScheduler(clock)
+        vars(module)["scheduler"] = RunScheduler(resources.clock)
         return module.lambda_handler
-    resources = Resources(warnings=warnings, clock=clock)
     vars(module)["resources"] = resources
     stack.callback(resources.database.close)
     if "model" in fn.needs:

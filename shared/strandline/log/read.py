@@ -108,19 +108,7 @@ def query_events(access: TenantDb, query: EventQuery) -> EventTree:
         limit=query.limit,
         page_bytes=PAGE_BYTES,
     )
-    counted_scopes = set[UUID]()
-
-    def scope_bytes(event: EventOut) -> int:
-        """The bytes of the participants, which the response repeats once per scope."""
-        if event.scope_id in counted_scopes:
-            return 0
-        counted_scopes.add(event.scope_id)
-        return sum(len(to_json(name)) + 1 for name in event.participants)
-
-    page = fit_to_page(map(to_event_out, result.rows), scope_bytes)
-    by_scope: dict[UUID, list[EventOut]] = {}
-    for event in page:
-        by_scope.setdefault(event.scope_id, []).append(event)
+    page = _fit_to_tree(map(to_event_out, result.rows))
     return EventTree(
         query={
             **narrowing,
@@ -129,16 +117,37 @@ def query_events(access: TenantDb, query: EventQuery) -> EventTree:
             "text": query.text,
         },
         mark=cursors.seal_snapshot(after.pg_snapshot if after else result.pg_snapshot),
-        scopes=[
-            ScopeEvents(
-                scope_id=scope_id,
-                participants=scope_events[0].participants,
-                events=sorted(scope_events, key=lambda event_out: event_out.seq),
-            )
-            for scope_id, scope_events in by_scope.items()
-        ],
+        scopes=_group_by_scope(page),
         next_cursor=_next_cursor(result.rows[: len(page)], cursors),
     )
+
+
+def _fit_to_tree(events: Iterable[EventOut]) -> list[EventOut]:
+    """The events that fit into a page which names the participants once per scope."""
+    counted_scopes = set[UUID]()
+
+    def scope_bytes(event: EventOut) -> int:
+        if event.scope_id in counted_scopes:
+            return 0
+        counted_scopes.add(event.scope_id)
+        return sum(len(to_json(name)) + 1 for name in event.participants)
+
+    return fit_to_page(events, scope_bytes)
+
+
+def _group_by_scope(events: Sequence[EventOut]) -> list[ScopeEvents]:
+    """Scopes in the order of their first event here, each with its events by seq."""
+    by_scope: dict[UUID, list[EventOut]] = {}
+    for event in events:
+        by_scope.setdefault(event.scope_id, []).append(event)
+    return [
+        ScopeEvents(
+            scope_id=scope_id,
+            participants=scope_events[0].participants,
+            events=sorted(scope_events, key=lambda event: event.seq),
+        )
+        for scope_id, scope_events in by_scope.items()
+    ]
 
 
 def list_events(access: TenantDb, limit: int, cursor: str | None) -> EventPage:

@@ -18,15 +18,9 @@ from strandline.log.schemas_fields import (
     SessionId,
     SourceKey,
     StopReason,
-)
-from strandline.schemas import (
-    Participant,
-    Participants,
-    Refusal,
-    RequestModel,
-    ResponseModel,
     TimestampFields,
 )
+from strandline.schemas import Participant, Participants, Refusal, RequestModel, ResponseModel
 
 MAX_BATCH = 500
 MAX_EDGES = 64

@@ -3,11 +3,20 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
-from strandline.schemas import ResponseModel
+from strandline.schemas import Moment, RequestModel, ResponseModel
 
 MAX_METADATA_BYTES = 16 * 1024
 MAX_KEY_BYTES = 1024
@@ -95,6 +104,30 @@ type Cid = Annotated[
 type SessionId = Annotated[str, Field(min_length=1, max_length=128)]
 type Channel = Annotated[str, Field(min_length=1, max_length=64)]
 type IdempotencyKey = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x20-\x7e]+$")]
+
+
+class TimestampFields(RequestModel):
+    """The time of an event, under either of two names."""
+
+    occurred_at: Moment | None = None
+    """When it happened, by the caller's clock."""
+    timestamp: Moment | None = None
+    """Another name of `occurred_at`: send only one of them."""
+
+    @field_validator("timestamp")
+    @classmethod
+    def _check_timestamp(cls, value: datetime | None, info: ValidationInfo) -> datetime | None:
+        other = info.data.get("occurred_at")
+        if value is not None and other is not None and value != other:
+            raise ValueError(
+                "differs from occurred_at, which has the same meaning; send only one of them"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _merge_timestamp(self) -> Self:
+        self.occurred_at = self.occurred_at or self.timestamp
+        return self
 
 
 class BlobOut(ResponseModel):

@@ -8,15 +8,8 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.log.schemas_append import EventFields, Receipt
-from strandline.log.schemas_fields import Channel, Metadata, Origin, SessionId
-from strandline.schemas import (
-    Count,
-    Participant,
-    Participants,
-    RequestModel,
-    ResponseModel,
-    TimestampFields,
-)
+from strandline.log.schemas_fields import Channel, Metadata, Origin, SessionId, TimestampFields
+from strandline.schemas import Count, Participant, Participants, RequestModel, ResponseModel
 
 MAX_CHAINS = 200
 _KEY_SUFFIX_LENGTH = len("#agent")

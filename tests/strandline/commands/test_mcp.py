@@ -122,8 +122,15 @@ async def exercise(client: Client, known: Known, mode: Mode) -> None:
     assert read_fence("<memory-" + content.text.partition("<memory-")[2].partition("\nEvents:")[0])
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize("transport", ["http", "stdio"])
+@pytest.mark.parametrize(
+    ("transport", "mode"),
+    [
+        ("http", "auto"),
+        ("stdio", "legacy"),
+        pytest.param("http", "legacy", marks=pytest.mark.proof),
+        pytest.param("stdio", "auto", marks=pytest.mark.proof),
+    ],
+)
 def test_the_official_client_does_everything(
     service: HttpService, transport: str, mode: Mode
 ) -> None:

@@ -17,7 +17,7 @@ from strandline.local.runtime import LocalService, key_file, run_local_service
 from strandline.log.cid import cid_bytes
 from tests.strandline.client.conftest import HttpService, service
 from tests.strandline.commands.test_commands import Run, run
-from tests.strandline.local.programs import data_directory
+from tests.strandline.local.programs import migrated_directory
 from tests.support import ScratchDatabase
 
 __all__ = ["run", "service"]
@@ -29,7 +29,8 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LocalService, str]]
     """The whole service on one machine, with an operator's key."""
     for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
         monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
-    with data_directory() as directory:
+    monkeypatch.setenv("STRANDLINE_EMBEDDING_THREADS", "1")  # those that have nothing to do spin
+    with migrated_directory() as directory:
         monkeypatch.setenv("STRANDLINE_DATA_DIR", str(directory))
         with run_local_service(directory, 0) as running:
             place: dict[str, Any] = json.loads(key_file(directory).read_text())

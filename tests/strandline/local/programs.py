@@ -13,6 +13,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from strandline.local import postgres_lock
+from tests.seed_cluster import copy_service_seed
 
 ROOT = Path(__file__).parents[3]
 WAIT_SECONDS = 60.0
@@ -30,6 +31,14 @@ def data_directory() -> Generator[Path]:
     finally:
         end_database(parent / "data")
         shutil.rmtree(parent)
+
+
+@contextlib.contextmanager
+def migrated_directory() -> Generator[Path]:
+    """A data directory with a database that has no rows yet."""
+    with data_directory() as directory:
+        copy_service_seed(directory)
+        yield directory
 
 
 def end_database(directory: Path) -> None:
@@ -68,6 +77,7 @@ class Program:
             cwd=ROOT,
             env=kept
             | {"STRANDLINE_DATA_DIR": str(directory), "STRANDLINE_PORT": "0"}
+            | {"STRANDLINE_EMBEDDING_THREADS": "1"}  # those that have nothing to do spin
             | {"PYTHONPATH": f"{ROOT / 'shared'}{os.pathsep}{ROOT}"}
             | environment,
             stdin=subprocess.DEVNULL,

@@ -46,6 +46,7 @@ def set_environment(monkeypatch: pytest.MonkeyPatch, directory: Path) -> Path:
     for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
         monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
     monkeypatch.setenv("STRANDLINE_DATA_DIR", str(directory))
+    monkeypatch.setenv("STRANDLINE_EMBEDDING_THREADS", "1")  # those that have nothing to do spin
     return directory
 
 

@@ -33,6 +33,7 @@ from tests.strandline.local.programs import (
     data_directory,
     database_processes,
     end_database,
+    migrated_directory,
     signal_database,
     small_disk,
     started,
@@ -46,7 +47,7 @@ DISK_MEGABYTES = 200
 
 
 class FirstRun(NamedTuple):
-    """A service that made its data directory, and was ended by SIGTERM under load."""
+    """A service that was ended by SIGTERM under load."""
 
     directory: Path
     program: Program
@@ -56,8 +57,8 @@ class FirstRun(NamedTuple):
 
 @pytest.fixture(scope="module")
 def first_run() -> Iterator[FirstRun]:
-    """The run that makes the directory of the others."""
-    with data_directory() as directory:
+    """The first run on the directory of the others."""
+    with migrated_directory() as directory:
         with started(RUN, directory) as program:
             program.wait_for(READY)
             _load(directory, 8)

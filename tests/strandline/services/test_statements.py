@@ -444,11 +444,16 @@ def test_dropped_and_folded_again_the_chains_are_the_same(
 ) -> None:
     talker, key = EventGenerator(seed=3), gateway.key()
     for _ in range(6):
+        waiting: list[dict[str, Any]] = []
         for event in talker.generate(2, 25):
-            append(gateway, key, [event])
+            waiting.append(event)
             if talker.rng.random() < 0.4:
+                append(gateway, key, waiting)
+                waiting.clear()
                 texts = [f"{BREAD} {n}" for n in range(talker.rng.randrange(4))]
                 state(database, [make_statement(t, *event["participants"]) for t in texts])
+        if waiting:
+            append(gateway, key, waiting)
         process_due(worker)
         close_idle_lanes(worker, "acme", LATER)
     before, chains = dump_state(scratch_db), hashes(scratch_db)
