@@ -6,7 +6,7 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.context.schemas import MAX_BUDGET, MIN_BUDGET
-from strandline.log.schemas_fields import Metadata, SessionId
+from strandline.log.schemas_fields import Metadata, SessionId, TimestampFields
 from strandline.recall.schemas import SonaName
 from strandline.schemas import (
     Moment,
@@ -14,7 +14,6 @@ from strandline.schemas import (
     Participants,
     RequestModel,
     ResponseModel,
-    TimestampFields,
 )
 
 DEFAULT_ANSWER_BUDGET = 2000
