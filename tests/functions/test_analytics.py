@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from strandline.background import queue_handler
+from strandline.background import job_log
 from strandline.db.database import TenantDb
 from strandline.graph import analytics, store_analytics
 from strandline.graph.label_propagation import Link
@@ -382,7 +382,7 @@ def test_the_runs_metrics(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> 
         printed.append({**dimensions, **values})
         return {}
 
-    monkeypatch.setattr(queue_handler, "emf_fields", note)
+    monkeypatch.setattr(job_log, "emf_fields", note)
     state(gateway, TWO_CREWS, ADA)
     gateway.run_job("analytics", "acme")
     (line,) = printed

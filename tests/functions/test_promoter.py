@@ -317,7 +317,7 @@ def test_the_metrics_of_a_promotion_are_counted(
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
     seen: dict[str, Any] = {}
-    handler = importlib.import_module("strandline.background.queue_handler")
+    handler = importlib.import_module("strandline.background.job_log")
 
     def record(dimensions: Any, metrics: Any) -> dict[str, Any]:
         seen.update(metrics)

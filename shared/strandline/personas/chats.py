@@ -232,7 +232,6 @@ def _reply_body(
         "content": result.value.text,
         "model": result.model[:200],
         "session_id": chat.session_id,
-        "stop_reason": "endTurn",
         "edges": [{"event_id": str(event_id)} for event_id in [*cited][:MAX_EDGES]],
         "metadata": {_NOTE: note, **_sona_metadata(chat)},
     }

@@ -3,7 +3,7 @@ neighbours."""
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import NamedTuple
@@ -105,24 +105,15 @@ def compute_features(
     weight_of_bits = _WeightOfBits(weights)
     rise = missing_cosine.rise / (sum(weights) or 1.0)
 
-    def own_cosine(candidate: Candidate) -> float:
+    def cosine_of(candidate: Candidate) -> float:
         if candidate.cosine is not None:
             return candidate.cosine
         return missing_cosine.without_words + rise * weight_of_bits[candidate.word_bits]
 
-    def neighbour_cosine(candidate: Candidate) -> float:
-        cosine = candidate.cosine
-        return missing_cosine.without_words if cosine is None else cosine
-
-    lanes: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
-    for candidate in candidates:
-        # the id as a number: Python hashes a UUID in code of its own
-        lanes[candidate.scope_id.int, candidate.session_id].append(candidate)
-
     def features_of(candidate: Candidate, lane: _Lane) -> Features:
         before_2, before, _, after, after_2 = lane.cosines_near(candidate.place)
         return Features(
-            cosine=own_cosine(candidate),
+            cosine=cosine_of(candidate),
             words=weight_of_bits[candidate.word_bits],
             words_nearby=weight_of_bits[lane.bits_near(candidate.place)],
             cosine_before=before,
@@ -133,28 +124,35 @@ def compute_features(
             date=question.match_time(candidate.said_on) if question.times else 0.0,
         )
 
-    features = {
-        id(candidate): features_of(candidate, lane)
-        for members in lanes.values()
-        for lane in [_Lane(members, map(neighbour_cosine, members))]
-        for candidate in members
-    }
-    return [features[id(candidate)] for candidate in candidates]
+    lanes = _find_lanes(candidates, missing_cosine.without_words)
+    return [features_of(candidate, lane) for candidate, lane in zip(candidates, lanes, strict=True)]
+
+
+def _find_lanes(candidates: Sequence[Candidate], missing_cosine: float) -> "list[_Lane]":
+    """The lane of each candidate."""
+    # the id as a number: Python hashes a UUID in code of its own
+    keys = [(candidate.scope_id.int, candidate.session_id) for candidate in candidates]
+    members: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
+    for key, candidate in zip(keys, candidates, strict=True):
+        members[key].append(candidate)
+    lanes = {key: _Lane(found, missing_cosine) for key, found in members.items()}
+    return [lanes[key] for key in keys]
 
 
 class _Lane:
     """The words and cosines of one lane's candidates, one element for each place."""
 
-    def __init__(self, candidates: Sequence[Candidate], cosines: Iterable[float]) -> None:
+    def __init__(self, candidates: Sequence[Candidate], missing_cosine: float) -> None:
         places = [candidate.place for candidate in candidates]
         self._first = min(places) - WINDOW
         length = max(places) - self._first + WINDOW + 1
         self._bits = [0] * length
         # 0 where there is no event: a session's first has no context that could speak for it
         self._cosines = [0.0] * length
-        for candidate, cosine in zip(candidates, cosines, strict=True):
-            self._bits[candidate.place - self._first] = candidate.word_bits
-            self._cosines[candidate.place - self._first] = cosine
+        for place, candidate in zip(places, candidates, strict=True):
+            cosine = candidate.cosine
+            self._bits[place - self._first] = candidate.word_bits
+            self._cosines[place - self._first] = missing_cosine if cosine is None else cosine
 
     def bits_near(self, place: int) -> int:
         """The words that the event at a place and its neighbours hold together."""
