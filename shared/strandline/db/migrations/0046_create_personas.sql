@@ -163,38 +163,6 @@ grant update (total, memories) on sona_centroids to strandline_app;
 grant update (state, reason, attempts, leased_until, due_at, answer, finished_at) on turns
     to strandline_app;
 
--- The eraser is held to the tenant: turns are of whoever asked, names of whoever wrote them.
-do $$
-declare
-    table_name text;
-begin
-    foreach table_name in array array['turns', 'turn_events', 'sona_names'] loop
-        execute format('create policy eraser on %I to strandline_eraser '
-            'using (tenant_id = current_tenant()) with check (tenant_id = current_tenant())', table_name);
-        execute format('grant select, delete on %I to strandline_eraser', table_name);
-    end loop;
-    -- as other tables with memory: see marks in 0046
-    foreach table_name in array array['sona_members', 'sona_centroids', 'acts'] loop
-        execute format(
-            'create policy is_unmarked on %I as restrictive for select to strandline_app using ('
-            'nullif((select is_erasing()) and is_scope_marked(scope_id, participants), true) is not null)',
-            table_name);
-    end loop;
-end $$;
-
--- Whether a turn rests on an event that is being erased: who sees a turn sees its events but for these.
-create function is_turn_marked(p_turn_id uuid) returns boolean
-language plpgsql stable parallel safe cost 1 set enable_seqscan = off as $$
-begin
-    return exists (
-        select from turn_events t
-        where t.tenant_id = current_tenant() and t.turn_id = p_turn_id
-            and not exists (
-                select from events e where e.tenant_id = t.tenant_id and e.event_id = t.event_id));
-end $$;
-create policy is_unmarked on turns as restrictive for select to strandline_app using (
-    nullif((select is_erasing()) and is_turn_marked(turn_id), true) is not null);
-
 set local role strandline_guard;
 grant execute on function refuse_erased_event to strandline_owner;
 reset role;
@@ -232,40 +200,6 @@ begin atomic
     order by m.sona_id, m.scope_id, counted.space;
 end;
 
--- Forget the turns that rest on these events, whoever asked: an answer to one participant may cite what
--- another one erases. The events are those in the caller's view.
-grant create on schema public to strandline_eraser;
-create function forget_turns(p_event_ids uuid[]) returns bigint
-language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
-declare
-    v_tenant constant text := current_tenant();
-    v_turns uuid[];
-begin
-    select array_agg(distinct t.turn_id) into v_turns
-    from turn_events t
-    join events e on e.tenant_id = t.tenant_id and e.event_id = t.event_id
-    where t.tenant_id = v_tenant and t.event_id = any (p_event_ids);
-    delete from turn_events t where t.tenant_id = v_tenant and t.turn_id = any (v_turns);
-    delete from turns t where t.tenant_id = v_tenant and t.turn_id = any (v_turns);
-    return coalesce(cardinality(v_turns), 0);
-end $$;
-
--- Forget all names of sonas, for who erases a whole tenant. Returns how many.
-create function forget_sona_names() returns bigint
-language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
-declare
-    v_count bigint;
-begin
-    delete from sona_names n where n.tenant_id = current_tenant() and current_viewer() = '{}';
-    get diagnostics v_count = row_count;
-    return v_count;
-end $$;
-revoke execute on function forget_turns, forget_sona_names from public;
-grant execute on function forget_turns, forget_sona_names to strandline_app;
-alter function forget_turns owner to strandline_eraser;
-alter function forget_sona_names owner to strandline_eraser;
-revoke create on schema public from strandline_eraser;
-
 -- Forget these events in sonas, threads and turns. The caller holds the locks of the events' rows, which it
 -- erases in the same transaction. The centroids are computed anew from what is left. Returns how many rows
 -- of each table it concerned.
@@ -296,7 +230,12 @@ begin
     delete from acts a where a.tenant_id = v_tenant and a.event_id = any (p_event_ids);
     get diagnostics v_count = row_count;
     return query select 'acts', v_count;
-    return query select 'turns', forget_turns(p_event_ids);
+    delete from turns t
+    where t.tenant_id = v_tenant and t.turn_id in (
+        select e.turn_id from turn_events e
+        where e.tenant_id = v_tenant and e.event_id = any (p_event_ids));
+    get diagnostics v_count = row_count;
+    return query select 'turns', v_count;
 end $$;
 revoke execute on function renew_sona_centroids, forget_in_personas from public;
 grant execute on function renew_sona_centroids, forget_in_personas to strandline_app;
