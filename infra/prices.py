@@ -62,7 +62,7 @@ ENDPOINTS = 2
 """Interface endpoints of `network=endpoints`: SQS and Secrets Manager."""
 SECRETS = 3
 """Secrets of the settings, the first key and the master user."""
-ALARM_METRICS = 23
+ALARM_METRICS = 24
 """Metrics that alarms use without a language model. A test counts them in the template."""
 CORES_PER_UNIT = 0.25
 """Cores of a capacity unit: an assumption, AWS gives no figure."""

@@ -140,7 +140,7 @@ JOBS = (
             "s3:ListBucketVersions": ("bucket",),
             "s3:ListBucket": ("bucket",),  # without it a missing payload is a 403, not a 404
         },
-        reserved_concurrency=20,
+        reserved_concurrency=10,
         layers=MODEL_LAYERS,
         min_spacing=timedelta(minutes=1),
         next_due="next_erasure(%(eraser_spacing)s, %(now)s)",

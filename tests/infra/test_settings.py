@@ -77,7 +77,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
     ({"max_connections": 3000}, "max_connections is at most 2000 where min_capacity"),
     ({"reserved": {"ingest": 900}}, "over 60% of the 822 .* at most 493 together, or raise"),
     ({"max_capacity": 1}, "over 60% of the 189"),
-    (BUSY | {"settings": ASKS}, "may hold 612 connections, over 60% of the 822"),
+    (BUSY | {"settings": ASKS}, "may hold 622 connections, over 60% of the 822"),
     ({"reserved": {"query": 0}}, "reserved.query must be 1 or more"),
     ({"reserved": {"other": 1}}, "reserved.other is no function"),
     ({"max_capacity": "many", "log_days": 31}, "max_capacity: .*; log_days: "),

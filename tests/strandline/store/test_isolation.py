@@ -332,7 +332,9 @@ def test_who_erases_makes_tombstones_and_no_events(admin: Connection[Any]) -> No
             and pg_get_expr(p.polqual, p.polrelid) !~ 'participants @> .*current_viewer\\(\\)')
         """,
     )
-    assert lax == []
+    # an answer to one participant may rest on what another one erases: `forget_turns` deletes both,
+    # of events in view alone
+    assert sorted(lax) == ["turn_events", "turns"]
 
 
 def test_who_appends_may_do_what_the_application_may(admin: Connection[Any]) -> None:

@@ -70,6 +70,8 @@ PROBED = (
     "refuse_erased_citation",
     "append_fast_path",
     "erase_events",
+    "forget_turns",
+    "forget_sona_names",
     "blank_chains",
     "events_marked",
     "is_session_marked",
@@ -685,6 +687,10 @@ UNASKED = {
     " array(select event_id from events), now(), '', '')",
     "blank_chains": "select * from blank_chains(array(select chain_id from chains), '{}', now())"
     " where total > 0",
+    "forget_turns": "select n from (select forget_turns(array(select event_id from events)) n) t"
+    " where n > 0",
+    "forget_sona_names": "select n from (select forget_sona_names() n) t where n > 0",
+    "is_turn_marked": "select t.turn_id from turns t where is_turn_marked(t.turn_id)",
     "events_marked": "select * from events_marked(array(select event_id from events))",
     "is_session_marked": "select s.session_id from sessions s"
     " where is_session_marked(s.scope_id, s.participants, s.session_id)",
