@@ -3,7 +3,7 @@
 import importlib
 import json
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 from uuid import uuid4
@@ -61,6 +61,20 @@ def cite_all(request: dict[str, Any]) -> Says:
     """A model that answers with the number of memories, and cites every one."""
     numbers = list(shown_lines(request))
     return says(f"I was shown {len(numbers)}.", *numbers, remembers=bool(numbers))
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    """In the settings of every function; comes before them."""
+    with scripted_model(monkeypatch) as server:
+        server.otherwise = cite_all
+        yield server
+
+
+@pytest.fixture
+def front(provider: ModelServer, gateway: Gateway) -> Gateway:
+    del provider
+    return gateway
 
 
 def chat(gateway: Gateway, key: str, text: str, *who: str, **more: Any) -> Reply:

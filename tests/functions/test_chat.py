@@ -2,7 +2,6 @@
 request that is cut short, repeated, late, or without a model."""
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
@@ -18,16 +17,18 @@ from tests.chat_service import (
     SONAS,
     TURNS,
     chat,
-    cite_all,
     deliver_turn,
+    front,
+    provider,
     query,
     says,
-    scripted_model,
     shown_lines,
 )
 from tests.functions.conftest import Told
 from tests.model_server import ModelServer, Says, completion, error
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
+
+__all__ = ["front", "provider"]  # fixtures
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 WHO = (ALICE, HELPER)
@@ -36,20 +37,6 @@ FACTS = (
     "The Petrel has a new engine.",
     "My dog has to see the vet on Thursday.",
 )
-
-
-@pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
-    """In the settings of every function; comes before them."""
-    with scripted_model(monkeypatch) as server:
-        server.otherwise = cite_all
-        yield server
-
-
-@pytest.fixture
-def front(provider: ModelServer, gateway: Gateway) -> Gateway:
-    del provider
-    return gateway
 
 
 @pytest.fixture

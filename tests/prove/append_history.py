@@ -156,6 +156,7 @@ class Client:
     def __init__(self, url: str, blobs: BlobStore, history: History) -> None:
         self.database = Database(url)
         self.created = 0
+        self.rolled_back = 0
         self._blobs = blobs
         self._quotas = QuotaManager(self.database, UNLIMITED)
         self._history = history
@@ -208,6 +209,7 @@ class Client:
                 raise _RollBack
         except _RollBack:
             self._history.rolled_back.extend(ops)
+            self.rolled_back += len(ops)
 
 
 class _RollBack(Exception):

@@ -90,8 +90,8 @@ class Script:
 
 
 def write(client: Client, writer: int, script: Script, target: int) -> None:
-    """Append until `target` events were created; a tenth of the transactions is rolled back, some
-    commit late."""
+    """Append until `target` events were created; a tenth as many are rolled back, some commit
+    late."""
     dice, access = (
         make_rng("exactly once", script.seed, writer),
         client.database.connect_as(BACKGROUND),
@@ -103,7 +103,7 @@ def write(client: Client, writer: int, script: Script, target: int) -> None:
             time.sleep(dice.uniform(0.05, 0.15))
         ops = script.make_ops(dice)
         pause = dice.uniform(0.02, 0.1) if writer < 2 and turn % 12 == 5 else 0.0
-        if dice.random() < 0.1:
+        if client.rolled_back < client.created / 10:
             client.append_and_roll_back(ops, pause)
         elif pause:
             client.append_late(ops, pause, delay=2 * pause)

@@ -144,7 +144,7 @@ def write(client: Client, writer: int, script: Script, target: int) -> int:
             return turn
         ops = script.next(writer, chance)
         pause = chance.uniform(0.02, 0.2) if writer < 2 and turn % 12 == 5 else 0.0
-        if chance.random() < 0.1:
+        if client.rolled_back < client.created / 10:
             client.append_and_roll_back(ops, pause)
         elif pause:
             client.append_late(ops, pause)
