@@ -266,10 +266,10 @@ def test_a_chain_that_changes_meanwhile_is_not_written_as_it_was(
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
 
-    def lock_version(*_: object) -> int:
-        return 99
+    def is_unchanged(*_: object) -> bool:
+        return False
 
-    monkeypatch.setattr(promoter.store_promotion, "lock_version", lock_version)
+    monkeypatch.setattr(promoter.store_promotion, "lock_unchanged", is_unchanged)
     assert "chains_promoted" not in gateway.run_job("promoter")
     assert scratch_db.rows(STATE) == []
 
