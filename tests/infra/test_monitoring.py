@@ -143,8 +143,8 @@ def test_what_alarms_watch_is_what_the_handlers_print(
     found = emitted(printed.getvalue())
     looked_at = watching(alarms(**MODEL))
     # A sweeper asks a model where it folds, a builder where it summarises, a promoter and an
-    # archiver where they promote, an eraser where it forms chains anew, mcp where it judges contradictions; their lines are made as the
-    # worker's is.
+    # archiver where they promote, an eraser where it forms chains anew, mcp where it judges
+    # contradictions; their lines are made as the worker's is.
     names = ("sweeper", "builder", "promoter", "archiver", "eraser", "mcp")
     askers = {frozenset({("function", f"{PREFIX}{name}")}) for name in names}
     missing = {(name, at) for name, at in looked_at - found if at not in askers}

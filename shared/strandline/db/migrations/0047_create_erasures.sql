@@ -985,6 +985,7 @@ begin
     return query select 'acts', v_count;
     return query select 'turns', forget_turns(p_event_ids);
 end $$;
+
 -- due ----------------------------------------------------------------------------------------------
 
 grant create on schema public to strandline_planner;
