@@ -5,33 +5,29 @@ from typing import Any
 import pytest
 
 from strandline.erasure import erase as erasing
-from tests.chat_service import SONAS, TURNS, ScriptedTasks, deliver_turn, query, use_model
+from tests.chat_service import SONAS, TURNS, deliver_turn, front, provider, query
 from tests.functions.conftest import Told
 from tests.functions.test_erasure import ALICE, BOB, CANARY, ERASURES, eraser, traces
 from tests.support import Gateway, ScratchDatabase
 
-__all__ = ["eraser"]
+__all__ = ["eraser", "front", "provider"]
 
 
 @pytest.fixture
-def late_turn(gateway: Gateway, eraser: str, tell: Told, monkeypatch: pytest.MonkeyPatch) -> Any:
+def late_turn(front: Gateway, eraser: str, tell: Told, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A question of Bob's whose answer rests on what Alice said to him; ids of what she said."""
     said = [
         tell(eraser, text, ALICE, BOB, speaker=ALICE)["event_id"]
         for text in ("The zyxcanary is under the mat.", "The mat is red.", "The mat is new.")
     ]
-    bob = gateway.key(user=BOB)
-    before = {name: use_model(ScriptedTasks(), name) for name in ("query", "worker")}
-    try:
-        with monkeypatch.context() as patch:
-            patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
-            turn_id = query(gateway, bob, "Where is the zyxcanary?").body["turn_id"]
-        assert deliver_turn(turn_id) == []
-    finally:
-        for name, tasks in before.items():
-            use_model(tasks, name)
-    turn = gateway.call("GET", f"{TURNS}/{turn_id}", key=bob).body
-    assert (turn["state"], turn["citations"][0]["event_id"]) == ("done", said[0])
+    bob = front.key(user=BOB)
+    with monkeypatch.context() as patch:
+        patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
+        turn_id = query(front, bob, "Where is the zyxcanary?").body["turn_id"]
+    assert deliver_turn(turn_id) == []
+    turn = front.call("GET", f"{TURNS}/{turn_id}", key=bob).body
+    assert turn["state"] == "done"
+    assert said[0] in {citation["event_id"] for citation in turn["citations"]}
     return bob, turn_id, said
 
 
@@ -48,6 +44,7 @@ def test_what_a_sona_and_anothers_answer_hold_of_it_goes(
     of Alice, who erases."""
     monkeypatch.setattr(erasing, "EVENTS_AT_ONCE", at_once)
     bob, turn_id, said = late_turn
+    gateway.sweep()
     sona = gateway.call("POST", SONAS, {"name": "Keeper"}, key=eraser).body["uuid"]
     memories = {"event_ids": said}
     added = gateway.call("POST", f"{SONAS}/{sona}/memories", memories, key=eraser)
