@@ -29,6 +29,13 @@ class Number:
     n: int
 
 
+@dataclass(frozen=True)
+class Place:
+    a: int
+    b: str
+    c: bool = False
+
+
 pytestmark = pytest.mark.own_sessions
 WHO = "select current_tenant() as tenant, current_viewer() as viewer, current_writer() as writer"
 ALICE = Caller("acme", ("user:alice",), "user:alice")
@@ -338,6 +345,20 @@ def set_idle_seconds(base: ScratchDatabase, seconds: int) -> None:
     )
     with psycopg.connect(base.admin_url, autocommit=True) as administrator:
         administrator.execute(statement)
+
+
+def test_a_row_takes_columns_by_their_names(database: Database) -> None:
+    """In any order, beside others, a default for the last; the wrong ones are refused."""
+    access = database.connect_as(ALICE)
+    for statement, expected in (
+        ("select 'x' as b, 1 as a", Place(1, "x")),
+        ("select true as c, 'x' as b, 3 as later, 1 as a", Place(1, "x", True)),
+    ):
+        assert access.fetch(Place, statement, {}) == [expected]
+    assert access.fetch(dict, "select 2 as b, 1 as a", {}) == [{"a": 1, "b": 2}]
+    for statement in ("select 1 as a, true as c", "select 1 as a", "select 1 as n"):
+        with pytest.raises(TypeError):
+            access.fetch(Place, statement, {})
 
 
 def test_the_server_ends_a_session_whatever_was_its_last_exchange(

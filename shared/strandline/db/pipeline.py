@@ -11,7 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import Any, LiteralString, cast
 
 import psycopg
 from psycopg import errors, generators
@@ -77,16 +77,18 @@ def _row_factory[Row](
 ) -> Callable[[Sequence[Any]], Row]:
     """Makes a row of the values of these columns. A dataclass takes them by position: by name it
     costs eight times as much."""
-    make: Callable[..., Row] = row_type
+    make = cast("Callable[..., Row]", row_type)
     if not dataclasses.is_dataclass(row_type):
         return lambda values: make(**dict(zip(names, values, strict=True)))
     fields = [field.name for field in dataclasses.fields(row_type)]
-    if missing := set(fields) - set(names):
-        raise TypeError(f"{row_type.__name__}: no column {', '.join(sorted(missing))}")
-    if len(fields) == 1:
-        (position,) = map(names.index, fields)
+    columns = [name for name in fields if name in names]
+    if columns != fields[: len(columns)]:  # a last field may have a default instead
+        missing = ", ".join(name for name in fields if name not in names)
+        raise TypeError(f"{row_type.__name__}: no column {missing}")
+    if len(columns) == 1:
+        (position,) = map(names.index, columns)
         return lambda values: make(values[position])
-    select = operator.itemgetter(*map(names.index, fields))
+    select = operator.itemgetter(*map(names.index, columns))
     return lambda values: make(*select(values))
 
 
