@@ -140,6 +140,7 @@ def test_what_alarms_watch_is_what_the_handlers_print(
     gateway.run_job("analytics", "acme")
     gateway.run_job("builder", "acme")
     gateway.run_job("promoter", "acme")
+    gateway.run_job("eraser", "acme")
     found = emitted(printed.getvalue())
     looked_at = watching(alarms(**MODEL))
     # A sweeper asks a model where it folds, a builder where it summarises, a promoter and an
