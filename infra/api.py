@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import CfnOutput, RemovalPolicy, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_certificatemanager as acm
 from aws_cdk import aws_ec2 as ec2
@@ -16,18 +16,21 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_wafv2 as wafv2
 from constructs import Construct
 
+from infra.api_definition import (
+    BINARY_MEDIA_TYPES,
+    MAX_INTEGRATION_SECONDS,
+    build_definition,
+)
 from infra.nag_suppressions import acknowledge
 from infra.settings import Domain, MutualTls, StackSettings
 from strandline.deployment import FUNCTIONS, FunctionSpec, route_table
-from strandline.http import gateway_responses
 
 STAGE = "api"
 """The name of API Gateway's stage, the first path segment of the default endpoint. A deployment has
 one such stage. A stage in cdk.json is something else: a stack of its own."""
-MAX_INTEGRATION_SECONDS = 29
-"""How long API Gateway waits for a function."""
 MAX_RESOURCES = 300
 """Resources of one API (Amazon API Gateway quotas)."""
+_DESCRIPTION = "Strandline: memory for AI agents"
 _ACCESS_LOG_FIELDS = {
     "request_id": "$context.requestId",
     "trace": "$context.xrayTraceId",
@@ -44,14 +47,11 @@ _ACCESS_LOG_FIELDS = {
 }
 """The access log's fields. It contains no body, no header and no query."""
 _ROLE = "arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs"
-_AUTH_IN_FUNCTIONS = "The functions authenticate, in one place for every kind of credential."
 _NAG_ACKNOWLEDGMENTS = {
     "APIG2": "The functions validate requests and name the field that is wrong.",
     "APIG3": "The account chooses a firewall (web_acl); it costs.",
-    "APIG4": _AUTH_IN_FUNCTIONS,
     "APIG6": "API Gateway's execution log would show headers, including credentials. The access "
     "log and the functions' logs have every request.",
-    "COG4": _AUTH_IN_FUNCTIONS,
     f"IAM4[Policy::{_ROLE}]": "The policy that API Gateway's logging needs, by the guide of AWS.",
 }
 
@@ -73,10 +73,13 @@ class Api(Construct):
         self._settings = settings
         table = route_table(functions, preflights=bool(settings.cors_origins))
         _check_limits(table, functions)
-        self.rest = self._create_rest_api(key)
+        uris = {
+            name: self._integration_uri(handlers[name]) for name in dict.fromkeys(table.values())
+        }
+        self.rest = self._create_rest_api({r: uris[name] for r, name in table.items()}, key)
         self.rest.node.try_remove_child("Endpoint")  # an output: its address may be disabled
-        self._add_routes(table, handlers)
-        self._add_gateway_responses()
+        for name in uris:
+            self._permit_calls(handlers[name])
         acknowledge(self, _NAG_ACKNOWLEDGMENTS)
         self.url = self._add_domain(settings.domain) if settings.domain else self.rest.url
         CfnOutput(Stack.of(self), "ApiUrl", value=self.url, description="The address of the API")
@@ -97,46 +100,81 @@ class Api(Construct):
         """The dimensions of its metrics in CloudWatch."""
         return {"ApiName": self._settings.stack_name, "Stage": STAGE}
 
-    def _create_rest_api(self, key: kms.IKey | None) -> apigateway.RestApi:
+    def _create_rest_api(
+        self, routes: Mapping[str, str], key: kms.IKey | None
+    ) -> apigateway.SpecRestApi:
+        """The API of these routes (with the URI of each integration), its deployment and its stage.
+        The deployment's logical id has a hash of the whole definition: what changes is deployed."""
         settings = self._settings
-        log = logs.LogGroup(
-            self, "AccessLog", encryption_key=key, removal_policy=RemovalPolicy.DESTROY
-        )
-        cast(logs.CfnLogGroup, log.node.default_child).retention_in_days = settings.log_days
-        return apigateway.RestApi(
+        return apigateway.SpecRestApi(
             self,
-            "Rest",
+            "Service",
             rest_api_name=settings.stack_name,
-            description="Strandline: memory for AI agents",
+            description=_DESCRIPTION,  # of the deployment; the API's is in the definition
+            api_definition=apigateway.ApiDefinition.from_inline(self._definition(routes)),
+            # What is gone from the definition is gone from the API. The properties below repeat
+            # what the definition says, for those who read the template: checks, drift detection.
+            mode=apigateway.RestApiMode.OVERWRITE,
             endpoint_configuration=self._endpoint(),
-            policy=_endpoint_policy(settings.vpc_endpoint_ids) if settings.private else None,
-            disable_execute_api_endpoint=bool(settings.domain and settings.domain.mutual_tls),
-            # All media types: a block in DAG-CBOR is sent as bytes whatever a client accepts, and
-            # a request arrives as base64, exactly a third longer (see local/proxy_event.py).
-            binary_media_types=["*/*"],
+            # An import makes an edge-optimized API unless the request says otherwise.
+            parameters={"endpointConfigurationTypes": self._endpoint_type().value},
+            policy=self._endpoint_policy(),
+            disable_execute_api_endpoint=self._mutual_tls,
+            binary_media_types=[*BINARY_MEDIA_TYPES],
             # Without this role the account refuses an access log. The role belongs to the account,
             # not to this stack: another stack may rely on it.
             cloud_watch_role=settings.gateway_log_role,
             cloud_watch_role_removal_policy=RemovalPolicy.RETAIN
             if settings.gateway_log_role
             else None,
-            deploy_options=apigateway.StageOptions(
-                stage_name=STAGE,
-                throttling_rate_limit=settings.request_rate,
-                throttling_burst_limit=settings.request_burst,
-                tracing_enabled=settings.tracing,
-                data_trace_enabled=False,
-                logging_level=apigateway.MethodLoggingLevel.OFF,  # it would show headers
-                access_log_destination=apigateway.LogGroupLogDestination(log),
-                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_ACCESS_LOG_FIELDS)),
-            ),
+            deploy_options=self._stage_options(key),
         )
+
+    def _definition(self, routes: Mapping[str, str]) -> dict[str, Any]:
+        settings = self._settings
+        endpoint: dict[str, Any] = {"disableExecuteApiEndpoint": self._mutual_tls}
+        if settings.private:
+            endpoint["vpcEndpointIds"] = [*settings.vpc_endpoint_ids]
+        policy = self._endpoint_policy()
+        return build_definition(
+            settings.stack_name,
+            _DESCRIPTION,
+            routes,
+            origins=settings.cors_origins,
+            endpoint=endpoint,
+            policy=policy.to_json() if policy else None,
+        )
+
+    def _stage_options(self, key: kms.IKey | None) -> apigateway.StageOptions:
+        settings = self._settings
+        log = logs.LogGroup(
+            self, "AccessLog", encryption_key=key, removal_policy=RemovalPolicy.DESTROY
+        )
+        cast(logs.CfnLogGroup, log.node.default_child).retention_in_days = settings.log_days
+        return apigateway.StageOptions(
+            stage_name=STAGE,
+            throttling_rate_limit=settings.request_rate,
+            throttling_burst_limit=settings.request_burst,
+            tracing_enabled=settings.tracing,
+            data_trace_enabled=False,
+            logging_level=apigateway.MethodLoggingLevel.OFF,  # it would show headers
+            access_log_destination=apigateway.LogGroupLogDestination(log),
+            access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_ACCESS_LOG_FIELDS)),
+        )
+
+    @property
+    def _mutual_tls(self) -> bool:
+        return bool(self._settings.domain and self._settings.domain.mutual_tls)
+
+    def _endpoint_type(self) -> apigateway.EndpointType:
+        private = self._settings.private
+        return apigateway.EndpointType.PRIVATE if private else apigateway.EndpointType.REGIONAL
 
     def _endpoint(self) -> apigateway.EndpointConfiguration:
         if not self._settings.private:
-            return apigateway.EndpointConfiguration(types=[apigateway.EndpointType.REGIONAL])
+            return apigateway.EndpointConfiguration(types=[self._endpoint_type()])
         return apigateway.EndpointConfiguration(
-            types=[apigateway.EndpointType.PRIVATE],
+            types=[self._endpoint_type()],
             vpc_endpoints=[
                 ec2.InterfaceVpcEndpoint.from_interface_vpc_endpoint_attributes(
                     self, f"Endpoint{number}", vpc_endpoint_id=endpoint, port=443
@@ -145,47 +183,35 @@ class Api(Construct):
             ],
         )
 
-    def _add_routes(self, table: Mapping[str, str], handlers: Mapping[str, lambda_.Alias]) -> None:
-        stack = Stack.of(self)
-        integrations: dict[str, apigateway.Integration] = {}
-        gateway_service = iam.ServicePrincipal("apigateway.amazonaws.com")
-        for name in dict.fromkeys(table.values()):
-            alias = handlers[name]
-            # One permission for each function. LambdaIntegration would create two for each method.
-            alias.add_permission(
-                f"{self.node.id}Invokes",
-                principal=cast(iam.IPrincipal, gateway_service),
-                source_arn=self.rest.arn_for_execute_api("*", "/*", STAGE),
-            )
-            path = f"2015-03-31/functions/{alias.function_arn}/invocations"
-            integrations[name] = apigateway.Integration(
-                type=apigateway.IntegrationType.AWS_PROXY,
-                integration_http_method="POST",
-                uri=f"arn:{stack.partition}:apigateway:{stack.region}:lambda:path/{path}",
-                options=apigateway.IntegrationOptions(
-                    timeout=Duration.seconds(MAX_INTEGRATION_SECONDS)
-                ),
-            )
-        for route, name in table.items():
-            method, _, path = route.partition(" ")
-            resource = self.rest.root.resource_for_path(path)
-            resource.add_method(
-                method,
-                integrations[name],
-                authorization_type=apigateway.AuthorizationType.NONE,
-            )
+    def _endpoint_policy(self) -> iam.PolicyDocument | None:
+        """Of a private API: everyone may call, but only through its endpoints."""
+        if not self._settings.private:
+            return None
+        endpoints = [*self._settings.vpc_endpoint_ids]
+        return iam.PolicyDocument(
+            statements=[
+                iam.PolicyStatement(
+                    principals=[cast(iam.IPrincipal, iam.AnyPrincipal())],
+                    actions=["execute-api:Invoke"],
+                    resources=["execute-api:/*"],
+                    conditions={"StringEquals": {"aws:SourceVpce": endpoints}},
+                )
+            ]
+        )
 
-    def _add_gateway_responses(self) -> None:
-        cors_headers = gateway_responses.gateway_cors_headers(self._settings.cors_origins)
-        for kind, response in gateway_responses.RESPONSES.items():
-            headers = response.headers | cors_headers
-            self.rest.add_gateway_response(
-                "".join(word.title() for word in kind.split("_")),
-                type=apigateway.ResponseType.of(kind),
-                status_code=str(response.status) if response.status else None,
-                response_headers={name: f"'{value}'" for name, value in headers.items()},
-                templates={"application/json": response.body(gateway_responses.REQUEST_ID)},
-            )
+    def _integration_uri(self, alias: lambda_.Alias) -> str:
+        stack = Stack.of(self)
+        path = f"2015-03-31/functions/{alias.function_arn}/invocations"
+        return f"arn:{stack.partition}:apigateway:{stack.region}:lambda:path/{path}"
+
+    def _permit_calls(self, alias: lambda_.Alias) -> None:
+        """One permission for each function, for all its routes in this stage."""
+        gateway_service = iam.ServicePrincipal("apigateway.amazonaws.com")
+        alias.add_permission(
+            f"{self.node.id}Invokes",
+            principal=cast(iam.IPrincipal, gateway_service),
+            source_arn=self.rest.arn_for_execute_api("*", "/*", STAGE),
+        )
 
     def _add_domain(self, domain: Domain) -> str:
         """Serve under a custom domain name; returns the address."""
@@ -239,17 +265,3 @@ def _check_limits(table: Mapping[str, str], functions: Sequence[FunctionSpec]) -
                 f"{fn.name}: timeout {fn.timeout} s: API Gateway waits "
                 f"{MAX_INTEGRATION_SECONDS} s for a route"
             )
-
-
-def _endpoint_policy(endpoints: Sequence[str]) -> iam.PolicyDocument:
-    """Everyone may call, but only through these endpoints."""
-    return iam.PolicyDocument(
-        statements=[
-            iam.PolicyStatement(
-                principals=[cast(iam.IPrincipal, iam.AnyPrincipal())],
-                actions=["execute-api:Invoke"],
-                resources=["execute-api:/*"],
-                conditions={"StringEquals": {"aws:SourceVpce": list(endpoints)}},
-            )
-        ]
-    )

@@ -110,7 +110,13 @@ def default_endpoint_beside_mutual_tls(found: Template) -> list[str]:
     if not any("MutualTlsAuthentication" in domain for domain in domains):
         return []
     apis = properties(found, "ApiGateway::RestApi")
-    return [n for n, p in apis.items() if p.get("DisableExecuteApiEndpoint") is not True]
+    extension = "x-amazon-apigateway-endpoint-configuration"
+    return [
+        name
+        for name, given in apis.items()
+        if given.get("DisableExecuteApiEndpoint") is not True
+        or given["Body"][extension]["disableExecuteApiEndpoint"] is not True
+    ]
 
 
 def undeclared_loop(found: Template) -> list[str]:

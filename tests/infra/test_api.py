@@ -3,6 +3,7 @@
 import functools
 import importlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 from jsonschema.exceptions import ValidationError
 from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import OpenAPIV2SpecValidator
+from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
+from infra import api_definition
 from strandline.config import ServiceSettings, get_settings
 from strandline.deployment import FUNCTIONS, FunctionSpec, route_table
 from strandline.errors import Misconfigured, NotFound
@@ -77,21 +81,25 @@ def the(found: Resources, kind: str) -> dict[str, Any]:
 # routes ------------------------------------------------------------------------------------------
 
 
-def served_by(found: Resources) -> dict[str, str]:
-    """Every method of the template, as the table names it, and its function."""
-    parents = {
-        name: r["Properties"]
-        for name, r in found.items()
-        if r["Type"] == "AWS::ApiGateway::Resource"
+def definition(found: Resources) -> dict[str, Any]:
+    """What API Gateway imports."""
+    return the(found, "ApiGateway::RestApi")["Body"]
+
+
+def operations(found: Resources) -> dict[str, dict[str, Any]]:
+    """Every operation of the definition, as the table names it."""
+    return {
+        f"{method.upper()} {path}": operation
+        for path, item in definition(found)["paths"].items()
+        for method, operation in item.items()
     }
 
-    def path(reference: dict[str, Any]) -> str:
-        above = parents.get(reference.get("Ref", ""))
-        return f"{path(above['ParentId'])}/{above['PathPart']}" if above else ""
 
+def served_by(found: Resources) -> dict[str, str]:
+    """Every operation, and its function."""
     return {
-        f"{m['HttpMethod']} {path(m['ResourceId']) or '/'}": _function(m["Integration"]["Uri"])
-        for m in of(found, "ApiGateway::Method")
+        route: _function(operation["x-amazon-apigateway-integration"]["uri"])
+        for route, operation in operations(found).items()
     }
 
 
@@ -112,6 +120,35 @@ def test_with_origins_every_path_has_its_preflight() -> None:
     }
 
 
+def test_every_operation_is_a_proxy_and_open_and_declares_what_its_path_takes() -> None:
+    found = resources(cors_origins=[PAGE])
+    for route, operation in operations(found).items():
+        integration = dict(operation["x-amazon-apigateway-integration"])
+        uri = integration.pop("uri")["Fn::Join"][1]
+        assert integration == {"type": "aws_proxy", "httpMethod": "POST", "timeoutInMillis": 29_000}
+        lambdas = ":lambda:path/2015-03-31/functions/"
+        region, partition = {"Ref": "AWS::Region"}, {"Ref": "AWS::Partition"}
+        assert [*uri[:5], uri[6]] == [
+            *("arn:", partition, ":apigateway:", region, lambdas, "/invocations")
+        ]
+        in_path = [part.strip("{}+") for part in route.split("/") if part.startswith("{")]
+        assert [p["name"] for p in operation.get("parameters", ())] == in_path, route
+        assert {p["in"] for p in operation.get("parameters", ())} <= {"path"}
+    # Authorization would be an authorizer's, a key's or a signature's.
+    assert not re.findall(r'"(x-amazon-apigateway-a\w+|security\w*)"', json.dumps(found))
+
+
+def test_the_definition_is_openapi() -> None:
+    whole = definition(resources(cors_origins=[PAGE]))
+    # In a greedy path API Gateway's parameter has the name without its sign.
+    text = json.dumps(whole).replace("+}", "}")
+    OpenAPIV2SpecValidator(json.loads(text)).validate()
+    undeclared = json.loads(text)
+    del undeclared["paths"]["/api/v1/sessions/{session_id}"]["get"]["parameters"]
+    with pytest.raises(OpenAPIValidationError, match="session_id"):
+        OpenAPIV2SpecValidator(undeclared).validate()
+
+
 def test_each_function_gives_one_permission_to_this_stage_alone() -> None:
     from infra import api
 
@@ -128,19 +165,30 @@ def test_what_api_gateway_would_not_serve_is_refused() -> None:
     assert "slow: timeout 30 s" in refusal(slow)
 
 
-def test_a_changed_route_or_answer_is_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def deployment(found: Resources) -> str:
+def test_a_changed_route_integration_or_answer_is_deployed_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def deployment(*functions: FunctionSpec, log_days: int = 30) -> str:
+        """Its name, of a template that is made for this number."""
+        found = resources(functions, log_days=log_days)
         (name,) = [n for n, r in found.items() if r["Type"] == "AWS::ApiGateway::Deployment"]
+        assert the(found, "ApiGateway::Stage")["DeploymentId"] == {"Ref": name}
         return name
 
     one = FunctionSpec("one", 128, 29, frozenset(), ("GET /one",))
-    before = deployment(resources((one,)))
-    assert deployment(resources((replace(one, routes=("GET /one", "PUT /one")),))) != before
+    before = deployment(one)
+    assert deployment(one, log_days=60) == before
+    for routes in (("GET /one", "PUT /one"), ("GET /two",), ("POST /one",)):
+        assert deployment(replace(one, routes=routes)) != before
+    assert deployment(replace(one, name="two")) != before
     reworded = replace(gateway_responses.TIMEOUT, message="Too late.")
-    monkeypatch.setattr(
-        gateway_responses, "RESPONSES", {**RESPONSES, "INTEGRATION_TIMEOUT": reworded}
-    )
-    assert deployment(resources((one,), stage="again")) != before
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            gateway_responses, "RESPONSES", {**RESPONSES, "INTEGRATION_TIMEOUT": reworded}
+        )
+        assert deployment(one, log_days=90) != before
+    monkeypatch.setattr(api_definition, "MAX_INTEGRATION_SECONDS", 28)
+    assert deployment(one, log_days=120) != before
 
 
 # the gateway's own answers -----------------------------------------------------------------------
@@ -156,15 +204,27 @@ def check_error(body: str) -> dict[str, Any]:
 
 
 def test_every_answer_in_the_template_is_an_error_as_the_document_has_it() -> None:
-    found = of(resources(), "ApiGateway::GatewayResponse")
-    assert {answer["ResponseType"] for answer in found} == set(RESPONSES)
-    for answer in found:
-        template = answer["ResponseTemplates"]["application/json"]
+    found = definition(resources())["x-amazon-apigateway-gateway-responses"]
+    assert found.keys() == RESPONSES.keys()
+    for kind, answer in found.items():
+        status = RESPONSES[kind].status
+        assert answer.get("statusCode") == (str(status) if status else None)
+        (template,) = answer["responseTemplates"].values()
         error = check_error(template.replace(REQUEST_ID, "3b9c"))
         assert error["request_id"] == "3b9c"
-        waits = "gatewayresponse.header.Retry-After" in answer.get("ResponseParameters", {})
-        assert error["retryable"] == waits, answer["ResponseType"]
+        waits = "gatewayresponse.header.Retry-After" in answer.get("responseParameters", {})
+        assert error["retryable"] == waits, kind
         assert "$" not in template.replace(REQUEST_ID, ""), "what a caller sent would be JSON"
+
+
+def test_with_an_origin_a_page_may_read_every_answer_in_the_template() -> None:
+    found = definition(resources(cors_origins=[PAGE]))["x-amazon-apigateway-gateway-responses"]
+    for kind, answer in found.items():
+        headers = RESPONSES[kind].headers | gateway_responses.gateway_cors_headers([PAGE])
+        assert headers["Access-Control-Allow-Origin"] == PAGE
+        assert answer["responseParameters"] == {
+            f"gatewayresponse.header.{name}": f"'{value}'" for name, value in headers.items()
+        }
 
 
 def test_an_answer_of_another_shape_is_noticed() -> None:
@@ -189,8 +249,28 @@ def test_by_default_it_is_regional_and_no_page_may_call() -> None:
     found = resources()
     rest = the(found, "ApiGateway::RestApi")
     assert rest["EndpointConfiguration"]["Types"] == ["REGIONAL"]
+    assert rest["Parameters"] == {"endpointConfigurationTypes": "REGIONAL"}
     assert not rest["DisableExecuteApiEndpoint"]
+    assert "Policy" not in rest
     assert "Access-Control" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"domain": {**DOMAIN, "mutual_tls": TRUST}}, {"private": True, "vpc_endpoint_ids": ["v"]}],
+    ids=["default", "mutual TLS", "private"],
+)
+def test_an_import_that_overwrites_the_api_leaves_it_as_the_template_says(given: Any) -> None:
+    rest = the(resources(**given), "ApiGateway::RestApi")
+    body, endpoint = rest["Body"], rest["EndpointConfiguration"]
+    assert rest["Mode"] == "overwrite"
+    assert body["info"]["title"] == rest["Name"]
+    assert body["x-amazon-apigateway-binary-media-types"] == rest["BinaryMediaTypes"] == ["*/*"]
+    assert body.get("x-amazon-apigateway-policy") == rest.get("Policy")
+    assert body["x-amazon-apigateway-endpoint-configuration"] == {
+        "disableExecuteApiEndpoint": rest["DisableExecuteApiEndpoint"],
+        **({"vpcEndpointIds": endpoint["VpcEndpointIds"]} if "private" in given else {}),
+    }
 
 
 def test_mutual_tls_turns_the_default_endpoint_off_and_pins_the_truststore() -> None:
@@ -232,6 +312,7 @@ def test_a_name_without_mutual_tls_leaves_it_on() -> None:
 def test_a_private_api_answers_to_its_endpoints_alone() -> None:
     rest = the(resources(private=True, vpc_endpoint_ids=["vpce-1"]), "ApiGateway::RestApi")
     assert rest["EndpointConfiguration"] == {"Types": ["PRIVATE"], "VpcEndpointIds": ["vpce-1"]}
+    assert rest["Parameters"] == {"endpointConfigurationTypes": "PRIVATE"}
     (statement,) = rest["Policy"]["Statement"]
     assert statement["Condition"] == {"StringEquals": {"aws:SourceVpce": ["vpce-1"]}}
 

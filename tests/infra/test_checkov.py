@@ -27,7 +27,6 @@ ACCEPTED: Mapping[str, str] = {
     "CKV_AWS_173": "Variables hold ARNs and addresses, no secret; AWS's own key encrypts them.",
     "CKV_AWS_18": "The service logs and audits each access to a payload.",
     "CKV_AWS_27": "SQS encrypts its queues itself (SqsManagedSseEnabled): not seen by the check.",
-    "CKV_AWS_59": "The functions authenticate, in one place for every kind of credential.",
     "CKV_AWS_73": "Traces are a setting (tracing), off because they cost.",
 }
 """Check → why what it finds is accepted."""

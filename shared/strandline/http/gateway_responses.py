@@ -1,5 +1,5 @@
 """The answers that API Gateway gives by itself, and the CORS headers. One source for the template
-(`infra/api.py`) and for the gateway on one machine (`strandline.local`)."""
+(`infra/api_definition.py`) and for the gateway on one machine (`strandline.local`)."""
 
 import json
 from collections.abc import Mapping, Sequence

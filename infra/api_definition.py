@@ -1,0 +1,88 @@
+"""The OpenAPI definition that API Gateway imports: one operation for each route, with the function
+behind it, and the gateway's own responses. The document that callers read is another one, which the
+service gives itself (`strandline.apidocs`).
+
+The version is 2.0: there the settings of the endpoint stand at the top of the definition. In 3.0
+they belong to a server, whose address is not known yet. No operation has `security`: its
+authorization type is NONE, because the functions authenticate, in one place for every kind of
+credential."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from strandline.http import gateway_responses
+
+MAX_INTEGRATION_SECONDS = 29
+"""How long API Gateway waits for a function."""
+BINARY_MEDIA_TYPES = ("*/*",)
+"""All: a block in DAG-CBOR is sent as bytes whatever a client accepts, and a request arrives as
+base64, exactly a third longer (see local/proxy_event.py)."""
+_RESPONSES = {"200": {"description": "The function's response, whatever its status."}}
+"""OpenAPI requires one. A proxy integration ignores it."""
+
+
+def build_definition(
+    name: str,
+    description: str,
+    routes: Mapping[str, str],
+    *,
+    origins: Sequence[str],
+    endpoint: Mapping[str, Any],
+    policy: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The whole definition of an API. An import overwrites what the definition does not contain, so
+    `endpoint` (disableExecuteApiEndpoint, vpcEndpointIds) and `policy` are part of it. `routes` has
+    the URI of the integration by route ("GET /path/{id}"), `origins` the permitted ones of CORS."""
+    definition = {
+        "swagger": "2.0",
+        # Not the release's version: an unchanged API keeps its deployment.
+        "info": {"title": name, "description": description, "version": "1"},
+        "paths": _paths(routes),
+        "x-amazon-apigateway-gateway-responses": _gateway_responses(origins),
+        "x-amazon-apigateway-binary-media-types": [*BINARY_MEDIA_TYPES],
+        "x-amazon-apigateway-endpoint-configuration": dict(endpoint),
+    }
+    return definition | ({"x-amazon-apigateway-policy": policy} if policy else {})
+
+
+def _paths(routes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    paths: dict[str, dict[str, Any]] = {}
+    for route, uri in routes.items():
+        method, _, path = route.partition(" ")
+        paths.setdefault(path, {})[method.lower()] = _operation(path, uri)
+    return paths
+
+
+def _operation(path: str, uri: str) -> dict[str, Any]:
+    integration = {
+        "type": "aws_proxy",
+        "httpMethod": "POST",  # of the call to Lambda
+        "uri": uri,
+        "timeoutInMillis": MAX_INTEGRATION_SECONDS * 1000,
+    }
+    parameters = [
+        {"name": name, "in": "path", "required": True, "type": "string"}
+        for name in re.findall(r"{(\w+)\+?}", path)
+    ]
+    return {
+        **({"parameters": parameters} if parameters else {}),
+        "responses": _RESPONSES,
+        "x-amazon-apigateway-integration": integration,
+    }
+
+
+def _gateway_responses(origins: Sequence[str]) -> dict[str, dict[str, Any]]:
+    cors_headers = gateway_responses.gateway_cors_headers(origins)
+    definitions: dict[str, dict[str, Any]] = {}
+    for kind, response in gateway_responses.RESPONSES.items():
+        body = response.body(gateway_responses.REQUEST_ID)
+        definition: dict[str, Any] = {"responseTemplates": {"application/json": body}}
+        if response.status:
+            definition["statusCode"] = str(response.status)
+        if headers := response.headers | cors_headers:
+            definition["responseParameters"] = {
+                f"gatewayresponse.header.{name}": f"'{value}'" for name, value in headers.items()
+            }
+        definitions[kind] = definition
+    return definitions
