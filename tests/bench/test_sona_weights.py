@@ -10,7 +10,7 @@ import pytest
 from tests.bench import personas, recall_quality
 from tests.bench.personas import WEIGHTS, Figure, summarize, table
 
-PLAIN = {"references": {}, "corpora": {}, "elsewhere": {}}
+PLAIN: dict[str, Any] = {"references": {}, "corpora": {}, "elsewhere": {}}
 
 
 def measured() -> dict[str, Any]:
@@ -35,8 +35,14 @@ def test_what_a_weight_adds_is_the_mean_over_questions() -> None:
 def test_the_output_has_the_figures_of_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(recall_quality, "measure", lambda *_: dict(PLAIN))
-    monkeypatch.setattr(recall_quality.references_quality, "table", lambda _: [])
+    def measure_plain(*_: object) -> dict[str, Any]:
+        return {**PLAIN}
+
+    def show_nothing(_: object) -> list[str]:
+        return []
+
+    monkeypatch.setattr(recall_quality, "measure", measure_plain)
+    monkeypatch.setattr(recall_quality.references_quality, "table", show_nothing)
     monkeypatch.setattr(recall_quality, "LocalEmbedder", dict)
     monkeypatch.setattr(personas, "measure", measured)
     out = tmp_path / "recall.json"

@@ -201,7 +201,11 @@ def test_a_merge_that_counts_a_memory_twice_is_noticed(
     sonas = make_sonas(gateway.database.connect_as(Caller.background("acme")), 2)
     order = [("vector", 0), ("vector", 1), ("0", 0), ("1", 0), ("1", 1)]
     deliver(gateway.database, sonas, order, events, vectors)
-    monkeypatch.setattr(store_members, "drop_shared_members", lambda *_: None)
+
+    def drop_nothing(*_: object) -> None:
+        """Both keep what they have."""
+
+    monkeypatch.setattr(store_members, "drop_shared_members", drop_nothing)
     merge(gateway.database, sonas[1], sonas[0])
     twice = "delete from sona_members where sona_id = %s and event_id = %s"
     for statement, *params in (
