@@ -35,15 +35,14 @@ UNSHOWN = "metadata-and-sessions-are-not-shown"
 """Stands in every metadata and every session's name."""
 ADDED = frozenset(
     {
-        *("events", "event_keys", "event_search", "memory_edges", "event_texts"),
-        *("model_calls", "recall_answers", "recalls"),
+        *("events", "event_keys", "event_search", "memory_edges", "model_calls"),
+        *("recall_answers", "recalls"),
     }
 )
 """What chats add rows to, of which none changes: two events each, and what is counted of them."""
 COUNTERS = frozenset(
     {
-        *("scopes", "scope_work", "lanes", "sessions", "monthly_spend"),
-        *("model_states", "model_rates", "quotas"),
+        *("scopes", "scope_work", "monthly_spend", "model_states", "model_rates", "quotas"),
     }
 )
 """What a call counts in, and where a scope is by now."""
@@ -54,10 +53,8 @@ def obey(request: dict[str, Any]) -> Says:
     a tool that nobody offered."""
     if task_of(request) not in ("answer", "reply"):
         return believe(request)
-    lines = shown_lines(request)
-    orders = " ".join(
-        [request["messages"][1]["content"].rpartition("\n")[0][-300:], *lines.values()]
-    )
+    lines, (_, question) = shown_lines(request), read_prompt(request)
+    orders = " ".join([question["text"], *lines.values()])
     orders = "".join(letter if letter.isprintable() else " " for letter in orders)
     reply = says(f"As told: {orders[:2000]}", *lines)
     body: Any = reply.body

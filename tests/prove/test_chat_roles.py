@@ -16,9 +16,9 @@ from strandline.personas import active_sonas, store_acts
 from strandline.personas.store_members import NamedSona
 from strandline.recall import store as recall_store
 from strandline.sessions import store as session_store
-from tests.chat_service import SONAS, chat, front, provider, says, shown_lines
+from tests.chat_service import SONAS, believe, chat, front, provider, says, shown_lines
 from tests.context_block import read_block
-from tests.model_server import ModelServer, Says
+from tests.model_server import ModelServer, Says, task_of
 from tests.support import Gateway, ScratchDatabase
 
 __all__ = ["front", "provider"]  # fixtures
@@ -37,6 +37,8 @@ def mark(role: int, talk: int) -> str:
 
 def echo(request: dict[str, Any]) -> Says:
     """A model that says in which conversation it is asked, and cites what it is shown."""
+    if task_of(request) != "reply":
+        return believe(request)
     question = request["messages"][1]["content"].rpartition("</memory-")[2]
     (own,) = set(_MARK.findall(question))
     return says(f"Noted in {own}.", *shown_lines(request))
@@ -79,7 +81,7 @@ def mixed(
 ) -> set[str]:  # fmt: skip
     """What holds something of another sona or another session: prompts, acts, recall, members."""
     found = set[str]()
-    for request in provider.requests:
+    for request in replies_of(provider):
         block, _, question = request["messages"][1]["content"].rpartition("\n<message>")
         (own,) = set(_MARK.findall(question))
         latest = read_block(block).parts.get("Latest events:", [])
@@ -106,6 +108,11 @@ def mixed(
     return found
 
 
+def replies_of(provider: ModelServer) -> list[dict[str, Any]]:
+    """The prompts of chats."""
+    return [request for request in provider.requests if task_of(request) == "reply"]
+
+
 def _replies(role: int) -> list[str]:
     return [f"Noted in {mark(role, talk)}." for talk in range(2)]
 
@@ -123,9 +130,9 @@ def test_two_roles_of_one_user_do_not_mix(
     provider.otherwise = echo
     turns, key = max(2, scaled(20)), front.key(user=USER)
     sonas = converse(front, key, turns)
-    assert len(provider.requests) == len(SESSIONS) * turns
+    assert len(replies_of(provider)) == len(SESSIONS) * turns
     assert mixed(front, key, provider, scratch_db, sonas, turns) == set()
-    print(f"  {len(provider.requests)} turns of {len(SESSIONS)} conversations in two sonas")
+    print(f"  {len(replies_of(provider))} turns of {len(SESSIONS)} conversations in two sonas")
 
 
 # planted ------------------------------------------------------------------------------------------
