@@ -19,8 +19,11 @@ from strandline.llm.types import AnswerMessage, MemoryAnswer, ModelResult, TaskC
 from strandline.local.lambda_context import LambdaContext
 from strandline.personas import store_turns
 from strandline.resources import Resources
-from tests.model_server import ModelServer, Says, completion, serving
-from tests.support import KEY_SECRET, Gateway, Reply
+from tests.context_block import Block, read_block
+from tests.functions.test_promoter import warm
+from tests.model_server import ModelServer, Says, completion, serving, task_of
+from tests.strandline.topics.outline import fold_all
+from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase
 
 CHAT, QUERY, TURNS, SONAS = "/api/v1/chat", "/api/v1/query", "/api/v1/turns", "/api/v1/sonas"
 _LINE = re.compile(r"^\[(\d+)\](.*)$", re.MULTILINE)
@@ -37,7 +40,7 @@ def scripted_model(patch: pytest.MonkeyPatch) -> Generator[ModelServer]:
         try:
             yield provider
         finally:
-            for name in ("worker", "sweeper", "query", "mcp"):
+            for name in ("worker", "sweeper", "query", "mcp", "builder", "promoter"):
                 service: Resources = importlib.import_module(f"functions.{name}.handler").resources
                 if "llm" in service.__dict__:
                     used: Any = service.llm.__dict__["_provider"]
@@ -61,6 +64,57 @@ def cite_all(request: dict[str, Any]) -> Says:
     """A model that answers with the number of memories, and cites every one."""
     numbers = list(shown_lines(request))
     return says(f"I was shown {len(numbers)}.", *numbers, remembers=bool(numbers))
+
+
+def heard(request: dict[str, Any]) -> list[str]:
+    """The texts that a task of the background shows to the model: of events, summaries, parts."""
+    lines = [line for line in request["messages"][1]["content"].splitlines() if line[:1] == "{"]
+    said = [json.loads(line) for line in lines]
+    texts = [one.get("text") or one.get("summary") or "" for one in said]
+    return ["".join(c if c.isprintable() else " " for c in text) for text in texts if text.strip()]
+
+
+def believe(request: dict[str, Any]) -> Says:
+    """A model that takes whatever it is shown into summaries, topics and the graph, in words that
+    no event has; and answers as `cite_all`."""
+    task = task_of(request)
+    if task in ("answer", "reply"):
+        return cite_all(request)
+    texts = heard(request) or ["nothing"]
+    told = " ".join(["Unsaid, so far:", *texts])[:600]
+    topic = f"Unsaid: {texts[0]}"[:100]
+    fact = {"content": told, "category": "general", "about": [], "confidence": 0.9, "events": [1]}
+    answers: dict[str, dict[str, Any]] = {
+        "continues": {"continues": True},
+        "summarise": {"summary": told, "importance": 0.9},
+        "merge": {"summary": told, "importance": 0.9},
+        "topic": {"topic": topic},
+        "entities": {"entities": []},
+        "overview": {"summary": told, "topic": topic},
+        "contradicts": {"contradicts": False},
+        "extract": {"entities": [], "facts": [fact], "decisions": [], "relations": []},
+    }
+    return completion(json.dumps(answers[task]))
+
+
+def fold_and_promote(gateway: Gateway, base: ScratchDatabase) -> None:
+    """All that is told becomes chains, topics and a graph."""
+    fold_all(gateway, base)
+    warm(base)
+    assert gateway.run_job("builder", "acme")
+    assert gateway.run_job("promoter", "acme")["chains_promoted"] > 0
+    gateway.sweep()
+
+
+def read_prompt(request: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
+    """What a request shows of memory, and its question or message; each is where it belongs. Raises
+    AssertionError where stored text could be taken for anything else."""
+    assert request.keys().isdisjoint({"tools", "functions", "tool_choice"})
+    text: str = request["messages"][1]["content"]
+    block, rest = text.split("\n</memory-", 1)
+    mark, tag, line, end = rest.split("\n")
+    assert (tag, end) in (("<question>", "</question>"), ("<message>", "</message>"))
+    return read_block(f"{block}\n</memory-{mark}"), json.loads(line)
 
 
 @pytest.fixture

@@ -121,24 +121,45 @@ def score(evidence: frozenset[str], ranked: Sequence[str]) -> Figure:
     return Figure(recall, 1 / (1 + places[0]) if places else 0.0)
 
 
-def table(groups: Mapping[str, Sequence[Mapping[float, Figure]]]) -> list[str]:
+def summarize(
+    groups: Mapping[str, Sequence[Mapping[float, Figure]]],
+) -> dict[str, dict[str, dict[str, float]]]:
+    """By group and weight: R@10 and MRR."""
+    return {
+        group: {
+            f"{weight:g}": {
+                "R@10": round(fmean(row[weight].recall for row in rows), 3),
+                "MRR": round(fmean(row[weight].rank for row in rows), 3),
+            }
+            for weight in WEIGHTS
+        }
+        for group, rows in groups.items()
+    }
+
+
+def table(result: Mapping[str, Any]) -> list[str]:
     """Lines of Markdown: the order without a weight, and what each weight adds to it."""
-    lines = [f"| R@10 / MRR | {' | '.join(groups)} |", "|---" * (len(groups) + 1) + "|"]
-    for weight in WEIGHTS:
+    groups: Mapping[str, Mapping[str, Mapping[str, float]]] = result["groups"]
+    lines = [
+        f"A sona's weight, {result['questions']} questions, {result['roles']}:",
+        "",
+        f"| R@10 / MRR | {' | '.join(groups)} |",
+        "|---" * (len(groups) + 1) + "|",
+    ]
+    for weight in (f"{weight:g}" for weight in WEIGHTS):
         parts: list[str] = []
-        for rows in groups.values():
-            recall, rank = (
-                fmean(getattr(row[weight], name) for row in rows) for name in ("recall", "rank")
-            )
-            base = [fmean(getattr(row[0.0], name) for row in rows) for name in ("recall", "rank")]
-            plain = f"{recall:.3f} / {rank:.3f}"
-            parts.append(f"{recall - base[0]:+.3f} / {rank - base[1]:+.3f}" if weight else plain)
-        lines.append(f"| {f'weight {weight:g}' if weight else 'as it is'} | {' | '.join(parts)} |")
+        for by_weight in groups.values():
+            base, found = by_weight["0"], by_weight[weight]
+            plain = f"{found['R@10']:.3f} / {found['MRR']:.3f}"
+            gains = (found[name] - base[name] for name in ("R@10", "MRR"))
+            parts.append(plain if weight == "0" else " / ".join(f"{gain:+.3f}" for gain in gains))
+        name = "as it is" if weight == "0" else f"weight {weight}"
+        lines.append(f"| {name} | {' | '.join(parts)} |")
     return lines
 
 
-def measure() -> list[str]:
-    """The table over the pairs of neighbouring sets."""
+def measure() -> dict[str, Any]:
+    """R@10 and MRR over the pairs of neighbouring sets, for each weight."""
     sets = [corpus for corpus in recall_corpora.load(None) if corpus.group == "talks"]
     pairs = [merge(*pair) for pair in itertools.batched(sets, 2, strict=True)]
     groups: dict[str, list[dict[float, Figure]]] = {}
@@ -154,12 +175,18 @@ def measure() -> list[str]:
                     group = f"{'own' if own else 'other'} sona, {told}"
                     rows = figures(service, corpus, sonas, own=own)
                     groups.setdefault(group, []).extend(rows)
-    return table(groups)
+    return {
+        "roles": "pairs of unrelated conversations, each told as one of two roles of a user",
+        "pairs": [[role.name for role in roles] for _, roles in pairs],
+        "messages": sum(len(corpus.events) for corpus, _ in pairs),
+        "questions": sum(len(corpus.questions) for corpus, _ in pairs),
+        "groups": summarize(groups),
+    }
 
 
 def main() -> None:
     """Measure and print the table."""
-    print(*measure(), sep="\n")
+    print(*table(measure()), sep="\n")
 
 
 if __name__ == "__main__":

@@ -284,7 +284,8 @@ def main() -> None:
     except (OSError, KeyError, ValueError) as error:
         sys.exit(f"bench-recall: {error}")
     result = measure(corpora, Known(LocalEmbedder()))
-    for line in [*table(result), "", *personas.measure()]:
+    result["personas"] = personas.measure()
+    for line in [*table(result), "", *personas.table(result["personas"])]:
         print(line)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(result, indent=1) + "\n")

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from strandline.config import get_settings
 from tests.chat_service import deliver_turn, front, provider, says
 from tests.context_block import read_fence
 from tests.functions.conftest import Told
+from tests.functions.test_chat_sonas import ROOM, forty, shown, tell_roles
 from tests.mcp_calls import ALICE, HELPER, call_tool, post
 from tests.model_server import ModelServer, error
 from tests.support import Gateway, ScratchDatabase
@@ -50,6 +52,29 @@ def test_answers_are_data_with_the_events_that_they_rest_on(
     message, answer = (row for (row,) in stored[1:])
     assert f"The message is event {message}." in text
     assert f"The answer is event {answer}." in text
+
+
+def test_a_sona_has_the_weight_that_a_call_gives_it(
+    front: Gateway,
+    provider: ModelServer,
+    key: str,
+    tell: Told,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a model is shown no more than so many characters: a call has no budget of its own."""
+    provider.otherwise = forty
+    sonas = tell_roles(front, key, tell)
+    monkeypatch.setenv("STRANDLINE_LLM_CHARACTERS", str(4 * ROOM["budget"]))
+    get_settings.cache_clear()
+    question = "What is the budget?"
+    for name, uuid in sonas.items():
+        weighed = {"sona": uuid, "sona_weight": 1}
+        for tool, asked in (("query", {"query": question}), ("chat", {"message": question})):
+            text, is_error = call(front, key, tool, **asked, **weighed)
+            assert not is_error, text
+            assert shown(provider) == {name}
+    text, is_error = call(front, key, "query", query=question, sona_weight=2)
+    assert (is_error, "weights.sona" in text) == (True, True), text
 
 
 def test_what_is_late_or_fails_is_told_with_what_to_do(

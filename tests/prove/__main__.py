@@ -65,7 +65,9 @@ PARALLEL = (
     (
         "personas",
         "tests/prove/test_centroids.py tests/prove/test_chat_threads.py"
-        " tests/functions/test_acts.py tests/functions/test_chat.py",
+        " tests/prove/test_chat_injections.py tests/prove/test_chat_roles.py"
+        " tests/functions/test_acts.py tests/functions/test_chat.py"
+        " tests/functions/test_chat_hangs.py",
         12,
     ),
     ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 5),

@@ -4,7 +4,8 @@ memberships come, however often, and by how many at once, it is what one compute
 import json
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -78,28 +79,55 @@ def make_sonas(access: TenantDb, count: int) -> list[UUID]:
 
 
 def differences(database: Database, base: ScratchDatabase, sonas: Sequence[UUID]) -> list[str]:
-    """Where a stored place is not that of its memories, for each of the viewers."""
+    """Where a stored place is not that of its memories: joined for each of the viewers, and in each
+    scope. A merged sona's are those of all that became it, each once."""
     found: list[str] = []
     for sona_id in sonas:
+        rows = base.rows(
+            "select distinct m.event_id, m.scope_id, m.participants, v.embedding::text"
+            " from sona_members m join event_vectors v using (tenant_id, event_id)"
+            " join sonas s using (tenant_id, sona_id)"
+            " where %s in (s.sona_id, s.merged_into) and v.space = %s",
+            *(sona_id, SPACE),
+        )
         for viewer in VIEWERS:
             access = database.connect_as(Caller("acme", viewer))
             place = store_sonas.read_place(access, sona_id, SPACE)
-            rows = base.rows(
-                "select v.embedding::text from sona_members m join event_vectors v"
-                " using (tenant_id, event_id) where m.sona_id = %s and v.space = %s"
-                " and m.participants @> %s::text[]",
-                *(sona_id, SPACE, list(viewer)),
-            )
-            vectors = [json.loads(text) for (text,) in rows]
-            if place.memories != len(vectors):
-                found.append(f"{sona_id} for {viewer}: {place.memories} of {len(vectors)}")
-            elif vectors:
-                means = [math.fsum(column) / len(vectors) for column in zip(*vectors, strict=True)]
-                centroid: list[float] = json.loads(place.centroid or "[]")
-                apart = max(abs(a - b) for a, b in zip(centroid, means, strict=True))
-                if apart > TOLERANCE:
-                    found.append(f"{sona_id} for {viewer}: off by {apart}")
+            vectors = [row[3] for row in rows if {*viewer} <= {*row[2]}]
+            centroid: list[float] = json.loads(place.centroid or "[]")
+            found += compare(f"{sona_id} for {viewer}", place.memories, centroid, vectors)
+        scopes: dict[UUID, list[str]] = defaultdict(list)
+        for _, scope_id, _, vector in rows:
+            scopes[scope_id].append(vector)
+        sums = base.rows(
+            "select c.scope_id, sum(c.memories)::int, sum(c.total)::text from sona_centroids c"
+            " join sonas s using (tenant_id, sona_id)"
+            " where %s in (s.sona_id, s.merged_into) and c.space = %s group by 1",
+            *(sona_id, SPACE),
+        )
+        assert {scope_id for scope_id, *_ in sums} == scopes.keys()
+        for scope_id, count, total in sums:
+            centroid = [part / count for part in json.loads(total)]
+            found += compare(f"{sona_id} in {scope_id}", count, centroid, scopes[scope_id])
     return found
+
+
+def compare(what: str, count: int, centroid: list[float], vectors: Sequence[str]) -> list[str]:
+    """In what a stored place differs from the mean of these vectors."""
+    if count != len(vectors):
+        return [f"{what}: {count} of {len(vectors)}"]
+    if not vectors:
+        return [f"{what}: a place without memories"] if centroid else []
+    columns = zip(*map(json.loads, vectors), strict=True)
+    means = [math.fsum(column) / len(vectors) for column in columns]
+    apart = max(abs(a - b) for a, b in zip(centroid, means, strict=True))
+    return [f"{what}: off by {apart}"] if apart > TOLERANCE else []
+
+
+def memberships(base: ScratchDatabase, family: Sequence[UUID]) -> list[UUID]:
+    """The events that these sonas were active in, as often as it is stored."""
+    rows = base.rows("select event_id from sona_members where sona_id = any (%s)", [*family])
+    return sorted(event_id for (event_id,) in rows)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -115,35 +143,81 @@ def test_centroids_are_what_one_computes_from_nothing(
     order += [(str(rng.randrange(3)), rng.randrange(len(events))) for _ in events]
     order += order
     rng.shuffle(order)
-    with closing(Database(scratch_db.url)) as database, ThreadPoolExecutor(4) as pool:
+    with closing(Database(scratch_db.url)) as database:
+        deliver_at_once(database, sonas, order, events, vectors)
+        assert differences(database, scratch_db, sonas) == []
+        print(f"  {len(events)} events, {len(order)} deliveries of vectors and memberships")
+        told = {events[n] for kind, n in order if kind in ("0", "1")}
+        merge(database, sonas[1], sonas[0])
+        assert memberships(scratch_db, sonas[:2]) == sorted(told), "each once"
+        assert differences(database, scratch_db, sonas) == []
+        rng.shuffle(order)
+        late = [("1", n) for n in range(0, len(events), 7)]  # they are told of the merged one
+        deliver_at_once(database, sonas, order[: len(events)] + late, events, vectors)
+        told |= set(events[::7])
+        assert memberships(scratch_db, sonas[:2]) == sorted(told), "each once, and those told late"
+        assert differences(database, scratch_db, sonas) == []
+        _forget(database, scratch_db, sonas, events[::2])
+
+
+def deliver_at_once(
+    database: Database, sonas: Sequence[UUID], order: Sequence[tuple[str, int]], events: list[UUID],
+    vectors: list[list[float]],
+) -> None:  # fmt: skip
+    """By four workers."""
+    with ThreadPoolExecutor(4) as pool:
         shares = [order[n::4] for n in range(4)]
         for done in [
             pool.submit(deliver, database, sonas, share, events, vectors) for share in shares
         ]:
             done.result()
-        assert differences(database, scratch_db, sonas) == []
-        print(f"  {len(events)} events, {len(order)} deliveries of vectors and memberships")
-        _merge_and_forget(database, scratch_db, sonas, events)
 
 
-def _merge_and_forget(
-    database: Database, base: ScratchDatabase, sonas: list[UUID], events: list[UUID]
-) -> None:
-    """After a merge each memory counts once, and after it is forgotten not at all."""
+def merge(database: Database, from_id: UUID, into_id: UUID) -> None:
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_members.drop_shared_members(access, sonas[1], sonas[0])
-        store_sonas.merge_sona(access, sonas[1], sonas[0])
-    total = store_sonas.read_place(access, sonas[0], SPACE).memories
-    distinct = base.rows(
-        "select count(distinct event_id) from sona_members where sona_id = any (%s)", sonas[:2]
-    )
-    assert distinct == [(total,)]
-    half = events[::2]
+        store_members.drop_shared_members(access, from_id, into_id)
+        store_sonas.merge_sona(access, from_id, into_id)
+
+
+def _forget(
+    database: Database, base: ScratchDatabase, sonas: Sequence[UUID], gone: Collection[UUID]
+) -> None:
+    """What is forgotten counts nowhere: not in the merged sona either."""
+    access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        assert store_members.forget_events(access, half)["sona_members"] > 0
-    assert base.rows("select from sona_members where event_id = any (%s::uuid[])", half) == []
-    assert differences(database, base, [sonas[2]]) == []
+        assert store_members.forget_events(access, [*gone])["sona_members"] > 0
+    assert not {*memberships(base, sonas)} & {*gone}
+    assert differences(database, base, sonas) == []
+
+
+def test_a_merge_that_counts_a_memory_twice_is_noticed(
+    gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: what both sonas were active in stays in both; then in the sum alone, and then in the
+    sum but not in its number."""
+    events = tell(gateway, 5)[::4]  # of one scope
+    vectors = [unit_vector(random.Random(n)) for n in range(2)]
+    sonas = make_sonas(gateway.database.connect_as(Caller.background("acme")), 2)
+    order = [("vector", 0), ("vector", 1), ("0", 0), ("1", 0), ("1", 1)]
+    deliver(gateway.database, sonas, order, events, vectors)
+
+    def drop_nothing(*_: object) -> None:
+        """Both keep what they have."""
+
+    monkeypatch.setattr(store_members, "drop_shared_members", drop_nothing)
+    merge(gateway.database, sonas[1], sonas[0])
+    twice = "delete from sona_members where sona_id = %s and event_id = %s"
+    for statement, *params in (
+        ("select",),
+        (twice, sonas[1], events[0]),
+        ("update sona_centroids set memories = 1 where sona_id = %s", sonas[1]),
+    ):
+        scratch_db.rows(str(statement), *params)
+        faults = differences(gateway.database, scratch_db, sonas[:1])
+        assert len([fault for fault in faults if " in " in fault]) == 1
+        assert [fault for fault in faults if " for ()" in fault]
+    assert "off by" in faults[0]
 
 
 def test_a_sum_that_forgets_what_it_counted_is_noticed(

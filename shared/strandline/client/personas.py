@@ -113,6 +113,7 @@ class Personas(Caller):
         sona: UUID | str | None = None,
         budget: int | None = None,
         min_relevance: float | None = None,
+        weights: Fields | None = None,
         now: datetime | float | str | None = None,
     ) -> answers.TurnOut:
         """The language model's answer from memory; nothing is stored. Where its `state` is
@@ -134,6 +135,7 @@ class Personas(Caller):
         metadata: Fields | None = None,
         budget: int | None = None,
         min_relevance: float | None = None,
+        weights: Fields | None = None,
         occurred_at: datetime | float | str | None = None,
         idempotency_key: str | None = None,
     ) -> answers.TurnOut:

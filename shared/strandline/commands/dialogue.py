@@ -14,12 +14,19 @@ if TYPE_CHECKING:
     from strandline.client import answers
 
 _POLL_SECONDS = 1.0
+_sona_weight = click.option(
+    "--sona-weight",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    help="How much what belongs to the sona is preferred: 0 (by default) to 1.",
+)
 
 
 @click.command()
 @click.argument("query")
 @participant_options
 @click.option("--sona", help="The sona in which is answered, by id or name.")
+@_sona_weight
 @click.pass_obj
 def ask(
     run: Invocation,
@@ -28,9 +35,17 @@ def ask(
     agent: str | None,
     participants: tuple[str, ...],
     sona: str | None,
+    sona_weight: float,
 ) -> None:
     """Have the language model answer QUERY from memory; nothing is stored."""
-    turn = run.client.answer(query, user=user, agent=agent, participants=participants, sona=sona)
+    turn = run.client.answer(
+        query,
+        user=user,
+        agent=agent,
+        participants=participants,
+        sona=sona,
+        weights={"sona": sona_weight} if sona_weight else None,
+    )
     _print_turn(run, _wait(run, turn, user, agent, participants))
 
 
@@ -39,6 +54,7 @@ def ask(
 @participant_options
 @click.option("--session", "session_id", help="The conversation that it belongs to.")
 @click.option("--sona", help="The sona in which is spoken, by id or name; made where it is new.")
+@_sona_weight
 @click.pass_obj
 def chat(
     run: Invocation,
@@ -48,6 +64,7 @@ def chat(
     participants: tuple[str, ...],
     session_id: str | None,
     sona: str | None,
+    sona_weight: float,
 ) -> None:
     """Store MESSAGE, and the language model's reply to it from memory."""
     turn = run.client.chat(
@@ -57,6 +74,7 @@ def chat(
         participants=participants,
         session_id=session_id,
         sona=sona,
+        weights={"sona": sona_weight} if sona_weight else None,
     )
     _print_turn(run, _wait(run, turn, user, agent, participants))
 

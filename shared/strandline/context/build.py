@@ -1,7 +1,7 @@
 """Build the text of a context: collect what may be shown, and lay it out."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -24,8 +24,10 @@ from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
 from strandline.observability import logger
+from strandline.recall.importance import SonaPlace, weigh
 from strandline.recall.recall import Search, make_token, search
 from strandline.recall.relevance import ScoredEvent
+from strandline.recall.schemas import RecallWeights
 from strandline.recall.store import EventBefore, HitEvent, read_events_before, read_hits
 from strandline.sessions import context as session_context
 from strandline.sessions import store_chains
@@ -67,6 +69,10 @@ class Answering:
     """Events to leave out: the message that is answered."""
     recent_share: float = 0.4
     """The most that short-term memory takes: the conversation goes on."""
+    weights: RecallWeights | None = None
+    """What else orders the events about the question, as in recall."""
+    sona: SonaPlace | None = None
+    """The sona that is answered in."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ def build_context_text(
         recent = session_context.list_short_term_of(access, tuning, now, session=session)
     exclude = answering.exclude if answering else ()
     recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
-    found, known = _find(access, embedder, request, tuning, now, vector_timeout, exclude)
+    found, known = _find(access, embedder, request, tuning, now, vector_timeout, answering)
     shown = _Request(request.min_relevance, request.limit, request.budget, answering)
     return _write(access, recent, known, found, shown)
 
@@ -121,7 +127,7 @@ def _find(
     tuning: Tuning,
     now: datetime,
     vector_timeout: float,
-    exclude: Collection[UUID],
+    answering: Answering | None,
 ) -> tuple[FoundChains, Sequence[KnownSource]]:
     """What answers the question, and what the graph knows about it; without one the latest
     chains."""
@@ -136,13 +142,17 @@ def _find(
         vector_timeout=vector_timeout,
         filters={},
         min_known=tuning.min_known,
-        exclude=exclude,
+        exclude=answering.exclude if answering else (),
     )
     chains = session_context.list_relevant_chains(
         access, embedder.space, result, request.min_relevance
     )
     known = find_known(access, tuning, request.query, result.vector, embedder.space)
     token = make_token(access, result.result, result.space)
+    if answering:
+        events, asked_at = result.ranking.events, request.now or now
+        ordered, _ = weigh(access, events, answering.weights, asked_at, now, answering.sona)
+        result = replace(result, ranking=replace(result.ranking, events=ordered))
     return FoundChains(chains, result, token), known
 
 

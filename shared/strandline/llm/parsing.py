@@ -1,6 +1,7 @@
 """Parse a model's answer: the schema it is asked for, and which parts of its answer are
 accepted."""
 
+import contextlib
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -60,10 +61,8 @@ def parse_output[Value: BaseModel](text: str, result_type: type[Value], prompt_t
     """
     if len(text) > _MAX_CHARACTERS:
         raise UnusableOutput("it is too long")
-    body = text.rpartition("</think>")[2]
-    start, end = body.find("{"), body.rfind("}")
     try:
-        data = _clean(from_json(body[start : end + 1] if 0 <= start < end else body))
+        data = _clean(_read_object(text))
         value = result_type.model_validate(data)
     except ValidationError as error:
         raise UnusableOutput(_describe_faults(error)) from None
@@ -78,6 +77,21 @@ def parse_output[Value: BaseModel](text: str, result_type: type[Value], prompt_t
     if isinstance(value, Entities):
         _drop_unnamed(value, prompt_text)
     return value
+
+
+def _read_object(text: str) -> Any:
+    """The JSON in a text: what follows a thinking block, unless that stands in the JSON's own
+    strings, as a quotation. Raises ValueError."""
+    _, mark, rest = text.rpartition("</think>")
+    if mark:
+        with contextlib.suppress(ValueError):
+            return _read_braces(rest)
+    return _read_braces(text)
+
+
+def _read_braces(text: str) -> Any:
+    start, end = text.find("{"), text.rfind("}")
+    return from_json(text[start : end + 1] if 0 <= start < end else text)
 
 
 def _drop_unnamed(entities: Entities, prompt_text: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from strandline.context.fence import sanitize
 from strandline.mcp.rendering import act_line, citations, event_line, fence_lines, limits
 from strandline.mcp.tools import (
+    NUMBER,
     TEXT,
     TEXTS,
     WHOLE,
@@ -28,15 +29,21 @@ def query(context: ToolContext, arguments: Arguments) -> str:
         )
     if "query" not in arguments:
         raise WrongArgument("query: is required, or turn_id")
-    body = pick(arguments, "query", "sona")
+    body = pick(arguments, "query", "sona") | _weights(arguments)
     return _show(context.operations.call("POST /api/v1/query", body | readers))
 
 
 def chat(context: ToolContext, arguments: Arguments) -> str:
     """Store a message, and the model's reply to it."""
     body = pick(arguments, "message", "session_id", "sona", "speaker")
-    body |= context.members(arguments)
+    body |= context.members(arguments) | _weights(arguments)
     return _show(context.operations.call("POST /api/v1/chat", body, key=arguments.get("event_key")))
+
+
+def _weights(arguments: Arguments) -> dict[str, Any]:
+    """The field of the weight that a sona has in what is recalled."""
+    weight = arguments.get("sona_weight")
+    return {} if weight is None else {"weights": {"sona": weight}}
 
 
 def _show(turn: dict[str, Any]) -> str:
@@ -89,6 +96,7 @@ def stream_acts(context: ToolContext, arguments: Arguments) -> str:
 
 
 _SONA = {"sona": TEXT}
+_WEIGHED_SONA = {**_SONA, "sona_weight": NUMBER}
 
 TOOLS = (
     Tool(
@@ -96,7 +104,7 @@ TOOLS = (
         "Have the service's model answer from memory. `turn_id`: fetch a late answer.",
         "read",
         query,
-        {"query": TEXT, **_SONA, "turn_id": TEXT, "participants": TEXTS},
+        {"query": TEXT, **_WEIGHED_SONA, "turn_id": TEXT, "participants": TEXTS},
     ),
     Tool(
         "chat",
@@ -106,7 +114,7 @@ TOOLS = (
         {
             "message": TEXT,
             "participants": TEXTS,
-            **_SONA,
+            **_WEIGHED_SONA,
             "session_id": TEXT,
             "speaker": TEXT,
             "event_key": TEXT,

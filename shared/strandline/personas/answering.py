@@ -21,6 +21,8 @@ from strandline.llm.client import Fallback
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import AnswerMessage, MemoryAnswer, ModelResult, TaskContext
 from strandline.participants import display_name
+from strandline.recall.importance import SonaPlace
+from strandline.recall.schemas import RecallWeights
 from strandline.sessions.store import Session
 from strandline.tenants.store_due import read_tuning
 
@@ -44,6 +46,9 @@ class Question:
     min_relevance: float | None = None
     persona: str | None = None
     """The name of the sona in which is answered."""
+    sona_id: UUID | None = None
+    weights: RecallWeights | None = None
+    """What else orders the memories that are shown."""
     session: Session | None = None
     speaker: str | None = None
     agent: str | None = None
@@ -82,7 +87,11 @@ def recall_for(access: TenantDb, embedder: Embedder, question: Question, now: da
         tuning=tuning,
         now=now,
         vector_timeout=settings.query_vector_seconds,
-        answering=Answering({question.input_id} if question.input_id else ()),
+        answering=Answering(
+            exclude={question.input_id} if question.input_id else (),
+            weights=question.weights,
+            sona=SonaPlace(question.sona_id, embedder.space) if question.sona_id else None,
+        ),
     )
     return Recalled(context, use)
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from strandline import participants
 from strandline.auth.principals import Principal
 from strandline.context.build import record_use
-from strandline.db.database import NOBODY, Caller, TenantDb
+from strandline.db.database import Caller, TenantDb
 from strandline.errors import (
     Conflict,
     Forbidden,
@@ -36,6 +36,7 @@ from strandline.personas.answering import Question, Recalled, ask_model
 from strandline.personas.queries import empty_turn, to_turn
 from strandline.personas.schemas_chat import ChatRequest, TurnOut
 from strandline.personas.store_turns import StoredEvent
+from strandline.recall.schemas import RecallWeights
 from strandline.resources import Resources
 from strandline.sessions import sessions
 from strandline.sessions.store import Session
@@ -60,20 +61,25 @@ class Chat:
     min_relevance: float | None
     sona_id: UUID | None
     persona: str | None
+    weights: RecallWeights | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What is stored of it."""
-        return {
+        """What is stored of it. Code that knows no weights reads what has none."""
+        fields = {
             **vars(self),
             "participants": list(self.participants),
             "sona_id": None if self.sona_id is None else str(self.sona_id),
+            "weights": self.weights and self.weights.model_dump(),
         }
+        return fields if self.weights else {n: v for n, v in fields.items() if n != "weights"}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Chat":
         """A stored one."""
         sona_id: str | None = fields["sona_id"]
+        weights: object = fields.get("weights")
         changed: dict[str, Any] = {
+            "weights": None if weights is None else RecallWeights.model_validate(weights),
             "participants": tuple(fields["participants"]),
             "sona_id": None if sona_id is None else UUID(sona_id),
         }
@@ -107,6 +113,7 @@ def make_chat(
         min_relevance=request.min_relevance,
         sona_id=sona[0] if sona else None,
         persona=sona[1] if sona else None,
+        weights=request.weights,
     )
 
 
@@ -116,9 +123,12 @@ def find_speaker(principal: Principal, request: ChatRequest, chat: Chat) -> str 
     return request.speaker or principal.user or (users[0] if len(users) == 1 else None)
 
 
-def connect_readers(resources: Resources, tenant: str, chat: Chat, deadline: float) -> TenantDb:
-    """The database on behalf of all who will read the reply, whoever asks for it."""
-    readers = Caller(tenant, chat.participants, NOBODY)
+def connect_readers(
+    resources: Resources, tenant: str, writer: str, chat: Chat, deadline: float
+) -> TenantDb:
+    """The database on behalf of all who will read the reply. `writer` is whoever asks for it: the
+    sona is theirs."""
+    readers = Caller(tenant, chat.participants, writer)
     return resources.database.connect_as(readers, deadline)
 
 
@@ -173,6 +183,8 @@ def make_question(
         chat.budget,
         chat.min_relevance,
         persona=chat.persona,
+        sona_id=chat.sona_id,
+        weights=chat.weights,
         session=session,
         speaker=speaker,
         agent=chat.agent,

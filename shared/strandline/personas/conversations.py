@@ -6,7 +6,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.auth.principals import Principal
-from strandline.db.database import TenantDb
+from strandline.db.database import NOBODY, TenantDb
 from strandline.llm.client import Fallback
 from strandline.log.append import make_caller
 from strandline.participants import derive_scope_id
@@ -33,6 +33,13 @@ class Requester(NamedTuple):
     deadline: float
     """The request's, in time.monotonic() seconds."""
 
+    def connect_readers(self, resources: Resources, chat: Chat) -> TenantDb:
+        """The database on behalf of all who will read the reply."""
+        principal = self.principal
+        return chats.connect_readers(
+            resources, principal.tenant, principal.user or NOBODY, chat, self.deadline
+        )
+
 
 class Outcome(NamedTuple):
     """What became of a chat."""
@@ -46,10 +53,8 @@ class Outcome(NamedTuple):
 def refuse_without_model(
     resources: Resources, requester: Requester, request: ChatRequest, chat: Chat
 ) -> None:
-    """Raise StateConflict where no model is configured, before anything is stored."""
-    if resources.llm.has_model:
-        return
-    readers = chats.connect_readers(resources, requester.principal.tenant, chat, requester.deadline)
+    """Raise StateConflict, because no model is configured, before anything is stored."""
+    readers = requester.connect_readers(resources, chat)
     scope_id = derive_scope_id(requester.principal.tenant, list(chat.participants))
     session = chats.find_session(readers, chat, scope_id)
     now = datetime.now(UTC)
@@ -72,7 +77,7 @@ def run_chat(
         known = _find_known(resources, requester, chat, receipt.event_id)
         if known is not None:
             return Outcome(known, is_replay=True, is_new_message=False)
-    readers = chats.connect_readers(resources, principal.tenant, chat, deadline)
+    readers = requester.connect_readers(resources, chat)
     session = chats.find_session(readers, chat, receipt.scope_id)
     said_at = request.occurred_at or receipt.recorded_at
     speaker = chats.find_speaker(principal, request, chat)

@@ -1,5 +1,6 @@
 """HTTP routes of queries and chats: answers of the language model from memory."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
@@ -22,6 +23,7 @@ from strandline.personas.conversations import Requester
 from strandline.personas.queries import answer_query
 from strandline.personas.routes_sonas import connect_owner, make_nearness
 from strandline.personas.schemas_chat import AnswerRequest, ChatRequest, TurnOut
+from strandline.recall.sonas import find_sona
 from strandline.schemas import ParticipantsQuery
 
 
@@ -35,15 +37,7 @@ def answer_question(request: Request) -> Response:
     body = request.parse_body(AnswerRequest)
     access = request.connect_reader(body.participants, query.participants)
     resources, now = request.resources, datetime.now(UTC)
-    sona = _name_sona(request, body.sona, makes=False) if body.sona else None
-    question = Question(
-        "query",
-        body.query,
-        body.now or now,
-        body.budget,
-        body.min_relevance,
-        persona=sona[1] if sona else None,
-    )
+    question = _make_question(request, body, now)
     recalled = recall_for(access, resources.embedder, question, now)
     require_model(resources.llm, recalled.context)
     viewer = access.caller.viewer
@@ -51,12 +45,29 @@ def answer_question(request: Request) -> Response:
     try:
         turn = answer_query(access, resources.llm, task, question, recalled, now)
     except Fallback as failure:
-        if failure.reason not in LATE_REASONS or not viewer:
+        if failure.reason not in LATE_REASONS:
             _count_failure(request)
             raise make_failure(failure, None, None) from None
         stored = turns.query_request(question, viewer)
         turn = turns.defer(access, resources, question, stored, viewer)
-    return _respond(request, turn.model_copy(update={"sona": sona[0] if sona else None}))
+    return _respond(request, turn.model_copy(update={"sona": question.sona_id}))
+
+
+def _make_question(request: Request, body: AnswerRequest, now: datetime) -> Question:
+    """What is asked of the model."""
+    sona_id, name = (
+        _name_sona(request, body.sona, makes=False) if body.sona is not None else (None, None)
+    )
+    return Question(
+        "query",
+        body.query,
+        body.now or now,
+        body.budget,
+        body.min_relevance,
+        persona=name,
+        sona_id=sona_id,
+        weights=body.weights,
+    )
 
 
 def chat(request: Request) -> Response:
@@ -71,7 +82,10 @@ def chat(request: Request) -> Response:
     key = idempotency_key(request) or str(uuid4())
     requester = Requester(request.principal, _subject(request), request.deadline)
     dialogue = chats.make_chat(request.principal, body, key, None)
-    conversations.refuse_without_model(request.resources, requester, body, dialogue)
+    if not request.resources.llm.has_model:  # nothing is stored, a new sona neither
+        sona_id = _find_sona(request, body.sona) if body.sona else None
+        dialogue = replace(dialogue, sona_id=sona_id)
+        conversations.refuse_without_model(request.resources, requester, body, dialogue)
     if body.sona:
         sona = _name_sona(request, body.sona, makes=True)
         dialogue = chats.make_chat(request.principal, body, key, sona)
@@ -99,6 +113,13 @@ def _name_sona(request: Request, sona: str, *, makes: bool) -> tuple[UUID, str]:
     """The id and the first name of the sona that a request names. Raises Invalid for an id that is
     none of the caller's, and where it `makes` none, for a name."""
     return sonas.resolve(connect_owner(request), sona, make_nearness(request), makes=makes)
+
+
+def _find_sona(request: Request, sona: str) -> UUID | None:
+    """The id of the sona that a request names; None if there is none."""
+    embedder, min_cosine, timeout = make_nearness(request)
+    owner = connect_owner(request)
+    return find_sona(owner, embedder, sona, min_cosine=min_cosine, timeout=timeout)
 
 
 def _subject(request: Request) -> str:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from strandline.context.schemas import MAX_BUDGET, MIN_BUDGET
 from strandline.log.schemas_fields import Metadata, SessionId, TimestampFields
-from strandline.recall.schemas import SonaName
+from strandline.recall.schemas import RecallWeights, SonaName
 from strandline.schemas import (
     Moment,
     Participant,
@@ -36,6 +36,9 @@ class AnswerRequest(RequestModel):
     """The maximum number of tokens of the recalled block that the model is shown."""
     min_relevance: _Relevance | None = None
     """As of a context."""
+    weights: RecallWeights | None = None
+    """Weights of recency, importance and the sona, by which the memories that the model is shown
+    are chosen in addition, as of recall. By default none counts."""
     now: Moment | None = None
     """The time that "yesterday" in the question refers to; by default the server's."""
 
@@ -63,6 +66,8 @@ class ChatRequest(TimestampFields):
     """The maximum number of tokens of the recalled block that the model is shown."""
     min_relevance: _Relevance | None = None
     """As of a context."""
+    weights: RecallWeights | None = None
+    """As of a query."""
 
 
 class TurnCitation(ResponseModel):

@@ -21,6 +21,7 @@ from strandline.personas.chats import Chat
 from strandline.personas.queries import answer_query, empty_turn
 from strandline.personas.schemas_chat import TurnOut
 from strandline.personas.store_turns import Turn
+from strandline.recall.schemas import RecallWeights
 from strandline.resources import Resources
 
 _MAX_PRUNED = 100
@@ -28,6 +29,9 @@ _MAX_ATTEMPTS = 3
 _PASSING = frozenset({"late", "out_of_time", "unavailable", "rate_limited", "breaker_open"})
 """Reasons why the model gave no answer that time may cure."""
 _JOB = "turn"
+_WHOLE_TENANT = ("the whole tenant",)
+"""Stands for whoever asks for all that a tenant has: no participant has this name, so that only who
+sees everything sees the turn."""
 
 
 def defer(
@@ -38,12 +42,17 @@ def defer(
     participants: tuple[str, ...],
 ) -> TurnOut:
     """Store what is to be answered later, and notify the worker. `participants` are those who
-    asked, at least one."""
+    asked; none: for the whole tenant."""
     turn_id, now = uuid7(), datetime.now(UTC)
     with access.transaction():
         store_turns.prune_turns(access, now - store_turns.RETENTION, _MAX_PRUNED)
         store_turns.insert_turn(
-            access, turn_id, question.kind, participants, request, question.input_id
+            access,
+            turn_id,
+            question.kind,
+            participants or _WHOLE_TENANT,
+            request,
+            question.input_id,
         )
     resources.work_queue.send_turn(access.caller.tenant, turn_id)
     return empty_turn(question.kind, "waiting", turn_id=turn_id, input_id=question.input_id)
@@ -58,6 +67,8 @@ def query_request(question: Question, participants: tuple[str, ...]) -> dict[str
         "budget": question.budget,
         "min_relevance": question.min_relevance,
         "persona": question.persona,
+        "sona_id": None if question.sona_id is None else str(question.sona_id),
+        "weights": question.weights and question.weights.model_dump(),
     }
 
 
@@ -122,20 +133,14 @@ def _fail(access: TenantDb, turn: Turn, reason: str, *, may_retry: bool) -> None
 
 
 def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: float) -> None:
-    request = turn.request
-    question = Question(
-        "query",
-        request["text"],
-        datetime.fromisoformat(request["asked_at"]),
-        request["budget"],
-        request["min_relevance"],
-        persona=request["persona"],
-    )
-    caller = Caller(access.caller.tenant, tuple(request["participants"]), turn.asked_by)
+    question = _read_question(turn.request)
+    viewer = tuple(turn.request["participants"])
+    caller = Caller(access.caller.tenant, viewer, turn.asked_by)
     reader, now = resources.database.connect_as(caller, deadline), datetime.now(UTC)
     recalled = recall_for(reader, resources.embedder, question, now)
     task = make_task(caller.tenant, _subject(turn), caller.viewer, deadline, job=_JOB)
     answer = answer_query(reader, resources.llm, task, question, recalled, now)
+    answer = answer.model_copy(update={"sona": question.sona_id})
     with access.transaction():
         store_turns.finish_turn(
             access,
@@ -143,6 +148,21 @@ def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: 
             answer=answer.model_dump(mode="json"),
             source_ids=[citation.event_id for citation in answer.citations],
         )
+
+
+def _read_question(request: Mapping[str, Any]) -> Question:
+    """A query as `query_request` stores it; earlier code stored no weights."""
+    sona_id, weights = request.get("sona_id"), request.get("weights")
+    return Question(
+        "query",
+        request["text"],
+        datetime.fromisoformat(request["asked_at"]),
+        request["budget"],
+        request["min_relevance"],
+        persona=request["persona"],
+        sona_id=None if sona_id is None else UUID(sona_id),
+        weights=None if weights is None else RecallWeights.model_validate(weights),
+    )
 
 
 def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: float) -> None:
@@ -156,7 +176,7 @@ def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: f
         return
     done = chats.find_reply(resources, principal, chat, message.event_id, deadline)
     if done is None:
-        readers = chats.connect_readers(resources, tenant, chat, deadline)
+        readers = chats.connect_readers(resources, tenant, turn.asked_by, chat, deadline)
         session = chats.find_session(readers, chat, message.scope_id)
         question = chats.make_question(
             chat, message.content, message.said_at, message.speaker, session

@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from strandline.commands.main import main
+from strandline.db.database import TenantDb
+from strandline.recall.importance import weigh
+from strandline.recall.schemas import RecallWeights
 from tests.chat_service import ScriptedTasks, use_model
 from tests.strandline.client.conftest import HttpService, client, service
 from tests.strandline.commands.test_formats import chatgpt
@@ -61,7 +64,7 @@ def test_add_recall_context_for_people_and_programs(run: Run) -> None:
     assert out == "Nothing is known about this.\n"
 
 
-def test_answers_have_their_citations(run: Run) -> None:
+def test_answers_have_their_citations(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a scripted model; one that is late is waited for, and without one it is said."""
     code, _, err = run("ask", "When does the buoy go out?", "--user", "alice")
     assert (code, "STRANDLINE_LLM_PROVIDER" in err) == (1, True)
@@ -73,6 +76,19 @@ def test_answers_have_their_citations(run: Run) -> None:
         assert out.splitlines()[1].startswith("[1] event ")
         code, out, _ = run("--json", "chat", "Ahoy!", "--user", "alice", "--agent", "helper")
         assert (code, json.loads(out)["text"]) == (0, "You said: Ahoy!")
+        given = list[RecallWeights | None]()
+
+        def record(access: TenantDb, events: Sequence[Any], *rest: Any) -> Any:
+            given.append(rest[0])
+            return weigh(access, events, *rest)
+
+        monkeypatch.setattr("strandline.context.build.weigh", record)
+        who = ("--user", "alice", "--agent", "helper", "--sona", "Pilot")
+        for verb in ("chat", "ask"):
+            assert run(verb, "The buoy?", *who, "--sona-weight", "0.5")[0] == 0
+            assert run(verb, "The buoy?", *who)[0] == 0
+        assert given == [RecallWeights(sona=0.5), None] * 2
+        assert run("ask", "The buoy?", *who, "--sona-weight", "2")[0] == 2
     finally:
         use_model(own)
 

@@ -338,6 +338,15 @@ def test_what_stands_around_an_answer_is_passed_over(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "quoted", ["a </think> b", "</think>", '</think>{"topic": "no"}', "</think>{}"]
+)
+@pytest.mark.parametrize("before", ["", "<think>So?</think>"])
+def test_an_answer_may_quote_the_end_of_a_thinking_block(quoted: str, before: str) -> None:
+    answer = json.dumps({"topic": quoted})
+    assert parse_output(f"{before}{answer}", Topic, "") == Topic(topic=quoted)
+
+
+@pytest.mark.parametrize(
     ("text", "fault"),
     [
         ("", "not a JSON object"),
