@@ -48,7 +48,8 @@ def build_definition(
 
 def _paths(routes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     paths: dict[str, dict[str, Any]] = {}
-    for route, uri in routes.items():
+    # Sorted, so that the order of the table changes nothing.
+    for route, uri in sorted(routes.items()):
         method, _, path = route.partition(" ")
         paths.setdefault(path, {})[method.lower()] = _operation(path, uri)
     return paths
@@ -75,7 +76,7 @@ def _operation(path: str, uri: str) -> dict[str, Any]:
 def _gateway_responses(origins: Sequence[str]) -> dict[str, dict[str, Any]]:
     cors_headers = gateway_responses.gateway_cors_headers(origins)
     definitions: dict[str, dict[str, Any]] = {}
-    for kind, response in gateway_responses.RESPONSES.items():
+    for kind, response in sorted(gateway_responses.RESPONSES.items()):
         body = response.body(gateway_responses.REQUEST_ID)
         definition: dict[str, Any] = {"responseTemplates": {"application/json": body}}
         if response.status:

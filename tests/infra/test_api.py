@@ -180,6 +180,8 @@ def test_a_changed_route_integration_or_answer_is_deployed_and_nothing_else(
     one = FunctionSpec("one", 128, 29, frozenset(), ("GET /one",))
     before = deployment(one)
     assert deployment(one, log_days=60) == before
+    both = replace(one, routes=("GET /one", "PUT /two"))
+    assert deployment(both) == deployment(replace(both, routes=both.routes[::-1]))
     for routes in (("GET /one", "PUT /one"), ("GET /two",)):
         assert deployment(replace(one, routes=routes)) != before
     assert deployment(replace(one, name="two")) != before
