@@ -19,7 +19,7 @@ HEADINGS = ("Latest events:", "Topics:", "Events about the question:")
 KNOWN = "What is known:"
 _NOTES = ("Left out for length: ", "Shortened, ", "No stored event ", "Nothing is remembered.")
 _EVENT = re.compile(
-    r"\[(\d+)\]↳? \d+ [A-Z][a-z]+ \d{4}, "
+    r"\[(\d+)\]↳? [A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}, "
     r"(?:[^()\[\]:<>]+(?: \([a-z]+(?:, newest of \d+)?\)|)|\([a-z]+(?:, newest of \d+)?\)): .*"
 )
 _TOPIC = re.compile(

@@ -88,15 +88,15 @@ def test_each_part_is_in_order_of_time_and_cites_its_events() -> None:
     layout = lay_out(sources, 1000)
     assert layout.text.split("\n")[2:-1] == [
         "Latest events:",
-        "[1] 3 August 2026, mara: Number 8.",
-        "[2] 3 August 2026, keel (agent): Number 9.",
+        "[1] Mon 3 August 2026, mara: Number 8.",
+        "[2] Mon 3 August 2026, keel (agent): Number 9.",
         "Topics:",
         "- 3 August 2026, topic 1: mara: They spoke of matter 1. [3][4]",
         "- 3 August 2026, topic 6: mara: They spoke of matter 6. [6]",
         "Events about the question:",
-        "[3] 3 August 2026, mara: Number 1.",
-        "[4] 3 August 2026, mara: Number 3.",
-        "[5] 3 August 2026, (tool): Number 5.",
+        "[3] Mon 3 August 2026, mara: Number 1.",
+        "[4] Mon 3 August 2026, mara: Number 3.",
+        "[5] Mon 3 August 2026, (tool): Number 5.",
     ]
     assert [i.int - 1000 for i in layout.citations] == [8, 9, 1, 3, 5, 6]
     assert [i.int - 2000 for i in layout.chain_ids] == [6, 1]
@@ -149,7 +149,7 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
     assert "What is known holds since its date" in lines[0]
     assert lines[1:] == [
         "Latest events:",
-        "[1] 3 August 2026, mara: Number 9.",
+        "[1] Mon 3 August 2026, mara: Number 9.",
         "What is known:",
         "- 3 August 2026, decision: Fact 2 holds. [2]",
         "- 3 August 2026 (agent): Fact 4 holds. [1][2]",
@@ -157,7 +157,7 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
         "Topics:",
         "- 3 August 2026, topic 1: mara: They spoke of matter 1. [3]",
         "Events about the question:",
-        "[2] 3 August 2026, mara: Number 3.",
+        "[2] Mon 3 August 2026, mara: Number 3.",
     ]
     assert "What is known" not in lay_out(replace(sources, known=[]), 1000).text
     assert "Nothing is remembered" not in lay_out(replace(EMPTY, known=[known(1, 1)]), 300).text
@@ -182,7 +182,7 @@ def test_what_is_known_takes_a_sixteenth_and_the_nearest_comes_first() -> None:
 def test_an_event_that_stands_for_others_says_so() -> None:
     many = event(1, origin="tool", speaker="agent:keel", stands_for=30)
     text = lay_out(replace(EMPTY, recent=[many]), 200).text
-    assert "[1] 3 August 2026, keel (tool, newest of 30): Number 1." in text
+    assert "[1] Mon 3 August 2026, keel (tool, newest of 30): Number 1." in text
 
 
 def test_a_topic_does_not_repeat_an_event() -> None:
@@ -281,7 +281,7 @@ def test_without_a_question_short_term_memory_takes_what_there_is() -> None:
 
 def test_with_a_question_the_latest_events_have_a_tenth_and_no_more() -> None:
     """Those that answer the question are shown, too, and none twice."""
-    recent = [event(n, f"Latest {n}: {'word ' * 12}") for n in range(40, 20, -1)]
+    recent = [event(n, f"Latest {n}: {'word ' * 11}") for n in range(40, 20, -1)]
     for is_known, events in ((True, [recent[15], event(2)]), (False, [])):
         sources = Sources(recent, [], events, is_known)
         layout = lay_out(sources, 1000)

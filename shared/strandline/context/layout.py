@@ -37,7 +37,7 @@ _MIN_SHOWN_BYTES = 60
 """Less of a text is not worth its line."""
 FOLLOWS = "↳"
 """Marks an event that is the next one in its session after that of the line above."""
-_FOLLOWS_NOTE = f" {FOLLOWS}: said right after the line above."
+_FOLLOWS_NOTE = f" {FOLLOWS}: said right after the line above; else more may have come between."
 _KNOWN_NOTE = " What is known holds since its date."
 _LATE_NOTE = f" {REMEMBERED_LATER.capitalize()}: added later than it happened."
 _INTRODUCTION = (

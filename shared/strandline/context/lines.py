@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 from uuid import UUID
 
@@ -105,7 +105,9 @@ def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
         notes.append(REMEMBERED_LATER)
     name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
     who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
-    start = f" {format_date(event.said_at)}, {who}: "
+    # What is said of "last Friday" is told by the day of the week alone.
+    weekday = f"{event.said_at.astimezone(UTC):%a}"
+    start = f" {weekday} {format_date(event.said_at)}, {who}: "
     line = Line(event, start, *_read_text(event.text))
     line.shorten(int(max_bytes * _EVENT_SHARE))
     return line
