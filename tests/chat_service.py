@@ -114,6 +114,7 @@ def read_prompt(request: dict[str, Any]) -> tuple[Block, dict[str, Any]]:
     block, rest = text.split("\n</memory-", 1)
     mark, tag, line, end = rest.split("\n")
     assert (tag, end) in (("<question>", "</question>"), ("<message>", "</message>"))
+    assert not {"<", ">"} & {*line}, "it could close its tag"
     return read_block(f"{block}\n</memory-{mark}"), json.loads(line)
 
 

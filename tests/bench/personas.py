@@ -128,8 +128,8 @@ def summarize(
     return {
         group: {
             f"{weight:g}": {
-                "R@10": round(fmean(row[weight].recall for row in rows), 3),
-                "MRR": round(fmean(row[weight].rank for row in rows), 3),
+                "R@10": round(fmean(row[weight].recall for row in rows), 6),
+                "MRR": round(fmean(row[weight].rank for row in rows), 6),
             }
             for weight in WEIGHTS
         }

@@ -95,7 +95,7 @@ class Case:
         self.text = text
         self.session = f"{number} {UNSHOWN} {text}"[:128]
         self.sona = f"{number} {text}"[:200]
-        self.sona_id = ""
+        self.sona_id = self.sona_name = ""
         self.message = f"Number {number}: {text}"
 
     def tell(self, gateway: Gateway, key: str, cid: str) -> None:
@@ -106,7 +106,8 @@ class Case:
         for event in (user_message(self.text, USER, HELPER, **more), file):
             told = gateway.call("POST", "/api/v1/events", event, key=key)
             assert told.status == 201, told.text
-        self.sona_id = gateway.call("POST", SONAS, {"name": self.sona}, key=key).body["uuid"]
+        sona = gateway.call("POST", SONAS, {"name": self.sona}, key=key).body
+        self.sona_id, self.sona_name = sona["uuid"], sona["names"][0]
         for event_id in (told.body["event_id"], self.chat(gateway, key).body["answer_id"]):
             head = gateway.call("GET", f"{SONAS}/{self.sona_id}/acts/next", key=key).body["head"]
             act = {"event_id": event_id, **({"after": head} if head else {})}
@@ -134,9 +135,13 @@ def check_prompt(request: dict[str, Any], case: Case) -> set[str]:
     assert UNSHOWN not in text
     block, question = read_prompt(request)
     assert question["text"] == case.message
-    assert question["persona"]
+    assert question["persona"] == case.sona_name
     lines = "\n".join(line for part in block.parts.values() for line in part)
     assert sanitize(case.text)[:30] in lines
+    if "from" in question:  # a chat: the session's latest events
+        latest = "\n".join(block.parts["Latest events:"])
+        assert sanitize(f'(a file: "{case.text}')[:40] in latest
+        assert "As told: " in latest
     return {heading for heading, part in block.parts.items() if part}
 
 
@@ -182,6 +187,7 @@ def test_nothing_comes_of_stored_orders_but_an_answer(
         read_fence(thread)
     after = contents(scratch_db)
     assert changes(before, after) == set()
+    assert len({case.sona_name for case in cases}) > len(cases) // 2, "of their own names"
     headings = Counter[str]()
     assert len(provider.requests) == 2 * len(cases), "each is asked once: what it says is usable"
     for n, request in enumerate(provider.requests):
@@ -262,3 +268,16 @@ def test_a_text_that_leaves_its_line_is_noticed(
     case.chat(front, key)
     with pytest.raises(AssertionError):
         read_prompt(provider.requests[-1])
+
+
+def test_a_message_that_could_close_its_tag_is_noticed(
+    front: Gateway, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message and the sona's name go into the prompt as they are."""
+    monkeypatch.setattr("strandline.llm.prompts._escape", str)
+    provider.otherwise = lambda _: says("No.")
+    key = front.key(user=USER)
+    for text, sona in ((KINDS["fence"][1], "Pilot"), ("Hello.", KINDS["fence"][1])):
+        assert chat(front, key, text, USER, HELPER, sona=sona).status == 200
+        with pytest.raises(AssertionError, match="close its tag"):
+            read_prompt(provider.requests[-1])
