@@ -18,17 +18,16 @@ class Block:
 HEADINGS = ("Latest events:", "Topics:", "Events about the question:")
 KNOWN = "What is known:"
 _NOTES = ("Left out for length: ", "Shortened, ", "No stored event ", "Nothing is remembered.")
+_DAY = r"[A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}"
 _EVENT = re.compile(
-    r"\[(\d+)\]↳? [A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}, "
+    rf"\[(\d+)\]↳? {_DAY}, "
     r"(?:[^()\[\]:<>]+(?: \([a-z]+(?:, newest of \d+)?\)|)|\([a-z]+(?:, newest of \d+)?\)): .*"
 )
 _TOPIC = re.compile(
-    r"- \d+ [A-Z][a-z]+ \d{4}(?: to \d+ [A-Z][a-z]+ \d{4})?(?:, [^()\[\]:<>]+)?(?: \([a-z]+\))?:"
+    rf"- {_DAY}(?: to {_DAY})?(?:, [^()\[\]:<>]+)?(?: \([a-z]+\))?:"
     r".*? (?:\[\d+\])+"
 )
-_KNOWN = re.compile(
-    r"- \d+ [A-Z][a-z]+ \d{4}(?:, (?:decision|relation))?(?: \([a-z]+\))?:.*? (?:\[\d+\])+"
-)
+_KNOWN = re.compile(rf"- {_DAY}(?:, (?:decision|relation))?(?: \([a-z]+\))?:.*? (?:\[\d+\])+")
 _CITES = re.compile(r"[\[【〔⟦]\s*[\^#\\]*\s*\d+(\s*[,;–-]\s*\d+)*[\s\\]*[\]】〕⟧]")  # noqa: RUF001
 VISIBLE = (
     "\n\u200c\u200d\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
@@ -62,9 +61,9 @@ def read_fence(text: str) -> list[str]:
 
 
 _UNDATED = re.compile(r"\[(\d+)\] (?:[^()\[\]:<>,]+(?: \([a-z]+\))?|\([a-z]+\)): .*")
-_ONE_DAY = re.compile(r"- \d+ [A-Z][a-z]+ \d{4}(?! to )")
+_ONE_DAY = re.compile(rf"- ({_DAY})(?! to )")
 _OUTLINE_TOPIC = re.compile(
-    r"- \d+ [A-Z][a-z]+ \d{4}(?: to \d+ [A-Z][a-z]+ \d{4})?(?:, [^()\[\]:<>]+)?(?: \([a-z]+\))?:"
+    rf"- {_DAY}(?: to {_DAY})?(?:, [^()\[\]:<>]+)?(?: \([a-z]+\))?:"
     r"(?: .*)?"
 )
 _OUTLINE_SCOPE = re.compile(r"Of [^()\[\]:<>]+:")
@@ -80,7 +79,10 @@ def read_outline(text: str) -> list[str]:
             heading = plain
         undated = _UNDATED.fullmatch(plain)
         if match := _EVENT.fullmatch(plain) or undated:
-            assert not undated or _ONE_DAY.match(heading), line
+            day = _ONE_DAY.match(heading)
+            assert not undated or day, line
+            repeats = day and plain.partition("] ")[2].startswith(f"{day[1]}, ")
+            assert not repeats or "," in plain.partition(", ")[2], "the day of its topic again"
             cited.append(int(match[1]))
             shown = plain.partition("] ")[2]
             assert not _CITES.search(_as_it_looks(shown)), line

@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from strandline.context.lines import format_day
 from strandline.embeddings.minilm import LocalEmbedder
-from strandline.log.words_index import format_date
 from strandline.participants import display_name
 from tests.bench import recall_corpora
 from tests.bench.cost import Known
@@ -105,7 +105,7 @@ def _fit_lines(service: RecallService, hits: Sequence[Mapping[str, Any]]) -> Sho
 
 
 def _date(hit: Mapping[str, Any]) -> str:
-    return format_date(datetime.fromisoformat(hit["occurred_at"]))
+    return format_day(datetime.fromisoformat(hit["occurred_at"]))
 
 
 def count_tokens(text: str) -> int:

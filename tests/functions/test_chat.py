@@ -334,7 +334,7 @@ def test_what_was_added_later_is_told_as_such(
     tell(key, "The buoy broke loose.", *WHO, occurred_at="2026-05-08T13:56:00Z")
     done(query(front, key, "What about the buoy?"))
     lines = "\n".join(shown_lines(provider.requests[-1]).values())
-    assert "8 May 2026, alice (remembered later): The buoy broke loose." in lines
+    assert "Fri 8 May 2026, alice (remembered later): The buoy broke loose." in lines
     assert lines.count("remembered later") == 1
     assert "added later than it happened" in provider.shown()
     plain = front.call("POST", "/api/v1/context", {"query": "What about the buoy?"}, key=key)

@@ -80,7 +80,7 @@ def ask(graph: Graph, query: str, **more: object) -> Any:
 def known(graph: Graph, query: str, **more: object) -> list[str]:
     """The lines of what is known, without their dates and citations."""
     lines = read_block(ask(graph, query, **more)["text"]).parts.get(KNOWN, [])
-    return [re.sub(r"^- \d+ \w+ \d+|(?: \[\d+\]|\[\d+\])+$", "", line) for line in lines]
+    return [re.sub(r"^- \w+ \d+ \w+ \d+|(?: \[\d+\]|\[\d+\])+$", "", line) for line in lines]
 
 
 # what is found -----------------------------------------------------------------------------------

@@ -91,8 +91,8 @@ def test_each_part_is_in_order_of_time_and_cites_its_events() -> None:
         "[1] Mon 3 August 2026, mara: Number 8.",
         "[2] Mon 3 August 2026, keel (agent): Number 9.",
         "Topics:",
-        "- 3 August 2026, topic 1: mara: They spoke of matter 1. [3][4]",
-        "- 3 August 2026, topic 6: mara: They spoke of matter 6. [6]",
+        "- Mon 3 August 2026, topic 1: mara: They spoke of matter 1. [3][4]",
+        "- Mon 3 August 2026, topic 6: mara: They spoke of matter 6. [6]",
         "Events about the question:",
         "[3] Mon 3 August 2026, mara: Number 1.",
         "[4] Mon 3 August 2026, mara: Number 3.",
@@ -151,11 +151,11 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
         "Latest events:",
         "[1] Mon 3 August 2026, mara: Number 9.",
         "What is known:",
-        "- 3 August 2026, decision: Fact 2 holds. [2]",
-        "- 3 August 2026 (agent): Fact 4 holds. [1][2]",
-        "- 3 August 2026, relation (tool): Fact 5 holds. [4]",
+        "- Mon 3 August 2026, decision: Fact 2 holds. [2]",
+        "- Mon 3 August 2026 (agent): Fact 4 holds. [1][2]",
+        "- Mon 3 August 2026, relation (tool): Fact 5 holds. [4]",
         "Topics:",
-        "- 3 August 2026, topic 1: mara: They spoke of matter 1. [3]",
+        "- Mon 3 August 2026, topic 1: mara: They spoke of matter 1. [3]",
         "Events about the question:",
         "[2] Mon 3 August 2026, mara: Number 3.",
     ]
@@ -207,7 +207,7 @@ def test_a_topic_that_adds_nothing_is_not_shown() -> None:
     ):
         layout = lay_out(sources, 1000)
         (line,) = read_block(layout.text).parts["Topics:"]
-        assert line == "- 3 August 2026, topic 2: mara: They spoke of matter 2. [2]"
+        assert line == "- Mon 3 August 2026, topic 2: mara: They spoke of matter 2. [2]"
         assert [i.int - 2000 for i in layout.chain_ids] == [2]
         assert layout.cut == (0, 0, 0, 0), "it is not left out for length"
 
@@ -227,11 +227,13 @@ def test_a_sentence_is_a_repetition_if_its_words_stand_in_one_event() -> None:
 def test_a_topic_says_its_days_and_its_least_trusted_origin() -> None:
     long = topic(1, 1, last_event_at=START + timedelta(days=2), trust="document")
     (line,) = read_block(lay_out(replace(EMPTY, topics=[long]), 500).text).parts["Topics:"]
-    assert line.startswith("- 3 August 2026 to 5 August 2026, topic 1 (document): mara: They")
+    assert line.startswith(
+        "- Mon 3 August 2026 to Wed 5 August 2026, topic 1 (document): mara: They"
+    )
     (line,) = read_block(
         lay_out(replace(EMPTY, topics=[long._replace(topic=None)]), 500).text
     ).parts["Topics:"]
-    assert line.startswith("- 3 August 2026 to 5 August 2026 (document): mara: They")
+    assert line.startswith("- Mon 3 August 2026 to Wed 5 August 2026 (document): mara: They")
 
 
 # the budget --------------------------------------------------------------------------------------

@@ -96,6 +96,12 @@ class Line[Source: (EventSource, TopicSource, KnownSource)]:
             self.is_shortened = True
 
 
+def format_day(moment: datetime) -> str:
+    """The UTC date with the day of the week, as in `Mon 8 May 2023`. Without that a reader cannot
+    tell when "last Friday" was."""
+    return f"{moment.astimezone(UTC):%a} {format_date(moment)}"
+
+
 def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
     """The line of an event in a text of at most so many bytes, but for its citation."""
     notes = [] if event.origin == "user" else [event.origin]
@@ -105,9 +111,7 @@ def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
         notes.append(REMEMBERED_LATER)
     name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
     who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
-    # What is said of "last Friday" is told by the day of the week alone.
-    weekday = f"{event.said_at.astimezone(UTC):%a}"
-    start = f" {weekday} {format_date(event.said_at)}, {who}: "
+    start = f" {format_day(event.said_at)}, {who}: "
     line = Line(event, start, *_read_text(event.text))
     line.shorten(int(max_bytes * _EVENT_SHARE))
     return line
@@ -115,7 +119,7 @@ def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
 
 def topic_line(topic: TopicSource, max_bytes: int) -> Line[TopicSource]:
     """The line of a topic in a text of at most so many bytes, but for its citations."""
-    dates = dict.fromkeys(map(format_date, (topic.started_at, topic.last_event_at)))
+    dates = dict.fromkeys(map(format_day, (topic.started_at, topic.last_event_at)))
     origin = "" if topic.trust == "user" else f" ({topic.trust})"
     name = f", {sanitize_label(topic.topic, _TOPIC_CHARS)}" if topic.topic else ""
     start = f"- {' to '.join(dates)}{name}{origin}:"
@@ -128,7 +132,7 @@ def known_line(known: KnownSource, max_bytes: int) -> Line[KnownSource]:
     """The line of what is known in a text of at most so many bytes, but for its citations."""
     kind = "" if known.kind == "fact" else f", {known.kind}"
     origin = "" if known.trust == "user" else f" ({known.trust})"
-    start = f"- {format_date(known.since)}{kind}{origin}:"
+    start = f"- {format_day(known.since)}{kind}{origin}:"
     line = Line(known, start, *_read_text(known.text))
     line.shorten(int(max_bytes * _KNOWN_SHARE))
     return line

@@ -5,9 +5,16 @@ from copy import copy
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from strandline.context.lines import EventSource, Line, TopicSource, event_line, size, topic_line
+from strandline.context.lines import (
+    EventSource,
+    Line,
+    TopicSource,
+    event_line,
+    format_day,
+    size,
+    topic_line,
+)
 from strandline.llm.heuristic.overview import describe_dates
-from strandline.log.words_index import format_date
 
 BYTES_PER_TOKEN = 4
 INDENT = "  "
@@ -68,7 +75,7 @@ class Lines:
         if slot is None:
             return None
         topic = self.texts.topics[slot]
-        days = {format_date(topic.started_at), format_date(topic.last_event_at)}
+        days = {format_day(topic.started_at), format_day(topic.last_event_at)}
         return days.pop() if len(days) == 1 else None
 
 

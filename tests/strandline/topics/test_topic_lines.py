@@ -33,10 +33,10 @@ def test_the_heuristic_overview_does_not_repeat_its_heading() -> None:
     found = HeuristicModel().overview(parts)
     source = topic(found.summary, found.topic)
     assert line_of(source) == (
-        "- 3 August 2026 to 7 August 2026 (tool): pressure channel; outer bank"
+        "- Mon 3 August 2026 to Fri 7 August 2026 (tool): pressure channel; outer bank"
     )
     assert line_of(source, has_summary=False) == (
-        "- 3 August 2026 to 7 August 2026, pressure channel (tool):"
+        "- Mon 3 August 2026 to Fri 7 August 2026, pressure channel (tool):"
     )
     assert line_of(source, keeps_summaries=True).endswith(found.summary)
 
@@ -53,7 +53,7 @@ def test_the_heuristic_overview_does_not_repeat_its_heading() -> None:
     ],
 )
 def test_another_summary_stays_whole(summary: str, shown: str) -> None:
-    assert line_of(topic(summary)) == f"- 3 August 2026 to 7 August 2026{shown}"
+    assert line_of(topic(summary)) == f"- Mon 3 August 2026 to Fri 7 August 2026{shown}"
 
 
 def event(speaker: str = "user:alice", *, day: int = 3) -> EventSource:
@@ -66,13 +66,13 @@ def test_an_event_does_not_repeat_its_topic_s_day() -> None:
         Texts({SLOT: topic("", days=0)}, {EVENT: event()}, {}, keeps_summaries=False), 100
     )
     day = lines.day(SLOT)
-    assert day == "3 August 2026"
+    assert day == "Mon 3 August 2026"
     assert lines.day(None) is None
     line = lines.event(EVENT)
     assert event_start(line, day) == " alice: "
-    assert event_start(line, None) == " 3 August 2026, alice: "
+    assert event_start(line, None) == " Mon 3 August 2026, alice: "
     assert event_bytes(line, 1, day) == len("  [12] alice: Red.\n")
-    assert event_start(event_line(event(day=4), 400), day) == " 4 August 2026, alice: "
+    assert event_start(event_line(event(day=4), 400), day) == " Tue 4 August 2026, alice: "
 
 
 def test_a_topic_of_several_days_has_no_day() -> None:
@@ -80,8 +80,8 @@ def test_a_topic_of_several_days_has_no_day() -> None:
 
 
 def test_a_name_that_could_pass_for_a_date_stays_behind_the_date() -> None:
-    line = event_line(event("user:4 May 2026, bob"), 400)
-    assert event_start(line, "3 August 2026") == line.start
+    line = event_line(event("user:Mon 4 May 2026, bob"), 400)
+    assert event_start(line, "Mon 3 August 2026") == line.start
 
 
 def test_lines_are_copies() -> None:
