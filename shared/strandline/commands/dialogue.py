@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from strandline.commands.invocation import Invocation, participant_options
+from strandline.commands.invocation import Invocation, Participants, participant_options
 from strandline.commands.output import print_json, show
 
 if TYPE_CHECKING:
@@ -24,14 +24,12 @@ _POLL_SECONDS = 1.0
 def ask(
     run: Invocation,
     query: str,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
     sona: str | None,
 ) -> None:
     """Have the language model answer QUERY from memory; nothing is stored."""
-    turn = run.client.answer(query, user=user, agent=agent, participants=participants, sona=sona)
-    _print_turn(run, _wait(run, turn, user, agent, participants))
+    turn = run.client.answer(query, **people, sona=sona)
+    _print_turn(run, _wait(run, turn, people))
 
 
 @click.command()
@@ -43,35 +41,29 @@ def ask(
 def chat(
     run: Invocation,
     message: str,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
     session_id: str | None,
     sona: str | None,
 ) -> None:
     """Store MESSAGE, and the language model's reply to it from memory."""
     turn = run.client.chat(
         message,
-        user=user,
-        agent=agent,
-        participants=participants,
+        **people,
         session_id=session_id,
         sona=sona,
     )
-    _print_turn(run, _wait(run, turn, user, agent, participants))
+    _print_turn(run, _wait(run, turn, people))
 
 
 def _wait(
     run: Invocation,
     turn: answers.TurnOut,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
 ) -> answers.TurnOut:
     """The turn once it is finished."""
     while turn.state == "waiting" and turn.turn_id is not None:
         time.sleep(_POLL_SECONDS)
-        turn = run.client.turn(turn.turn_id, user=user, agent=agent, participants=participants)
+        turn = run.client.turn(turn.turn_id, **people)
     return turn
 
 
