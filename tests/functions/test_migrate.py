@@ -28,6 +28,7 @@ from strandline.errors import MigrationFailed, Misconfigured, Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import REGION, LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
+from tests.seed_cluster import SETTINGS
 from tests.support import (
     APP,
     EVENTS,
@@ -59,7 +60,7 @@ def aurora() -> Iterator[EmbeddedPostgres]:
     lies in the template, and the rest is made by the master."""
     directory = Path(tempfile.mkdtemp(prefix="strandline-aurora-"))
     directory.chmod(0o711)
-    with EmbeddedPostgres(directory, durable=False) as server:
+    with EmbeddedPostgres(directory, durable=False, settings=SETTINGS) as server:
         with psycopg.connect(server.dsn(), autocommit=True) as superuser:
             superuser.execute(
                 sql.SQL("create role master login createrole createdb password {}").format(
@@ -85,7 +86,7 @@ def stage(aurora: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """A database of the master's, with nothing in it."""
     name = unique_name()
     with psycopg.connect(aurora.dsn(), autocommit=True) as superuser:
-        statement = sql.SQL("create database {} template aurora owner master")
+        statement = sql.SQL("create database {} template aurora owner master strategy file_copy")
         superuser.execute(statement.format(sql.Identifier(name)))
     yield ScratchDatabase(aurora, name)
     aurora.drop_database(name)
