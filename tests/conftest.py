@@ -2,8 +2,6 @@
 
 import gc
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from tests.connections import SESSIONS
 from tests.databases import DatabasePool
 from tests.prove.proof_runner import CASES
 from tests.seed_cluster import SETTINGS, copy_seed
+from tests.server_directory import make_server_directory
 from tests.support import (
     KEY_SECRET,
     CachedEmbedder,
@@ -58,15 +57,10 @@ def shared_clients() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedPostgres]:
     """One embedded Postgres for the run, with the migrated template."""
-    # Root's server runs as nobody, who must be able to enter: pytest's own folders are closed.
-    directory = Path(tempfile.mkdtemp(prefix="strandline-test-"))
-    directory.chmod(0o711)
-    try:
+    with make_server_directory() as directory:
         copy_seed(directory)
         with EmbeddedPostgres(directory, durable=False, settings=SETTINGS) as running:
             yield running
-    finally:
-        shutil.rmtree(directory)
 
 
 @pytest.fixture(scope="session")
