@@ -28,14 +28,12 @@ SOURCES = (
 SETTINGS = {
     "scram_iterations": "1",
     "io_method": "sync",
-    "wal_level": "minimal",
-    "max_wal_senders": "0",
     "bgwriter_lru_maxpages": "0",
     "checkpoint_flush_after": "0",
     "wal_writer_flush_after": "0",
 }
 """A login costs 4,096 rounds of a hash by default, which protect a password that someone stole. And
-nobody replicates a server of the tests, or waits for its disk."""
+nobody waits for the disk of a server of the tests."""
 _PARTS = ("pgdata", "password")
 _SERVICE_DATABASE = "strandline"
 """The name that the service on one machine gives to its database."""

@@ -13,6 +13,15 @@ from tests import server_directory
 from tests.server_directory import ROOM, has_room, make_server_directory
 
 
+def patch_free(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    """A file system has so many bytes left."""
+
+    def usage(place: object) -> SimpleNamespace:
+        return SimpleNamespace(place=place, free=free)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+
+
 def test_it_takes_memory_only_where_there_is_plenty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -21,8 +30,7 @@ def test_it_takes_memory_only_where_there_is_plenty(
     for size, expected in ((2**60, True), (ROOM - 2**20, False)):
         meminfo.write_text(f"MemTotal:  1 kB\nMemAvailable:   {size // 1024} kB\n")
         for free in (2**60, ROOM - 1):
-            usage = SimpleNamespace(free=free)
-            monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
+            patch_free(monkeypatch, free)
             assert has_room(tmp_path, meminfo) is (expected and free >= ROOM)
     assert not has_room(tmp_path / "none", meminfo)
 
