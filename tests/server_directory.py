@@ -11,7 +11,7 @@ from pathlib import Path
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of its own is made in it
 ROOM = 8 * 2**30
-"""Bytes of free memory without which files go to the disk. A server takes some hundred megabytes."""
+"""Bytes of free memory without which files go to the disk. A server takes some hundred MB."""
 _PREFIX = "strandline-test-"
 
 
