@@ -1,5 +1,5 @@
-"""Clients of S3 and SQS that tests share. One costs 10 ms of processor time, and every test begins
-services of its own."""
+"""Clients of S3 and SQS that tests share, and what serves them. A client costs 10 ms of processor
+time, and every test begins services of its own."""
 
 import functools
 import os
@@ -9,6 +9,7 @@ import pytest
 from botocore import session as botocore_session
 
 from strandline.aws import clients
+from strandline.local import aws
 
 SHARED = ("s3", "sqs")
 _VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
@@ -36,3 +37,8 @@ def share_clients(patch: pytest.MonkeyPatch) -> None:
         return made[key]
 
     patch.setattr(clients, "client", client)
+
+
+def share_applications(patch: pytest.MonkeyPatch) -> None:
+    """Make moto's routes of a service once: they rest on its code alone, not on what it stores."""
+    patch.setattr(aws, "create_backend_app", functools.cache(aws.create_backend_app))

@@ -2,8 +2,6 @@
 
 import gc
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,11 +12,12 @@ from strandline.db import connection as db_connection
 from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from tests.aws_clients import share_clients
+from tests.aws_clients import share_applications, share_clients
 from tests.connections import SESSIONS
 from tests.databases import DatabasePool
 from tests.prove.proof_runner import CASES
 from tests.seed_cluster import SETTINGS, copy_seed
+from tests.server_directory import make_server_directory
 from tests.support import (
     KEY_SECRET,
     CachedEmbedder,
@@ -48,24 +47,20 @@ def clean_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_clients() -> Iterator[None]:
-    """Clients of AWS are made once for each `LocalAws`."""
+    """Clients of AWS are made once for each `LocalAws`, and what answers them once."""
     with pytest.MonkeyPatch.context() as patch:
         share_clients(patch)
+        share_applications(patch)
         yield
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedPostgres]:
     """One embedded Postgres for the run, with the migrated template."""
-    # Root's server runs as nobody, who must be able to enter: pytest's own folders are closed.
-    directory = Path(tempfile.mkdtemp(prefix="strandline-test-"))
-    directory.chmod(0o711)
-    try:
+    with make_server_directory() as directory:
         copy_seed(directory)
         with EmbeddedPostgres(directory, durable=False, settings=SETTINGS) as running:
             yield running
-    finally:
-        shutil.rmtree(directory)
 
 
 @pytest.fixture(scope="session")
@@ -159,7 +154,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if (full or item.get_closest_marker("proof") is None)
         and not (quick and _is_integration(item))
     ]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
+    kept = set(selected)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = sorted(selected, key=lambda item: PROOFS not in item.path.parents)
 
 
@@ -170,9 +166,10 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """From now on there is garbage."""
-    gc.collect()
+    """From now on there is garbage. It is looked for less often than by default, which takes a
+    twentieth of the processor time."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     gc.enable()
 
 

@@ -25,8 +25,15 @@ SOURCES = (
     *("shared/strandline/local/postgres.py", "shared/strandline/local/postgres_cluster.py"),
     *("tests/support.py", "tests/seed_cluster.py"),
 )
-SETTINGS = {"scram_iterations": "1"}
-"""A login costs 4,096 rounds of a hash by default, which protect a password that someone stole."""
+SETTINGS = {
+    "scram_iterations": "1",
+    "io_method": "sync",
+    "bgwriter_lru_maxpages": "0",
+    "checkpoint_flush_after": "0",
+    "wal_writer_flush_after": "0",
+}
+"""A login costs 4,096 rounds of a hash by default, which protect a password that someone stole. And
+nobody waits for the disk of a server of the tests."""
 _PARTS = ("pgdata", "password")
 _SERVICE_DATABASE = "strandline"
 """The name that the service on one machine gives to its database."""

@@ -29,9 +29,9 @@ from strandline.log import words_index
 from strandline.participants import display_name
 from tests.bench import personas, recall_corpora, references_quality
 from tests.bench.cost import Known
-from tests.bench.fit_relevance import area_under_curve, calibration_error
 from tests.bench.recall_corpora import NONE, Corpus
 from tests.bench.recall_service import Asking, RecallService, list_askings, serve
+from tests.bench.relevance_samples import area_under_curve, calibration_error
 
 DEPTH = 10
 SERVICE = "Strandline"

@@ -27,9 +27,9 @@ from strandline.recall.importance import (
 from strandline.recall.store_importance import read_uses
 from tests.bench import recall_corpora
 from tests.bench.cost import Known
-from tests.bench.fit_relevance import DEPTH, Array, Sample, Scores, by_group, make_sample
 from tests.bench.recall_corpora import Corpus
 from tests.bench.recall_service import Asking, RecallService, serve
+from tests.bench.relevance_samples import DEPTH, Array, Sample, Scores, by_group, make_sample
 
 WEIGHTS: Mapping[str, Sequence[float]] = {
     "recency": (0.02, 0.05, 0.1, 0.2),

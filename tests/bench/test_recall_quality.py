@@ -3,9 +3,9 @@
 import pytest
 
 from tests.bench import recall_corpora
-from tests.bench.fit_relevance import area_under_curve, calibration_error
 from tests.bench.recall_corpora import NONE
 from tests.bench.recall_quality import Score, score
+from tests.bench.relevance_samples import area_under_curve, calibration_error
 
 
 def test_every_question_names_events_that_its_reader_may_see() -> None:

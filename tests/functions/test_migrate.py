@@ -2,12 +2,9 @@
 
 import json
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import boto3  # pyright: ignore[reportMissingTypeStubs]
@@ -28,6 +25,8 @@ from strandline.errors import MigrationFailed, Misconfigured, Unavailable
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import REGION, LambdaContext
 from strandline.local.postgres import EmbeddedPostgres
+from tests.seed_cluster import SETTINGS
+from tests.server_directory import make_server_directory
 from tests.support import (
     APP,
     EVENTS,
@@ -57,9 +56,10 @@ def aurora() -> Iterator[EmbeddedPostgres]:
     """A cluster as RDS hands it over: no role of ours, and a master user who is no superuser, but
     may make roles and databases and give `rds_iam`. Aurora lets it create `vector`; here that
     lies in the template, and the rest is made by the master."""
-    directory = Path(tempfile.mkdtemp(prefix="strandline-aurora-"))
-    directory.chmod(0o711)
-    with EmbeddedPostgres(directory, durable=False) as server:
+    with (
+        make_server_directory() as directory,
+        EmbeddedPostgres(directory, durable=False, settings=SETTINGS) as server,
+    ):
         with psycopg.connect(server.dsn(), autocommit=True) as superuser:
             superuser.execute(
                 sql.SQL("create role master login createrole createdb password {}").format(
@@ -77,7 +77,6 @@ def aurora() -> Iterator[EmbeddedPostgres]:
         with psycopg.connect(server.dsn("aurora"), autocommit=True) as superuser:
             superuser.execute("create extension vector")
         yield server
-    shutil.rmtree(directory)
 
 
 @pytest.fixture
@@ -85,7 +84,7 @@ def stage(aurora: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """A database of the master's, with nothing in it."""
     name = unique_name()
     with psycopg.connect(aurora.dsn(), autocommit=True) as superuser:
-        statement = sql.SQL("create database {} template aurora owner master")
+        statement = sql.SQL("create database {} template aurora owner master strategy file_copy")
         superuser.execute(statement.format(sql.Identifier(name)))
     yield ScratchDatabase(aurora, name)
     aurora.drop_database(name)

@@ -102,12 +102,19 @@ def on_the_way() -> list[Place]:
     """The places of the source that are being run, the innermost first."""
     found, frame = list[Place](), sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
-        file = Path(frame.f_code.co_filename)
-        if file.is_relative_to(ROOT) and (name := str(file.relative_to(ROOT))) in _deployed():
+        if name := _place_of(frame.f_code.co_filename):
             within = frame.f_code.co_qualname.split(".")
             found.append(Place(name, ".".join(part for part in within if part[0] != "<")))
         frame = frame.f_back
     return found
+
+
+@cache
+def _place_of(filename: str) -> str:
+    """A file's place in the repository if it is deployed, otherwise empty."""
+    file = Path(filename)
+    name = str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else ""
+    return name if name in _deployed() else ""
 
 
 def within_reach(texts: Mapping[str, str], function: str) -> set[str]:

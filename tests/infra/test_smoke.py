@@ -1,12 +1,9 @@
 """After a deployment: twelve checks through the API, and each notices what it is there for."""
 
 import json
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +12,7 @@ from infra.smoke import CHECKS, Answer, Smoke, run_checks, send_request
 from strandline.admin.keys import make_key
 from strandline.db.database import Caller, Database
 from strandline.local.runtime import key_file, run_local_service
-from tests.seed_cluster import copy_service_seed
+from tests.strandline.local.programs import migrated_directory
 
 RUN = "0123456789abcdef0123456789abcdef"
 OTHERWISE = {"Content-Type": "application/json"}
@@ -39,18 +36,14 @@ class Tape:
 
 
 @pytest.fixture(scope="module")
-def tape() -> Iterator[Tape]:
+def tape() -> Tape:
     """A run against the whole service."""
-    parent = Path(tempfile.mkdtemp(prefix="strandline-smoke-"))
-    parent.chmod(0o711)
     recorded = Tape()
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, migrated_directory() as directory:
         for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
             patch.setenv(f"STRANDLINE_{name}", "")
         patch.setenv("STRANDLINE_EMBEDDING_THREADS", "1")  # those that have nothing to do spin
         patch.setattr(smoke, "_POLL_SECONDS", 0.5)
-        directory = parent / "data"
-        copy_service_seed(directory)
         with run_local_service(directory, 0) as service:
             told = json.loads(key_file(directory).read_text())["environment"]
             with closing(Database(told["STRANDLINE_DATABASE_URL"])) as database:
@@ -58,8 +51,7 @@ def tape() -> Iterator[Tape]:
                 key = make_key(access, told["STRANDLINE_KEY_SECRET"], rights=("operator",)).token
             recorded.url, recorded.key = service.url, key
             run_checks(Smoke(service.url, key, recorded.record, run=RUN), recorded.lines.append)
-    yield recorded
-    shutil.rmtree(parent)
+    return recorded
 
 
 def test_every_check_succeeds_against_the_service(tape: Tape) -> None:

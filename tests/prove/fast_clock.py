@@ -19,13 +19,13 @@ from typing import Any, cast
 
 import psycopg
 import pytest
-from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 
 from strandline.clock import utc_now
 from strandline.deployment import FUNCTIONS
 from strandline.local import runtime
 from strandline.local.aws import client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
+from strandline.local.moto_interpreter import STATE_MACHINES
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.runtime import LocalService, run_local_service
 from strandline.local.schedule_starter import GROUP, LocalScheduler, next_fire_time
@@ -163,7 +163,7 @@ class ProofService:
         ticks: TickCounter,
     ) -> None:
         self.local_service, self.clock, self.proxy, self._ticks = local_service, clock, proxy, ticks
-        self._states = stepfunctions_parser_backends[ACCOUNT_ID][REGION]
+        self._states = STATE_MACHINES[ACCOUNT_ID][REGION]
         self._sqs, self._scheduler = client("sqs"), client("scheduler")
 
     @property

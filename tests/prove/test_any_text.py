@@ -5,6 +5,7 @@ markup. Each goes through append, fold and the routes that read it; a sample of 
 """
 
 import base64
+import functools
 import json
 import random
 import sys
@@ -44,7 +45,8 @@ _MARKUP = (
 )
 
 
-def _letters() -> list[str]:
+@functools.cache
+def letters_of_every_block() -> list[str]:
     """Some characters of every block of 256 that can be stored, unassigned ones left out."""
     dice = random.Random(0)
     found: list[str] = []
@@ -55,7 +57,6 @@ def _letters() -> list[str]:
     return found
 
 
-LETTERS = _letters()
 CONTROLS = [chr(code) for code in (*range(1, 32), 127, 0x85, 0xAD, 0x200B, 0x202E, 0x2028, 0xFEFF)]
 
 
@@ -66,14 +67,14 @@ def text(dice: random.Random) -> str:
         return " ".join(dice.choice(_WORDS) for _ in range(dice.randint(1, most)))
 
     def letters(most: int) -> str:
-        return "".join(dice.choice(LETTERS) for _ in range(dice.randint(1, most)))
+        return "".join(dice.choice(letters_of_every_block()) for _ in range(dice.randint(1, most)))
 
     kinds: tuple[Callable[[], str], ...] = (
         lambda: words(30),
         lambda: words(8) + dice.choice(".?!:") + " " + words(8),
         lambda: letters(200),
         lambda: words(5) + " " + letters(60),
-        lambda: dice.choice(LETTERS) * dice.randint(1, 600),
+        lambda: dice.choice(letters_of_every_block()) * dice.randint(1, 600),
         lambda: base64.b64encode(dice.randbytes(dice.randint(150, 3000))).decode(),
         lambda: base64.urlsafe_b64encode(dice.randbytes(dice.randint(150, 900))).decode(),
         lambda: (

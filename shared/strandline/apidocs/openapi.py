@@ -6,7 +6,6 @@ are pure: the arguments decide the document and its order.
 """
 
 import inspect
-import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,7 +20,13 @@ from strandline.apidocs.error_responses import (
 )
 from strandline.apidocs.examples import Example
 from strandline.apidocs.json_schemas import build_schemas
-from strandline.config_auth import AuthSettings
+from strandline.apidocs.security import (
+    ALL_SCHEMES,
+    SECURITY_SCHEMES,
+    SecurityAlternatives,
+    credential_note,
+    list_security,
+)
 from strandline.graph.schemas_fields import FIELD_PATTERN, MAX_FIELD_CHARS
 from strandline.http.routing import MediaType, Route
 from strandline.log.schemas_fields import CID_PATTERN
@@ -137,50 +142,6 @@ _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
         "schema": {"type": "string", "minLength": 1},
     },
 }
-_SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
-    "ApiKey": {
-        "type": "apiKey",
-        "in": "header",
-        "name": "X-API-Key",
-        "description": "The whole key, as it was shown when it was created.",
-    },
-    "Bearer": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "An API key or a JWT, as `Authorization: Bearer`.",
-    },
-    "Jwt": {
-        "type": "apiKey",
-        "in": "header",
-        "name": "X-JWT-Token",
-        "description": "A JWT of this deployment's issuer, for its audience.",
-    },
-    "ClientCertificate": {
-        "type": "mutualTLS",
-        "description": "A certificate of a registered subject, sent in the TLS handshake.",
-    },
-}
-type SecurityAlternatives = Sequence[tuple[str, ...]]
-"""Alternatives; each lists the security schemes that a request needs together."""
-ALL_SCHEMES: SecurityAlternatives = [(name,) for name in _SECURITY_SCHEMES]
-
-
-def security_alternatives(settings: AuthSettings) -> SecurityAlternatives:
-    """The security alternatives under these settings."""
-    methods = [
-        ("ApiKey", "Bearer") if settings.key_secret else (),
-        ("Jwt", "Bearer") if settings.jwt_enabled else (),
-        ("ClientCertificate",) if settings.client_certificates else (),
-    ]
-    enabled = [method for method in methods if method]
-    if not settings.auth_require_all:
-        return [(name,) for name in dict.fromkeys(itertools.chain(*enabled))]
-    # One Authorization header carries one credential.
-    return [
-        combination
-        for combination in itertools.product(*enabled)
-        if len(set(combination)) == len(combination)
-    ]
 
 
 def build_document(
@@ -195,7 +156,7 @@ def build_document(
     for name, route in routes.items():
         method, _, path = name.partition(" ")
         operation = _operation(name, route, schemas, examples_by_operation.get(name))
-        operation["security"] = _security(route, security)
+        operation["security"] = list_security(route, security)
         paths.setdefault(document_path(path), {})[method.lower()] = operation
     used = {op["tags"][0] for methods in paths.values() for op in methods.values()}
     known_tags = [tag for tag in _TAGS if tag in used]
@@ -219,7 +180,7 @@ def build_document(
             "responses": describe_errors(routes),
             "securitySchemes": {
                 name: scheme
-                for name, scheme in _SECURITY_SCHEMES.items()
+                for name, scheme in SECURITY_SCHEMES.items()
                 if any(name in alternative for alternative in security)
             },
         },
@@ -243,7 +204,7 @@ def _operation(
         "tags": [_tag(name)],
         "summary": summary.rstrip("."),
         "description": " ".join(
-            filter(None, [rest[:1].upper() + rest[1:], _credential_note(route)])
+            filter(None, [rest[:1].upper() + rest[1:], credential_note(route)])
         ),
         "operationId": route.handler.__name__,
     }
@@ -262,21 +223,6 @@ def _operation(
 def _tag(name: str) -> str:
     first = name.partition(" ")[2].removeprefix("/api/v1").split("/")[1]
     return _ROOT_TAGS.get(first, first)
-
-
-def _credential_note(route: Route) -> str:
-    if route.right is None:
-        return "Needs no credential."
-    if route.right == "issued":
-        return "Needs any credential of this deployment, which is not looked up."
-    return f"Needs a credential with the right `{route.right}`."
-
-
-def _security(route: Route, security: SecurityAlternatives) -> list[dict[str, list[str]]]:
-    if route.right is None:
-        return []
-    rights = [] if route.right == "issued" else [str(route.right)]
-    return [dict.fromkeys(names, rights) for names in security]
 
 
 def _parameters(

@@ -11,7 +11,7 @@ import aws_lambda_powertools
 
 from strandline.admin import routes as admin_routes
 from strandline.admin import routes_certificates, routes_usage
-from strandline.apidocs import examples, openapi
+from strandline.apidocs import examples, openapi, security
 from strandline.apidocs.error_responses import JSON
 from strandline.config import get_settings
 from strandline.context import routes as context_routes
@@ -135,8 +135,8 @@ def _document() -> str:
         **graph_routes_admin.ROUTES,
         **ROUTES,
     }
-    security = openapi.security_alternatives(get_settings())
-    return json.dumps(openapi.build_document(all_routes, examples.load_examples(), security))
+    alternatives = security.security_alternatives(get_settings())
+    return json.dumps(openapi.build_document(all_routes, examples.load_examples(), alternatives))
 
 
 _NO_CACHE = {"Cache-Control": "`no-cache`: ask again."}

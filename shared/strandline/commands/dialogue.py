@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from strandline.commands.invocation import Invocation, participant_options
+from strandline.commands.invocation import Invocation, Participants, participant_options
 from strandline.commands.output import print_json, show
 
 if TYPE_CHECKING:
@@ -31,22 +31,18 @@ _sona_weight = click.option(
 def ask(
     run: Invocation,
     query: str,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
     sona: str | None,
     sona_weight: float,
 ) -> None:
     """Have the language model answer QUERY from memory; nothing is stored."""
     turn = run.client.answer(
         query,
-        user=user,
-        agent=agent,
-        participants=participants,
+        **people,
         sona=sona,
         weights={"sona": sona_weight} if sona_weight else None,
     )
-    _print_turn(run, _wait(run, turn, user, agent, participants))
+    _print_turn(run, _wait(run, turn, people))
 
 
 @click.command()
@@ -59,9 +55,7 @@ def ask(
 def chat(
     run: Invocation,
     message: str,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
     session_id: str | None,
     sona: str | None,
     sona_weight: float,
@@ -69,27 +63,23 @@ def chat(
     """Store MESSAGE, and the language model's reply to it from memory."""
     turn = run.client.chat(
         message,
-        user=user,
-        agent=agent,
-        participants=participants,
+        **people,
         session_id=session_id,
         sona=sona,
         weights={"sona": sona_weight} if sona_weight else None,
     )
-    _print_turn(run, _wait(run, turn, user, agent, participants))
+    _print_turn(run, _wait(run, turn, people))
 
 
 def _wait(
     run: Invocation,
     turn: answers.TurnOut,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
 ) -> answers.TurnOut:
     """The turn once it is finished."""
     while turn.state == "waiting" and turn.turn_id is not None:
         time.sleep(_POLL_SECONDS)
-        turn = run.client.turn(turn.turn_id, user=user, agent=agent, participants=participants)
+        turn = run.client.turn(turn.turn_id, **people)
     return turn
 
 

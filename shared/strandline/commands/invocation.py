@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
@@ -31,12 +31,29 @@ class Invocation:
         return self._connect(Retry())
 
 
+class Participants(TypedDict):
+    """Who takes part, or on whose behalf to read, as the client's verbs take it."""
+
+    user: str | None
+    agent: str | None
+    participants: tuple[str, ...]
+
+
 def participant_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say who takes part, or on whose behalf to read."""
+    """Adds the options that say who takes part; the command gets them as `people`."""
+
+    @functools.wraps(command)
+    def gather(
+        *args: Any, user: str | None, agent: str | None, participants: tuple[str, ...], **more: Any
+    ) -> Any:
+        people = Participants(user=user, agent=agent, participants=participants)
+        return command(*args, people=people, **more)
+
+    gathering: Callable[..., Any] = gather
     for option in (
         click.option("--participant", "participants", multiple=True, metavar="KIND:NAME"),
         click.option("--agent", help="Short for --participant agent:NAME."),
         click.option("--user", help="Short for --participant user:NAME."),
     ):
-        command = option(command)
-    return command
+        gathering = option(gathering)
+    return gathering

@@ -16,7 +16,7 @@ import click
 from strandline.client.calls import Call, join_participants
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError
-from strandline.commands.invocation import Invocation, participant_options
+from strandline.commands.invocation import Invocation, Participants, participant_options
 from strandline.mcp.protocol import (
     INTERNAL_ERROR,
     METHOD_HEADER,
@@ -134,16 +134,14 @@ class Bridge:
 @click.pass_obj
 def mcp(
     run: Invocation,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
     toolsets: str,
 ) -> None:
     """Serve MCP over standard input and output, for an agent's configuration.
 
     The participants are those of every call that names none.
     """
-    names = join_participants(user, agent, participants) or []
+    names = join_participants(**people) or []
     query = [("toolsets", toolsets), *(("participants", name) for name in names)]
     Bridge(run.client, query, sys.stdout.buffer).run(sys.stdin.buffer)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.progress import Progress
 
-from strandline.commands.invocation import Invocation, participant_options
+from strandline.commands.invocation import Invocation, Participants, participant_options
 from strandline.commands.output import make_progress, print_json, print_table
 
 _SHOWN_CHARS = 240
@@ -25,9 +25,7 @@ _SHOWN_CHARS = 240
 def add(
     run: Invocation,
     text: str,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
     role: str,
     session_id: str | None,
     event_key: str | None,
@@ -35,9 +33,7 @@ def add(
     """Store an event. TEXT is what was said; - reads it from standard input."""
     receipt = run.client.add(
         sys.stdin.read() if text == "-" else text,
-        user=user,
-        agent=agent,
-        participants=participants,
+        **people,
         role="agent" if role == "agent" else "system" if role == "system" else "user",
         session_id=session_id,
         source_event_key=event_key,
@@ -58,9 +54,7 @@ def add(
 def recall(
     run: Invocation,
     query: str,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
     limit: int,
     session_id: str | None,
     full: bool,
@@ -68,9 +62,7 @@ def recall(
     """Ask: the events that answer QUERY, best first."""
     answer = run.client.recall(
         query,
-        user=user,
-        agent=agent,
-        participants=participants,
+        **people,
         limit=limit,
         session_id=session_id,
     )
@@ -104,18 +96,14 @@ def _cut(text: str | None, full: bool) -> str:
 def context(
     run: Invocation,
     query: str | None,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
     budget: int | None,
     session_id: str | None,
 ) -> None:
     """Print what memory holds for a prompt, as one block of text."""
     answer = run.client.context(
         query,
-        user=user,
-        agent=agent,
-        participants=participants,
+        **people,
         budget=budget,
         session_id=session_id,
     )
@@ -133,9 +121,7 @@ def context(
 def upload(
     run: Invocation,
     file: Path,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
     session_id: str | None,
 ) -> None:
     """Upload FILE, and store an event that cites it."""
@@ -143,9 +129,7 @@ def upload(
         task = progress.add_task(file.name, total=file.stat().st_size)
         receipt = run.patient_client.upload(
             file,
-            user=user,
-            agent=agent,
-            participants=participants,
+            **people,
             session_id=session_id,
             progress=lambda sent, _: progress.update(task, completed=sent),
         )

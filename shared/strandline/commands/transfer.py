@@ -16,7 +16,7 @@ from strandline.client.errors import TooLargeError, make_error
 from strandline.client.memory import EventFields
 from strandline.client.outbox import MAX_BATCH_BYTES
 from strandline.commands.formats import Event, People, UnreadableFile, read_events
-from strandline.commands.invocation import Invocation, participant_options
+from strandline.commands.invocation import Invocation, Participants, participant_options
 from strandline.commands.output import make_progress, print_json, print_json_line
 
 BATCH = 200
@@ -101,9 +101,7 @@ def _store(client: Strandline, batch: Sequence[Event]) -> list[str]:
 @click.pass_obj
 def export(
     run: Invocation,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
     out: Path | None,
 ) -> None:
     """Write all visible events as JSON Lines.
@@ -112,7 +110,7 @@ def export(
     text.
     """
     left_out: list[str] = []
-    lines = _export_lines(run.patient_client, user, agent, participants, left_out)
+    lines = _export_lines(run.patient_client, people, left_out)
     count = 0
     if out is None:
         for line in lines:
@@ -132,14 +130,12 @@ def export(
 
 def _export_lines(
     client: Strandline,
-    user: str | None,
-    agent: str | None,
-    participants: Iterable[str],
+    people: Participants,
     left_out: list[str],
 ) -> Iterator[Event]:
     """The events as an append takes them. `left_out` gets the ids of statements, which no append
     takes."""
-    readers = join_participants(user, agent, participants)
+    readers = join_participants(**people)
     for scope in client.scopes(participants=readers):
         for event in client.events(scope.scope_id, page_size=500, participants=readers):
             if event.type == "statement":

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from strandline.client.calls import join_participants
 from strandline.client.errors import ServiceError, UnavailableError
 from strandline.commands.checks import CHECKS, Check, Store
-from strandline.commands.invocation import Invocation, participant_options
+from strandline.commands.invocation import Invocation, Participants, participant_options
 from strandline.commands.output import make_progress, print_json, print_table
 from strandline.commands.scenarios import (
     SCENARIOS,
@@ -86,9 +86,7 @@ def _player(scenario: Scenario, world: World) -> Callable[[], str]:
 @click.pass_obj
 def verify(
     run: Invocation,
-    user: str | None,
-    agent: str | None,
-    participants: tuple[str, ...],
+    people: Participants,
     sample: int,
 ) -> int:
     """Check what is stored: log, blocks, payloads, edges, chains, communities.
@@ -96,7 +94,7 @@ def verify(
     Everything that the key sees, or with --user, --agent or --participant what those took part in.
     The exit code is 1 if a check fails.
     """
-    readers = join_participants(user, agent, participants)
+    readers = join_participants(**people)
     store = Store(run.client, readers, sample)
     with make_progress(TextColumn("{task.description}"), MofNCompleteColumn()) as progress:
         task = progress.add_task("events read", total=None)

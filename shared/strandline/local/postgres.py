@@ -153,9 +153,9 @@ class EmbeddedPostgres:
 
     def clone_database(self, template: str, name: str) -> None:
         """Create database `name` as a copy of `template`, which must have no connections."""
-        # Copied through the write-ahead log: 30 ms for 8 MB, where a file copy takes 45 plus a
-        # checkpoint.
-        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY WAL_LOG")
+        # A copy of the files costs two checkpoints. Through the write-ahead log it costs twice as
+        # much processor time: each page is read, logged, and written later.
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
         self._execute_as_superuser(statement.format(sql.Identifier(name), sql.Identifier(template)))
 
     def drop_database(self, name: str) -> None:

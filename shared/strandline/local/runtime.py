@@ -27,7 +27,7 @@ from strandline.embeddings.choice import make_embedder
 from strandline.errors import Misconfigured
 from strandline.llm.choice import require_complete_provider
 from strandline.local import assets, postgres_home, sync_detection, tls
-from strandline.local.admin_key import load_or_create_admin_key
+from strandline.local.admin_key import AdminKey, load_or_create_admin_key
 from strandline.local.aws import LocalAws
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
@@ -115,10 +115,8 @@ def run_local_service(
 
     Raises Misconfigured when the port is in use, PostgresUnusable when the database cannot start.
     """
-    requested_directory, directory = (
-        directory,
-        postgres_home.resolve_directory(directory.absolute()),
-    )
+    requested_directory = directory
+    directory = postgres_home.resolve_directory(directory.absolute())
     for folder in (requested_directory, directory):
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     warnings = sync_detection.find_risks(directory)
@@ -139,12 +137,7 @@ def run_local_service(
         _migrate(postgres, stored_secrets)
         url = postgres.dsn(_DATABASE, _APP, stored_secrets["app_password"])
         environment = _configure(url, aws, machine, stored_secrets["key_secret"], tls_files)
-        database = Database(url)
-        stack.callback(database.close)
-        key = load_or_create_admin_key(
-            database, TENANT, stored_secrets["key_secret"], admin_key_file(directory)
-        )
-        tls.register_client(database.connect_as(Caller(TENANT, ())), tls_files)
+        key = _open_admin_key(stack, url, stored_secrets["key_secret"], directory, tls_files)
         handlers = _load_handlers(stack, warnings, clock)
         _start_background(stack, handlers, aws, machine, clock)
         _serve_http(stack, handlers, listener, tls_files)
@@ -155,6 +148,18 @@ def run_local_service(
         )
         _write_key_file(requested_directory, service, environment | aws.environment())
         yield service
+
+
+def _open_admin_key(
+    stack: ExitStack, url: str, key_secret: str, directory: Path, tls_files: TlsFiles | None
+) -> AdminKey:
+    """The key that is the same at each start. The certificate of this machine's client is
+    registered with it."""
+    database = Database(url)
+    stack.callback(database.close)
+    key = load_or_create_admin_key(database, TENANT, key_secret, admin_key_file(directory))
+    tls.register_client(database.connect_as(Caller(TENANT, ())), tls_files)
+    return key
 
 
 def _start_background(

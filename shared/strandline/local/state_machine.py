@@ -14,10 +14,10 @@ from typing import Any, Self
 
 from moto.awslambda.models import LambdaBackend
 from moto.core.config import default_user_config
-from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 
 from strandline.local.aws import client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, Handler, LambdaContext
+from strandline.local.moto_interpreter import STATE_MACHINES
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class StateMachine:
     ) -> None:
         self.wait_for_runs()
         _LAMBDA.invoke = self._original_invoke
-        stepfunctions_parser_backends[ACCOUNT_ID][REGION].reset()
+        STATE_MACHINES[ACCOUNT_ID][REGION].reset()
         default_user_config["stepfunctions"] = {"execute_state_machine": False}
 
     def serve(self, handlers: Mapping[str, Handler]) -> None:
@@ -115,7 +115,7 @@ class StateMachine:
 
     def _has_running(self) -> bool:
         """Whether a run has not ended yet."""
-        machines = stepfunctions_parser_backends[ACCOUNT_ID][REGION].state_machines
+        machines = STATE_MACHINES[ACCOUNT_ID][REGION].state_machines
         return any(
             execution.status == "RUNNING"
             for machine in machines
@@ -124,7 +124,7 @@ class StateMachine:
 
     def _forget_finished(self) -> None:
         """Make moto forget executions that ended, except for the latest."""
-        for machine in stepfunctions_parser_backends[ACCOUNT_ID][REGION].state_machines:
+        for machine in STATE_MACHINES[ACCOUNT_ID][REGION].state_machines:
             finished = [
                 execution for execution in machine.executions if execution.status != "RUNNING"
             ]

@@ -151,21 +151,13 @@ def search_by(
         scopes=scopes,
     )
     head = next((row for row in result.rows if row.events_in_view is not None), None)
-    words = _words(head)
-    calibration = calibration_for(space)
-    rows = result.rows
-    if exclude:
-        rows = [row for row in rows if row.event_id not in exclude]
-    ranking = rank(
-        read_question(question, (head and head.today) or now.date()),
-        words,
-        rows,
-        (head and head.events_in_view) or 0,
-        calibration,
-        _count_searched(rows) if filters and vector else None,
-    )
+    rows = [row for row in result.rows if row.event_id not in exclude]
+    words, calibration = _words(head), calibration_for(space)
+    parsed_question = read_question(question, (head and head.today) or now.date())
+    events_in_view = (head and head.events_in_view) or 0
+    searched = _count_searched(rows) if filters and vector else None
     return Search(
-        ranking=ranking,
+        ranking=rank(parsed_question, words, rows, events_in_view, calibration, searched),
         candidates={row.event_id: row for row in rows},
         words=words,
         result=result,

@@ -96,10 +96,7 @@ def rank(
         events_in_view,
         events_in_view if events_searched is None else events_searched,
     )
-    known = calibration.known.logit(answer)
-
-    relevance = calibration.relevance.logit
-
+    known, relevance = calibration.known.logit(answer), calibration.relevance.logit
     return Ranking(
         _probability(known),
         [

@@ -1,5 +1,7 @@
 """MCP as the official client sees it, over HTTP and `strandline mcp`, and as MIE's clients do."""
 
+from __future__ import annotations
+
 import asyncio
 import functools
 import importlib
@@ -12,16 +14,13 @@ from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import click
 import httpx2
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult, TextContent, TextResourceContents
 
 from strandline.commands.main import cli, main
 from strandline.http.request import Request
@@ -32,6 +31,9 @@ from strandline.mcp.routes import McpQuery
 from tests.context_block import read_fence
 from tests.mcp_calls import EVERYTHING, Known, calls_of, prepare
 from tests.strandline.client.conftest import HttpService, service
+
+if TYPE_CHECKING:
+    from mcp import Client  # imported where it is used: that takes a second
 
 __all__ = ["service"]
 pytestmark = pytest.mark.integration
@@ -52,6 +54,9 @@ def environment() -> dict[str, str]:
 
 @asynccontextmanager
 async def over_http(url: str, key: str, mode: Mode) -> AsyncGenerator[Client]:
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
     query = f"toolsets={EVERYTHING}&participants=user:alice&participants=agent:helper"
     async with httpx2.AsyncClient(headers={"X-API-Key": key}, timeout=30.0) as http:
         transport = streamable_http_client(f"{url}/mcp?{query}", http_client=http)
@@ -61,6 +66,8 @@ async def over_http(url: str, key: str, mode: Mode) -> AsyncGenerator[Client]:
 
 @asynccontextmanager
 async def over_stdio(url: str, key: str, mode: Mode) -> AsyncGenerator[Client]:
+    from mcp import Client, StdioServerParameters
+
     options = ("--toolsets", EVERYTHING, "--user", "alice", "--agent", "helper")
     server = StdioServerParameters(
         command=sys.executable, args=command(url, key, *options), env=environment()
@@ -73,6 +80,8 @@ TRANSPORTS = {"http": over_http, "stdio": over_stdio}
 
 
 def text_of(result: Any) -> str:
+    from mcp_types import CallToolResult, TextContent
+
     assert isinstance(result, CallToolResult)
     (content,) = result.content
     assert isinstance(content, TextContent)
@@ -81,6 +90,9 @@ def text_of(result: Any) -> str:
 
 async def exercise(client: Client, known: Known, mode: Mode) -> None:
     """Everything that a client does: list, call each tool, read, prompt, and be wrong."""
+    from mcp import MCPError
+    from mcp_types import CallToolResult, TextContent, TextResourceContents
+
     assert client.protocol_version == VERSIONS[mode]
     assert client.instructions is not None
     listed = [tool.name for tool in (await client.list_tools()).tools]
@@ -146,6 +158,8 @@ def test_the_official_client_does_everything(
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])
 def test_another_users_memory_is_not_there(service: HttpService, transport: str) -> None:
+    from mcp import MCPError
+
     known = prepare(service.gateway, service.gateway.key(rights=RIGHTS))
     bob = service.gateway.key(user="user:bob", rights=RIGHTS)
 
@@ -164,6 +178,8 @@ def test_another_users_memory_is_not_there(service: HttpService, transport: str)
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])
 def test_without_a_valid_credential_nothing_is_said(service: HttpService, transport: str) -> None:
+    from mcp import MCPError
+
     async def run() -> None:
         async with TRANSPORTS[transport](service.url, "strandline_made-up", "legacy") as client:
             await client.list_tools()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from strandline.local import postgres_lock
 from tests.seed_cluster import copy_service_seed
+from tests.server_directory import make_server_directory
 
 ROOT = Path(__file__).parents[3]
 WAIT_SECONDS = 60.0
@@ -35,10 +36,15 @@ def data_directory() -> Generator[Path]:
 
 @contextlib.contextmanager
 def migrated_directory() -> Generator[Path]:
-    """A data directory with a database that has no rows yet."""
-    with data_directory() as directory:
+    """A data directory with a database that has no rows yet, in memory where there is plenty: what
+    outlives a process there outlives it on a disk, too."""
+    with make_server_directory() as parent:
+        directory = parent / "data"
         copy_service_seed(directory)
-        yield directory
+        try:
+            yield directory
+        finally:
+            end_database(directory)
 
 
 def end_database(directory: Path) -> None:

@@ -32,7 +32,8 @@ def empty(server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """A database with roles and extensions, and no table."""
     name = unique_name()
     with psycopg.connect(server.dsn(), autocommit=True) as administrator:
-        administrator.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        statement = sql.SQL("create database {} strategy file_copy")
+        administrator.execute(statement.format(sql.Identifier(name)))
     with psycopg.connect(server.dsn(name), autocommit=True) as administrator:
         prepare_roles(administrator, PASSWORDS)
     yield ScratchDatabase(server, name)

@@ -1,0 +1,151 @@
+"""Questions of several corpora as arrays, and the weights that rank them best."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, linear_regression
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from strandline.recall.features import Features, MissingCosine, compute_features
+from tests.bench.recall_service import Candidates
+
+type Array = np.ndarray[Any, np.dtype[np.float64]]
+DEPTH = 10
+FLOORS: Mapping[str, tuple[float, float]] = {
+    "talks": (0.85, 0.60),
+    "demo": (0.82, 0.72),
+    "unseen": (0.40, 0.24),
+    "locomo": (0.76, 0.56),
+}
+"""R@10 and MRR that no fit may miss, by group."""
+_MARGIN = 0.006
+_SHORTFALL = 3.0
+_SCALES = {"words": 0.004, "words_nearby": 0.004}
+_SCALE = 0.06
+"""The size of a step."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A question in a view, as arrays."""
+
+    group: str
+    candidates: Candidates
+    features: Array
+    """A row for each candidate, a column for each of Features."""
+    answers: Sequence[int]
+    """The rows that answer."""
+    expected: int
+    """How many events answer the question, candidates or not."""
+
+
+class Scores(NamedTuple):
+    """R@10 and MRR."""
+
+    recall: float
+    rank: float
+
+
+def make_sample(candidates: Candidates, missing_cosine: MissingCosine) -> Sample:
+    """Compute the features of a question's candidates."""
+    rows = compute_features(
+        candidates.question,
+        candidates.words,
+        candidates.rows,
+        candidates.events_in_view,
+        missing_cosine,
+    )
+    return Sample(
+        candidates.asking.home.group,
+        candidates,
+        np.array(rows, dtype=np.float64).reshape(len(rows), len(Features._fields)),
+        [n for n, answers in enumerate(candidates.answers) if answers],
+        len(candidates.asking.evidence),
+    )
+
+
+def missing_cosines(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
+    """By group, the line that fits the candidates' cosines best, by least squares, over the share
+    of the question's words that each holds: its value at none, and how much more it is at all."""
+    rows: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for sample in samples:
+        words, events = sample.candidates.words, sample.candidates.events_in_view
+        total = sum(word.weight(events) for word in words) or 1.0
+        rows[sample.group] += [
+            (float(features[Features._fields.index("words")]) / total, row.cosine)
+            for features, row in zip(sample.features, sample.candidates.rows, strict=True)
+            if row.cosine is not None
+        ]
+    lines: dict[str, tuple[float, float]] = {}
+    for group, pairs in sorted(rows.items()):
+        if pairs:
+            line = linear_regression(*zip(*pairs, strict=True))
+            lines[group] = (round(line.intercept, 3), round(line.slope, 3))
+    return lines
+
+
+def score(sample: Sample, weights: Array) -> Scores:
+    """How well the weights rank a sample's answers."""
+    if not sample.answers:
+        return Scores(0.0, 0.0)
+    scores = sample.features @ weights
+    ranks = [
+        int((scores > scores[n]).sum() + (scores[:n] == scores[n]).sum()) for n in sample.answers
+    ]
+    return Scores(sum(rank < DEPTH for rank in ranks) / sample.expected, 1 / (1 + min(ranks)))
+
+
+def by_group(samples: Sequence[Sample], weights: Array) -> dict[str, Scores]:
+    """Mean scores of each group."""
+    groups: dict[str, list[Scores]] = defaultdict(list)
+    for sample in samples:
+        groups[sample.group].append(score(sample, weights))
+    return {
+        group: Scores(fmean(s.recall for s in scores), fmean(s.rank for s in scores))
+        for group, scores in sorted(groups.items())
+    }
+
+
+def objective(samples: Sequence[Sample], weights: Array) -> float:
+    """The mean of R@10 and MRR over the groups, each alike, less what any is short of its floor."""
+    scores = by_group(samples, weights)
+    short = sum(
+        min(0.0, value - floor - _MARGIN)
+        for group, found in scores.items()
+        for value, floor in zip(found, FLOORS.get(group, (0.0, 0.0)), strict=True)
+    )
+    return fmean((s.recall + s.rank) / 2 for s in scores.values()) + _SHORTFALL * short
+
+
+def fit_weights(samples: Sequence[Sample], start: Array, fixed: int, steps: int) -> Array:
+    """Climb from `start` by random steps, each in about half of the weights; the weight at `fixed`
+    sets the scale and stays."""
+    chance = np.random.default_rng(1)
+    scale = np.array([_SCALES.get(name, _SCALE) for name in Features._fields])
+    scale[fixed] = 0.0
+    weights, best = start.copy(), objective(samples, start)
+    for _ in range(steps):
+        move = chance.normal(size=len(scale)) * scale * chance.choice([0.0, 1.0], len(scale))
+        trial = weights + move * chance.choice([0.4, 1.0])
+        value = objective(samples, trial)
+        if value > best:
+            weights, best = trial, value
+    return weights
+
+
+def area_under_curve(right: Sequence[float], wrong: Sequence[float]) -> float:
+    """How often one with an answer is above one without."""
+    high, low = np.sort(np.array(right)), np.array(wrong)
+    below = np.searchsorted(high, low, "left"), np.searchsorted(high, low, "right")
+    above = len(high) - below[1] + 0.5 * (below[1] - below[0])
+    return float(above.mean() / len(high))
+
+
+def calibration_error(pairs: Sequence[tuple[float, bool, float]]) -> float:
+    """The expected error over ten equal bins of (probability, whether right, weight)."""
+    bins: dict[int, float] = defaultdict(float)
+    for value, right, weight in pairs:
+        bins[min(int(value * 10), 9)] += weight * (right - value)
+    return sum(map(abs, bins.values())) / sum(weight for _, _, weight in pairs)
