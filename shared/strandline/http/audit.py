@@ -14,6 +14,8 @@ from strandline.tenants.store_audit import AuditContext
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 """A tenant's name, a key's id, a UUID or a CID. A token never matches: it is longer and holds an
 underscore."""
+_TEXTS = frozenset({"field", "file", "path", "session_id"})
+"""Parameters whose values callers choose: memory, which an erasure of the trail could not reach."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,15 @@ def record_call(
 
 
 def _target_ids(call: AuditedCall) -> dict[str, str]:
-    """The path's parameters that look like ids. Any other text is kept out of the trail, above all
-    a token."""
+    """The path's parameters that are ids and look like ids. Any other text is kept out of the
+    trail, above all a token."""
     parameters = (
         {**call.path_parameters, "tenant": call.target_tenant}
         if call.target_tenant
         else call.path_parameters
     )
-    return {name: value for name, value in parameters.items() if _ID.fullmatch(value)}
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name not in _TEXTS and _ID.fullmatch(value)
+    }
