@@ -105,6 +105,48 @@ def test_a_warm_chain_becomes_nodes_that_cite_its_events(
     assert scratch_db.rows(STATE) == before
 
 
+def test_provenance_leads_from_an_event_to_the_graph_and_back(
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+) -> None:
+    key = gateway.key()
+    form(scratch_db, gateway, tell, key)
+    gateway.run_job("promoter")
+
+    def trace(row_id: str, caller: str = key, who: str = "user:alice", **query: object) -> Any:
+        query = {"participants": who, **query}
+        return gateway.call("GET", f"/api/v1/provenance/{row_id}", key=caller, query=query)
+
+    ((event_id, chain_id, node_id),) = scratch_db.rows(
+        "select s.event_id::text, s.source_id::text, 'fact:' || n.node_id from graph_sources s"
+        " join graph_nodes n on n.node_id = s.target_id where n.name = %s",
+        FACTS[0],
+    )
+    item = {"kind": "node", "id": node_id, "type": "fact"}
+    assert item in trace(event_id).body["graph"]
+    of_chain = trace(chain_id).body["graph"]
+    assert item in of_chain
+    edges = [one for one in of_chain if one["kind"] == "graph_edge"]
+    assert edges
+    for one in of_chain:
+        found = trace(one["id"]).body
+        cited = {event["event_id"]: event["chain_id"] for event in found["events"]}
+        expected = scratch_db.rows(
+            "select distinct event_id::text, source_id::text from graph_sources"
+            " where target_id = %s",
+            one["id"].rpartition(":")[2],
+        )
+        assert (found["kind"], cited) == (one["kind"], dict(expected))
+        assert trace(one["id"], who="user:eve").status == 404
+        assert trace(one["id"], gateway.key("globex")).status == 404
+    many = max(of_chain, key=lambda one: len(trace(one["id"]).body["events"]))["id"]
+    whole = trace(many).body["events"]
+    assert len(whole) > 1
+    first = trace(many, limit=1).body
+    rest = trace(many, cursor=first["next_cursor"]).body
+    assert first["events"] + rest["events"] == whole
+    assert trace(f"fact:{event_id}x").status == 404
+
+
 def test_what_is_promoted_leads_to_events_of_its_scope(
     scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:

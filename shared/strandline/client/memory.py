@@ -280,6 +280,6 @@ class Memory(Caller):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> answers.ProvenanceOut:
-        """What was made of an event, or the events that a chain, a topic or a snapshot rests
-        on."""
+        """What was made of an event, or the events that a chain, a topic, a snapshot, a node or an
+        edge of the graph rests on."""
         ...

@@ -8,20 +8,23 @@ from pydantic import BaseModel
 
 from strandline.db.database import TenantDb
 from strandline.errors import Malformed, NotFound
+from strandline.graph.identity import NodeType, format_node_id
 from strandline.sealing import UnsealError
 from strandline.topics import store_provenance
 from strandline.topics.schemas_provenance import (
     ProvenanceChain,
     ProvenanceEdge,
     ProvenanceEvent,
+    ProvenanceGraphItem,
     ProvenanceOut,
     ProvenanceScope,
     ProvenanceTopic,
     ProvenanceVector,
 )
-from strandline.topics.store_provenance import BelowEvent, Origin
+from strandline.topics.store_provenance import BelowEvent, GraphItem, Origin
 
 _MAX_VERSIONS = 100
+_MAX_GRAPH_ITEMS = 100
 _FIRST = UUID(int=0)
 
 
@@ -65,8 +68,9 @@ class _Pages:
 def trace_provenance(
     access: TenantDb, row_id: UUID, limit: int, cursor: str | None
 ) -> ProvenanceOut:
-    """What rests on a visible event, or what a chain, a topic or a snapshot rests on. Further pages
-    show the snapshot of the first. Raises NotFound, or Malformed for an invalid cursor."""
+    """What rests on a visible event, or what a chain, a topic, a snapshot, a node or an edge of the
+    graph rests on. Further pages show the snapshot of the first. Raises NotFound, or Malformed for
+    an invalid cursor."""
     pages = _Pages(access, row_id)
     after = pages.decode(cursor) if cursor is not None else None
     origin = store_provenance.resolve(access, row_id)
@@ -95,11 +99,13 @@ class _Trace:
                 return self._of_chain()
             case "topic":
                 return self._of_topic()
+            case "node" | "graph_edge":
+                return self._of_graph_item()
             case _:
                 return self._of_snapshot()
 
     def _out(self, **lists: Sequence[BaseModel]) -> ProvenanceOut:
-        names = ("topics", "chains", "events", "edges", "vectors", "scopes")
+        names = ("topics", "chains", "events", "edges", "graph", "vectors", "scopes")
         fields = {name: list(lists.get(name, ())) for name in names}
         return ProvenanceOut.model_validate(
             {
@@ -153,6 +159,7 @@ class _Trace:
             topics=self._topics(None, self._id),
             chains=self._chains(None, self._id),
             edges=[ProvenanceEdge.model_validate(vars(row)) for row in edges[: self._limit]],
+            graph=self._graph(self._id, None),
             vectors=[ProvenanceVector.model_validate(vars(row)) for row in vectors],
         )
         return out, self._next(edges, "event_id")
@@ -165,8 +172,19 @@ class _Trace:
             topics=self._topics(self._id, None),
             chains=self._chains(self._id, None),
             events=self._events(rows),
+            graph=self._graph(None, self._id),
         )
         return out, self._next(rows, "chain_id", "seq")
+
+    def _of_graph_item(self) -> tuple[ProvenanceOut, _Position | None]:
+        rows = store_provenance.list_cited_events(
+            self._access, self._id, self._start.seq, self._limit + 1
+        )
+        return self._out(events=self._events(rows)), self._next(rows, "event_id", "seq")
+
+    def _graph(self, event_id: UUID | None, chain_id: UUID | None) -> list[ProvenanceGraphItem]:
+        rows = store_provenance.list_graph_items(self._access, event_id, chain_id, _MAX_GRAPH_ITEMS)
+        return [_to_graph_item(row) for row in rows]
 
     def _of_topic(self) -> tuple[ProvenanceOut, _Position | None]:
         slot, scope_id, version = self._origin.slot, self._origin.scope_id, self._start.version
@@ -195,3 +213,10 @@ class _Trace:
         )
         scopes = [ProvenanceScope.model_validate(vars(row)) for row in rows[: self._limit]]
         return self._out(scopes=scopes), self._next(rows, "scope_id")
+
+
+def _to_graph_item(row: GraphItem) -> ProvenanceGraphItem:
+    if row.kind == "graph_edge":
+        return ProvenanceGraphItem(kind="graph_edge", id=str(row.row_id), type=row.type)
+    row_id = format_node_id(cast("NodeType", row.type), row.row_id)
+    return ProvenanceGraphItem(kind="node", id=row_id, type=row.type)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from strandline.config import get_settings
 from strandline.db.database import TenantDb
 from strandline.errors import Gone
+from strandline.graph.identity import parse_node_id
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.llm.types import TaskContext
@@ -71,12 +72,14 @@ def _make_model_walk(
 
 def get_provenance(request: Request) -> Response:
     """Trace an id: of an event to its chain, the topics above it in the active snapshot, the events
-    whose edges cite it and its vectors; of a chain, a topic (its slot or its node) or a snapshot
-    to what it rests on, down to the events."""
+    whose edges cite it, its vectors and what the knowledge graph took from it; of a chain, a topic
+    (its slot or its node), a snapshot, a node or an edge of the graph to what it rests on, down to
+    the events."""
     query = request.parse_query(ProvenanceQuery)
     access = request.connect_reader(query.participants)
-    row_id = request.path_id("row_id")
-    return json_response(trace_provenance(access, row_id, query.limit, query.cursor))
+    row_id = request.path_parameter("row_id")
+    node_id = parse_node_id(row_id)[1] if ":" in row_id else request.path_id("row_id")
+    return json_response(trace_provenance(access, node_id, query.limit, query.cursor))
 
 
 ROUTES = {

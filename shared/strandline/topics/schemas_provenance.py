@@ -13,8 +13,8 @@ class ProvenanceQuery(PagingQuery):
     """Query string of provenance."""
 
     limit: Count = Field(default=100, ge=1, le=500)
-    """The most entries of the list that is paged: of an event the events that cite it, of a chain
-    and of a topic the events below it, of a snapshot its scopes."""
+    """The most entries of the list that is paged: of an event the events that cite it, of a chain,
+    a topic, a node and a graph's edge the events below it, of a snapshot its scopes."""
 
 
 class ProvenanceTopic(ResponseModel):
@@ -47,7 +47,7 @@ class ProvenanceEvent(ResponseModel):
     scope_id: UUID
     seq: int
     chain_id: UUID | None
-    """The chain through which it is below a topic."""
+    """The chain through which something rests on it; null where the event says it itself."""
 
 
 class ProvenanceEdge(ResponseModel):
@@ -67,6 +67,16 @@ class ProvenanceVector(ResponseModel):
     """Whether the embedding model refused its text."""
 
 
+class ProvenanceGraphItem(ResponseModel):
+    """What the knowledge graph holds because of an event or a chain."""
+
+    kind: Literal["node", "graph_edge"]
+    id: str
+    """Of a node with its type before it, as in the graph's answers."""
+    type: str
+    """The node's, or the edge's."""
+
+
 class ProvenanceScope(ResponseModel):
     """A scope's tree in a snapshot."""
 
@@ -81,9 +91,10 @@ class ProvenanceScope(ResponseModel):
 
 
 class ProvenanceOut(ResponseModel):
-    """What rests on an event, or what a chain, a topic or a snapshot rests on."""
+    """What rests on an event, or what a chain, a topic, a snapshot, a node or an edge of the
+    knowledge graph rests on."""
 
-    kind: Literal["event", "chain", "topic", "snapshot"]
+    kind: Literal["event", "chain", "topic", "snapshot", "node", "graph_edge"]
     id: UUID
     scope_id: UUID | None
     """Null for a snapshot."""
@@ -96,9 +107,12 @@ class ProvenanceOut(ResponseModel):
     """Of an event the current version of its chain, of a chain its versions, newest first, 100 at
     most."""
     events: list[ProvenanceEvent]
-    """Of a chain and of a topic those below it."""
+    """Of a chain and of a topic those below it; of a node and an edge of the graph those that it
+    cites."""
     edges: list[ProvenanceEdge]
     """Of an event the edges that cite it."""
+    graph: list[ProvenanceGraphItem]
+    """Of an event and of a chain what the knowledge graph took from it, 100 at most."""
     vectors: list[ProvenanceVector]
     """Of an event."""
     scopes: list[ProvenanceScope]
