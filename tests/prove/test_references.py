@@ -3,6 +3,7 @@ what they were not part of; a pinned reader finds each event once; no model lead
 view."""
 
 import importlib
+import itertools
 import json
 import random
 import time
@@ -75,6 +76,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.key = self.gateway.key(self.tenant)
+        self.admin = self.gateway.key(self.tenant, rights=["admin"])
         self._last: list[dict[str, Any]] = []
         self._steps: list[tuple[Callable[[], object], float]] = [
             (self.append, 6),
@@ -175,6 +177,21 @@ class Run:
                 expected = 200 if set(listeners) <= set(participants) else 404
                 assert reply.status == expected, (row_id, listeners)
 
+    def check_differences(self) -> None:
+        """They are the whole tenant's: told to its admin, as ids alone, and to no reader."""
+        versions = self.base.rows(
+            "select version from snapshots where tenant_id = %s order by version", self.tenant
+        )
+        readers = (self.key, self.gateway.key(self.tenant, user=LISTENERS[0][0]))
+        for (before,), (after,) in itertools.pairwise(versions):
+            path = f"/api/v1/admin/snapshots/{after}/difference"
+            query = {"from": before}
+            for reader in readers:
+                assert self.gateway.call("GET", path, key=reader, query=query).status == 403
+            told = self.gateway.call("GET", path, key=self.admin, query=query)
+            assert told.status == 200, told.text
+            assert not [group for group in GROUPS if marker(group) in told.text]
+
 
 def test_answers_repeat_and_show_each_listener_only_their_own(
     gateway: Gateway, scratch_db: ScratchDatabase, scaled: Callable[[int], int]
@@ -187,6 +204,7 @@ def test_answers_repeat_and_show_each_listener_only_their_own(
         for _ in range(STEPS):
             run.step()
         run.check_provenance()
+        run.check_differences()
         repeats, seen = repeats + run.repeats, seen + run.seen
     # a run may fold so little that no chain ends
     with_topics = scratch_db.rows("select count(distinct tenant_id) from topic_nodes")[0][0]
