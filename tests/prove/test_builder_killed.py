@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +35,9 @@ STEPS = (
     "store_publish.write_trees",
     "store_publish.add_snapshot",
     "store_build.settle_work",
+    "builder._publish_if_last",
 )
+"""Of the last one, what comes after it comes after the commit."""
 BUILDER = """
 import importlib, os, signal, sys
 from datetime import UTC, datetime
@@ -79,18 +84,23 @@ def test_a_killed_builder_leaves_whole_trees(
     for one in (world, other):
         one.add(6)
     assert build(gateway)["snapshots_published"] == 1
-    for number in range(scaled(KILLS)):
-        published = read_tree(scratch_db)
-        version = scratch_db.rows("select version from active_snapshot")
-        world.add(2, merges=0.3)
-        kill_builder(scratch_db, aws, repository, step, "after" if number % 2 else "before")
-        assert read_tree(scratch_db) == published
-        assert scratch_db.rows("select version from active_snapshot") == version
-        scratch_db.rows("update jobs set leased_until = now() - interval '1 second'")
-        totals: dict[str, Any] = build(gateway)
-        assert totals["snapshots_published"] == 1, totals
-        leaves = [row[2] for row in read_tree(scratch_db) if row[5]]
-        assert sorted(leaves) == sorted([*world.chain_ids, *other.chain_ids])
+    trees = [read_tree(scratch_db)]
+    with reading(scratch_db) as read:
+        for number in range(scaled(KILLS)):
+            version = active_version(scratch_db)
+            world.add(2, merges=0.3)
+            kill_builder(scratch_db, aws, repository, step, "after" if number % 2 else "before")
+            is_published = step == STEPS[-1] and bool(number % 2)
+            assert active_version(scratch_db) == version + is_published
+            assert is_published or read_tree(scratch_db) == trees[-1]
+            scratch_db.rows("update jobs set leased_until = now() - interval '1 second'")
+            totals: dict[str, Any] = build(gateway)
+            assert totals.get("snapshots_published", 0) == 1 - is_published, totals
+            trees.append(read_tree(scratch_db))
+            leaves = [row[2] for row in trees[-1] if row[5]]
+            assert sorted(leaves) == sorted([*world.chain_ids, *other.chain_ids])
+    assert read
+    assert all(tree in trees for tree in read), "a reader saw a tree that was never published"
     gateway.run_job("archiver", "acme")
     assert scratch_db.rows("select count(*) from topic_build_scopes where tree is not null") == [
         (0,)
@@ -99,6 +109,30 @@ def test_a_killed_builder_leaves_whole_trees(
         "select count(*) from topic_nodes n where not exists"
         " (select from topic_tree t where t.node_id = n.node_id)"
     ) == [(0,)]
+
+
+def active_version(base: ScratchDatabase) -> int:
+    ((version,),) = base.rows("select version from active_snapshot")
+    return version
+
+
+@contextmanager
+def reading(base: ScratchDatabase) -> Generator[list[list[tuple[Any, ...]]]]:
+    """The trees that somebody reads all the time, each in one statement."""
+    stop, read = threading.Event(), list[list[tuple[Any, ...]]]()
+
+    def read_on() -> None:
+        while not stop.wait(0.01):
+            if (tree := read_tree(base)) not in read[-1:]:
+                read.append(tree)
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(read_on)
+        try:
+            yield read
+        finally:
+            stop.set()
+        future.result()
 
 
 def kill_builder(
