@@ -143,19 +143,24 @@ def _clear_events(
     access: TenantDb, erasure_id: UUID, event_ids: Sequence[UUID], now: datetime
 ) -> None:
     """Erase these events and all that rests on them, in the transaction under way. Locks are taken
-    in one order: scopes, chains, graph, events."""
+    in one order: scopes, chains, graph, events. What rests on them may be told of chains that were
+    dropped and are not folded again yet."""
     scope_ids = store_derived.lock_scopes(access, event_ids)
-    chain_ids = store_derived.lock_chains(access, event_ids)
+    pending = store.drop_pending_decisions(access, event_ids)
+    dropped_ids = [*pending.chain_ids, *store_derived.list_slots(access, event_ids)]
+    chain_ids = store_derived.lock_chains(access, event_ids, dropped_ids)
+    told_ids = list({*chain_ids, *dropped_ids})
     lock_graph(access, scope_ids)
     counts = Counter(store.erase_events(access, erasure_id, event_ids, now))
+    counts["decisions_dropped"] = pending.total
     counts.update(store_derived.unlink_events(access, event_ids))
     counts.update(store_members.forget_events(access, event_ids))
-    if chain_ids:
+    if told_ids or pending.total:
         store_derived.queue_chains(access, chain_ids, erasure_id)
-        counts.update(store.blank_chains(access, chain_ids, scope_ids, now))
+        counts.update(store.blank_chains(access, told_ids, scope_ids, now))
         counts.update(store_derived.settle_chains(access, chain_ids))
         counts.update(store_derived.settle_trees(access, scope_ids, now))
-    targets = store_derived.withdraw_observations(access, event_ids, chain_ids)
+    targets = store_derived.withdraw_observations(access, event_ids, told_ids)
     revisions, topics = store_derived.delete_revisions(access, event_ids)
     if targets or topics:
         compute(access, list({*targets, *topics}))

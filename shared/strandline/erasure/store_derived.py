@@ -37,19 +37,35 @@ class _ChainId:
     chain_id: UUID
 
 
-def lock_chains(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
-    """Lock the chains of these events. Returns their ids. In a transaction, with the scopes locked:
-    no fold links another one."""
+def list_slots(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
+    """The chains under whose leaves these events stand in topic trees. A chain that waits to be
+    folded again is among them."""
+    rows = access.fetch(
+        _ChainId,
+        "select distinct chain_id from topic_events where tenant_id = current_tenant()"
+        " and event_id = any (%(event_ids)s::uuid[])",
+        {"event_ids": list(event_ids)},
+    )
+    return [row.chain_id for row in rows]
+
+
+def lock_chains(
+    access: TenantDb, event_ids: Sequence[UUID], more_ids: Sequence[UUID]
+) -> list[UUID]:
+    """Lock the chains of these events, and those of `more_ids` that exist. Returns their ids. In a
+    transaction, with the scopes locked: no fold links another one."""
     rows = access.fetch(
         _ChainId,
         """
         select c.chain_id from chains c
         where c.tenant_id = current_tenant() and c.chain_id in (
             select l.chain_id from chain_events l
-            where l.tenant_id = current_tenant() and l.event_id = any (%(event_ids)s::uuid[]))
+            where l.tenant_id = current_tenant() and l.event_id = any (%(event_ids)s::uuid[])
+            union all
+            select unnest(%(more_ids)s::uuid[]))
         order by c.chain_id for no key update
         """,
-        {"event_ids": list(event_ids)},
+        {"event_ids": list(event_ids), "more_ids": list(more_ids)},
     )
     return [row.chain_id for row in rows]
 
