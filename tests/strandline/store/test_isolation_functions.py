@@ -73,6 +73,7 @@ PROBED = (
     "forget_turns",
     "forget_sona_names",
     "blank_chains",
+    "drop_pending_decisions",
     "events_marked",
     "is_session_marked",
     "tenants_to_erase",
@@ -687,6 +688,8 @@ UNASKED = {
     " array(select event_id from events), now(), '', '')",
     "blank_chains": "select * from blank_chains(array(select chain_id from chains), '{}', now())"
     " where total > 0",
+    "drop_pending_decisions": "select total from drop_pending_decisions("
+    "array(select event_id from events)) where total > 0",
     "forget_turns": "select n from (select forget_turns(array(select event_id from events)) n) t"
     " where n > 0",
     "forget_sona_names": "select n from (select forget_sona_names() n) t where n > 0",
