@@ -1,4 +1,4 @@
-"""SQL that clears what was made of events: chains, topic trees, graph, sessions."""
+"""SQL that clears what was made of events: chains, topic trees, graph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.erasure.store_selections import Selection
 
 
 @dataclass(frozen=True)
@@ -295,19 +294,3 @@ _FIELD_STATEMENTS: tuple[LiteralString, ...] = (
     where g.tenant_id = current_tenant() and g.node_id = any (%(node_ids)s::uuid[])
     """,
 )
-
-
-# sessions -----------------------------------------------------------------------------------------
-
-
-def delete_sessions(access: TenantDb, selection: Selection) -> int:
-    """Delete the sessions of a selection: a later event with a session's name begins it anew.
-    Returns how many. In a transaction."""
-    return access.execute(
-        """
-        delete from sessions s where s.tenant_id = current_tenant()
-            and (%(scope_id)s::uuid is null or s.scope_id = %(scope_id)s::uuid)
-            and (%(session_id)s::text is null or s.session_id = %(session_id)s)
-        """,
-        {"scope_id": selection.scope_id, "session_id": selection.session_id},
-    )

@@ -705,6 +705,14 @@ begin
         if erased_key_refusals(v_new) <> '{}' then  -- while this append waited for a key's row
             raise exception 'the event of this key was just erased' using errcode = '40001';
         end if;
+        if exists (  -- while this append waited for the scope
+            select from unnest(v_new) i
+            where i.session_id <> '' and not exists (
+                select from sessions s
+                where s.tenant_id = current_tenant() and s.session_id = i.session_id
+                    and s.scope_id = i.scope_id)) then
+            raise exception 'the session of this event was just erased' using errcode = '40001';
+        end if;
     end if;
     if cardinality(v_new) < cardinality(p_items) then
         v_outcomes := v_outcomes || append_failures(p_items, p_refused, v_reserved);
@@ -862,9 +870,13 @@ begin
         exists (
             select from erased_keys k
             where k.tenant_id = v_tenant and k.writer = v_writer and k.key_hash = v_key_hash)
+        or (v_item.session_id <> '' and not exists (
+            select from sessions s
+            where s.tenant_id = v_tenant and s.session_id = v_item.session_id
+                and s.scope_id = v_item.scope_id))
     into v_is_enqueued, v_is_erased;
-    if v_is_erased then  -- while this append waited for the key's row
-        raise exception 'the event of this key was just erased' using errcode = '40001';
+    if v_is_erased then  -- while this append waited for the key's row or the scope
+        raise exception 'the event of this key, or its session, was just erased' using errcode = '40001';
     end if;
     if not v_is_enqueued then
         insert into scope_work (tenant_id, scope_id, participants, due_at)
