@@ -133,6 +133,7 @@ def _clear_whole(
     counts = {"sessions": store_sessions.delete_sessions(access, selection, scope_ids)}
     if selection.kind == "tenant":
         counts["sona_names"] = store_members.forget_names(access)
+        counts["turns"] = store_members.forget_turns(access)
     return counts
 
 

@@ -999,10 +999,24 @@ begin
     get diagnostics v_count = row_count;
     return v_count;
 end $$;
-revoke execute on function forget_turns, forget_sona_names from public;
-grant execute on function forget_turns, forget_sona_names to strandline_app;
+
+-- Forget all turns, for who erases a whole tenant: what waits for its answer, and an answer that cites
+-- nothing, rest on no event. Returns how many.
+create function forget_all_turns() returns bigint
+language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+declare
+    v_count bigint;
+begin
+    delete from turn_events t where t.tenant_id = current_tenant() and current_viewer() = '{}';
+    delete from turns t where t.tenant_id = current_tenant() and current_viewer() = '{}';
+    get diagnostics v_count = row_count;
+    return v_count;
+end $$;
+revoke execute on function forget_turns, forget_sona_names, forget_all_turns from public;
+grant execute on function forget_turns, forget_sona_names, forget_all_turns to strandline_app;
 alter function forget_turns owner to strandline_eraser;
 alter function forget_sona_names owner to strandline_eraser;
+alter function forget_all_turns owner to strandline_eraser;
 revoke create on schema public from strandline_eraser;
 
 -- Forget these events in sonas, threads and turns. The caller holds the locks of the events' rows, which it
