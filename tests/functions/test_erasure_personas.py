@@ -90,3 +90,33 @@ def test_the_names_of_sonas_go_with_their_tenant(
     names = scratch_db.rows("select tenant_id, name from sona_names")
     assert names == [("globex", CANARY)]
     assert gateway.call("GET", "/sonas/list", key=eraser).body["sonas"] is not None
+
+
+@pytest.mark.parametrize("at_once", [1000, 1])
+def test_what_was_asked_goes_with_the_tenant(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    front: Gateway,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
+) -> None:
+    """Also what waits for its answer, and rests on nothing yet, also where a mark hides the
+    events; the other tenant's stay."""
+    monkeypatch.setattr(erasing, "EVENTS_AT_ONCE", at_once)
+    for key in (eraser, eraser, gateway.key("globex")):
+        tell(key, "The mat is red.", ALICE, BOB, speaker=ALICE)
+    monkeypatch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
+    bob, other = front.key(user=BOB), front.key("globex", user=BOB)
+    turn_ids = [
+        query(front, key, f"Where is the {CANARY}?").body["turn_id"] for key in (bob, other)
+    ]
+    reply = gateway.call("POST", ERASURES, {"tenant": True}, key=eraser)
+    assert (reply.status, reply.body["counts"]["turns"]) == (202, 1)
+    left = "select tenant_id, turn_id::text from turns"
+    assert scratch_db.rows(left) == [("globex", turn_ids[1])]
+    assert front.call("GET", f"{TURNS}/{turn_ids[0]}", key=bob).status == 404
+    assert deliver_turn(turn_ids[0]) == []
+    gateway.run_job("eraser")
+    assert scratch_db.rows(left) == [("globex", turn_ids[1])]

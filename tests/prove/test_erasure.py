@@ -233,6 +233,7 @@ class Race:
         dice = random.Random(f"{self.seed} {worker}")
         actions = (
             *(self._append, self._append, self._erase, self._replay, self._ask, self._work),
+            self._refold,
             self._upload if dice.random() < 0.7 else self._erase_all,
         )
         for turn in range(14):
@@ -307,6 +308,11 @@ class Race:
         job = dice.choice(("sweeper", "sweeper", "builder", "promoter", "archiver", "eraser"))
         importlib.import_module(f"functions.{job}.handler")
         self.gateway.run_job(job, "acme")
+
+    def _refold(self, _: random.Random, __: int) -> None:
+        """What was folded is dropped, and waits for a sweep."""
+        access = self.gateway.database.connect_as(Caller.background("acme"))
+        refold(access, AuditContext("a test"), None)
 
 
 DANGLING = """

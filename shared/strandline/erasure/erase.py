@@ -16,7 +16,7 @@ from uuid_utils.compat import uuid7
 
 from strandline.auth.principals import Principal
 from strandline.db.database import TenantDb
-from strandline.erasure import store, store_derived, store_selections
+from strandline.erasure import store, store_derived, store_selections, store_sessions
 from strandline.erasure.store import Erasure
 from strandline.erasure.store_selections import Mark, Selection
 from strandline.errors import Forbidden, Gone, NotFound
@@ -84,8 +84,6 @@ def erase(
     matches."""
     erasure_id = uuid7()
     event_ids = store_selections.list_some(access, selection, EVENTS_AT_ONCE + 1)
-    if not event_ids:
-        raise NotFound("There is nothing in view to erase.")
     eraser = access.seeing_erased()
     with eraser.transaction():
         store.add_erasure(
@@ -94,20 +92,49 @@ def erase(
         store_audit.add_entry(
             eraser, audit_context, {"erasure_id": str(erasure_id)}, {"kind": selection.kind}
         )
-        if len(event_ids) > EVENTS_AT_ONCE:
-            if not store_selections.add_marks(eraser, erasure_id, selection):
-                raise NotFound("There is nothing in view to erase.")
-        else:
-            _clear_events(eraser, erasure_id, event_ids, now)
-            store.mark_cleared(eraser, erasure_id, now)
-        if selection.is_whole:
-            counts = {"sessions": store_derived.delete_sessions(eraser, selection)}
-            if selection.kind == "tenant":
-                counts["sona_names"] = store_members.forget_names(eraser)
-            store.add_counts(eraser, erasure_id, counts)
+        if not _clear(eraser, erasure_id, selection, event_ids, now):
+            raise NotFound("There is nothing in view to erase.")
     erasure = store.get_erasure(access, erasure_id)
     assert erasure is not None, "it was just recorded"
     return erasure
+
+
+def _clear(
+    access: TenantDb,
+    erasure_id: UUID,
+    selection: Selection,
+    event_ids: Sequence[UUID],
+    now: datetime,
+) -> bool:
+    """Clear what a selection names, of which these events are some, or mark it where they are too
+    many. Returns whether there was anything. In a transaction."""
+    is_many, has_any = len(event_ids) > EVENTS_AT_ONCE, bool(event_ids)
+    scope_ids: list[UUID] = []
+    if selection.is_whole:
+        scope_ids = store_sessions.lock_sessions(access, selection, [] if is_many else event_ids)
+    if is_many:
+        has_any = store_selections.add_marks(access, erasure_id, selection) > 0
+    else:
+        if event_ids:
+            _clear_events(access, erasure_id, event_ids, now)
+        store.mark_cleared(access, erasure_id, now)
+    if selection.is_whole:
+        counts = _clear_whole(access, selection, scope_ids)
+        store.add_counts(access, erasure_id, counts)
+        has_any = has_any or any(counts.values())
+    return has_any
+
+
+def _clear_whole(
+    access: TenantDb, selection: Selection, scope_ids: Sequence[UUID]
+) -> dict[str, int]:
+    """Clear what is a session's or the tenant's and no event's. Returns how many rows of each
+    table. In a transaction, with these scopes locked."""
+    counts = {"sessions": store_sessions.delete_sessions(access, selection, scope_ids)}
+    if selection.kind == "tenant":
+        counts["sona_names"] = store_members.forget_names(access)
+        counts["turns"] = store_members.forget_turns(access)
+    return counts
 
 
 def clear_marked(access: TenantDb, erasure: Erasure, mark: Mark, now: datetime) -> Generator[int]:
@@ -143,19 +170,24 @@ def _clear_events(
     access: TenantDb, erasure_id: UUID, event_ids: Sequence[UUID], now: datetime
 ) -> None:
     """Erase these events and all that rests on them, in the transaction under way. Locks are taken
-    in one order: scopes, chains, graph, events."""
+    in one order: scopes, chains, graph, events. What rests on them may be told of chains that were
+    dropped and are not folded again yet."""
     scope_ids = store_derived.lock_scopes(access, event_ids)
-    chain_ids = store_derived.lock_chains(access, event_ids)
+    pending = store.drop_pending_decisions(access, event_ids)
+    dropped_ids = [*pending.chain_ids, *store_derived.list_slots(access, event_ids)]
+    chain_ids = store_derived.lock_chains(access, event_ids, dropped_ids)
+    told_ids = list({*chain_ids, *dropped_ids})
     lock_graph(access, scope_ids)
     counts = Counter(store.erase_events(access, erasure_id, event_ids, now))
+    counts["decisions_dropped"] = pending.total
     counts.update(store_derived.unlink_events(access, event_ids))
     counts.update(store_members.forget_events(access, event_ids))
-    if chain_ids:
+    if told_ids or pending.total:
         store_derived.queue_chains(access, chain_ids, erasure_id)
-        counts.update(store.blank_chains(access, chain_ids, scope_ids, now))
+        counts.update(store.blank_chains(access, told_ids, scope_ids, now))
         counts.update(store_derived.settle_chains(access, chain_ids))
         counts.update(store_derived.settle_trees(access, scope_ids, now))
-    targets = store_derived.withdraw_observations(access, event_ids, chain_ids)
+    targets = store_derived.withdraw_observations(access, event_ids, told_ids)
     revisions, topics = store_derived.delete_revisions(access, event_ids)
     if targets or topics:
         compute(access, list({*targets, *topics}))

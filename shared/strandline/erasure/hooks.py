@@ -61,7 +61,9 @@ HOOKS = {
     "sona_members": Hook("event_id", "deleted"),
     "sona_centroids": Hook("sona_members", "renewed", "deleted where no member is left"),
     "acts": Hook("event_id", "deleted"),
-    "turns": Hook("turn_events", "deleted", "whoever asked"),
+    "turns": Hook(
+        "turn_events, tenant", "deleted", "whoever asked; all where the tenant is erased"
+    ),
     "turn_events": Hook("event_id", "deleted", "with the turn's other events"),
     "sona_names": Hook("tenant", "deleted", "where the tenant is erased: no event holds them"),
     # records of use

@@ -54,6 +54,26 @@ def blank_chains(
     return {row.name: row.total for row in rows}
 
 
+@dataclass(frozen=True)
+class PendingDecisions:
+    """Decisions that were deleted before they were folded again."""
+
+    total: int
+    chain_ids: list[UUID]
+    """The chains that were promoted with one of the erased events."""
+
+
+def drop_pending_decisions(access: TenantDb, event_ids: Sequence[UUID]) -> PendingDecisions:
+    """Delete what was decided of chains that wait to be folded again and may rest on these events.
+    In a transaction, with the scopes locked, before the events are erased."""
+    (row,) = access.fetch(
+        PendingDecisions,
+        "select total, chain_ids from drop_pending_decisions(%(event_ids)s::uuid[])",
+        {"event_ids": list(event_ids)},
+    )
+    return row
+
+
 # records ------------------------------------------------------------------------------------------
 
 

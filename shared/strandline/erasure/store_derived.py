@@ -1,4 +1,4 @@
-"""SQL that clears what was made of events: chains, topic trees, graph, sessions."""
+"""SQL that clears what was made of events: chains, topic trees, graph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.erasure.store_selections import Selection
 
 
 @dataclass(frozen=True)
@@ -37,19 +36,35 @@ class _ChainId:
     chain_id: UUID
 
 
-def lock_chains(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
-    """Lock the chains of these events. Returns their ids. In a transaction, with the scopes locked:
-    no fold links another one."""
+def list_slots(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
+    """The chains under whose leaves these events stand in topic trees. A chain that waits to be
+    folded again is among them."""
+    rows = access.fetch(
+        _ChainId,
+        "select distinct chain_id from topic_events where tenant_id = current_tenant()"
+        " and event_id = any (%(event_ids)s::uuid[])",
+        {"event_ids": list(event_ids)},
+    )
+    return [row.chain_id for row in rows]
+
+
+def lock_chains(
+    access: TenantDb, event_ids: Sequence[UUID], more_ids: Sequence[UUID]
+) -> list[UUID]:
+    """Lock the chains of these events, and those of `more_ids` that exist. Returns their ids. In a
+    transaction, with the scopes locked: no fold links another one."""
     rows = access.fetch(
         _ChainId,
         """
         select c.chain_id from chains c
         where c.tenant_id = current_tenant() and c.chain_id in (
             select l.chain_id from chain_events l
-            where l.tenant_id = current_tenant() and l.event_id = any (%(event_ids)s::uuid[]))
+            where l.tenant_id = current_tenant() and l.event_id = any (%(event_ids)s::uuid[])
+            union all
+            select unnest(%(more_ids)s::uuid[]))
         order by c.chain_id for no key update
         """,
-        {"event_ids": list(event_ids)},
+        {"event_ids": list(event_ids), "more_ids": list(more_ids)},
     )
     return [row.chain_id for row in rows]
 
@@ -279,19 +294,3 @@ _FIELD_STATEMENTS: tuple[LiteralString, ...] = (
     where g.tenant_id = current_tenant() and g.node_id = any (%(node_ids)s::uuid[])
     """,
 )
-
-
-# sessions -----------------------------------------------------------------------------------------
-
-
-def delete_sessions(access: TenantDb, selection: Selection) -> int:
-    """Delete the sessions of a selection: a later event with a session's name begins it anew.
-    Returns how many. In a transaction."""
-    return access.execute(
-        """
-        delete from sessions s where s.tenant_id = current_tenant()
-            and (%(scope_id)s::uuid is null or s.scope_id = %(scope_id)s::uuid)
-            and (%(session_id)s::text is null or s.session_id = %(session_id)s)
-        """,
-        {"scope_id": selection.scope_id, "session_id": selection.session_id},
-    )

@@ -166,6 +166,13 @@ def forget_names(access: TenantDb) -> int:
     return row.total
 
 
+def forget_turns(access: TenantDb) -> int:
+    """Forget all turns of the tenant, for a caller who is bound to nobody; returns how many. In a
+    transaction."""
+    (row,) = access.fetch(_Total, "select forget_all_turns() as total", {})
+    return row.total
+
+
 @dataclass(frozen=True)
 class _Places:
     sona_ids: list[UUID] | None

@@ -72,7 +72,9 @@ PROBED = (
     "erase_events",
     "forget_turns",
     "forget_sona_names",
+    "forget_all_turns",
     "blank_chains",
+    "drop_pending_decisions",
     "events_marked",
     "is_session_marked",
     "tenants_to_erase",
@@ -687,9 +689,12 @@ UNASKED = {
     " array(select event_id from events), now(), '', '')",
     "blank_chains": "select * from blank_chains(array(select chain_id from chains), '{}', now())"
     " where total > 0",
+    "drop_pending_decisions": "select total from drop_pending_decisions("
+    "array(select event_id from events)) where total > 0",
     "forget_turns": "select n from (select forget_turns(array(select event_id from events)) n) t"
     " where n > 0",
     "forget_sona_names": "select n from (select forget_sona_names() n) t where n > 0",
+    "forget_all_turns": "select n from (select forget_all_turns() n) t where n > 0",
     "is_turn_marked": "select t.turn_id from turns t where is_turn_marked(t.turn_id)",
     "events_marked": "select * from events_marked(array(select event_id from events))",
     "is_session_marked": "select s.session_id from sessions s"

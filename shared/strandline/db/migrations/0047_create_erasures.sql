@@ -535,6 +535,43 @@ begin
     return query select 'topic_nodes', v_count;
 end $$;
 
+-- Delete what was decided about runs and chains that are not folded again yet, from the first of these
+-- events on: no link says which of it rests on them. The fold decides anew. Returns how many decisions,
+-- and the chains that were promoted with one of these events. The caller holds the scopes' locks.
+create function drop_pending_decisions(p_event_ids uuid[], out total bigint, out chain_ids uuid[])
+language plpgsql security definer set search_path = pg_catalog, public, pg_temp
+set plan_cache_mode = force_custom_plan as $$
+declare
+    v_tenant constant text := current_tenant();
+begin
+    with pending as materialized (
+        select s.scope_id, greatest(min(e.seq), case when s.folded_seq < s.max_folded_seq then 0
+            else least(s.folded_seq, (  -- what is open may have been decided below folded_seq
+                select min((l.open ->> 'after')::bigint) from lanes l
+                where l.tenant_id = v_tenant and l.scope_id = s.scope_id)) end) as from_seq
+        from events e
+        join scopes s on s.tenant_id = v_tenant and s.scope_id = e.scope_id
+        where e.tenant_id = v_tenant and e.event_id = any (p_event_ids)
+        group by s.scope_id, s.folded_seq, s.max_folded_seq),
+    gone as (
+        delete from decisions d using pending p
+        where d.tenant_id = v_tenant and d.scope_id = p.scope_id and d.at_seq >= p.from_seq
+            and case d.kind
+                when 'formed' then not exists (
+                    select from chain_events c where c.tenant_id = v_tenant and c.event_id = d.event_id)
+                when 'reformed' then not exists (
+                    select from chains c
+                    where c.tenant_id = v_tenant and c.chain_id = (d.body ->> 'chain_id')::uuid
+                        and c.version >= (d.body ->> 'version')::int)
+                when 'extracted' then d.body -> 'events' ?| p_event_ids::text[] or not exists (
+                    select from chain_events c where c.tenant_id = v_tenant and c.event_id = d.event_id)
+                else false end
+        returning case when d.kind = 'extracted' and d.body -> 'events' ?| p_event_ids::text[]
+            then (d.body ->> 'chain_id')::uuid end as chain_id)
+    select count(*), coalesce(array_agg(distinct g.chain_id) filter (where g.chain_id is not null), '{}')
+    into total, chain_ids from gone g;
+end $$;
+
 -- Those of these events that the caller could see if no mark were about them: an answer to who asks for
 -- one by its id.
 create function events_marked(p_event_ids uuid[])
@@ -578,10 +615,13 @@ begin
     return v_has_events and v_is_marked;
 end $$;
 
-revoke execute on function erase_events, blank_chains, events_marked, is_session_marked from public;
-grant execute on function erase_events, blank_chains, events_marked, is_session_marked to strandline_app;
+revoke execute on function erase_events, blank_chains, drop_pending_decisions, events_marked,
+    is_session_marked from public;
+grant execute on function erase_events, blank_chains, drop_pending_decisions, events_marked,
+    is_session_marked to strandline_app;
 alter function erase_events owner to strandline_eraser;
 alter function blank_chains owner to strandline_eraser;
+alter function drop_pending_decisions owner to strandline_eraser;
 alter function events_marked owner to strandline_eraser;
 alter function is_session_marked owner to strandline_eraser;
 revoke create on schema public from strandline_eraser;
@@ -664,6 +704,14 @@ begin
         v_outcomes := store_events(v_new, p_new_sessions);
         if erased_key_refusals(v_new) <> '{}' then  -- while this append waited for a key's row
             raise exception 'the event of this key was just erased' using errcode = '40001';
+        end if;
+        if exists (  -- while this append waited for the scope
+            select from unnest(v_new) i
+            where i.session_id <> '' and not exists (
+                select from sessions s
+                where s.tenant_id = current_tenant() and s.session_id = i.session_id
+                    and s.scope_id = i.scope_id)) then
+            raise exception 'the session of this event was just erased' using errcode = '40001';
         end if;
     end if;
     if cardinality(v_new) < cardinality(p_items) then
@@ -822,9 +870,13 @@ begin
         exists (
             select from erased_keys k
             where k.tenant_id = v_tenant and k.writer = v_writer and k.key_hash = v_key_hash)
+        or (v_item.session_id <> '' and not exists (
+            select from sessions s
+            where s.tenant_id = v_tenant and s.session_id = v_item.session_id
+                and s.scope_id = v_item.scope_id))
     into v_is_enqueued, v_is_erased;
-    if v_is_erased then  -- while this append waited for the key's row
-        raise exception 'the event of this key was just erased' using errcode = '40001';
+    if v_is_erased then  -- while this append waited for the key's row or the scope
+        raise exception 'the event of this key, or its session, was just erased' using errcode = '40001';
     end if;
     if not v_is_enqueued then
         insert into scope_work (tenant_id, scope_id, participants, due_at)
@@ -947,10 +999,24 @@ begin
     get diagnostics v_count = row_count;
     return v_count;
 end $$;
-revoke execute on function forget_turns, forget_sona_names from public;
-grant execute on function forget_turns, forget_sona_names to strandline_app;
+
+-- Forget all turns, for who erases a whole tenant: what waits for its answer, and an answer that cites
+-- nothing, rest on no event. Returns how many.
+create function forget_all_turns() returns bigint
+language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+declare
+    v_count bigint;
+begin
+    delete from turn_events t where t.tenant_id = current_tenant() and current_viewer() = '{}';
+    delete from turns t where t.tenant_id = current_tenant() and current_viewer() = '{}';
+    get diagnostics v_count = row_count;
+    return v_count;
+end $$;
+revoke execute on function forget_turns, forget_sona_names, forget_all_turns from public;
+grant execute on function forget_turns, forget_sona_names, forget_all_turns to strandline_app;
 alter function forget_turns owner to strandline_eraser;
 alter function forget_sona_names owner to strandline_eraser;
+alter function forget_all_turns owner to strandline_eraser;
 revoke create on schema public from strandline_eraser;
 
 -- Forget these events in sonas, threads and turns. The caller holds the locks of the events' rows, which it
