@@ -1,16 +1,26 @@
 """Erasure of what personas hold: memories, acts, and answers that wait to be fetched."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from strandline.db.database import Caller
 from strandline.erasure import erase as erasing
-from tests.chat_service import SONAS, TURNS, deliver_turn, front, provider, query
+from strandline.personas import store_turns
+from tests.chat_service import SONAS, TURNS, deliver_turn, front, provider, query, says, shown_lines
 from tests.functions.conftest import Told
 from tests.functions.test_erasure import ALICE, BOB, CANARY, ERASURES, eraser, traces
+from tests.model_server import ModelServer, Says
+from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase
 
 __all__ = ["eraser", "front", "provider"]
+
+
+_MATS = tuple(
+    f"Mat {n} of the porch has a pattern of {n} red boats on the waves." for n in range(9)
+)
 
 
 @pytest.fixture
@@ -74,6 +84,44 @@ def test_what_a_sona_and_anothers_answer_hold_of_it_goes(
             (select count(*) from turn_events)
     """
     assert scratch_db.rows(left) == [(0, 0, 0, 0, 0)]
+
+
+def test_an_answer_goes_with_what_its_model_saw_and_did_not_cite(
+    front: Gateway,
+    scratch_db: ScratchDatabase,
+    provider: ModelServer,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a topic with all events of its chain, also those that the text has no room for."""
+    told = [
+        tell(eraser, text, ALICE, BOB, speaker=ALICE, session_id="mat")["event_id"]
+        for text in ("The zyxcanary key is under the mat.", *_MATS)
+    ]
+    fold_all(front, scratch_db)
+    shown: list[str] = []
+
+    def answer(request: dict[str, Any]) -> Says:
+        shown.extend(shown_lines(request).values())
+        return says("The zyxcanary is under the mat.")
+
+    provider.otherwise = answer
+    bob = front.key(user=BOB)
+    with monkeypatch.context() as patch:
+        patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
+        turn_id = query(front, bob, "Where is the mat and the key?", budget=200).body["turn_id"]
+    assert deliver_turn(turn_id) == []
+    assert 0 < len(shown) < len(told), "the text is to have no room for all"
+    sources = scratch_db.rows("select event_id::text from turn_events where part = 'source'")
+    assert {row[0] for row in sources} == {*told}
+    everything = front.database.connect_as(Caller.background("acme"))
+    chain = store_turns.list_chain_events(everything, [UUID(told[0])])
+    assert {str(one) for one in chain} == {*told}, "whatever part of them a topic names"
+    body = {"event_ids": told[:1]}
+    assert front.call("POST", ERASURES, body, key=eraser).status == 202
+    assert front.call("GET", f"{TURNS}/{turn_id}", key=bob).status == 404
+    assert traces(scratch_db) == []
 
 
 def test_the_names_of_sonas_go_with_their_tenant(
