@@ -8,9 +8,19 @@ import pytest
 from strandline.db.database import Caller
 from strandline.erasure import erase as erasing
 from strandline.personas import store_turns
-from tests.chat_service import SONAS, TURNS, deliver_turn, front, provider, query, says, shown_lines
+from tests.chat_service import (
+    SONAS,
+    TURNS,
+    chat,
+    deliver_turn,
+    front,
+    provider,
+    query,
+    says,
+    shown_lines,
+)
 from tests.functions.conftest import Told
-from tests.functions.test_erasure import ALICE, BOB, CANARY, ERASURES, eraser, traces
+from tests.functions.test_erasure import ALICE, BOB, CANARY, ERASURES, HELPER, eraser, traces
 from tests.model_server import ModelServer, Says
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase
@@ -122,6 +132,41 @@ def test_an_answer_goes_with_what_its_model_saw_and_did_not_cite(
     assert front.call("POST", ERASURES, body, key=eraser).status == 202
     assert front.call("GET", f"{TURNS}/{turn_id}", key=bob).status == 404
     assert traces(scratch_db) == []
+
+
+@pytest.mark.parametrize("at_once", [1000, 1])
+def test_no_reply_is_stored_after_the_erasure_of_what_its_model_saw(
+    front: Gateway,
+    scratch_db: ScratchDatabase,
+    provider: ModelServer,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
+) -> None:
+    """Cited or not, a tombstone or marked; what is asked again is answered without it."""
+    monkeypatch.setattr(erasing, "EVENTS_AT_ONCE", at_once)
+    for text in ("The zyxcanary key is under the mat.", "The mat is red."):
+        tell(eraser, text, speaker=ALICE, session_id="mat")
+    front.sweep()
+    erased: list[int] = []
+
+    def answer(request: dict[str, Any]) -> Says:
+        lines = " ".join(shown_lines(request).values())
+        if not erased:
+            assert CANARY in lines
+            reply = front.call("POST", ERASURES, {"session_id": "mat"}, key=eraser)
+            erased.append(reply.status)
+        return says("The zyxcanary is under the mat." if CANARY in lines else "I never saw it.")
+
+    provider.otherwise = answer
+    asked = {"once": "a chat"}
+    reply = chat(front, eraser, "Where is the key and the mat?", ALICE, HELPER, **asked)
+    assert (erased, reply.status, reply.error["code"]) == ([202], 503, "unavailable"), reply.text
+    front.run_job("eraser")
+    assert traces(scratch_db) == []
+    again = chat(front, eraser, "Where is the key and the mat?", ALICE, HELPER, **asked)
+    assert (again.status, CANARY in again.text) == (200, False), again.text
 
 
 def test_the_names_of_sonas_go_with_their_tenant(
