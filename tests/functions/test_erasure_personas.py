@@ -87,6 +87,9 @@ def test_what_a_sona_and_anothers_answer_hold_of_it_goes(
     assert held() == (404, 0, 0)
     gateway.run_job("eraser")
     assert held() == (404, 0, 0)
+    done = gateway.call("GET", f"{ERASURES}/{reply.body['erasure_id']}", key=alice).body
+    assert done["counts"]["events"] == 3
+    assert done["counts"].keys().isdisjoint({"turns", "sona_members", "acts"}), "what others did"
     assert traces(scratch_db) == []
     left = """
         select (select count(*) from sona_members), (select count(*) from sona_centroids),
@@ -132,6 +135,14 @@ def test_an_answer_goes_with_what_its_model_saw_and_did_not_cite(
     assert front.call("POST", ERASURES, body, key=eraser).status == 202
     assert front.call("GET", f"{TURNS}/{turn_id}", key=bob).status == 404
     assert traces(scratch_db) == []
+
+
+def test_who_sees_everything_is_told_of_what_others_asked(
+    gateway: Gateway, late_turn: Any, eraser: str
+) -> None:
+    _, _, said = late_turn
+    reply = gateway.call("DELETE", f"/api/v1/events/{said[0]}", key=eraser)
+    assert reply.body["counts"]["turns"] == 1, reply.text
 
 
 @pytest.mark.parametrize("at_once", [1000, 1])
