@@ -180,6 +180,30 @@ def test_no_reply_is_stored_after_the_erasure_of_what_its_model_saw(
     assert (again.status, CANARY in again.text) == (200, False), again.text
 
 
+def test_a_thread_is_read_on_after_acts_that_are_gone(
+    gateway: Gateway, tell: Told, eraser: str
+) -> None:
+    """Two in a row; also by a reader who sees but some of its acts, and nothing after those of
+    others."""
+    sona = gateway.call("POST", SONAS, {"name": "Keeper"}, key=eraser).body["uuid"]
+    path = f"{SONAS}/{sona}/acts"
+    acts: list[dict[str, str]] = []
+    for who in ((ALICE, BOB), (BOB,), (ALICE, BOB), (ALICE, BOB), (BOB,), (ALICE, BOB)):
+        event = tell(eraser, f"step {len(acts)}", *who)["event_id"]
+        after = {"after": acts[-1]["act_id"]} if acts else {}
+        acts.append(gateway.call("POST", path, {"event_id": event, **after}, key=eraser).body)
+    for n in (1, 2, 3):
+        reply = gateway.call("DELETE", f"/api/v1/events/{acts[n]['event_id']}", key=eraser)
+        assert reply.status == 200, reply.text
+
+    def following(n: int, who: str) -> Any:
+        after = {"participants": who, "after": acts[n]["act_id"]}
+        return gateway.call("GET", f"{path}/next", key=eraser, query=after).body["act"]
+
+    assert [following(n, BOB) for n in range(6)] == [acts[4]] * 4 + [acts[5], None]
+    assert [following(n, ALICE) for n in range(6)] == [acts[5], None, acts[5], acts[5], None, None]
+
+
 def test_the_names_of_sonas_go_with_their_tenant(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
 ) -> None:

@@ -953,6 +953,27 @@ alter function forget_turns owner to strandline_eraser;
 alter function forget_sona_names owner to strandline_eraser;
 revoke create on schema public from strandline_eraser;
 
+-- The places in threads of acts that went with their events: who has read up to one reads on from there.
+create table erased_acts (
+    tenant_id text not null,
+    act_id uuid not null,
+    sona_id uuid not null,
+    step bigint not null,
+    scope_id uuid not null,
+    participants text[] not null,
+    primary key (tenant_id, act_id),
+    foreign key (tenant_id, sona_id) references sonas,
+    foreign key (tenant_id, scope_id) references scopes
+);
+create policy in_view on erased_acts to strandline_app, strandline_owner
+    using (tenant_id = current_tenant() and participants @> (select current_viewer()))
+    with check (tenant_id = current_tenant() and participants @> (select current_viewer()));
+create policy matches_scope on erased_acts as restrictive for insert to public
+    with check (is_scope_of(scope_id, tenant_id, participants));
+alter table erased_acts enable row level security;
+alter table erased_acts force row level security;
+grant select, insert on erased_acts to strandline_app;
+
 -- Forget these events in sonas, threads and turns. The caller holds the locks of the events' rows, which it
 -- erases in the same transaction. The centroids are computed anew from what is left. Returns how many rows
 -- of each table it concerned.
@@ -980,7 +1001,11 @@ begin
         perform renew_sona_centroids(v_sona_ids, v_scope_ids);
     end if;
     return query select 'sona_members', v_count;
-    delete from acts a where a.tenant_id = v_tenant and a.event_id = any (p_event_ids);
+    with gone as (
+        delete from acts a where a.tenant_id = v_tenant and a.event_id = any (p_event_ids)
+        returning a.act_id, a.sona_id, a.step, a.scope_id, a.participants)
+    insert into erased_acts (tenant_id, act_id, sona_id, step, scope_id, participants)
+    select v_tenant, g.act_id, g.sona_id, g.step, g.scope_id, g.participants from gone g;
     get diagnostics v_count = row_count;
     return query select 'acts', v_count;
     return query select 'turns', forget_turns(p_event_ids);
