@@ -127,6 +127,28 @@ def test_a_mark_is_about_one_speaker_and_the_others_go_on(
     assert traces(scratch_db) == []
 
 
+def test_a_mark_ends_the_lists_of_those_who_saw_it_alone(
+    gateway: Gateway, tell: Told, eraser: str
+) -> None:
+    eve, bob = gateway.key(user="user:eve"), gateway.key(user=BOB)
+    for n in range(3):
+        tell(eve, f"eve {n}", "user:eve")
+        tell(eraser, f"alice {n}", ALICE, BOB, speaker=ALICE)
+    pages = {
+        key: gateway.call("GET", "/memories/list", key=key, query={"limit": 1}).body["next_cursor"]
+        for key in (eve, bob, eraser)
+    }
+    assert gateway.call("POST", ERASURES, {"participant": ALICE}, key=eraser).status == 202
+
+    def go_on(key: str) -> int:
+        page = {"limit": 1, "cursor": pages[key]}
+        return gateway.call("GET", "/memories/list", key=key, query=page).status
+
+    assert [go_on(key) for key in (eve, bob, eraser)] == [200, 410, 410]
+    gateway.run_job("eraser", "acme")
+    assert [go_on(key) for key in (eve, bob, eraser)] == [200, 410, 410]
+
+
 def test_a_job_that_dies_between_tombstones_goes_on(
     gateway: Gateway,
     scratch_db: ScratchDatabase,

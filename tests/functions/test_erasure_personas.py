@@ -1,16 +1,36 @@
 """Erasure of what personas hold: memories, acts, and answers that wait to be fetched."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from strandline.db.database import Caller
 from strandline.erasure import erase as erasing
-from tests.chat_service import SONAS, TURNS, deliver_turn, front, provider, query
+from strandline.personas import store_turns
+from tests.chat_service import (
+    SONAS,
+    TURNS,
+    chat,
+    deliver_turn,
+    front,
+    provider,
+    query,
+    says,
+    shown_lines,
+)
 from tests.functions.conftest import Told
-from tests.functions.test_erasure import ALICE, BOB, CANARY, ERASURES, eraser, traces
+from tests.functions.test_erasure import ALICE, BOB, CANARY, ERASURES, HELPER, eraser, traces
+from tests.model_server import ModelServer, Says
+from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase
 
 __all__ = ["eraser", "front", "provider"]
+
+
+_MATS = tuple(
+    f"Mat {n} of the porch has a pattern of {n} red boats on the waves." for n in range(9)
+)
 
 
 @pytest.fixture
@@ -67,6 +87,9 @@ def test_what_a_sona_and_anothers_answer_hold_of_it_goes(
     assert held() == (404, 0, 0)
     gateway.run_job("eraser")
     assert held() == (404, 0, 0)
+    done = gateway.call("GET", f"{ERASURES}/{reply.body['erasure_id']}", key=alice).body
+    assert done["counts"]["events"] == 3
+    assert done["counts"].keys().isdisjoint({"turns", "sona_members", "acts"}), "what others did"
     assert traces(scratch_db) == []
     left = """
         select (select count(*) from sona_members), (select count(*) from sona_centroids),
@@ -74,6 +97,111 @@ def test_what_a_sona_and_anothers_answer_hold_of_it_goes(
             (select count(*) from turn_events)
     """
     assert scratch_db.rows(left) == [(0, 0, 0, 0, 0)]
+
+
+def test_an_answer_goes_with_what_its_model_saw_and_did_not_cite(
+    front: Gateway,
+    scratch_db: ScratchDatabase,
+    provider: ModelServer,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a topic with all events of its chain, also those that the text has no room for."""
+    told = [
+        tell(eraser, text, ALICE, BOB, speaker=ALICE, session_id="mat")["event_id"]
+        for text in ("The zyxcanary key is under the mat.", *_MATS)
+    ]
+    fold_all(front, scratch_db)
+    shown: list[str] = []
+
+    def answer(request: dict[str, Any]) -> Says:
+        shown.extend(shown_lines(request).values())
+        return says("The zyxcanary is under the mat.")
+
+    provider.otherwise = answer
+    bob = front.key(user=BOB)
+    with monkeypatch.context() as patch:
+        patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
+        turn_id = query(front, bob, "Where is the mat and the key?", budget=200).body["turn_id"]
+    assert deliver_turn(turn_id) == []
+    assert 0 < len(shown) < len(told), "the text is to have no room for all"
+    sources = scratch_db.rows("select event_id::text from turn_events where part = 'source'")
+    assert {row[0] for row in sources} == {*told}
+    everything = front.database.connect_as(Caller.background("acme"))
+    chain = store_turns.list_chain_events(everything, [UUID(told[0])])
+    assert {str(one) for one in chain} == {*told}, "whatever part of them a topic names"
+    body = {"event_ids": told[:1]}
+    assert front.call("POST", ERASURES, body, key=eraser).status == 202
+    assert front.call("GET", f"{TURNS}/{turn_id}", key=bob).status == 404
+    assert traces(scratch_db) == []
+
+
+def test_who_sees_everything_is_told_of_what_others_asked(
+    gateway: Gateway, late_turn: Any, eraser: str
+) -> None:
+    _, _, said = late_turn
+    reply = gateway.call("DELETE", f"/api/v1/events/{said[0]}", key=eraser)
+    assert reply.body["counts"]["turns"] == 1, reply.text
+
+
+@pytest.mark.parametrize("at_once", [1000, 1])
+def test_no_reply_is_stored_after_the_erasure_of_what_its_model_saw(
+    front: Gateway,
+    scratch_db: ScratchDatabase,
+    provider: ModelServer,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
+) -> None:
+    """Cited or not, a tombstone or marked; what is asked again is answered without it."""
+    monkeypatch.setattr(erasing, "EVENTS_AT_ONCE", at_once)
+    for text in ("The zyxcanary key is under the mat.", "The mat is red."):
+        tell(eraser, text, speaker=ALICE, session_id="mat")
+    front.sweep()
+    erased: list[int] = []
+
+    def answer(request: dict[str, Any]) -> Says:
+        lines = " ".join(shown_lines(request).values())
+        if not erased:
+            assert CANARY in lines
+            reply = front.call("POST", ERASURES, {"session_id": "mat"}, key=eraser)
+            erased.append(reply.status)
+        return says("The zyxcanary is under the mat." if CANARY in lines else "I never saw it.")
+
+    provider.otherwise = answer
+    asked = {"once": "a chat"}
+    reply = chat(front, eraser, "Where is the key and the mat?", ALICE, HELPER, **asked)
+    assert (erased, reply.status, reply.error["code"]) == ([202], 503, "unavailable"), reply.text
+    front.run_job("eraser")
+    assert traces(scratch_db) == []
+    again = chat(front, eraser, "Where is the key and the mat?", ALICE, HELPER, **asked)
+    assert (again.status, CANARY in again.text) == (200, False), again.text
+
+
+def test_a_thread_is_read_on_after_acts_that_are_gone(
+    gateway: Gateway, tell: Told, eraser: str
+) -> None:
+    """Two in a row; also by a reader who sees but some of its acts, and nothing after those of
+    others."""
+    sona = gateway.call("POST", SONAS, {"name": "Keeper"}, key=eraser).body["uuid"]
+    path = f"{SONAS}/{sona}/acts"
+    acts: list[dict[str, str]] = []
+    for who in ((ALICE, BOB), (BOB,), (ALICE, BOB), (ALICE, BOB), (BOB,), (ALICE, BOB)):
+        event = tell(eraser, f"step {len(acts)}", *who)["event_id"]
+        after = {"after": acts[-1]["act_id"]} if acts else {}
+        acts.append(gateway.call("POST", path, {"event_id": event, **after}, key=eraser).body)
+    for n in (1, 2, 3):
+        reply = gateway.call("DELETE", f"/api/v1/events/{acts[n]['event_id']}", key=eraser)
+        assert reply.status == 200, reply.text
+
+    def following(n: int, who: str) -> Any:
+        after = {"participants": who, "after": acts[n]["act_id"]}
+        return gateway.call("GET", f"{path}/next", key=eraser, query=after).body["act"]
+
+    assert [following(n, BOB) for n in range(6)] == [acts[4]] * 4 + [acts[5], None]
+    assert [following(n, ALICE) for n in range(6)] == [acts[5], None, acts[5], acts[5], None, None]
 
 
 def test_the_names_of_sonas_go_with_their_tenant(

@@ -18,7 +18,16 @@ from tests.uploads import cid_of, citing, objects, uploaded
 __all__ = ["eraser"]
 ALICE, BOB = ("user:alice", HELPER), ("user:bob", HELPER)
 COUNTS = {
-    *("erasures", "erased_events", "erased_keys", "audit_log", "jobs", "job_shards", "quotas"),
+    *(
+        "erasures",
+        "erased_events",
+        "erased_keys",
+        "erased_acts",
+        "audit_log",
+        "jobs",
+        "job_shards",
+        "quotas",
+    ),
     *("tenants", "tenant_due_times"),
 }
 """Of acme: what an erasure records, and what counts requests."""

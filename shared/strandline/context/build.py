@@ -54,6 +54,8 @@ class Use:
 
     chains: Sequence[MatchedChain] = ()
     event_ids: Sequence[UUID] = ()
+    source_ids: Sequence[UUID] = ()
+    """Events behind the topics and what is known, which are shown and need not be cited."""
 
     @property
     def count(self) -> int:
@@ -297,6 +299,7 @@ def _to_use(found: FoundChains, layout: Layout, best: Sequence[UUID]) -> Use:
             if event_id in cited
             and (candidates[event_id].word_bits or candidates[event_id].cosine is not None)
         ],
+        layout.source_ids,
     )
 
 

@@ -85,6 +85,8 @@ class Layout:
     cut: Cut
     chain_ids: Sequence[UUID]
     """The chains whose topics are shown, best first."""
+    source_ids: Sequence[UUID]
+    """The events that the topics and what is known rest on, as far as their sources name them."""
 
     @property
     def tokens(self) -> int:
@@ -243,7 +245,9 @@ class _Draft:
         citations = _Citations()
         text = fence([*self._render(citations), *self._render_notes()])
         chain_ids = [line.source.chain_id for line in self.topics.shown]
-        return Layout(text, tuple(citations), self._cut, chain_ids)
+        citing = [line.source for part in (self.topics, self.known) for line in part.shown]
+        source_ids = dict.fromkeys(one for source in citing for one in source.event_ids)
+        return Layout(text, tuple(citations), self._cut, chain_ids, tuple(source_ids))
 
     @property
     def _cut(self) -> Cut:

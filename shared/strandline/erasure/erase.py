@@ -33,6 +33,10 @@ of their scopes wait for its end."""
 _LISTED = 10
 """So many transactions' events are listed at a time."""
 
+_OF_OTHERS = ("turns", "sona_members", "acts", "event_uses", "recalls")
+"""Counts that tell what others asked, and in which sonas. A bound user's erasure clears these rows
+too, which that user does not see, and does not count them."""
+
 
 def select_for(principal: Principal, selection: Selection) -> Selection:
     """The selection as this caller may make it: a bound credential erases what its own user said.
@@ -192,6 +196,9 @@ def _clear_events(
     if targets or topics:
         compute(access, list({*targets, *topics}))
     counts.update({"graph_observations": len(targets), "topic_field_revisions": revisions})
+    if access.caller.viewer:
+        for name in _OF_OTHERS:
+            del counts[name]
     store.add_counts(access, erasure_id, counts)
 
 

@@ -74,6 +74,7 @@ HOOKS = {
     # erasure itself
     "erased_events": Hook("event_id", "kept", "the feed of erasures"),
     "erased_keys": Hook("event_id", "kept", "HMACs"),
+    "erased_acts": Hook("acts", "kept", "their places in threads"),
     "erased_chains": Hook("chain_id", "kept", "until the chain is formed anew"),
     "erasure_marks": Hook("erasure", "kept", "until all its events are tombstones"),
     "erased_payloads": Hook("erasure", "kept", "until the object is removed"),

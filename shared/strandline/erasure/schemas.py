@@ -79,7 +79,8 @@ class ErasureOut(ResponseModel):
     unreadable_at: datetime
     complete_at: datetime | None
     counts: Mapping[str, int]
-    """Rows by table and store, so far."""
+    """Rows by table and store, so far. A user's own erasure does not count what others asked, and
+    in which sonas; it goes all the same."""
     receipt: Mapping[str, Any] | None
     """What was signed."""
     signature: str | None

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from uuid import UUID
 
 from strandline.auth.principals import Principal
 from strandline.aws.blobs import BlobStore
@@ -42,15 +43,17 @@ def append(
     atomic: bool = False,
     deadline: float | None = None,
     find_links: Callable[[EventDraft], Links] | None = None,
+    source_ids: Sequence[UUID] = (),
 ) -> list[AppendResult]:
     """Append each (body, Idempotency-Key) as an event and return one result per body, in order.
 
     An invalid body fails alone, unless `atomic`: then nothing is stored. `deadline` is in
     time.monotonic() seconds. `find_links` adds edges to a single event that may be written; it is
-    called outside of any transaction. Raises QuotaExceeded or TooLarge, and stores nothing, when
-    the valid bodies exceed the tenant's quotas; Unavailable when a dependency fails or is too slow;
-    OutcomeUnknown when the connection broke while storing. Events acknowledged by earlier calls are
-    safe.
+    called outside of any transaction. A single event without links may rest on more than it cites,
+    `source_ids`: it fails where one of these is erased. Raises QuotaExceeded or TooLarge, and
+    stores nothing, when the valid bodies exceed the tenant's quotas; Unavailable when a dependency
+    fails or is too slow; OutcomeUnknown when the connection broke while storing. Events
+    acknowledged by earlier calls are safe.
     """
     caller = make_caller(principal)
     batch = _build_drafts(principal, bodies)
@@ -67,10 +70,11 @@ def append(
 
     def store_batch(batch: AppendBatch) -> AppendBatch:
         if not any(event.blob_cid for event in batch.events.values()):
-            return _store(access, work_queue, batch, atomic)
+            return _store(access, work_queue, batch, atomic, source_ids)
         _put_payloads(blobs, principal.tenant, _list_payload_drafts(batch), deadline)
         # The connection may have died during the uploads.
-        return _store(database.connect_as(caller, deadline), work_queue, batch, atomic)
+        fresh = database.connect_as(caller, deadline)
+        return _store(fresh, work_queue, batch, atomic, source_ids)
 
     if batch.events and not (atomic and batch.results):
         batch = charges.store_charged(quotas, access, batch, store_batch, deadline)
@@ -198,11 +202,15 @@ def _put_payloads(
 
 
 def _store(
-    access: TenantDb, work_queue: WorkQueue, batch: AppendBatch, atomic: bool
+    access: TenantDb,
+    work_queue: WorkQueue,
+    batch: AppendBatch,
+    atomic: bool,
+    source_ids: Sequence[UUID],
 ) -> AppendBatch:
     """Store the events, notify the work queue, and give every item its result. A batch that was
     rolled back has results for the refused items only."""
-    outcomes = _append_events(access, batch, atomic)
+    outcomes = _append_events(access, batch, atomic, source_ids)
     stored_outcomes = [item for item in outcomes if item.outcome in STORED_OUTCOMES]
     is_rolled_back = atomic and len(stored_outcomes) < len(outcomes)
     if not is_rolled_back:
@@ -230,9 +238,11 @@ def _store(
 
 
 def _append_events(
-    access: TenantDb, batch: AppendBatch, atomic: bool
+    access: TenantDb, batch: AppendBatch, atomic: bool, source_ids: Sequence[UUID]
 ) -> Sequence[store.AppendOutcome]:
     events = list(batch.events.values())
+    if source_ids:
+        return store_links.append_resting_event(access, events[0], source_ids)
     links = batch.drafts[events[0].n].links
     if links is None:
         return store.append_events(access, events, atomic)

@@ -1,4 +1,4 @@
-"""SQL for events whose edges recall found."""
+"""SQL for events whose edges recall found, and for events that rest on more than they cite."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,6 +23,19 @@ def append_linked_event(
         dump_items([to_append_item(access, item)]),
         str(uuid7()),
         json.dumps(links),
+    )
+    return to_outcomes(rows)
+
+
+def append_resting_event(
+    access: TenantDb, item: NewEvent, source_ids: Sequence[UUID]
+) -> Sequence[AppendOutcome]:
+    """Store one item that rests on these events, which the caller saw, as `append_events` does.
+    Raises Unavailable, and stores nothing, where one of them is erased or being erased."""
+    rows = access.call_function(
+        "select * from append_resting_event($1, $2, $3, $4, $5)",
+        dump_items([to_append_item(access, item)]),
+        f"{{{','.join(map(str, source_ids))}}}",
     )
     return to_outcomes(rows)
 

@@ -170,7 +170,14 @@ def is_erased_since(access: TenantDb, pg_snapshot: str) -> bool:
             or exists (
                 select from erasure_marks m
                 where m.tenant_id = current_tenant()
-                    and not pg_visible_in_snapshot(m.xid, %(pg_snapshot)s::pg_snapshot)) as is_set
+                    and not pg_visible_in_snapshot(m.xid, %(pg_snapshot)s::pg_snapshot)
+                    -- everybody sees the marks: only those count that are about a scope in view
+                    and (current_viewer() = '{}' and m.members = '{}' or exists (
+                        select from scope_members s
+                        where s.tenant_id = current_tenant() and s.participant = coalesce(
+                                (current_viewer())[cardinality(current_viewer())], m.members[1])
+                            and (m.scope_id is null or s.scope_id = m.scope_id)
+                            and s.participants @> m.members))) as is_set
         """,
         {"pg_snapshot": pg_snapshot},
     )

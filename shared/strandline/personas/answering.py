@@ -21,6 +21,7 @@ from strandline.llm.client import Fallback
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import AnswerMessage, MemoryAnswer, ModelResult, TaskContext
 from strandline.participants import display_name
+from strandline.personas import store_turns
 from strandline.recall.importance import SonaPlace
 from strandline.recall.schemas import RecallWeights
 from strandline.sessions.store import Session
@@ -94,6 +95,15 @@ def recall_for(access: TenantDb, embedder: Embedder, question: Question, now: da
         ),
     )
     return Recalled(context, use)
+
+
+def list_sources(access: TenantDb, recalled: Recalled) -> list[UUID]:
+    """The events that an answer from this block rests on, whether or not the model cites them: all
+    that it is shown, and all whose chains are told."""
+    shown = [citation.event_id for citation in recalled.context.citations]
+    told = recalled.use.source_ids
+    told_too = store_turns.list_chain_events(access, told) if told else ()
+    return list(dict.fromkeys([*shown, *told, *told_too]))
 
 
 def require_model(llm: LlmTasks, recalled: ContextTextOut) -> None:

@@ -6,7 +6,7 @@ caller or by a worker, stores one of each.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -32,7 +32,7 @@ from strandline.log.append import append, make_caller
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.log.schemas_append import MAX_EDGES, Receipt
 from strandline.personas import store_turns
-from strandline.personas.answering import Question, Recalled, ask_model
+from strandline.personas.answering import Question, Recalled, ask_model, list_sources
 from strandline.personas.queries import empty_turn, to_turn
 from strandline.personas.schemas_chat import ChatRequest, TurnOut
 from strandline.personas.store_turns import StoredEvent
@@ -202,8 +202,10 @@ def reply(
     deadline: float,
 ) -> TurnOut:
     """Have the model reply, and store its reply. What answered counts as used. Raises Fallback
-    where the model gives none, and as an append."""
+    where the model gives none, and as an append; Unavailable where anything that the model saw is
+    erased before its reply is stored."""
     assert question.input_id is not None, "a chat's message is stored before it is answered"
+    source_ids = [*list_sources(access, recalled), question.input_id]
     try:
         result = ask_model(resources.llm, task, question, recalled.context)
     finally:
@@ -211,7 +213,8 @@ def reply(
     turn = to_turn("chat", recalled, result, input_id=question.input_id, sona=chat.sona_id)
     body = _reply_body(chat, question.input_id, turn, result)
     try:
-        receipt, is_replay = _append(resources, principal, body, f"{chat.key}#answer", deadline)
+        key = f"{chat.key}#answer"
+        receipt, is_replay = _append(resources, principal, body, key, deadline, source_ids)
     except StateConflict:
         raise
     except Conflict:  # another worker, or the caller again, was faster
@@ -279,6 +282,7 @@ def _append(
     body: Mapping[str, object],
     key: str,
     deadline: float,
+    source_ids: Sequence[UUID] = (),
 ) -> tuple[Receipt, bool]:
     """Append one event. Returns its receipt, and whether it is a replay."""
     said = {name: value for name, value in body.items() if value is not None}
@@ -290,6 +294,7 @@ def _append(
         principal,
         [(said, key)],
         deadline=deadline,
+        source_ids=source_ids,
     )
     if result.receipt is None:
         raise result.error or StrandlineError()

@@ -121,13 +121,18 @@ def list_after(access: TenantDb, sona_id: UUID, step: int, limit: int) -> Sequen
 
 
 def list_after_act(access: TenantDb, sona_id: UUID, act_id: UUID) -> Sequence[Act]:
-    """The visible act after this visible one, if there is one."""
+    """The visible act after this one, which is visible, or was until it went with its event; if
+    there is one."""
     return access.fetch(
         Act,
         """
         select a.act_id, a.previous_id, a.event_id, a.scope_id, a.pushed_at, a.step from acts a
         where a.tenant_id = current_tenant() and a.sona_id = %(sona_id)s and a.step > (
             select k.step from acts k
+            where k.tenant_id = current_tenant() and k.sona_id = %(sona_id)s
+                and k.act_id = %(act_id)s
+            union all
+            select k.step from erased_acts k
             where k.tenant_id = current_tenant() and k.sona_id = %(sona_id)s
                 and k.act_id = %(act_id)s)
         order by a.step limit 1

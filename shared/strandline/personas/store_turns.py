@@ -206,6 +206,32 @@ def finish_turn(
         )
 
 
+@dataclass(frozen=True)
+class _EventId:
+    event_id: UUID
+
+
+def list_chain_events(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
+    """All events of the visible chains that hold these."""
+    rows = access.fetch(
+        _EventId,
+        """
+        with told as materialized (
+            select distinct l.chain_id
+            from unnest(%(event_ids)s::uuid[]) w (event_id)
+            cross join lateral (  -- by key: the planner may read all links for a join
+                select l.chain_id from chain_events l
+                where l.tenant_id = current_tenant() and l.event_id = w.event_id offset 0) l)
+        select l.event_id from told
+        cross join lateral (
+            select l.event_id from chain_events l
+            where l.tenant_id = current_tenant() and l.chain_id = told.chain_id offset 0) l
+        """,
+        {"event_ids": list(event_ids)},
+    )
+    return [row.event_id for row in rows]
+
+
 def list_tenants(connection: Connection, now: datetime) -> list[str]:
     """Ids of the tenants that have turns of which the worker is to be told again."""
     return list_tenant_ids(connection, "select * from tenants_with_turns(%s)", (now,))

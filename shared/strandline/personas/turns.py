@@ -16,7 +16,7 @@ from strandline.llm.client import Fallback
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.observability import logger
 from strandline.personas import chats, store_turns
-from strandline.personas.answering import Question, make_task, recall_for
+from strandline.personas.answering import Question, list_sources, make_task, recall_for
 from strandline.personas.chats import Chat
 from strandline.personas.queries import answer_query, empty_turn
 from strandline.personas.schemas_chat import TurnOut
@@ -138,6 +138,7 @@ def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: 
     caller = Caller(access.caller.tenant, viewer, turn.asked_by)
     reader, now = resources.database.connect_as(caller, deadline), datetime.now(UTC)
     recalled = recall_for(reader, resources.embedder, question, now)
+    source_ids = list_sources(reader, recalled)  # before the model: as the block has them
     task = make_task(caller.tenant, _subject(turn), caller.viewer, deadline, job=_JOB)
     answer = answer_query(reader, resources.llm, task, question, recalled, now)
     answer = answer.model_copy(update={"sona": question.sona_id})
@@ -146,7 +147,7 @@ def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: 
             access,
             turn,
             answer=answer.model_dump(mode="json"),
-            source_ids=[citation.event_id for citation in answer.citations],
+            source_ids=source_ids,
         )
 
 

@@ -433,6 +433,8 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             "insert into erased_events (tenant_id, scope_id, n, participants, event_id, seq,"
             " erasure_id, erased_at) select tenant_id, scope_id, seq, participants, uuidv7(), seq,"
             " scope_id, now() from events",
+            "insert into erased_acts (tenant_id, act_id, sona_id, step, scope_id, participants)"
+            " select tenant_id, uuidv7(), sona_id, step + 1000, scope_id, participants from acts",
             "insert into erased_keys select tenant_id, writer, sha256(source_event_key::bytea),"
             " event_id from event_keys on conflict do nothing",
             "insert into erased_chains (tenant_id, chain_id, scope_id, participants, erasure_id,"

@@ -68,6 +68,7 @@ PROBED = (
     "tenants_of_run",
     "refuse_erased_event",
     "refuse_erased_citation",
+    "lock_sources",
     "append_fast_path",
     "erase_events",
     "forget_turns",
@@ -611,6 +612,9 @@ UNASKED = {
     " where false",
     "append_fast_path": "select 1 from append_fast_path('{}') p where p.outcome is not null",
     "append_events": "select * from append_events(null, null, null, '[]', false)",
+    "append_resting_event": "select * from append_resting_event(null, null, null, '[]', '{}')"
+    " where event_id is not null",
+    "lock_sources": "select 1 where lock_sources(array(select event_id from events)) > 0",
     "store_events": "select unnest(store_events(array[]::append_item[], false))",
     "assign_seqs": "select unnest(assign_seqs(array[]::append_item[]))",
     "create_scope": "select create_scope(null::append_item) where false",
@@ -844,6 +848,20 @@ def test_whoever_erases_reaches_what_is_in_view_and_nothing_else(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     assert erased_in_breach(app, truth) == []
+
+
+def test_whoever_locks_sources_learns_of_those_in_view(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    events = truth["events"].rows
+    for asker in ASKERS:
+        with app.transaction(force_rollback=True):
+            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            ids = [row.full["event_id"] for row in events]
+            (count,) = rows(app, "select lock_sources(%s::uuid[])", [*ids, *ids])
+        assert count == sum(
+            row.belongs_to(asker) and row.full["erased_at"] is None for row in events
+        ), asker
 
 
 MARKED_TABLES = """

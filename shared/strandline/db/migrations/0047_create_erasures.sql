@@ -1019,6 +1019,27 @@ alter function forget_sona_names owner to strandline_eraser;
 alter function forget_all_turns owner to strandline_eraser;
 revoke create on schema public from strandline_eraser;
 
+-- The places in threads of acts that went with their events: who has read up to one reads on from there.
+create table erased_acts (
+    tenant_id text not null,
+    act_id uuid not null,
+    sona_id uuid not null,
+    step bigint not null,
+    scope_id uuid not null,
+    participants text[] not null,
+    primary key (tenant_id, act_id),
+    foreign key (tenant_id, sona_id) references sonas,
+    foreign key (tenant_id, scope_id) references scopes
+);
+create policy in_view on erased_acts to strandline_app, strandline_owner
+    using (tenant_id = current_tenant() and participants @> (select current_viewer()))
+    with check (tenant_id = current_tenant() and participants @> (select current_viewer()));
+create policy matches_scope on erased_acts as restrictive for insert to public
+    with check (is_scope_of(scope_id, tenant_id, participants));
+alter table erased_acts enable row level security;
+alter table erased_acts force row level security;
+grant select, insert on erased_acts to strandline_app;
+
 -- Forget these events in sonas, threads and turns. The caller holds the locks of the events' rows, which it
 -- erases in the same transaction. The centroids are computed anew from what is left. Returns how many rows
 -- of each table it concerned.
@@ -1046,10 +1067,63 @@ begin
         perform renew_sona_centroids(v_sona_ids, v_scope_ids);
     end if;
     return query select 'sona_members', v_count;
-    delete from acts a where a.tenant_id = v_tenant and a.event_id = any (p_event_ids);
+    with gone as (
+        delete from acts a where a.tenant_id = v_tenant and a.event_id = any (p_event_ids)
+        returning a.act_id, a.sona_id, a.step, a.scope_id, a.participants)
+    insert into erased_acts (tenant_id, act_id, sona_id, step, scope_id, participants)
+    select v_tenant, g.act_id, g.sona_id, g.step, g.scope_id, g.participants from gone g;
     get diagnostics v_count = row_count;
     return query select 'acts', v_count;
     return query select 'turns', forget_turns(p_event_ids);
+end $$;
+
+-- Lock these events against erasure until the end of the transaction. Returns how many of them are in the
+-- caller's view and not erased. SECURITY DEFINER, because locking a row takes a right that the application
+-- lacks.
+grant create on schema public to strandline_guard;
+create function lock_sources(p_event_ids uuid[]) returns bigint
+language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
+begin
+    return (  -- no filter on erased_at within: it would be applied before the lock
+        select count(*)
+        from (select distinct i.event_id from unnest(p_event_ids) i (event_id) order by 1) i
+        cross join lateral (
+            select e.erased_at from events e
+            where e.tenant_id = current_tenant() and e.event_id = i.event_id
+                and e.participants @> current_viewer() for key share) source
+        where source.erased_at is null);
+end $$;
+revoke execute on function lock_sources from public;
+grant execute on function lock_sources to strandline_app;
+alter function lock_sources owner to strandline_guard;
+revoke create on schema public from strandline_guard;
+
+-- Append one event that rests on others without citing them: what a model says of what it was shown. It
+-- fails, and stores nothing, where one of these is erased or being erased. The caller saw all of them.
+create function append_resting_event(
+    p_tenant text, p_viewer text, p_writer text, p_items jsonb, p_event_ids uuid[])
+returns setof append_outcome
+language plpgsql set search_path = pg_catalog, public, pg_temp as $$
+declare
+    v_outcome append_outcome;
+    v_count constant bigint := (select count(distinct i) from unnest(p_event_ids) i);
+begin
+    select o.* into v_outcome from append_events(p_tenant, p_viewer, p_writer, p_items, false) o;
+    if v_outcome.outcome = 'created' then  -- the scope before its events, as erasure locks them
+        if lock_sources(p_event_ids) < v_count then
+            raise exception 'an event that this one rests on was erased' using errcode = 'ST410';
+        end if;
+        if is_erasing() and (  -- a mark keeps events out of the application's view
+                select count(*)
+                from (select distinct i.event_id from unnest(p_event_ids) i (event_id)) i
+                cross join lateral (  -- by key: the planner may read all events for a join
+                    select from events e
+                    where e.tenant_id = current_tenant() and e.event_id = i.event_id offset 0) e)
+                < v_count then
+            raise exception 'an event that this one rests on is being erased' using errcode = 'ST410';
+        end if;
+    end if;
+    return next v_outcome;
 end $$;
 
 -- due ----------------------------------------------------------------------------------------------
