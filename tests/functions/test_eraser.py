@@ -167,6 +167,41 @@ def state_of(gateway: Gateway, key: str, erasure: Any) -> Any:
     return gateway.call("GET", f"{ERASURES}/{erasure['erasure_id']}", key=key).body
 
 
+def test_each_erasure_of_a_chain_waits_for_it(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    tell: Told,
+    eraser: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also for one that is formed anew while its next event is erased."""
+    ids = [tell(eraser, f"The harbour opens at {n}.")["event_id"] for n in range(4)]
+    fold_all(gateway, scratch_db)
+    erasures = [erase(gateway, eraser, one) for one in ids[:2]]
+    with monkeypatch.context() as planted:
+
+        def fail(*_: object) -> None:
+            raise Unavailable("no model")
+
+        planted.setattr(form, "retry_enrichment", fail)
+        gateway.run_job("eraser", "acme")
+        assert [state_of(gateway, eraser, one)["state"] for one in erasures] == ["hidden"] * 2
+
+        def late() -> None:
+            erasures.append(erase(gateway, eraser, ids[2]))
+
+        planted.undo()
+        erase_meanwhile(planted, form, "retry_enrichment", late)
+        gateway.run_job("eraser", "acme")
+    states = [state_of(gateway, eraser, one)["state"] for one in erasures]
+    assert states == ["complete", "complete", "hidden"]
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, erasures[2])["state"] == "complete"
+    assert scratch_db.rows(
+        "select summary <> '' from chains join chain_versions using (tenant_id, chain_id, version)"
+    ) == [(True,)]
+
+
 def test_what_was_cleared_is_vacuumed_once_an_hour(
     gateway: Gateway,
     scratch_db: ScratchDatabase,

@@ -57,6 +57,25 @@ def test_a_payload_goes_with_its_versions_once_no_append_relies_on_it(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_each_erasure_of_a_payload_waits_for_it(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
+) -> None:
+    body = user_message("zyxcanary payload " * 5000)
+    events = [gateway.call("POST", "/api/v1/events", body, key=eraser).body for _ in range(2)]
+    erasures = [erase(gateway, eraser, event["event_id"]) for event in events]
+
+    def states() -> set[str]:
+        paths = [f"{ERASURES}/{one['erasure_id']}" for one in erasures]
+        return {gateway.call("GET", path, key=eraser).body["state"] for path in paths}
+
+    gateway.run_job("eraser")
+    assert (states(), objects(aws, "acme/") == {}) == ({"hidden"}, False)
+    scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
+    gateway.run_job("eraser", "acme")
+    assert (states(), objects(aws, "acme/")) == ({"complete"}, {})
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_replay_stores_no_payload_again(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
 ) -> None:

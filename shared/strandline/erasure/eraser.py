@@ -149,7 +149,8 @@ def _remove_payloads(
         erased_cids = [cid for cid in removable if f"{lease.tenant}/{cid}" in gone]
         with lease.transaction():
             store_archiving.end_removal(lease.access, erased_cids)
-            store_job.end_payloads(lease.access, [*ended, *cited, *erased_cids])
+            done = {*ended, *cited, *erased_cids}
+            store_job.end_payloads(lease.access, [one for one in page if one.object in done])
         totals["payloads_erased"] += len(ended) + len(erased_cids)
         totals["payloads_kept"] += len(cited)
 
@@ -193,7 +194,7 @@ def _form_chains(
         else:
             totals["chains_renewed"] += 1
         with lease.transaction():
-            store_job.end_chain(lease.access, chain.chain_id)
+            store_job.end_chain(lease.access, chain)
             if chain.was_promoted:
                 _promote_again(lease, chain)
 
