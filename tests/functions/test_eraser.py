@@ -237,6 +237,39 @@ def test_what_was_cleared_is_vacuumed_once_an_hour(
     assert late
 
 
+def statistics(base: ScratchDatabase) -> list[str]:
+    """The columns of which the planner's statistics hold a canary."""
+    rows = base.rows(
+        "select tablename || '.' || attname from pg_stats s"
+        " where strpos(lower(s::text), 'zyxcanar') > 0"
+    )
+    return [name for (name,) in rows]
+
+
+@pytest.mark.parametrize("others", [0, 5])
+def test_the_planners_statistics_hold_nothing_of_what_was_cleared(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str, others: int
+) -> None:
+    """Also where no row is left, which ANALYZE passes over."""
+    for n in range(others):
+        tell(eraser, f"The harbour opens at {n}.", session_id=f"s{n}")
+    ids = [
+        tell(eraser, "It is zyxcanary.", session_id=f"zyxcanary {n % 2}", source_event_key=f"{n}")
+        for n in range(6)
+    ]
+    fold_all(gateway, scratch_db)
+    scratch_db.rows("analyze")
+    assert {"events.content", "event_search.words", "sessions.session_id"} <= set(
+        statistics(scratch_db)
+    )
+    body = {"event_ids": [one["event_id"] for one in ids]}
+    erasure = gateway.call("POST", ERASURES, body, key=eraser).body
+    for _ in range(2):
+        gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is not None
+    assert statistics(scratch_db) == []
+
+
 def test_a_receipt_says_where_the_vacuum_failed(
     gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

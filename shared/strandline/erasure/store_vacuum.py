@@ -1,8 +1,8 @@
 """SQL that has the database give up the rows that an erasure deleted or changed.
 
 What a statement deletes or changes stays in the table's pages until a vacuum finds that nobody can
-see it any more. VACUUM runs outside of transactions, as the application, which has the right to it
-(MAINTAIN) on tables with memory.
+see it any more; the planner's statistics keep values until the next ANALYZE. Both run outside of
+transactions, as the application, which has the right to them (MAINTAIN) on tables with memory.
 """
 
 from collections.abc import Generator, Sequence
@@ -75,13 +75,27 @@ def get_last_vacuum(access: TenantDb) -> LastVacuum:
 
 
 def vacuum(connection: Connection) -> None:
-    """Vacuum all tables that erasures clear, with their indexes, however long it takes. Raises
-    Unavailable and what the database reports."""
-    statement = sql.SQL("vacuum (index_cleanup on, truncate off) {}").format(
+    """Vacuum all tables that erasures clear, with their indexes, however long it takes, and have
+    the planner's statistics taken anew. Raises Unavailable and what the database reports."""
+    statement = sql.SQL("vacuum (analyze, index_cleanup on, truncate off) {}").format(
         sql.SQL(", ").join(map(sql.Identifier, TABLES))
     )
     with translate_errors(connection), _unbounded(connection):
         connection.execute(statement)
+        connection.execute(_CLEAR_STATISTICS, {"tables": list(TABLES)})
+
+
+_CLEAR_STATISTICS = """
+    select pg_clear_attribute_stats('public', r.relname::text, a.attname::text, false)
+    from pg_class t
+    left join pg_index i on i.indrelid = t.oid
+    join pg_class r on r.oid in (t.oid, i.indexrelid)
+    join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
+    where t.relnamespace = 'public'::regnamespace and t.relname = any (%(tables)s)
+        and t.reltuples <= 0
+    group by r.relname, a.attname
+"""
+"""Forget the statistics of tables without rows and of their indexes: ANALYZE leaves those."""
 
 
 @contextmanager
