@@ -2,9 +2,11 @@
 
 import importlib
 from collections.abc import Callable
-from datetime import timedelta
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from strandline.aws.blobs import BlobStore
@@ -268,6 +270,28 @@ def test_the_planners_statistics_hold_nothing_of_what_was_cleared(
         gateway.run_job("eraser", "acme")
     assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is not None
     assert statistics(scratch_db) == []
+
+
+def test_unreadable_is_since_when_nothing_can_be_read(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+) -> None:
+    """Not since it was asked for: others read it while the erasure waits for the scope."""
+    said = tell(eraser, "Forget me.")["event_id"]
+    with (
+        psycopg.connect(scratch_db.admin_url) as other,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        other.execute("select from scopes for update")
+        waiting = threads.submit(erase, gateway, eraser, said)
+        while not scratch_db.rows("select 1 from pg_locks where not granted"):
+            assert not waiting.done()
+        read = scratch_db.rows("select content, clock_timestamp() from events")
+        other.commit()
+        erasure = waiting.result()
+    ((content, read_at),) = read
+    assert content == "Forget me."
+    assert datetime.fromisoformat(erasure["unreadable_at"]) > read_at
+    assert scratch_db.rows("select cleared_at > %s from erasures", read_at) == [(True,)]
 
 
 def test_a_receipt_says_where_the_vacuum_failed(

@@ -99,12 +99,13 @@ def erase(
                 raise NotFound("There is nothing in view to erase.")
         else:
             _clear_events(eraser, erasure_id, event_ids, now)
-            store.mark_cleared(eraser, erasure_id, now)
+            store.mark_cleared(eraser, erasure_id)
         if selection.is_whole:
             counts = {"sessions": store_derived.delete_sessions(eraser, selection)}
             if selection.kind == "tenant":
                 counts["sona_names"] = store_members.forget_names(eraser)
             store.add_counts(eraser, erasure_id, counts)
+        store.mark_hidden(eraser, erasure_id)
     erasure = store.get_erasure(access, erasure_id)
     assert erasure is not None, "it was just recorded"
     return erasure
@@ -125,7 +126,7 @@ def clear_marked(access: TenantDb, erasure: Erasure, mark: Mark, now: datetime) 
     with access.transaction():
         store_selections.delete_mark(access, erasure.erasure_id, mark.n)
         if not store_selections.list_marks(access, erasure.erasure_id):
-            store.mark_cleared(access, erasure.erasure_id, now)
+            store.mark_cleared(access, erasure.erasure_id)
 
 
 def _to_selection(erasure: Erasure, mark: Mark) -> Selection:

@@ -63,6 +63,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     for erasure in erasures:
         if erasure.cleared_at is None:
             _clear(resources, lease, erasure, now, totals)
+    now = lease.clock()  # later than what was cleared just now
     _remove_exports(resources, lease, erasures, totals)
     _remove_payloads(resources, lease, now, totals)
     _form_chains(resources, lease, now, totals)

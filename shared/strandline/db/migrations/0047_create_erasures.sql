@@ -157,7 +157,8 @@ create policy eraser on erased_payloads to strandline_eraser
     using (tenant_id = current_tenant()) with check (tenant_id = current_tenant());
 create policy planner_reads on erasures for select to strandline_planner using (true);
 grant insert (tenant_id, erasure_id, participants, kind, target, asked_at, asked_by, hidden_at, due_at),
-    update (cleared_at, cleared_xid, vacuumed_at, vacuums, completed_at, due_at, counts, receipt, signature)
+    update (hidden_at, cleared_at, cleared_xid, vacuumed_at, vacuums, completed_at, due_at, counts, receipt,
+        signature)
     on erasures to strandline_app;
 grant insert (tenant_id, erasure_id, n, members, scope_id, session_id, said_by, recorded_until), delete
     on erasure_marks to strandline_app;
