@@ -294,6 +294,30 @@ def test_unreadable_is_since_when_nothing_can_be_read(
     assert scratch_db.rows("select cleared_at > %s from erasures", read_at) == [(True,)]
 
 
+def test_what_an_older_snapshot_still_shows_is_not_vacuumed(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+) -> None:
+    said = tell(eraser, "Forget me.")["event_id"]
+    with psycopg.connect(scratch_db.admin_url) as other:
+        other.execute("set transaction isolation level repeatable read read only")
+        other.execute("select from events")
+        erasure = erase(gateway, eraser, said)
+        assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
+        assert other.execute("select content from events").fetchall() == [("Forget me.",)]
+        assert state_of(gateway, eraser, erasure)["state"] == "hidden"
+    gateway.run_job("eraser", "acme")
+    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is not None
+
+
+def test_a_table_that_the_vacuum_passes_over_is_noticed(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+) -> None:
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+    scratch_db.rows("revoke maintain on decisions from strandline_app")
+    assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
+    assert state_of(gateway, eraser, erasure)["state"] == "hidden"
+
+
 def test_a_receipt_says_where_the_vacuum_failed(
     gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ see it any more; the planner's statistics keep values until the next ANALYZE. Bo
 transactions, as the application, which has the right to them (MAINTAIN) on tables with memory.
 """
 
+import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from datetime import datetime
 from uuid import UUID
 
 from psycopg import sql
+from psycopg.errors import Diagnostic
 
 from strandline.db.connection import Connection, translate_errors
 from strandline.db.database import TenantDb
@@ -27,8 +29,13 @@ class Waiting:
 
     erasure_id: UUID
     cleared_at: datetime
+    cleared_xid: int
     is_seen: bool
-    """Whether a transaction may still see what it cleared."""
+    """Whether a transaction that still runs may see what it cleared."""
+
+    def is_given_up(self, cutoff: int) -> bool:
+        """Whether a vacuum with this cutoff gave up all that it cleared: no snapshot is older."""
+        return _distance(self.cleared_xid, cutoff) < 0
 
 
 def list_waiting(access: TenantDb, max_vacuums: int) -> Sequence[Waiting]:
@@ -36,7 +43,7 @@ def list_waiting(access: TenantDb, max_vacuums: int) -> Sequence[Waiting]:
     return access.fetch(
         Waiting,
         """
-        select erasure_id, cleared_at,
+        select erasure_id, cleared_at, cleared_xid::text::bigint as cleared_xid,
             cleared_xid >= pg_snapshot_xmin(pg_current_snapshot()) as is_seen
         from erasures
         where tenant_id = current_tenant() and completed_at is null and cleared_at is not null
@@ -74,15 +81,52 @@ def get_last_vacuum(access: TenantDb) -> LastVacuum:
     return row
 
 
-def vacuum(connection: Connection) -> None:
+def vacuum(connection: Connection) -> int | None:
     """Vacuum all tables that erasures clear, with their indexes, however long it takes, and have
-    the planner's statistics taken anew. Raises Unavailable and what the database reports."""
-    statement = sql.SQL("vacuum (analyze, index_cleanup on, truncate off) {}").format(
+    the planner's statistics taken anew. Returns the transaction id before which all that was
+    deleted is given up, by its lower 32 bits; None: the database did not say so of every table.
+    Raises Unavailable and what the database reports."""
+    statement = sql.SQL("vacuum (verbose, analyze, index_cleanup on, truncate off) {}").format(
         sql.SQL(", ").join(map(sql.Identifier, TABLES))
     )
+    messages: list[str] = []
+
+    def keep(notice: Diagnostic) -> None:
+        messages.append(notice.message_primary or "")
+
     with translate_errors(connection), _unbounded(connection):
-        connection.execute(statement)
+        connection.add_notice_handler(keep)
+        try:
+            connection.execute(statement)
+        finally:
+            connection.remove_notice_handler(keep)
         connection.execute(_CLEAR_STATISTICS, {"tables": list(TABLES)})
+    return _find_cutoff(messages)
+
+
+_VACUUMED = re.compile(r'vacuuming "[^"]*\.public\.([^".]+)"')
+_CUTOFF = re.compile(r"^removable cutoff: (\d+),", re.MULTILINE)
+"""What VACUUM says of each table: only the database knows of every snapshot that is held, also by
+replicas, slots and prepared transactions. It says it in English (`lc_messages`)."""
+
+
+def _find_cutoff(messages: Sequence[str]) -> int | None:
+    """The least cutoff that VACUUM reported; None unless it did so of all tables, since it passes
+    over those that it may not vacuum."""
+    cutoffs: list[int] = []
+    missing = set(TABLES)
+    for message in messages:
+        if found := _CUTOFF.search(message):
+            cutoffs.append(int(found[1]))
+            missing.difference_update(_VACUUMED.findall(message))
+    if missing:
+        return None
+    return min(cutoffs, key=lambda cutoff: _distance(cutoff, cutoffs[0]))
+
+
+def _distance(xid: int, other: int) -> int:
+    """How much later a transaction began than another one, by the lower 32 bits of their ids."""
+    return (xid - other + 2**31) % 2**32 - 2**31
 
 
 _CLEAR_STATISTICS = """
