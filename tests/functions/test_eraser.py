@@ -1,6 +1,5 @@
 """The job of erasures: it resumes after a crash at each step; who read before stores nothing."""
 
-import importlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -12,7 +11,7 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.chains import enrichment, form, store_archiving
 from strandline.erasure import eraser as eraser_job
-from strandline.erasure import receipts, store_job, store_vacuum
+from strandline.erasure import receipts, store_job
 from strandline.errors import Unavailable
 from strandline.graph import promoter
 from strandline.llm.tasks import LlmTasks
@@ -204,74 +203,6 @@ def test_each_erasure_of_a_chain_waits_for_it(
     ) == [(True,)]
 
 
-def test_what_was_cleared_is_vacuumed_once_an_hour(
-    gateway: Gateway,
-    scratch_db: ScratchDatabase,
-    tell: Told,
-    eraser: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """And not while a transaction may still see it."""
-    first, second = (erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"]) for _ in "ab")
-    scratch_db.rows("update erasures set cleared_xid = '999999999'")  # as if it still ran
-    gateway.run_job("eraser", "acme")
-    assert state_of(gateway, eraser, first)["state"] == "hidden"
-    scratch_db.rows("update erasures set cleared_xid = '3'")
-    for name in ("query", "eraser"):  # else what they did is counted after the vacuum
-        used = importlib.import_module(f"functions.{name}.handler").resources.database
-        used.connection().execute("select pg_stat_force_next_flush()")
-    gateway.run_job("eraser", "acme")
-    assert state_of(gateway, eraser, first)["receipt"]["vacuumed_at"] is not None
-    assert state_of(gateway, eraser, second)["state"] == "complete"
-    dead = scratch_db.rows(
-        "select relname from pg_stat_user_tables where relname = any (%s)"
-        " and (last_vacuum is null or n_dead_tup > 0)",
-        list(store_vacuum.TABLES),
-    )
-    assert dead == []
-    monkeypatch.setattr(eraser_job, "_VACUUM_SPACING", timedelta(hours=1))
-    third = erase(gateway, eraser, tell(eraser, "Forget me too.")["event_id"])
-    gateway.run_job("eraser", "acme")
-    assert state_of(gateway, eraser, third)["state"] == "hidden"
-    ((late,),) = scratch_db.rows(
-        "select due_at > now() + interval '50 minutes' from erasures where completed_at is null"
-    )
-    assert late
-
-
-def statistics(base: ScratchDatabase) -> list[str]:
-    """The columns of which the planner's statistics hold a canary."""
-    rows = base.rows(
-        "select tablename || '.' || attname from pg_stats s"
-        " where strpos(lower(s::text), 'zyxcanar') > 0"
-    )
-    return [name for (name,) in rows]
-
-
-@pytest.mark.parametrize("others", [0, 5])
-def test_the_planners_statistics_hold_nothing_of_what_was_cleared(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str, others: int
-) -> None:
-    """Also where no row is left, which ANALYZE passes over."""
-    for n in range(others):
-        tell(eraser, f"The harbour opens at {n}.", session_id=f"s{n}")
-    ids = [
-        tell(eraser, "It is zyxcanary.", session_id=f"zyxcanary {n % 2}", source_event_key=f"{n}")
-        for n in range(6)
-    ]
-    fold_all(gateway, scratch_db)
-    scratch_db.rows("analyze")
-    assert {"events.content", "event_search.words", "sessions.session_id"} <= set(
-        statistics(scratch_db)
-    )
-    body = {"event_ids": [one["event_id"] for one in ids]}
-    erasure = gateway.call("POST", ERASURES, body, key=eraser).body
-    for _ in range(2):
-        gateway.run_job("eraser", "acme")
-    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is not None
-    assert statistics(scratch_db) == []
-
-
 def test_unreadable_is_since_when_nothing_can_be_read(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
 ) -> None:
@@ -292,46 +223,6 @@ def test_unreadable_is_since_when_nothing_can_be_read(
     assert content == "Forget me."
     assert datetime.fromisoformat(erasure["unreadable_at"]) > read_at
     assert scratch_db.rows("select cleared_at > %s from erasures", read_at) == [(True,)]
-
-
-def test_what_an_older_snapshot_still_shows_is_not_vacuumed(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
-) -> None:
-    said = tell(eraser, "Forget me.")["event_id"]
-    with psycopg.connect(scratch_db.admin_url) as other:
-        other.execute("set transaction isolation level repeatable read read only")
-        other.execute("select from events")
-        erasure = erase(gateway, eraser, said)
-        assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
-        assert other.execute("select content from events").fetchall() == [("Forget me.",)]
-        assert state_of(gateway, eraser, erasure)["state"] == "hidden"
-    gateway.run_job("eraser", "acme")
-    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is not None
-
-
-def test_a_table_that_the_vacuum_passes_over_is_noticed(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
-) -> None:
-    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
-    scratch_db.rows("revoke maintain on decisions from strandline_app")
-    assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
-    assert state_of(gateway, eraser, erasure)["state"] == "hidden"
-
-
-def test_a_receipt_says_where_the_vacuum_failed(
-    gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
-
-    def refuse(_: object) -> None:
-        raise Unavailable("locked")
-
-    monkeypatch.setattr(store_vacuum, "vacuum", refuse)
-    for _ in range(4):
-        assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
-        assert state_of(gateway, eraser, erasure)["state"] == "hidden"
-    gateway.run_job("eraser", "acme")
-    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is None
 
 
 def test_nothing_is_planned_where_nothing_is_to_be_done(gateway: Gateway) -> None:

@@ -223,18 +223,18 @@ def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counte
     if not ripe or is_early or last.is_running or lease.is_out_of_time():
         return
     began_at, reason, cutoff = resources.clock(), "kept", None
+    with lease.transaction():
+        store_vacuum.count_vacuum(lease.access, [one.erasure_id for one in ripe])
     try:
-        cutoff = store_vacuum.vacuum(resources.database.connection())
+        cutoff = store_vacuum.vacuum(resources.database.connection(), lease.is_out_of_time)
     except Exception as error:  # the receipt waits for the next, and for none in the end
         reason = error_code(error)
-    given_up = {one.erasure_id for one in ripe if cutoff is not None and one.is_given_up(cutoff)}
-    kept = [one.erasure_id for one in ripe if one.erasure_id not in given_up]
-    if kept:  # an older snapshot is held, or tables were passed over
+    given_up = [one.erasure_id for one in ripe if cutoff is not None and one.is_given_up(cutoff)]
+    if len(given_up) < len(ripe):  # an older snapshot is held, or tables were passed over
         logger.warning("tables not vacuumed", extra={"reason": reason})
         totals["vacuums_failed"] += 1
     with lease.transaction():
-        store_vacuum.record_vacuum(lease.access, list(given_up), began_at)
-        store_vacuum.record_vacuum(lease.access, kept, None)
+        store_vacuum.record_vacuum(lease.access, given_up, began_at)
 
 
 def _settle(lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str]) -> None:

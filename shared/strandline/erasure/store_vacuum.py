@@ -6,7 +6,7 @@ transactions, as the application, which has the right to them (MAINTAIN) on tabl
 """
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -81,14 +81,12 @@ def get_last_vacuum(access: TenantDb) -> LastVacuum:
     return row
 
 
-def vacuum(connection: Connection) -> int | None:
-    """Vacuum all tables that erasures clear, with their indexes, however long it takes, and have
-    the planner's statistics taken anew. Returns the transaction id before which all that was
-    deleted is given up, by its lower 32 bits; None: the database did not say so of every table.
-    Raises Unavailable and what the database reports."""
-    statement = sql.SQL("vacuum (verbose, analyze, index_cleanup on, truncate off) {}").format(
-        sql.SQL(", ").join(map(sql.Identifier, TABLES))
-    )
+def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> int | None:
+    """Vacuum all tables that erasures clear, with their indexes, one by one, however long each
+    takes, and have the planner's statistics taken anew. Begins no further one when
+    `is_out_of_time`. Returns the transaction id before which all that was deleted is given up, by
+    its lower 32 bits; None: the database did not say so of every table. Raises Unavailable and
+    what the database reports."""
     messages: list[str] = []
 
     def keep(notice: Diagnostic) -> None:
@@ -97,13 +95,17 @@ def vacuum(connection: Connection) -> int | None:
     with translate_errors(connection), _unbounded(connection):
         connection.add_notice_handler(keep)
         try:
-            connection.execute(statement)
+            for table in TABLES:
+                if is_out_of_time():
+                    return None
+                connection.execute(_VACUUM.format(sql.Identifier(table)))
         finally:
             connection.remove_notice_handler(keep)
         connection.execute(_CLEAR_STATISTICS, {"tables": list(TABLES)})
     return _find_cutoff(messages)
 
 
+_VACUUM = sql.SQL("vacuum (verbose, analyze, index_cleanup on, truncate off) {}")
 _VACUUMED = re.compile(r'vacuuming "[^"]*\.public\.([^".]+)"')
 _CUTOFF = re.compile(r"^removable cutoff: (\d+),", re.MULTILINE)
 """What VACUUM says of each table: only the database knows of every snapshot that is held, also by
@@ -153,11 +155,20 @@ def _unbounded(connection: Connection) -> Generator[None]:
             connection.execute("reset statement_timeout")
 
 
-def record_vacuum(access: TenantDb, erasure_ids: Sequence[UUID], at: datetime | None) -> None:
-    """Record when a vacuum began that gave up these erasures' rows; None: it failed. In a
+def count_vacuum(access: TenantDb, erasure_ids: Sequence[UUID]) -> None:
+    """Record that a vacuum begins for these erasures: also one whose worker dies counts. In a
     transaction."""
     access.execute(
-        "update erasures set vacuumed_at = %(at)s, vacuums = vacuums + 1"
+        "update erasures set vacuums = vacuums + 1"
+        " where erasure_id = any (%(erasure_ids)s::uuid[]) and vacuumed_at is null",
+        {"erasure_ids": list(erasure_ids)},
+    )
+
+
+def record_vacuum(access: TenantDb, erasure_ids: Sequence[UUID], at: datetime) -> None:
+    """Record when a vacuum began that gave up these erasures' rows. In a transaction."""
+    access.execute(
+        "update erasures set vacuumed_at = %(at)s"
         " where erasure_id = any (%(erasure_ids)s::uuid[]) and vacuumed_at is null",
         {"erasure_ids": list(erasure_ids), "at": at},
     )
