@@ -9,7 +9,7 @@ import pytest
 from strandline.local.aws import LocalAws, client
 from tests.functions.test_erasure import ALICE, ERASURES, erase, eraser, traces
 from tests.support import Gateway, ScratchDatabase, user_message
-from tests.uploads import cid_of, citing, objects, uploaded
+from tests.uploads import age, cid_of, citing, objects, uploaded
 
 __all__ = ["eraser"]
 
@@ -73,6 +73,22 @@ def test_each_erasure_of_a_payload_waits_for_it(
     scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
     gateway.run_job("eraser", "acme")
     assert (states(), objects(aws, "acme/")) == ({"complete"}, {})
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_swept_upload_leaves_no_version(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
+) -> None:
+    """Nothing names it afterwards, so that no erasure would find it."""
+    data = b"zyxcanary in a file"
+    uploaded(gateway, eraser, data, mime_type="text/plain")
+    assert gateway.call("POST", "/api/v1/events", citing(cid_of(data)), key=eraser).status == 201
+    age(scratch_db)
+    gateway.sweep()
+    assert scratch_db.rows("select count(*) from uploads") == [(0,)]
+    with closing(client("s3")) as s3:
+        found = s3.list_object_versions(Bucket=aws.bucket, Prefix="_uploads/")
+    assert [found.get(kind, []) for kind in ("Versions", "DeleteMarkers")] == [[], []]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
