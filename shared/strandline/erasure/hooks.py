@@ -127,6 +127,7 @@ UNREACHED = (
     " statistics that the database has not given up yet. No query and no dump reads these.",
     "Copies that callers made of answers, and URLs of payloads until they expire.",
     "What a provider of language or embedding models keeps of what it was sent.",
+    "An upload that was put again by a `PUT` that ended after its URL expired. Nothing reads it.",
     "The CID of an erased event where blocks of other events cite it: they still verify.",
 )
 """What an erasure cannot reach: every receipt says so."""

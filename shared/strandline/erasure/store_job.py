@@ -86,14 +86,15 @@ class ErasedPayload:
     object: str
     erasure_ids: list[UUID]
     """That wait for it."""
+    marked_at: datetime | None
 
 
 def list_payloads(access: TenantDb, after: str, limit: int) -> Sequence[ErasedPayload]:
     """The objects that are to be removed, by name."""
     return access.fetch(
         ErasedPayload,
-        "select object, array_agg(erasure_id) as erasure_ids from erased_payloads"
-        " where tenant_id = current_tenant() and object > %(after)s"
+        "select object, array_agg(erasure_id) as erasure_ids, max(marked_at) as marked_at"
+        " from erased_payloads where tenant_id = current_tenant() and object > %(after)s"
         " group by object order by object limit %(limit)s",
         {"after": after, "limit": limit},
     )
@@ -134,7 +135,7 @@ def list_removing(access: TenantDb, cids: Sequence[str]) -> list[str]:
 
 
 def mark_payloads(access: TenantDb, objects: Sequence[str], now: datetime) -> None:
-    """Record since when these objects are marked to be removed. In a transaction."""
+    """Record since when these objects are known to be removed. In a transaction."""
     access.execute(
         "update erased_payloads set marked_at = %(now)s"
         " where object = any (%(objects)s) and marked_at is null",
@@ -162,8 +163,11 @@ class Remaining:
     chains: int
     """That have not failed too often."""
     payloads: int
+    """Uploads too."""
     marked_at: datetime | None
-    """When the last of its objects was marked."""
+    """When the last of its payloads was marked."""
+    uploads_marked_at: datetime | None
+    """When the last of its uploads was marked."""
 
 
 def count_remaining(access: TenantDb, erasure_id: UUID, max_attempts: int) -> Remaining:
@@ -176,7 +180,10 @@ def count_remaining(access: TenantDb, erasure_id: UUID, max_attempts: int) -> Re
             (select count(*) from erased_payloads p where p.tenant_id = current_tenant()
                 and p.erasure_id = %(erasure_id)s) as payloads,
             (select max(p.marked_at) from erased_payloads p where p.tenant_id = current_tenant()
-                and p.erasure_id = %(erasure_id)s) as marked_at
+                and p.erasure_id = %(erasure_id)s and p.object not like 'uploads/%%') as marked_at,
+            (select max(p.marked_at) from erased_payloads p where p.tenant_id = current_tenant()
+                and p.erasure_id = %(erasure_id)s and p.object like 'uploads/%%')
+                as uploads_marked_at
         """,
         {"erasure_id": erasure_id, "max_attempts": max_attempts},
     )

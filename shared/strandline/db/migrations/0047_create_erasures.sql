@@ -111,7 +111,8 @@ create table erased_payloads (
     tenant_id text not null references tenants,
     object text not null,  -- a payload's CID, or `uploads/` and an upload's id
     erasure_id uuid not null,
-    marked_at timestamptz,  -- since when no append may rely on it: see blob_removals
+    -- Since when no append may rely on it (see blob_removals), or no new URL to put it is given out.
+    marked_at timestamptz,
     primary key (tenant_id, object, erasure_id),  -- each erasure waits for the object
     foreign key (tenant_id, erasure_id) references erasures
 );
