@@ -88,7 +88,7 @@ class Network(Construct):
         bucket = storage.bucket
         objects = bucket.arn_for_objects("*")
         actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"]
-        # the eraser's
+        # the eraser's and the sweeper's
         actions += ["s3:GetBucketVersioning", "s3:DeleteObjectVersion", "s3:ListBucketVersions"]
         policy = allow(actions, bucket.bucket_arn, objects)
         policy.add_any_principal()

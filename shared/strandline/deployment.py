@@ -167,6 +167,9 @@ JOBS = (
             "s3:ListBucket": ("bucket",),  # without it a missing payload is a 403, not a 404
             # expired uploads and exports
             "s3:DeleteObject": ("bucket/_jobs/*", "bucket/_uploads/*", "bucket/_exports/*"),
+            "s3:GetBucketVersioning": ("bucket",),
+            "s3:DeleteObjectVersion": ("bucket/_uploads/*",),  # of a bucket that keeps versions
+            "s3:ListBucketVersions": ("bucket",),
             "sqs:SendMessage": ("work_queue",),
         },
         reserved_concurrency=20,

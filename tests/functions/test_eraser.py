@@ -1,16 +1,17 @@
 """The job of erasures: it resumes after a crash at each step; who read before stores nothing."""
 
-import importlib
 from collections.abc import Callable
-from datetime import timedelta
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.chains import enrichment, form, store_archiving
 from strandline.erasure import eraser as eraser_job
-from strandline.erasure import receipts, store_job, store_vacuum
+from strandline.erasure import receipts, store_job
 from strandline.errors import Unavailable
 from strandline.graph import promoter
 from strandline.llm.tasks import LlmTasks
@@ -167,55 +168,61 @@ def state_of(gateway: Gateway, key: str, erasure: Any) -> Any:
     return gateway.call("GET", f"{ERASURES}/{erasure['erasure_id']}", key=key).body
 
 
-def test_what_was_cleared_is_vacuumed_once_an_hour(
+def test_each_erasure_of_a_chain_waits_for_it(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     tell: Told,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And not while a transaction may still see it."""
-    first, second = (erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"]) for _ in "ab")
-    scratch_db.rows("update erasures set cleared_xid = '999999999'")  # as if it still ran
+    """Also for one that is formed anew while its next event is erased."""
+    ids = [tell(eraser, f"The harbour opens at {n}.")["event_id"] for n in range(4)]
+    fold_all(gateway, scratch_db)
+    erasures = [erase(gateway, eraser, one) for one in ids[:2]]
+    with monkeypatch.context() as planted:
+
+        def fail(*_: object) -> None:
+            raise Unavailable("no model")
+
+        planted.setattr(form, "retry_enrichment", fail)
+        gateway.run_job("eraser", "acme")
+        assert [state_of(gateway, eraser, one)["state"] for one in erasures] == ["hidden"] * 2
+
+        def late() -> None:
+            erasures.append(erase(gateway, eraser, ids[2]))
+
+        planted.undo()
+        erase_meanwhile(planted, form, "retry_enrichment", late)
+        gateway.run_job("eraser", "acme")
+    states = [state_of(gateway, eraser, one)["state"] for one in erasures]
+    assert states == ["complete", "complete", "hidden"]
     gateway.run_job("eraser", "acme")
-    assert state_of(gateway, eraser, first)["state"] == "hidden"
-    scratch_db.rows("update erasures set cleared_xid = '3'")
-    for name in ("query", "eraser"):  # else what they did is counted after the vacuum
-        used = importlib.import_module(f"functions.{name}.handler").resources.database
-        used.connection().execute("select pg_stat_force_next_flush()")
-    gateway.run_job("eraser", "acme")
-    assert state_of(gateway, eraser, first)["receipt"]["vacuumed_at"] is not None
-    assert state_of(gateway, eraser, second)["state"] == "complete"
-    dead = scratch_db.rows(
-        "select relname from pg_stat_user_tables where relname = any (%s)"
-        " and (last_vacuum is null or n_dead_tup > 0)",
-        list(store_vacuum.TABLES),
-    )
-    assert dead == []
-    monkeypatch.setattr(eraser_job, "_VACUUM_SPACING", timedelta(hours=1))
-    third = erase(gateway, eraser, tell(eraser, "Forget me too.")["event_id"])
-    gateway.run_job("eraser", "acme")
-    assert state_of(gateway, eraser, third)["state"] == "hidden"
-    ((late,),) = scratch_db.rows(
-        "select due_at > now() + interval '50 minutes' from erasures where completed_at is null"
-    )
-    assert late
+    assert state_of(gateway, eraser, erasures[2])["state"] == "complete"
+    assert scratch_db.rows(
+        "select summary <> '' from chains join chain_versions using (tenant_id, chain_id, version)"
+    ) == [(True,)]
 
 
-def test_a_receipt_says_where_the_vacuum_failed(
-    gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
+def test_unreadable_is_since_when_nothing_can_be_read(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
 ) -> None:
-    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
-
-    def refuse(_: object) -> None:
-        raise Unavailable("locked")
-
-    monkeypatch.setattr(store_vacuum, "vacuum", refuse)
-    for _ in range(4):
-        assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
-        assert state_of(gateway, eraser, erasure)["state"] == "hidden"
-    gateway.run_job("eraser", "acme")
-    assert state_of(gateway, eraser, erasure)["receipt"]["vacuumed_at"] is None
+    """Not since it was asked for: others read it while the erasure waits for the scope."""
+    said = tell(eraser, "Forget me.")["event_id"]
+    with (
+        psycopg.connect(scratch_db.admin_url) as other,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        other.execute("select from scopes for update")
+        waiting = threads.submit(erase, gateway, eraser, said)
+        while not scratch_db.rows("select 1 from pg_locks where not granted"):
+            assert not waiting.done()
+        read = scratch_db.rows("select content, clock_timestamp() from events")
+        other.commit()
+        erasure = waiting.result()
+    ((content, read_at),) = read
+    assert content == "Forget me."
+    assert datetime.fromisoformat(erasure["unreadable_at"]) > read_at
+    assert scratch_db.rows("select cleared_at > %s from erasures", read_at) == [(True,)]
 
 
 def test_nothing_is_planned_where_nothing_is_to_be_done(gateway: Gateway) -> None:

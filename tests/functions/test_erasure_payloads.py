@@ -9,7 +9,7 @@ import pytest
 from strandline.local.aws import LocalAws, client
 from tests.functions.test_erasure import ALICE, ERASURES, erase, eraser, traces
 from tests.support import Gateway, ScratchDatabase, user_message
-from tests.uploads import cid_of, citing, objects, uploaded
+from tests.uploads import age, cid_of, citing, objects, put, uploaded
 
 __all__ = ["eraser"]
 
@@ -53,6 +53,65 @@ def test_a_payload_goes_with_its_versions_once_no_append_relies_on_it(
     assert versions() == 0
     assert traces(scratch_db) == []
     path = f"{ERASURES}/{erasure['erasure_id']}"
+    assert gateway.call("GET", path, key=eraser).body["state"] == "complete"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_each_erasure_of_a_payload_waits_for_it(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
+) -> None:
+    body = user_message("zyxcanary payload " * 5000)
+    events = [gateway.call("POST", "/api/v1/events", body, key=eraser).body for _ in range(2)]
+    erasures = [erase(gateway, eraser, event["event_id"]) for event in events]
+
+    def states() -> set[str]:
+        paths = [f"{ERASURES}/{one['erasure_id']}" for one in erasures]
+        return {gateway.call("GET", path, key=eraser).body["state"] for path in paths}
+
+    gateway.run_job("eraser")
+    assert (states(), objects(aws, "acme/") == {}) == ({"hidden"}, False)
+    scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
+    gateway.run_job("eraser", "acme")
+    assert (states(), objects(aws, "acme/")) == ({"complete"}, {})
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_swept_upload_leaves_no_version(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
+) -> None:
+    """Nothing names it afterwards, so that no erasure would find it."""
+    data = b"zyxcanary in a file"
+    uploaded(gateway, eraser, data, mime_type="text/plain")
+    assert gateway.call("POST", "/api/v1/events", citing(cid_of(data)), key=eraser).status == 201
+    age(scratch_db)
+    gateway.sweep()
+    assert scratch_db.rows("select count(*) from uploads") == [(0,)]
+    with closing(client("s3")) as s3:
+        found = s3.list_object_versions(Bucket=aws.bucket, Prefix="_uploads/")
+    assert [found.get(kind, []) for kind in ("Versions", "DeleteMarkers")] == [[], []]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_upload_that_is_put_again_after_the_erasure_goes_too(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
+) -> None:
+    """Its URL outlives it: the erasure is complete when that has expired."""
+    data = b"zyxcanary in a file"
+    begun = uploaded(gateway, eraser, data, mime_type="text/plain")
+    event = gateway.call("POST", "/api/v1/events", citing(cid_of(data)), key=eraser).body
+    erasure = erase(gateway, eraser, event["event_id"])
+    path = f"{ERASURES}/{erasure['erasure_id']}"
+    for _ in range(2):
+        gateway.run_job("eraser", "acme")
+        scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
+    assert objects(aws) == {}
+    assert gateway.call("GET", path, key=eraser).body["state"] == "hidden"
+    ((due,),) = scratch_db.rows("select due_at > now() + interval '15 minutes' from erasures")
+    assert due
+    assert put(begun, data)[0] == 200, "the URL has not expired"
+    scratch_db.rows("update erased_payloads set marked_at = marked_at - interval '17 minutes'")
+    gateway.run_job("eraser", "acme")
+    assert objects(aws) == {}
     assert gateway.call("GET", path, key=eraser).body["state"] == "complete"
 
 

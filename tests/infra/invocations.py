@@ -250,10 +250,13 @@ def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
 
 
 def _erase_versions(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
-    """An erasure in a bucket that keeps versions."""
+    """An erasure, and a sweep of uploads, in a bucket that keeps versions."""
     with closing(client("s3")) as s3:
         s3.put_bucket_versioning(Bucket=aws.bucket, VersioningConfiguration={"Status": "Enabled"})
     _erase(front, b"A text that is forgotten with its versions.")
+    uploaded(front, front.key(), b"A text that nobody cites.")
+    age(base)
+    front.run_job("sweeper", "acme")
     for _ in range(2):
         front.run_job("eraser", "acme")
         base.rows("update blob_removals set marked_at = marked_at - interval '2 days'")

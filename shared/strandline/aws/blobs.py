@@ -225,12 +225,19 @@ class BlobStore:
                 return body.read(max_bytes)
 
     def remove_uploads(self, tenant: str, upload_ids: Sequence[UUID]) -> list[UUID]:
-        """Remove uploads, up to MAX_KEYS_PER_CALL of them, whether they exist or not. Returns those
-        that do not exist any more."""
+        """Remove uploads with all their versions, which no row would name any more: up to
+        MAX_KEYS_PER_CALL of them, whether they exist or not. Returns those that do not exist any
+        more."""
         keys = {
             self._upload_location(tenant, upload_id)["Key"]: upload_id for upload_id in upload_ids
         }
-        return [keys[key] for key in self._remove(list(keys))]
+        removed = self.erase(list(keys))
+        return [upload_id for key, upload_id in keys.items() if key in removed]
+
+    def clear_upload(self, tenant: str, upload_id: UUID) -> None:
+        """Remove an upload's object, so that another PUT is accepted. A bucket that keeps versions
+        keeps it until the upload is removed."""
+        self._remove([self._upload_location(tenant, upload_id)["Key"]])
 
     def list_payloads(self, tenant: str, after: str) -> list[StoredBlob]:
         """A tenant's payloads with a CID after `after`, in order, up to MAX_KEYS_PER_CALL; empty at

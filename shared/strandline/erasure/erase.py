@@ -98,6 +98,7 @@ def erase(
         )
         if not _clear(eraser, erasure_id, selection, event_ids, now):
             raise NotFound("There is nothing in view to erase.")
+        store.mark_hidden(eraser, erasure_id)
     erasure = store.get_erasure(access, erasure_id)
     assert erasure is not None, "it was just recorded"
     return erasure
@@ -121,7 +122,7 @@ def _clear(
     else:
         if event_ids:
             _clear_events(access, erasure_id, event_ids, now)
-        store.mark_cleared(access, erasure_id, now)
+        store.mark_cleared(access, erasure_id)
     if selection.is_whole:
         counts = _clear_whole(access, selection, scope_ids)
         store.add_counts(access, erasure_id, counts)
@@ -156,7 +157,7 @@ def clear_marked(access: TenantDb, erasure: Erasure, mark: Mark, now: datetime) 
     with access.transaction():
         store_selections.delete_mark(access, erasure.erasure_id, mark.n)
         if not store_selections.list_marks(access, erasure.erasure_id):
-            store.mark_cleared(access, erasure.erasure_id, now)
+            store.mark_cleared(access, erasure.erasure_id)
 
 
 def _to_selection(erasure: Erasure, mark: Mark) -> Selection:

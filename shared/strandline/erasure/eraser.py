@@ -63,6 +63,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     for erasure in erasures:
         if erasure.cleared_at is None:
             _clear(resources, lease, erasure, now, totals)
+    now = lease.clock()  # later than what was cleared just now
     _remove_exports(resources, lease, erasures, totals)
     _remove_payloads(resources, lease, now, totals)
     _form_chains(resources, lease, now, totals)
@@ -126,8 +127,9 @@ def _remove_payloads(
     resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]
 ) -> None:
     """Remove the objects that only erased events cited, all versions of each. A payload is marked
-    first, and removed when every append that may still rely on it has ended."""
-    after = ""
+    first, and removed when every append that may still rely on it has ended. An upload is removed
+    at once, and again when its URL has expired: until then it could be put again."""
+    after, expired_at = "", now - _upload_wait()
     while not lease.is_out_of_time():
         page = store_job.list_payloads(lease.access, after, _PAGE)
         if not page:
@@ -135,23 +137,32 @@ def _remove_payloads(
         after = page[-1].object
         names = [payload.object for payload in page]
         uploads = [one for one in names if one.startswith(_UPLOADS)]
+        expired = {one.object for one in page if one.marked_at and one.marked_at <= expired_at}
         cids = [one for one in names if not one.startswith(_UPLOADS)]
         cited = store_job.list_cited(lease.access, cids)
         uncited = [cid for cid in cids if cid not in cited]
         removed = resources.blobs.erase([_upload_key(lease.tenant, one) for one in uploads])
-        ended = [one for one in uploads if _upload_key(lease.tenant, one) in removed]
+        ended = [
+            one for one in uploads if one in expired and _upload_key(lease.tenant, one) in removed
+        ]
         with lease.transaction():
             # what a run before this one began, or begins now
             removable = store_job.list_removing(lease.access, uncited)
             removable += store_archiving.begin_removal(lease.access, uncited)
-            store_job.mark_payloads(lease.access, uncited, now)
+            store_job.mark_payloads(lease.access, [*uploads, *uncited], now)
         gone = resources.blobs.erase([f"{lease.tenant}/{cid}" for cid in removable])
         erased_cids = [cid for cid in removable if f"{lease.tenant}/{cid}" in gone]
         with lease.transaction():
             store_archiving.end_removal(lease.access, erased_cids)
-            store_job.end_payloads(lease.access, [*ended, *cited, *erased_cids])
+            done = {*ended, *cited, *erased_cids}
+            store_job.end_payloads(lease.access, [one for one in page if one.object in done])
         totals["payloads_erased"] += len(ended) + len(erased_cids)
         totals["payloads_kept"] += len(cited)
+
+
+def _upload_wait() -> timedelta:
+    """How long the URL of an upload may live after its row is gone."""
+    return timedelta(seconds=get_settings().upload_seconds) + _REQUEST_TIME
 
 
 def _upload_key(tenant: str, name: str) -> str:
@@ -193,7 +204,7 @@ def _form_chains(
         else:
             totals["chains_renewed"] += 1
         with lease.transaction():
-            store_job.end_chain(lease.access, chain.chain_id)
+            store_job.end_chain(lease.access, chain)
             if chain.was_promoted:
                 _promote_again(lease, chain)
 
@@ -220,15 +231,19 @@ def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counte
     is_early = last.ended_at is not None and now < last.ended_at + _VACUUM_SPACING
     if not ripe or is_early or last.is_running or lease.is_out_of_time():
         return
-    began_at: datetime | None = resources.clock()
-    try:
-        store_vacuum.vacuum(resources.database.connection())
-    except Exception as error:  # the receipt waits for the next, and for none in the end
-        logger.warning("tables not vacuumed", extra={"reason": error_code(error)})
-        totals["vacuums_failed"] += 1
-        began_at = None
+    began_at, reason, cutoff = resources.clock(), "kept", None
     with lease.transaction():
-        store_vacuum.record_vacuum(lease.access, [one.erasure_id for one in ripe], began_at)
+        store_vacuum.count_vacuum(lease.access, [one.erasure_id for one in ripe])
+    try:
+        cutoff = store_vacuum.vacuum(resources.database.connection(), lease.is_out_of_time)
+    except Exception as error:  # the receipt waits for the next, and for none in the end
+        reason = error_code(error)
+    given_up = [one.erasure_id for one in ripe if cutoff is not None and one.is_given_up(cutoff)]
+    if len(given_up) < len(ripe):  # an older snapshot is held, or tables were passed over
+        logger.warning("tables not vacuumed", extra={"reason": reason})
+        totals["vacuums_failed"] += 1
+    with lease.transaction():
+        store_vacuum.record_vacuum(lease.access, given_up, began_at)
 
 
 def _settle(lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str]) -> None:
@@ -241,8 +256,12 @@ def _settle(lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str])
         elif remaining.chains:
             store_job.postpone(access, erasure.erasure_id, now + _RETRY_WAIT)
         elif remaining.payloads:
-            marked_at = remaining.marked_at or now
-            store_job.postpone(access, erasure.erasure_id, max(now, marked_at + _PAYLOAD_WAIT))
+            waits = (
+                (remaining.marked_at, _PAYLOAD_WAIT),
+                (remaining.uploads_marked_at, _upload_wait()),
+            )
+            ends = [marked_at + wait for marked_at, wait in waits if marked_at is not None]
+            store_job.postpone(access, erasure.erasure_id, max(now, min(ends, default=now)))
         elif now < erasure.cleared_at + _REQUEST_WAIT:
             store_job.postpone(access, erasure.erasure_id, erasure.cleared_at + _REQUEST_WAIT)
         elif erasure.vacuumed_at is None and erasure.vacuums < _MAX_VACUUMS:

@@ -125,10 +125,12 @@ HOLDS_NO_MEMORY = {
 UNREACHED = (
     "Backups of the database: until `backups_until`, where the deployment says how long they last;"
     " snapshots that somebody took by hand, until they are deleted.",
-    "Without `vacuumed_at`: row versions that the database has not given up yet. With it: what is"
-    " left in free space of its files. No query and no dump reads either.",
+    "Without `vacuumed_at`: row versions that the database has not given up yet, and values in the"
+    " planner's statistics. With it: what is left in free space of its files, and versions of"
+    " statistics that the database has not given up yet. No query and no dump reads these.",
     "Copies that callers made of answers, and URLs of payloads until they expire.",
     "What a provider of language or embedding models keeps of what it was sent.",
+    "An upload that was put again by a `PUT` that ended after its URL expired. Nothing reads it.",
     "The CID of an erased event where blocks of other events cite it: they still verify.",
 )
 """What an erasure cannot reach: every receipt says so."""

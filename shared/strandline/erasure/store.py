@@ -151,12 +151,23 @@ def add_counts(access: TenantDb, erasure_id: UUID, counts: Mapping[str, int]) ->
     )
 
 
-def mark_cleared(access: TenantDb, erasure_id: UUID, now: datetime) -> None:
-    """Record that all events of an erasure are tombstones. In a transaction."""
+def mark_cleared(access: TenantDb, erasure_id: UUID) -> None:
+    """Record that all events of an erasure are tombstones. In a transaction, at its end."""
     access.execute(
-        "update erasures set cleared_at = %(now)s, cleared_xid = pg_current_xact_id()"
+        "update erasures set cleared_at = clock_timestamp(), cleared_xid = pg_current_xact_id()"
         " where erasure_id = %(erasure_id)s and cleared_at is null",
-        {"erasure_id": erasure_id, "now": now},
+        {"erasure_id": erasure_id},
+    )
+
+
+def mark_hidden(access: TenantDb, erasure_id: UUID) -> None:
+    """Record that nothing of an erasure can be read from now on. In its transaction, as the last
+    statement: others read its events while it waits for locks."""
+    access.execute(
+        "update erasures set hidden_at = clock_timestamp(),"
+        " cleared_at = case when cleared_at is not null then clock_timestamp() end"
+        " where erasure_id = %(erasure_id)s",
+        {"erasure_id": erasure_id},
     )
 
 

@@ -110,8 +110,8 @@ def queue_chains(access: TenantDb, chain_ids: Sequence[UUID], erasure_id: UUID) 
                 select from chain_events l
                 where l.tenant_id = c.tenant_id and l.chain_id = c.chain_id)
         order by c.chain_id
-        on conflict (tenant_id, chain_id) do update set erasure_id = excluded.erasure_id,
-            was_promoted = w.was_promoted or excluded.was_promoted, attempts = 0
+        on conflict (tenant_id, chain_id, erasure_id) do update
+        set was_promoted = w.was_promoted or excluded.was_promoted, attempts = 0
         """,
         {"chain_ids": list(chain_ids), "erasure_id": erasure_id},
     )

@@ -35,7 +35,8 @@ class ErasedChain:
     scope_id: UUID
     participants: list[str]
     was_promoted: bool
-    attempts: int
+    erasure_ids: list[UUID]
+    """That wait for it."""
 
 
 def list_chains(access: TenantDb, limit: int, max_attempts: int) -> Sequence[ErasedChain]:
@@ -43,17 +44,21 @@ def list_chains(access: TenantDb, limit: int, max_attempts: int) -> Sequence[Era
     those that failed `max_attempts` times not at all."""
     return access.fetch(
         ErasedChain,
-        "select chain_id, scope_id, participants, was_promoted, attempts from erased_chains"
-        " where tenant_id = current_tenant() and attempts < %(max_attempts)s"
-        " order by attempts, chain_id limit %(limit)s",
+        "select chain_id, scope_id, participants, bool_or(was_promoted) as was_promoted,"
+        " array_agg(erasure_id) as erasure_ids from erased_chains"
+        " where tenant_id = current_tenant() group by chain_id, scope_id, participants"
+        " having min(attempts) < %(max_attempts)s order by min(attempts), chain_id limit %(limit)s",
         {"limit": limit, "max_attempts": max_attempts},
     )
 
 
-def end_chain(access: TenantDb, chain_id: UUID) -> None:
-    """Record that a chain is formed anew, or gone. In a transaction."""
+def end_chain(access: TenantDb, chain: ErasedChain) -> None:
+    """Record that a chain is formed anew, or gone. An erasure that came meanwhile still waits for
+    it. In a transaction."""
     access.execute(
-        "delete from erased_chains where chain_id = %(chain_id)s", {"chain_id": chain_id}
+        "delete from erased_chains"
+        " where chain_id = %(chain_id)s and erasure_id = any (%(erasure_ids)s)",
+        {"chain_id": chain.chain_id, "erasure_ids": chain.erasure_ids},
     )
 
 
@@ -79,6 +84,8 @@ class ErasedPayload:
     """An object that only erased events cited."""
 
     object: str
+    erasure_ids: list[UUID]
+    """That wait for it."""
     marked_at: datetime | None
 
 
@@ -86,9 +93,9 @@ def list_payloads(access: TenantDb, after: str, limit: int) -> Sequence[ErasedPa
     """The objects that are to be removed, by name."""
     return access.fetch(
         ErasedPayload,
-        "select object, marked_at from erased_payloads"
-        " where tenant_id = current_tenant() and object > %(after)s"
-        " order by object limit %(limit)s",
+        "select object, array_agg(erasure_id) as erasure_ids, max(marked_at) as marked_at"
+        " from erased_payloads where tenant_id = current_tenant() and object > %(after)s"
+        " group by object order by object limit %(limit)s",
         {"after": after, "limit": limit},
     )
 
@@ -128,7 +135,7 @@ def list_removing(access: TenantDb, cids: Sequence[str]) -> list[str]:
 
 
 def mark_payloads(access: TenantDb, objects: Sequence[str], now: datetime) -> None:
-    """Record since when these objects are marked to be removed. In a transaction."""
+    """Record since when these objects are known to be removed. In a transaction."""
     access.execute(
         "update erased_payloads set marked_at = %(now)s"
         " where object = any (%(objects)s) and marked_at is null",
@@ -136,10 +143,16 @@ def mark_payloads(access: TenantDb, objects: Sequence[str], now: datetime) -> No
     )
 
 
-def end_payloads(access: TenantDb, objects: Sequence[str]) -> None:
-    """Record that these objects are removed, or cited by others. In a transaction."""
+def end_payloads(access: TenantDb, payloads: Sequence[ErasedPayload]) -> None:
+    """Record that these objects are removed, or cited by others. An erasure that came meanwhile
+    still waits for them. In a transaction."""
+    pairs = [(payload.object, one) for payload in payloads for one in payload.erasure_ids]
     access.execute(
-        "delete from erased_payloads where object = any (%(objects)s)", {"objects": list(objects)}
+        "delete from erased_payloads p"
+        " using unnest(%(objects)s::text[], %(erasure_ids)s::uuid[]) as e (object, erasure_id)"
+        " where p.tenant_id = current_tenant()"
+        " and p.object = e.object and p.erasure_id = e.erasure_id",
+        {"objects": [pair[0] for pair in pairs], "erasure_ids": [pair[1] for pair in pairs]},
     )
 
 
@@ -150,8 +163,11 @@ class Remaining:
     chains: int
     """That have not failed too often."""
     payloads: int
+    """Uploads too."""
     marked_at: datetime | None
-    """When the last of its objects was marked."""
+    """When the last of its payloads was marked."""
+    uploads_marked_at: datetime | None
+    """When the last of its uploads was marked."""
 
 
 def count_remaining(access: TenantDb, erasure_id: UUID, max_attempts: int) -> Remaining:
@@ -164,7 +180,10 @@ def count_remaining(access: TenantDb, erasure_id: UUID, max_attempts: int) -> Re
             (select count(*) from erased_payloads p where p.tenant_id = current_tenant()
                 and p.erasure_id = %(erasure_id)s) as payloads,
             (select max(p.marked_at) from erased_payloads p where p.tenant_id = current_tenant()
-                and p.erasure_id = %(erasure_id)s) as marked_at
+                and p.erasure_id = %(erasure_id)s and p.object not like 'uploads/%%') as marked_at,
+            (select max(p.marked_at) from erased_payloads p where p.tenant_id = current_tenant()
+                and p.erasure_id = %(erasure_id)s and p.object like 'uploads/%%')
+                as uploads_marked_at
         """,
         {"erasure_id": erasure_id, "max_attempts": max_attempts},
     )

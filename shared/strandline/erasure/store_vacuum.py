@@ -1,17 +1,19 @@
 """SQL that has the database give up the rows that an erasure deleted or changed.
 
 What a statement deletes or changes stays in the table's pages until a vacuum finds that nobody can
-see it any more. VACUUM runs outside of transactions, as the application, which has the right to it
-(MAINTAIN) on tables with memory.
+see it any more; the planner's statistics keep values until the next ANALYZE. Both run outside of
+transactions, as the application, which has the right to them (MAINTAIN) on tables with memory.
 """
 
-from collections.abc import Generator, Sequence
+import re
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from psycopg import sql
+from psycopg.errors import Diagnostic
 
 from strandline.db.connection import Connection, translate_errors
 from strandline.db.database import TenantDb
@@ -27,8 +29,13 @@ class Waiting:
 
     erasure_id: UUID
     cleared_at: datetime
+    cleared_xid: int
     is_seen: bool
-    """Whether a transaction may still see what it cleared."""
+    """Whether a transaction that still runs may see what it cleared."""
+
+    def is_given_up(self, cutoff: int) -> bool:
+        """Whether a vacuum with this cutoff gave up all that it cleared: no snapshot is older."""
+        return _distance(self.cleared_xid, cutoff) < 0
 
 
 def list_waiting(access: TenantDb, max_vacuums: int) -> Sequence[Waiting]:
@@ -36,7 +43,7 @@ def list_waiting(access: TenantDb, max_vacuums: int) -> Sequence[Waiting]:
     return access.fetch(
         Waiting,
         """
-        select erasure_id, cleared_at,
+        select erasure_id, cleared_at, cleared_xid::text::bigint as cleared_xid,
             cleared_xid >= pg_snapshot_xmin(pg_current_snapshot()) as is_seen
         from erasures
         where tenant_id = current_tenant() and completed_at is null and cleared_at is not null
@@ -74,14 +81,67 @@ def get_last_vacuum(access: TenantDb) -> LastVacuum:
     return row
 
 
-def vacuum(connection: Connection) -> None:
-    """Vacuum all tables that erasures clear, with their indexes, however long it takes. Raises
-    Unavailable and what the database reports."""
-    statement = sql.SQL("vacuum (index_cleanup on, truncate off) {}").format(
-        sql.SQL(", ").join(map(sql.Identifier, TABLES))
-    )
+def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> int | None:
+    """Vacuum all tables that erasures clear, with their indexes, one by one, however long each
+    takes, and have the planner's statistics taken anew. Begins no further one when
+    `is_out_of_time`. Returns the transaction id before which all that was deleted is given up, by
+    its lower 32 bits; None: the database did not say so of every table. Raises Unavailable and
+    what the database reports."""
+    messages: list[str] = []
+
+    def keep(notice: Diagnostic) -> None:
+        messages.append(notice.message_primary or "")
+
     with translate_errors(connection), _unbounded(connection):
-        connection.execute(statement)
+        connection.add_notice_handler(keep)
+        try:
+            for table in TABLES:
+                if is_out_of_time():
+                    return None
+                connection.execute(_VACUUM.format(sql.Identifier(table)))
+        finally:
+            connection.remove_notice_handler(keep)
+        connection.execute(_CLEAR_STATISTICS, {"tables": list(TABLES)})
+    return _find_cutoff(messages)
+
+
+_VACUUM = sql.SQL("vacuum (verbose, analyze, index_cleanup on, truncate off) {}")
+_VACUUMED = re.compile(r'vacuuming "[^"]*\.public\.([^".]+)"')
+_CUTOFF = re.compile(r"^removable cutoff: (\d+),", re.MULTILINE)
+"""What VACUUM says of each table: only the database knows of every snapshot that is held, also by
+replicas, slots and prepared transactions. It says it in English (`lc_messages`)."""
+
+
+def _find_cutoff(messages: Sequence[str]) -> int | None:
+    """The least cutoff that VACUUM reported; None unless it did so of all tables, since it passes
+    over those that it may not vacuum."""
+    cutoffs: list[int] = []
+    missing = set(TABLES)
+    for message in messages:
+        if found := _CUTOFF.search(message):
+            cutoffs.append(int(found[1]))
+            missing.difference_update(_VACUUMED.findall(message))
+    if missing:
+        return None
+    return min(cutoffs, key=lambda cutoff: _distance(cutoff, cutoffs[0]))
+
+
+def _distance(xid: int, other: int) -> int:
+    """How much later a transaction began than another one, by the lower 32 bits of their ids."""
+    return (xid - other + 2**31) % 2**32 - 2**31
+
+
+_CLEAR_STATISTICS = """
+    select pg_clear_attribute_stats('public', r.relname::text, a.attname::text, false)
+    from pg_class t
+    left join pg_index i on i.indrelid = t.oid
+    join pg_class r on r.oid in (t.oid, i.indexrelid)
+    join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
+    where t.relnamespace = 'public'::regnamespace and t.relname = any (%(tables)s)
+        and t.reltuples <= 0
+    group by r.relname, a.attname
+"""
+"""Forget the statistics of tables without rows and of their indexes: ANALYZE leaves those."""
 
 
 @contextmanager
@@ -95,11 +155,20 @@ def _unbounded(connection: Connection) -> Generator[None]:
             connection.execute("reset statement_timeout")
 
 
-def record_vacuum(access: TenantDb, erasure_ids: Sequence[UUID], at: datetime | None) -> None:
-    """Record when a vacuum began that gave up these erasures' rows; None: it failed. In a
+def count_vacuum(access: TenantDb, erasure_ids: Sequence[UUID]) -> None:
+    """Record that a vacuum begins for these erasures: also one whose worker dies counts. In a
     transaction."""
     access.execute(
-        "update erasures set vacuumed_at = %(at)s, vacuums = vacuums + 1"
+        "update erasures set vacuums = vacuums + 1"
+        " where erasure_id = any (%(erasure_ids)s::uuid[]) and vacuumed_at is null",
+        {"erasure_ids": list(erasure_ids)},
+    )
+
+
+def record_vacuum(access: TenantDb, erasure_ids: Sequence[UUID], at: datetime) -> None:
+    """Record when a vacuum began that gave up these erasures' rows. In a transaction."""
+    access.execute(
+        "update erasures set vacuumed_at = %(at)s"
         " where erasure_id = any (%(erasure_ids)s::uuid[]) and vacuumed_at is null",
         {"erasure_ids": list(erasure_ids), "at": at},
     )

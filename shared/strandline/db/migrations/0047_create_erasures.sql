@@ -100,7 +100,7 @@ create table erased_chains (
     erasure_id uuid not null,
     was_promoted boolean not null,
     attempts int not null default 0,
-    primary key (tenant_id, chain_id),
+    primary key (tenant_id, chain_id, erasure_id),  -- each erasure waits for the chain
     foreign key (tenant_id, scope_id) references scopes,
     foreign key (tenant_id, erasure_id) references erasures
 );
@@ -111,8 +111,9 @@ create table erased_payloads (
     tenant_id text not null references tenants,
     object text not null,  -- a payload's CID, or `uploads/` and an upload's id
     erasure_id uuid not null,
-    marked_at timestamptz,  -- since when no append may rely on it: see blob_removals
-    primary key (tenant_id, object),
+    -- Since when no append may rely on it (see blob_removals), or no new URL to put it is given out.
+    marked_at timestamptz,
+    primary key (tenant_id, object, erasure_id),  -- each erasure waits for the object
     foreign key (tenant_id, erasure_id) references erasures
 );
 create index erased_payloads_erasure on erased_payloads (tenant_id, erasure_id);
@@ -157,13 +158,14 @@ create policy eraser on erased_payloads to strandline_eraser
     using (tenant_id = current_tenant()) with check (tenant_id = current_tenant());
 create policy planner_reads on erasures for select to strandline_planner using (true);
 grant insert (tenant_id, erasure_id, participants, kind, target, asked_at, asked_by, hidden_at, due_at),
-    update (cleared_at, cleared_xid, vacuumed_at, vacuums, completed_at, due_at, counts, receipt, signature)
+    update (hidden_at, cleared_at, cleared_xid, vacuumed_at, vacuums, completed_at, due_at, counts, receipt,
+        signature)
     on erasures to strandline_app;
 grant insert (tenant_id, erasure_id, n, members, scope_id, session_id, said_by, recorded_until), delete
     on erasure_marks to strandline_app;
 grant select on erasure_marks to strandline_append, strandline_eraser;
 grant insert (tenant_id, chain_id, scope_id, participants, erasure_id, was_promoted),
-    update (erasure_id, was_promoted, attempts), delete on erased_chains to strandline_app;
+    update (was_promoted, attempts), delete on erased_chains to strandline_app;
 grant update (marked_at), delete on erased_payloads to strandline_app;
 grant select on erased_keys to strandline_append;
 grant delete on sessions to strandline_app;
