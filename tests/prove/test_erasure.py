@@ -215,6 +215,7 @@ class Race:
     """Writers, readers, jobs and erasures in one scope, in an order that the chance gives."""
 
     gateway: Gateway
+    base: ScratchDatabase
     key: str
     seed: int
     ids: dict[int, str] = field(default_factory=dict[int, str])
@@ -314,10 +315,17 @@ class Race:
         importlib.import_module(f"functions.{job}.handler")
         self.gateway.run_job(job, "acme")
 
-    def _refold(self, _: random.Random, __: int) -> None:
-        """What was folded is dropped, and waits for a sweep."""
+    def _refold(self, dice: random.Random, n: int) -> None:
+        """An erasure while what was folded is dropped, and waits for a sweep."""
+        for statement in (
+            "update scope_work set due_at = least(due_at, now())",
+            "update lanes set idle_at = now() - interval '1 second'",
+        ):
+            self.base.rows(statement)
+            self.gateway.run_job("sweeper", "acme")
         access = self.gateway.database.connect_as(Caller.background("acme"))
         refold(access, AuditContext("a test"), None)
+        self._erase(dice, n)
 
 
 DANGLING = """
@@ -346,7 +354,7 @@ DANGLING = """
 def race(gateway: Gateway, base: ScratchDatabase, aws: LocalAws, seed: int) -> list[str]:
     """One seed; gives what is wrong after it."""
     key = gateway.key(rights=["read", "write", "admin", "erase"])
-    raced = Race(gateway, key, seed)
+    raced = Race(gateway, base, key, seed)
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(raced.run, range(3)))
     complete(gateway, base, key)
