@@ -128,7 +128,7 @@ def test_a_viewer_that_is_too_wide_is_noticed(
     front: Gateway, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: recalled for nobody in particular, and so for all. The append still refuses a reply
-    that cites what one of its readers does not see."""
+    whose model was shown what one of its readers does not see, cited or not."""
     keys = {user: front.key(user=user) for user in USERS[:2]}
     tell_all(front, keys, 3)
     monkeypatch.setattr("strandline.personas.chats.Caller", _everybody)
@@ -138,7 +138,7 @@ def test_a_viewer_that_is_too_wide_is_noticed(
     provider.otherwise = lambda _: says("On Friday.")
     reply = chat(front, keys[USERS[0]], "When does the buoy go out?", USERS[0], HELPER)
     assert foreign(provider.shown(), USERS[0]) == [USERS[1]]
-    assert reply.status == 200, reply.text
+    assert reply.status == 503, reply.text
 
 
 def _everybody(tenant: str, _: object, writer: str) -> Caller:

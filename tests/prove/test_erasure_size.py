@@ -142,6 +142,7 @@ def switches(base: ScratchDatabase) -> dict[bool, list[str]]:
     }
 
 
+@pytest.mark.proof
 @pytest.mark.own_database
 def test_who_erases_nothing_pays_nothing(
     gateway: Gateway, scratch_db: ScratchDatabase, scaled: Callable[[int], int]
