@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strandline.log.fulltext import MAX_JOINERS, sanitize_for_parser
@@ -17,6 +17,7 @@ TEXTS = st.builds("".join, st.lists(st.builds(str.__mul__, UNITS, st.integers(1,
 
 
 @given(TEXTS)
+@example("<!--")
 def test_no_run_over_the_limit_is_left(text: str) -> None:
     parted = sanitize_for_parser(text)
     runs = RUN_ENDS.split(parted)

@@ -29,8 +29,6 @@ def sanitize_for_parser(text: str) -> str:
     each joiner past the limit, with the joiners right behind it, becomes spaces, and the count
     starts again. The `<!` of an unclosed comment becomes two spaces. Any other text is returned
     unchanged."""
-    if len(text) <= MAX_JOINERS:
-        return text
     return _RUN.sub(_split_run, _blank_open_comments(text))
 
 
