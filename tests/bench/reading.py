@@ -26,7 +26,7 @@ from tests.bench.cost import Known
 from tests.bench.recall_corpora import Corpus
 from tests.bench.recall_service import Asking, RecallService, serve
 
-GROUPS = ("locomo", "talks", "demo", "unseen")
+GROUPS = ("locomo", "talks", "demo", "unseen", "corpus")
 QUESTIONS = 5
 BUDGET = 1000
 """Tokens of a context's text."""
