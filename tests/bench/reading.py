@@ -7,7 +7,8 @@ PYTHONPATH=shared:. .venv/bin/python -m tests.bench.reading --locomo FILE [--out
     turns/<group>-<n>.txt    the same question and the 20 best events
     key.json                 of each: the question, what answers it, and both texts' tokens
 
-A reader gets one file and nothing else; the key is for whoever judges the answers.
+A reader gets one file and nothing else; the key is for whoever judges the answers. With `--share`
+no reader is needed: it counts how much of what answers the questions the texts show.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from strandline.embeddings.minilm import LocalEmbedder
@@ -72,10 +74,24 @@ def choose(corpora: Sequence[Corpus], seed: int) -> list[tuple[str, Asking]]:
 
 def read(service: RecallService, name: str, asking: Asking) -> Reading:
     """Ask for both texts."""
+    text = _ask_context(service, asking, BUDGET)["text"]
+    hits = service.recall(asking, limit=TURNS, min_relevance=0)["hits"]
+    texts = {event["source_event_key"]: event for event in asking.home.events}
+    return Reading(
+        name,
+        asking.question.text,
+        asking.question.kind,
+        text,
+        "\n".join(map(_turn, hits)),
+        [_turn(texts[key]) for key in sorted(asking.evidence)],
+    )
+
+
+def _ask_context(service: RecallService, asking: Asking, budget: int) -> Mapping[str, Any]:
     body: dict[str, object] = {
         "query": asking.question.text,
         "participants": list(asking.participants),
-        "budget": BUDGET,
+        "budget": budget,
     }
     if asking.question.asked_at:
         body["now"] = asking.question.asked_at
@@ -83,16 +99,7 @@ def read(service: RecallService, name: str, asking: Asking) -> Reading:
     reply = service.system.gateway.call("POST", "/api/v1/context", body, key=key)
     if reply.status != 200:
         raise RuntimeError(f"{reply.status}: {reply.text[:500]}")
-    hits = service.recall(asking, limit=TURNS, min_relevance=0)["hits"]
-    texts = {event["source_event_key"]: event for event in asking.home.events}
-    return Reading(
-        name,
-        asking.question.text,
-        asking.question.kind,
-        reply.body["text"],
-        "\n".join(map(_turn, hits)),
-        [_turn(texts[key]) for key in sorted(asking.evidence)],
-    )
+    return reply.body
 
 
 def _turn(event: Mapping[str, Any]) -> str:
@@ -104,6 +111,24 @@ def _turn(event: Mapping[str, Any]) -> str:
 def tokens(text: str) -> int:
     """As contexts count them."""
     return -(-len(text.encode()) // 4)
+
+
+def measure(service: RecallService, corpora: Sequence[Corpus], budget: int) -> list[str]:
+    """How much of what answers the questions stands in a context's text, as lines of Markdown: the
+    mean share, and the share of the questions with all of it."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    for corpus in corpora:
+        for question in corpus.questions:
+            if question.evidence:
+                asking = Asking(question, corpus, corpus, question.participants)
+                citations = _ask_context(service, asking, budget)["citations"]
+                shown = {citation["source_event_key"] for citation in citations}
+                shares[corpus.group].append(len(asking.evidence & shown) / len(asking.evidence))
+    lines = ["| group | questions | share shown | all shown |", "|---|---|---|---|"]
+    for group, of_group in sorted(shares.items()):
+        complete = fmean(share == 1 for share in of_group)
+        lines.append(f"| {group} | {len(of_group)} | {fmean(of_group):.3f} | {complete:.3f} |")
+    return lines
 
 
 def write(folder: Path, readings: Sequence[Reading]) -> None:
@@ -131,8 +156,20 @@ def main() -> None:
     parser.add_argument("--locomo", type=Path, help="LoCoMo's file, which is not shipped")
     parser.add_argument("--out", type=Path, default=Path("build/reading"))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--share",
+        type=int,
+        nargs="+",
+        metavar="TOKENS",
+        help="write nothing; print how much of what answers all questions such texts show",
+    )
     arguments = parser.parse_args()
     corpora = recall_corpora.load(arguments.locomo)
+    if arguments.share:
+        with serve(corpora, Known(LocalEmbedder())) as service:
+            for budget in arguments.share:
+                print("\n".join([f"{budget} tokens", "", *measure(service, corpora, budget), ""]))
+        return
     chosen = choose(corpora, arguments.seed)
     homes = {id(asking.home) for _, asking in chosen}
     with serve([one for one in corpora if id(one) in homes], Known(LocalEmbedder())) as service:

@@ -157,6 +157,28 @@ def test_a_reply_is_shown_with_what_it_answers(
     assert lines(alone, ABOUT) == ["alice: Something about bread, in between."]
 
 
+def test_the_best_events_are_shown_with_what_was_said_around_them(
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str
+) -> None:
+    talk = [f"Nothing of note was written down on morning number {n}, as usual." for n in range(8)]
+    talk[3] = "The buoy by the old lighthouse is as red as a poppy."
+    events = [user_message(text, session_id="s") for text in talk]
+    events.insert(4, user_message("It was written down in another session.", session_id="t"))
+    told = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).body
+    ids = [item["event"]["event_id"] for item in told["results"]]
+    age(scratch_db, *ids)
+    gateway.sweep()
+    asked = {"query": QUESTION, "participants": [ALICE], "min_relevance": 0}
+    hits = gateway.call("POST", "/api/v1/recall", asked, key=key).body["hits"]
+    assert hits[0]["event_id"] == ids[3]
+    floor = (hits[0]["relevance"] + hits[1]["relevance"]) / 2
+    cited: list[list[int]] = []
+    for more in ({"budget": 500}, {"budget": 499}, {"limit": 1}):
+        body = ask(gateway, key, query=QUESTION, min_relevance=floor, **more)
+        cited.append([ids.index(citation["event_id"]) for citation in body["citations"]])
+    assert cited == [[2, 3, 5, 6], [3], [3]]
+
+
 def test_by_default_it_shows_as_many_events_as_the_budget_holds(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str
 ) -> None:

@@ -28,7 +28,7 @@ from strandline.recall.importance import SonaPlace, weigh
 from strandline.recall.recall import Search, make_token, search
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import RecallWeights
-from strandline.recall.store import EventBefore, HitEvent, read_events_before, read_hits
+from strandline.recall.store import HitEvent, Neighbour, read_hits, read_neighbours
 from strandline.sessions import context as session_context
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionView
@@ -44,6 +44,8 @@ _MAX_USED_EVENTS = 10
 """How many of the best events of a text count as used."""
 _SHORT_CHARS = 40
 """A shorter event is shown with the one before it, without which it says little."""
+_TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 500, 4
+"""For each so many tokens one of the best events is shown with what was said around it."""
 _LINE_BYTES = 20
 """The least that the line of an event takes beside its text."""
 
@@ -86,6 +88,13 @@ class _Request:
     """The most events about the question."""
     budget: int
     answering: Answering | None = None
+
+    @property
+    def neighbourhoods(self) -> int:
+        """Of how many events the text also shows what was said around them."""
+        if self.limit is not None:
+            return 0
+        return min(self.budget // _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS)
 
 
 def build_context_text(
@@ -185,14 +194,15 @@ def _write(
     if found.search:
         selected = found.search.select(request.min_relevance)[: request.limit]
         best = _take_fitting(selected, found.search, recent, request.budget)
-    before = read_events_before(access, best) if best else dict[UUID, EventBefore]()
-    events: dict[UUID, HitEvent] = {event.event_id: event for event in before.values()}
+    around = request.neighbourhoods
+    neighbours = read_neighbours(access, best, around) if best else ()
+    events: dict[UUID, HitEvent] = {event.event_id: event for event in neighbours}
     citing = [*found.chains, *known]
     first_cited = [event_id for source in citing for event_id in source.event_ids[:1]]
     events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_cited])))
     exclude = request.answering.exclude if request.answering else ()
     shown = partial(to_source, notes_late=request.answering is not None)
-    needed = [i for i in _add_needed(best, events, before) if i not in exclude]
+    needed = [i for i in _add_needed(best, events, neighbours, around) if i not in exclude]
     layout = lay_out(
         Sources(
             recent=[shown(events[i], count) for i, count in recent.items() if i in events],
@@ -248,24 +258,32 @@ def _take_fitting(
 
 
 def _add_needed(
-    best: Sequence[UUID], events: Mapping[UUID, HitEvent], before: Mapping[UUID, EventBefore]
+    best: Sequence[UUID],
+    events: Mapping[UUID, HitEvent],
+    neighbours: Sequence[Neighbour],
+    around: int,
 ) -> list[UUID]:
-    """The best events, each with the one before it where it says little without: if it is short or
-    follows a question."""
+    """The best events, of which the first `around` each with the one before it and the two after
+    it: an answer often stands there in other words than the question's. Of the others each with the
+    one before it where it says little without: if it is short or follows a question."""
+    near = {(event.of_id, event.place): event for event in neighbours}
     ids: list[UUID] = []
-    for event_id in best:
-        event, earlier = events.get(event_id), before.get(event_id)
+    for n, event_id in enumerate(best):
+        event, earlier = events.get(event_id), near.get((event_id, -1))
         if event is None:
             continue
         ids.append(event_id)
         text = (event.content or "").strip()
-        if earlier and text and (len(text) < _SHORT_CHARS or _is_question(earlier)):
+        is_unclear = bool(text) and (len(text) < _SHORT_CHARS or _is_question(earlier))
+        if earlier and (n < around or is_unclear):
             ids.append(earlier.event_id)
+        later = [near.get((event_id, 1)), near.get((event_id, 2))]
+        ids += [event.event_id for event in later if event]
     return list(dict.fromkeys(ids))
 
 
-def _is_question(event: HitEvent) -> bool:
-    return (event.content or "").rstrip().endswith("?")
+def _is_question(event: HitEvent | None) -> bool:
+    return event is not None and (event.content or "").rstrip().endswith("?")
 
 
 def _source_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> str | None:

@@ -249,33 +249,43 @@ def query_hits(event_ids: Sequence[UUID]) -> RowQuery[HitEvent]:
 
 
 @dataclass
-class EventBefore(HitEvent):
-    """The event before another one in its session."""
+class Neighbour(HitEvent):
+    """An event of a session, near another one."""
 
-    next_id: UUID
+    of_id: UUID
     """The other one."""
+    place: int
+    """-1: right before it; 1, 2: the first and second after it."""
 
 
-def read_events_before(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, EventBefore]:
-    """The event before each of these visible ones in its session, by the id of the latter. Nothing
-    is before a statement, and it is before nothing."""
-    rows = access.fetch(
-        EventBefore,
+def read_neighbours(
+    access: TenantDb, event_ids: Sequence[UUID], with_later: int
+) -> Sequence[Neighbour]:
+    """The event before each of these visible ones in its session, and of the first `with_later`
+    the two after it, in no order. A statement has no neighbours, and is none."""
+    return access.fetch(
+        Neighbour,
         """
-        select b.*, k.source_event_key, e.event_id as next_id
-        from unnest(%(event_ids)s::uuid[]) next (event_id)
+        select b.*, k.source_event_key, e.event_id as of_id, near.place
+        from unnest(%(event_ids)s::uuid[]) with ordinality shown (event_id, n)
         cross join lateral (
             select e.event_id, e.scope_id, e.session_id, e.seq from events e
-            where e.event_id = next.event_id and not is_statement(e.type) offset 0) e
+            where e.event_id = shown.event_id and not is_statement(e.type) offset 0) e
         cross join lateral (
-            select e2.event_id from events e2
+            (select e2.event_id, -1 as place from events e2
             where e2.scope_id = e.scope_id and e2.session_id = e.session_id
                 and e2.seq < e.seq and e2.erased_at is null and not is_statement(e2.type)
-            order by e2.seq desc limit 1) before
+            order by e2.seq desc limit 1)
+            union all
+            select later.event_id, row_number() over (order by later.seq)::int from (
+                select e2.event_id, e2.seq from events e2
+                where shown.n <= %(with_later)s
+                    and e2.scope_id = e.scope_id and e2.session_id = e.session_id
+                    and e2.seq > e.seq and e2.erased_at is null and not is_statement(e2.type)
+                order by e2.seq limit 2) later) near
         cross join lateral (
-            select * from event_rows r where r.event_id = before.event_id offset 0) b
+            select * from event_rows r where r.event_id = near.event_id offset 0) b
         left join event_keys k on k.tenant_id = current_tenant() and k.event_id = b.event_id
         """,
-        {"event_ids": list(event_ids)},
+        {"event_ids": list(event_ids), "with_later": with_later},
     )
-    return {row.next_id: row for row in rows}
