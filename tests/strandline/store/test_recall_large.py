@@ -187,7 +187,7 @@ def test_what_few_see_is_all_found(large: Large) -> None:
 def test_a_bound_that_is_too_low_loses_nothing(large: Large) -> None:
     """A sample may say that fewer bits suffice than do: then all codes are compared."""
     ((definition,),) = large.base.rows("select pg_get_functiondef('nearest_by_code'::regproc)")
-    bound, again = "[3 + ceil(3 * v_wanted", "(select count(*) from within) < v_wanted"
+    bound, again = "[3 + ceil(3 * max(wanted.codes)", "(select count(*) from within) < v_wanted"
     assert bound in definition
     assert again in definition
     with closing(Database(large.base.url)) as database:
@@ -196,8 +196,8 @@ def test_a_bound_that_is_too_low_loses_nothing(large: Large) -> None:
             found: list[set[UUID]] = []
             for changed in (
                 definition,
-                definition.replace("from sample where", "from sample where false and"),
-                too_low := definition.replace(bound, "[1 + ceil(0 * v_wanted"),
+                definition.replace("left join sample on", "left join sample on false and"),
+                too_low := definition.replace(bound, "[1 + ceil(0 * max(wanted.codes)"),
                 too_low.replace(again, "false"),
             ):
                 large.base.rows(changed)
@@ -210,7 +210,7 @@ def test_a_bound_that_is_too_low_loses_nothing(large: Large) -> None:
 _ANY_PLACE = "and e.seq = place.seq"
 _FAULTS = (
     ("nearest_by_code", "order by c.code <~> v_code,", "order by"),
-    ("nearest_by_code", "int := 3 * p_limit", "int := p_limit / 3"),
+    ("nearest_by_code", "ceil(p_limit * (3 +", "ceil(p_limit / 9.0 * (3 +"),
     ("nearest_by_code", "or c.event_id <> all (v_erased)", "or true"),
     ("search_words_in_large_view", "where w.event_id <> all (v_erased)", ""),
     ("search_words_in_large_view", "and e.seq = place.seq and e.erased_at is null", _ANY_PLACE),
