@@ -5,6 +5,7 @@ a twentieth of that. A database whose catalogue a test changed is removed, and s
 large: its dead rows would slow down the tests to come.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 import psycopg
@@ -103,20 +104,26 @@ class DatabasePool:
 
 class _Keeper:
     """Knows a database's catalogue, and empties its tables. It has one connection, whose plans it
-    keeps."""
+    keeps, and composes its statements once: to compose one costs as much as to run it."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._connection: Connection | None = None
         connection = self._connect()
-        self._changes = connection.execute(_CHANGES, prepare=True).fetchall()
+        self._look = _CHANGES.as_bytes(connection)
+        self._changes = connection.execute(self._look, prepare=True).fetchall()
         names = [name for (name,) in connection.execute(_TABLES)]
-        self._filled = sql.SQL(" union all ").join(
+        filled = sql.SQL(" union all ").join(
             sql.SQL(
                 "select {}, pg_total_relation_size({}::regclass) where exists (select from {})"
             ).format(sql.Literal(name), sql.Literal(name), sql.Identifier(name))
             for name in names
         )
+        self._filled = filled.as_bytes(connection)
+        delete = sql.SQL("delete from {}")
+        self._delete = {
+            name: delete.format(sql.Identifier(name)).as_bytes(connection) for name in names
+        }
 
     def rest(self) -> None:
         """Close the connection, until it is needed."""
@@ -129,13 +136,23 @@ class _Keeper:
         as it was, or large."""
         with suppress(psycopg.Error):  # a test may have left anything
             connection = self._connect()
-            connection.execute(_END_OTHERS, [spare])
-            if connection.execute(_CHANGES, prepare=True).fetchall() != self._changes:
+            with connection.pipeline():
+                connection.execute(_END_OTHERS, [spare])
+                changes = connection.execute(self._look, prepare=True)
+                filled = connection.execute(self._filled, prepare=True)
+            if changes.fetchall() != self._changes:
                 return False
-            filled = connection.execute(self._filled, prepare=True).fetchall()
-            _delete_rows(connection, [name for name, _ in filled])
-            return sum(size for _, size in filled) < MAX_BYTES
+            sizes = dict(filled.fetchall())
+            self._delete_rows(connection, sizes)
+            return sum(sizes.values()) < MAX_BYTES
         return False
+
+    def _delete_rows(self, connection: Connection, tables: Iterable[str]) -> None:
+        """Delete all rows of these tables, past triggers and foreign keys."""
+        with connection.pipeline(), connection.transaction():
+            connection.execute("set local session_replication_role = replica")
+            for table in tables:
+                connection.execute(self._delete[table], prepare=True)
 
     def _connect(self) -> Connection:
         if self._connection is None or self._connection.closed:
@@ -143,13 +160,3 @@ class _Keeper:
             options = "-c plan_cache_mode=force_generic_plan"
             self._connection = psycopg.connect(self._url, autocommit=True, options=options)
         return self._connection
-
-
-def _delete_rows(connection: Connection, tables: list[str]) -> None:
-    """Delete all rows, past triggers and foreign keys."""
-    with connection.transaction(), connection.pipeline():
-        connection.execute("set local session_replication_role = replica")
-        for table in tables:
-            connection.execute(
-                sql.SQL("delete from {}").format(sql.Identifier(table)), prepare=True
-            )

@@ -65,6 +65,7 @@ def test_who_may_read_its_erasure_is_led_to_it_by_an_erased_event(
     for key in (alice, eraser):
         gone = post(gateway, key, None, event_ids=said)
         assert (gone.status, gone.error["details"]["erasure_ids"]) == (410, [erasure])
+        assert f"GET {ERASURES}/{erasure}" in gone.error["message"]
         assert erase(gateway, key, said[0])["erasure_id"] == erasure
     bob = gateway.key(user=BOB, rights=["read", "erase"])
     gone = post(gateway, bob, None, event_ids=said)

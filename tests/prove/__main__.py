@@ -33,7 +33,7 @@ PARALLEL = (
     ("archive", "tests/prove/test_archive.py", 16),
     ("erasure", "tests/prove/test_erasure.py tests/functions/test_eraser.py", 30),
     ("uploads", "tests/prove/test_uploads.py", 6),
-    ("builder", "tests/prove/test_builder_killed.py", 20),
+    ("builder", "tests/prove/test_builder_killed.py tests/strandline/topics/test_growth.py", 20),
     ("replay", "tests/prove/test_replay.py tests/strandline/topics/test_replay.py", 6),
     ("order", "tests/prove/test_order.py", 6),
     ("plans", "tests/prove/test_plans.py", 8),

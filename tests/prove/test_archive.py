@@ -32,6 +32,7 @@ from tests.uploads import citing, put
 
 type Admin = psycopg.Connection[Any]
 
+SCENES, SAMPLE = 500, 8
 GRACE = 3600.0
 APPEND_SECONDS, JOB_SECONDS = 29.0, 900.0
 """The longest that a function lives."""
@@ -289,9 +290,9 @@ def play(stage: Callable[[int], Stage], seeds: Sequence[int]) -> tuple[int, int]
 
 
 def test_no_citation_dangles_and_nothing_is_left(
-    scratch_db: ScratchDatabase, stage: Callable[[int], Stage], scaled: Callable[[int], int]
+    scratch_db: ScratchDatabase, stage: Callable[[int], Stage], request: pytest.FixtureRequest
 ) -> None:
-    scenes = scaled(500)
+    scenes = SCENES if request.config.getoption("--full") else SAMPLE
     lost, left = play(stage, range(scenes))
     ((events,),) = scratch_db.rows("select count(*) from events where blob_cid is not null")
     removed = PausedBlobs.removed

@@ -64,14 +64,14 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
     scratch_db: ScratchDatabase,
     scaled: Callable[[int], int],
 ) -> None:
-    """32 threads of 8 sonas of 4 users at once, by keys of their own and by one for all, where what
-    was said before has become chains, topics and a graph, in the words of a model that repeats what
-    it is shown."""
+    """32 threads (16 in the sample) of 8 sonas of 4 users at once, by keys of their own and by one
+    for all, where what was said before has become chains, topics and a graph, in the words of a
+    model that repeats what it is shown."""
     provider.otherwise = believe
     keys = {user: front.key(user=user) for user in USERS}
     unbound = front.key()
     tell_all(front, keys, 10)
-    turns = max(2, scaled(10))
+    turns, threads = max(2, scaled(10)), max(16, scaled(32))
 
     def talk(thread: int, some: range) -> None:
         user, sona = USERS[thread % 4], SONAS[thread // 4 % 2]
@@ -88,10 +88,10 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
     def talk_for(some: range) -> list[dict[str, Any]]:
         """The prompts of these turns."""
         provider.requests.clear()
-        with ThreadPoolExecutor(32) as pool:
-            for done in [pool.submit(talk, thread, some) for thread in range(32)]:
+        with ThreadPoolExecutor(threads) as pool:
+            for done in [pool.submit(talk, thread, some) for thread in range(threads)]:
                 done.result()
-        assert len(provider.requests) == 32 * len(some) * 2
+        assert len(provider.requests) == threads * len(some) * 2
         return [*provider.requests]
 
     fold_and_promote(front, scratch_db)
@@ -108,7 +108,7 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
         block, question = read_prompt(request)
         assert canary(owner) in question["text"]
         shown[owner].update(name for name, lines in block.parts.items() if owner_in(lines, owner))
-    print(f"  {len(prompts)} prompts of 32 threads, {leaks} with another's words")
+    print(f"  {len(prompts)} prompts of {threads} threads, {leaks} with another's words")
     print(f"  with own words under: {dict(shown[USERS[0]])}")
     assert leaks == 0
     for user, headings in shown.items():

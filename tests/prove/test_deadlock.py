@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
 import psycopg
+import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.db.database import Database
@@ -28,7 +29,7 @@ from tests.prove.append_history import (
 )
 from tests.support import ScratchDatabase
 
-CROSSINGS = 200
+CROSSINGS, SAMPLE = 200, 60
 SCOPES = [
     ("agent:helper", "user:alice"),
     ("agent:helper", "user:bob"),
@@ -50,8 +51,11 @@ def crossing(rnd: int, side: int) -> list[AppendOp]:
     return ops[::-1] if side else ops
 
 
-def test_batches_that_cross_never_deadlock(scratch_db: ScratchDatabase, aws: LocalAws) -> None:
+def test_batches_that_cross_never_deadlock(
+    scratch_db: ScratchDatabase, aws: LocalAws, request: pytest.FixtureRequest
+) -> None:
     """200 rounds of two batches with the same keys, scopes and sessions in opposite order."""
+    crossings = CROSSINGS if request.config.getoption("--full") else SAMPLE
     history, blobs, started = History(), BlobStore(aws.bucket), time.monotonic()
     gate = threading.Barrier(2, timeout=30)
 
@@ -60,7 +64,7 @@ def test_batches_that_cross_never_deadlock(scratch_db: ScratchDatabase, aws: Loc
             client = Client(scratch_db.url, blobs, history)
             add_tenant(database)
             with closing(client.database):
-                for rnd in range(CROSSINGS):
+                for rnd in range(crossings):
                     gate.wait()
                     client.append(crossing(rnd, number))
 
@@ -68,7 +72,7 @@ def test_batches_that_cross_never_deadlock(scratch_db: ScratchDatabase, aws: Loc
         for done in [pool.submit(side, number) for number in range(2)]:
             done.result()
     log = stored_in(scratch_db)
-    print(f"\n{CROSSINGS} crossings, {len(log)} events in {time.monotonic() - started:.1f} s")
+    print(f"\n{crossings} crossings, {len(log)} events in {time.monotonic() - started:.1f} s")
     assert check_log(history, log) == Findings()
     assert len(log) == len(history.invoked)
 

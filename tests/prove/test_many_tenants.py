@@ -17,7 +17,7 @@ from strandline.local.lambda_context import LambdaContext
 from tests.machine_states import MAX_STATE_BYTES, state_sizes
 from tests.support import Gateway, ScratchDatabase, planned_items
 
-TENANTS = 100_000
+TENANTS, SAMPLE = 100_000, 1000
 PER_CALL = 50
 """How many of them share a round trip and a commit."""
 SECONDS = 225.0
@@ -52,11 +52,11 @@ def step(verb: str, **fields: Any) -> tuple[Any, float]:
 def test_a_run_over_all_tenants_is_planned_and_ended(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    scaled: Callable[[int], int],
+    request: pytest.FixtureRequest,
     repository: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    count = scaled(TENANTS)
+    count = TENANTS if request.config.getoption("--full") else SAMPLE
     with psycopg.connect(scratch_db.admin_url, autocommit=True) as admin:
         admin.execute(FILL, (count,))
         admin.execute(FAIL_IN_SOME.encode())

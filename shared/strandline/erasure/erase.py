@@ -72,8 +72,9 @@ def check_events(access: TenantDb, principal: Principal, event_ids: Sequence[UUI
         marks = {event.erasure_id for event in marked.values()}
         visible = {one for one in marks if store.get_erasure(access, one) is not None}
         erasure_ids = sorted({*store.list_erasures_of(access, erased), *visible})
+        place = f" Its erasure: GET /api/v1/erasures/{erasure_ids[0]}." if erasure_ids else ""
         raise Gone(
-            "An event of these was erased before.",
+            f"An event of these was erased before.{place}",
             event_ids=[str(one) for one in erased[:20]],
             erasure_ids=[str(one) for one in erasure_ids[:20]],
         )

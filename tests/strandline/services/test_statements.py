@@ -360,8 +360,14 @@ SCRIPTS = (
 )
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-@pytest.mark.parametrize("in_pieces", [False, True])
+@pytest.mark.parametrize(
+    ("script", "in_pieces"),
+    [
+        *((script, False) for script in SCRIPTS),
+        *((script, True) for script in SCRIPTS[:-1]),
+        pytest.param(SCRIPTS[-1], True, marks=pytest.mark.proof),
+    ],
+)
 def test_a_conversation_is_folded_as_if_nothing_was_stated_in_it(
     scratch_db: ScratchDatabase,
     gateway: Gateway,

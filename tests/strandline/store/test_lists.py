@@ -335,6 +335,7 @@ def unnoticed(
             administrator.execute(definition.encode())
 
 
+@pytest.mark.proof
 def test_a_list_that_is_wrong_is_noticed(scratch_db: ScratchDatabase, marks: list[str]) -> None:
     assert list(unnoticed(scratch_db, asks(scratch_db, marks, 400), _FAULTS)) == []
     drawn = searches(scratch_db, marks, 1200)

@@ -22,8 +22,19 @@ CONTENTS = (
 )
 
 
-@pytest.mark.parametrize("kind", ["clustered", "random", "identical", "none"])
-@pytest.mark.parametrize("merges", [0.0, 0.4])
+SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.proof) for seed in (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "merges"),
+    [
+        *(("clustered", 0.4), ("random", 0.0), ("identical", 0.4), ("none", 0.0)),
+        pytest.param("clustered", 0.0, marks=pytest.mark.proof),
+        pytest.param("random", 0.4, marks=pytest.mark.proof),
+        pytest.param("identical", 0.0, marks=pytest.mark.proof),
+        pytest.param("none", 0.4, marks=pytest.mark.proof),
+    ],
+)
 def test_depth_fill_and_leaves(
     scratch_db: ScratchDatabase, gateway: Gateway, kind: str, merges: float
 ) -> None:
@@ -41,7 +52,7 @@ def test_depth_fill_and_leaves(
         assert max(parents.count(parent) for parent in set(parents) if parent) <= 16
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_one_build_or_many(scratch_db: ScratchDatabase, gateway: Gateway, seed: int) -> None:
     rng = random.Random(seed)
     options: dict[str, Any] = {"merges": 0.3, "rejected": 0.1}
