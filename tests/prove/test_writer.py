@@ -18,7 +18,7 @@ from tests.strandline.local.programs import RUN, Program, migrated_directory
 
 pytestmark = pytest.mark.integration
 
-EVENTS, SAMPLE, KILLS = 100_000, 1_500, 5
+EVENTS, KILLS = 100_000, 5
 READY = "Ctrl-C stops everything"
 GIVE_UP_SECONDS = 600.0
 
@@ -48,10 +48,10 @@ def restartable(directory: Path) -> Generator[Callable[[], None]]:
 
 
 def test_every_event_is_there_once_though_the_service_is_killed(
-    request: pytest.FixtureRequest,
+    scaled: Callable[[int], int],
 ) -> None:
-    full = bool(request.config.getoption("--full"))
-    count, kills = (EVENTS, KILLS) if full else (SAMPLE, 1)
+    count = scaled(EVENTS)
+    kills = KILLS if count == EVENTS else 1
     deaths = {count * (kill + 1) // (kills + 1) for kill in range(kills)}
     expected = [f"event {n}" for n in range(count)]
     began = time.monotonic()
