@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from botocore import session as botocore_session
+from moto import backends
 
 from strandline.aws import clients
 from strandline.local import aws
@@ -40,5 +41,8 @@ def share_clients(patch: pytest.MonkeyPatch) -> None:
 
 
 def share_applications(patch: pytest.MonkeyPatch) -> None:
-    """Make moto's routes of a service once: they rest on its code alone, not on what it stores."""
+    """Make moto's routes of a service once: they rest on its code alone, not on what it stores. And
+    list the folders of its code once, not at each request."""
     patch.setattr(aws, "create_backend_app", functools.cache(aws.create_backend_app))
+    modules = frozenset(backends.list_of_moto_modules())
+    patch.setattr(backends, "list_of_moto_modules", lambda: modules)

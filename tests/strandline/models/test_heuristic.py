@@ -438,6 +438,7 @@ def test_how_good_it_is_on_the_demo() -> None:
     assert (boundaries >= 0.88, entities >= 0.93) == (True, True)
 
 
+@pytest.mark.proof
 def test_how_good_it_is() -> None:
     """What docs/chains.md says, cut off; worse is a change for the worse."""
     found = {path: _scored(path) for path in talks.FITTED}

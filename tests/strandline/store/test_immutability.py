@@ -11,6 +11,7 @@ import pytest
 from psycopg import Connection, errors, sql
 
 from strandline.local.postgres import EmbeddedPostgres
+from tests.connections import SESSIONS
 from tests.strandline.store.isolation import Row, ask, rows, viewer_text
 from tests.strandline.store.test_isolation_functions import plain_item
 from tests.strandline.store.world import World
@@ -73,21 +74,23 @@ def broken(world: World, server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     server.clone_database(world.base.name, name)
     base = ScratchDatabase(server, name)
     base.rows("delete from erasure_marks")  # while there are any, no append goes the short way
+    SESSIONS.open(base.url, base.admin_url)
     yield base
+    SESSIONS.close(base.url, base.admin_url)
     server.drop_database(name)
 
 
 @pytest.fixture
 def admin(broken: ScratchDatabase) -> Iterator[Connection[Any]]:
     """Erasure, until it is built: the superuser."""
-    with psycopg.connect(broken.admin_url, autocommit=True) as connection:
+    with SESSIONS.connect(broken.admin_url) as connection:
         yield connection
 
 
 @pytest.fixture
 def app(broken: ScratchDatabase) -> Iterator[Connection[Any]]:
     """The application, which would rather be told than wait."""
-    with psycopg.connect(broken.url, autocommit=True, prepare_threshold=None) as connection:
+    with SESSIONS.connect(broken.url) as connection:
         connection.execute("set lock_timeout = '150ms'")
         yield connection
 
