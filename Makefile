@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-growth bench-graph bench-analytics bench-conflicts bench-graph-reading bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction house pictures cold calibrate fit-heuristic prices scale layers synth smoke lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-held-out bench-growth bench-graph bench-analytics bench-conflicts bench-graph-reading bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction house pictures cold calibrate fit-heuristic prices scale layers synth smoke lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -72,6 +72,9 @@ bench-recall: $(READY) ## measure how well recall answers: make bench-recall LOC
 
 bench-references: $(READY) ## the part of bench-recall about references: make bench-references LOCOMO=<file> TALKS=<folder>
 	@$(PY) -m tests.bench.references_quality $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)")
+
+bench-held-out: $(READY) ## rank each conversation by weights chosen without it: LOCOMO=<file> TALKS=<folder> ARGS=--ideas
+	@$(PY) -m tests.bench.held_out $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)") $(ARGS)
 
 bench-growth: $(READY) ## measure how recall and the topic index grow: make bench-growth ARGS="1000 10000 100000"
 	@$(PY) -m tests.bench.growth $(ARGS)

@@ -96,7 +96,8 @@ def _fit_lines(service: RecallService, hits: Sequence[Mapping[str, Any]]) -> Sho
     """The hits whose lines fit into the budget, the best first."""
     text, shown = "", set[str]()
     for hit in hits:
-        line = f"[{len(shown) + 1}] {_date(hit)}, {display_name(hit['speaker'])}: {hit['text']}\n"
+        name = display_name(hit["speaker"]) if hit["speaker"] else "user"
+        line = f"[{len(shown) + 1}] {_date(hit)}, {name}: {hit['text']}\n"
         if count_tokens(text + line) > BUDGET:
             break
         text += line

@@ -108,15 +108,22 @@ def by_group(samples: Sequence[Sample], weights: Array) -> dict[str, Scores]:
     }
 
 
-def objective(samples: Sequence[Sample], weights: Array) -> float:
+def judge(scores: Mapping[str, Scores], *, has_floors: bool = True) -> float:
     """The mean of R@10 and MRR over the groups, each alike, less what any is short of its floor."""
-    scores = by_group(samples, weights)
+    mean = fmean((s.recall + s.rank) / 2 for s in scores.values())
+    if not has_floors:
+        return mean
     short = sum(
         min(0.0, value - floor - _MARGIN)
         for group, found in scores.items()
         for value, floor in zip(found, FLOORS.get(group, (0.0, 0.0)), strict=True)
     )
-    return fmean((s.recall + s.rank) / 2 for s in scores.values()) + _SHORTFALL * short
+    return mean + _SHORTFALL * short
+
+
+def objective(samples: Sequence[Sample], weights: Array) -> float:
+    """What `fit_weights` raises."""
+    return judge(by_group(samples, weights))
 
 
 def fit_weights(samples: Sequence[Sample], start: Array, fixed: int, steps: int) -> Array:

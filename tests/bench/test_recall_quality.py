@@ -3,8 +3,10 @@
 import pytest
 
 from tests.bench import recall_corpora
-from tests.bench.recall_corpora import NONE
-from tests.bench.recall_quality import Score, score
+from tests.bench.recall_corpora import NONE, Corpus, Question
+from tests.bench.recall_quality import Row, Score, score, summarize
+from tests.bench.recall_service import Asking
+from tests.bench.recall_tables import tables
 from tests.bench.relevance_samples import area_under_curve, calibration_error
 
 
@@ -53,3 +55,38 @@ def test_the_calibration_error_is_how_far_probabilities_are_off() -> None:
     fair = [(0.25, n == 0, 1.0) for n in range(4)]
     assert calibration_error(fair) == 0.0
     assert calibration_error([(0.9, False, 1.0), (0.9, False, 1.0)]) == pytest.approx(0.9)
+
+
+def row(kind: str, hits: list[tuple[str, float]], *, known: float, is_home: bool = True) -> Row:
+    """A question of a corpus whose event `e1` answers it, unless of kind none."""
+    home, other = (Corpus(name, "talks", (), ()) for name in ("a", "b"))
+    evidence = frozenset[str]() if kind == NONE else frozenset({"e1"})
+    asking = Asking(Question("q", kind, evidence, ()), home, home if is_home else other, ())
+    return Row(asking, known, known < 0.1, hits, 1.0)
+
+
+def test_a_corpus_is_summed_up_under_the_names_of_the_file() -> None:
+    home = [
+        row("keyword", [("e1", 0.9)], known=0.9),
+        row("temporal", [("x", 0.2), ("e1", 0.1)], known=0.05),
+        row(NONE, [("x", 0.1)], known=0.02),
+        row(NONE, [("x", 0.1)], known=0.5),
+    ]
+    away = [row("keyword", [("y", 0.1)], known=0.01, is_home=False)]
+    summary = summarize(home, away, {"BM25": [Score(0.5, 0.5, 0.0)]})
+    assert {name: summary[name] for name in ("R@10", "MRR", "hit@1", "none_refused")} == {
+        "R@10": 1.0,
+        "MRR": 0.75,
+        "hit@1": 0.5,
+        "none_refused": 0.5,
+    }
+    assert list(summary["by_kind"]) == ["keyword", "temporal"]
+    assert summary["by_kind"]["temporal"] == {"R@10": 1.0, "MRR": 0.5, "hit@1": 0.0}
+    assert summary["elsewhere"]["refused_by_default"] == 1.0
+    assert summary["elsewhere"]["lost_by_default"] == 0.5  # the second is refused by default
+    summary["plain"]["cosine"] = {"R@10": 1.0, "MRR": 0.9, "hit@1": 1.0}
+    summary["held_out"] = {**summary, "held_out": summary}
+    lines = "\n".join(tables({"a": summary, "all talks": summary}))
+    assert "| Strandline | 1.000 / 0.750 / 0.500 |" in lines
+    assert "Strandline: MRR; Strandline, held out: MRR |" in lines
+    assert "all talks: of 2 questions of kind none, refused by default: 0.500" in lines

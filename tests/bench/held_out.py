@@ -1,0 +1,267 @@
+"""How well recall ranks a conversation by weights chosen without it.
+
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench.held_out --locomo FILE [--talks FOLDER]
+    [--ideas]
+
+For each conversation of every corpus, weights are chosen by coordinate steps (coordinate_steps) on
+all others and rank its questions; so are the curves of `known` and `relevance` and the default
+threshold, which judge its questions at home and asked of other tenants. Beside it stand the same
+steps over all conversations, and the weights of the product. What is held out are weights and
+curves: which features there are was decided by people who had seen all these corpora.
+`--ideas` also prints what each feature and each idea for one gives, held out (recall_ideas).
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from strandline.embeddings.minilm import LocalEmbedder
+from strandline.recall.calibrations import calibration_for
+from strandline.recall.features import Features
+from tests.bench import recall_corpora, recall_ideas
+from tests.bench.coordinate_steps import Stack, Steps, climb, corpora_of, hold_out
+from tests.bench.cost import Known
+from tests.bench.fit_relevance import (
+    LOSS,
+    Answer,
+    choose_threshold,
+    fit_known,
+    fit_relevance,
+    probability,
+    rank_sample,
+    relevance_rows,
+    shrink,
+)
+from tests.bench.recall_service import Candidates, candidates_of, list_askings, serve
+from tests.bench.recall_tables import ALL, MEASURES
+from tests.bench.relevance_samples import DEPTH, FLOORS, Array, Sample, make_sample
+from tests.bench.told_apart import Verdict, none_table, tell_apart
+
+
+@dataclass(frozen=True)
+class Views:
+    """Every question in whole views, and the same in small ones."""
+
+    whole: Sequence[Sample]
+    small: Sequence[Sample]
+
+    @property
+    def home(self) -> list[Sample]:
+        """Those that something answers."""
+        return [sample for sample in self.whole if sample.expected]
+
+
+def read_views(collected: Sequence[Candidates]) -> Views:
+    """Samples of all questions but those of kind `none`, as `make fit-relevance` takes them."""
+    missing = calibration_for(LocalEmbedder.space).missing_cosine
+    asked = [c for c in collected if c.asking.question.kind != recall_corpora.NONE]
+    chance = random.Random(2)
+    return Views(
+        [make_sample(candidates, missing) for candidates in asked],
+        [make_sample(shrink(candidates, chance), missing) for candidates in asked],
+    )
+
+
+def _touches(sample: Sample, corpus: str) -> bool:
+    asking = sample.candidates.asking
+    return corpus in (asking.home.name, asking.tenant.name)
+
+
+def judge_corpus(views: Views, corpus: str, weights: Array) -> list[Verdict]:
+    """A corpus's questions, at home and away, by curves and a threshold fitted to what neither asks
+    it nor is asked in it."""
+    rest = [sample for sample in views.whole if not _touches(sample, corpus)]
+    small = [sample for sample in views.small if not _touches(sample, corpus)]
+    whole = [answer for sample in rest if (answer := rank_sample(sample, weights))]
+    answers = [*whole, *(a for sample in small if (a := rank_sample(sample, weights)))]
+    known = fit_known(answers)
+    relevance = fit_relevance(answers, known)
+    threshold = choose_threshold(whole, known, LOSS)
+
+    def verdict(sample: Sample, answer: Answer | None) -> Verdict:
+        has_answer = bool(sample.expected)
+        if answer is None:
+            return Verdict(0.0, has_answer, True, 0.0, ())
+        value = probability(known.logit(answer.features))
+        rows = relevance_rows(answer, known)
+        hits = [
+            (probability(relevance.logit(row)), right)
+            for row, right in zip(rows, answer.right, strict=True)
+        ]
+        recall = sum(answer.right[:DEPTH]) / sample.expected if has_answer else 0.0
+        return Verdict(value, has_answer, value < threshold, recall, hits)
+
+    mine = [s for s in views.whole if s.candidates.asking.home.name == corpus]
+    return [verdict(sample, rank_sample(sample, weights)) for sample in mine]
+
+
+def _means(scores: Array) -> dict[str, float]:
+    return {name: round(float(row.mean()), 3) for name, row in zip(MEASURES, scores, strict=True)}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What each way to choose weights gives: a row for each of MEASURES, a column for each
+    question."""
+
+    sides: Mapping[str, Array]
+    weights: Mapping[str, Array]
+    """Those chosen without each corpus, by its name; and with all, as `fitted`."""
+
+
+def choose(samples: Sequence[Sample], *, has_floors: bool = True) -> Choices:
+    """Weights without each corpus, without each group, and with everything."""
+    stack = Stack(samples, has_floors=has_floors)
+    corpora = corpora_of(samples)
+    names = [name for name, _ in corpora]
+    groups = [
+        [n for n, of in corpora if of == group] for group in dict.fromkeys(dict(corpora).values())
+    ]
+
+    def climb_without(_: int, rest: Array) -> Steps:
+        return climb(stack, rest, stack.start())
+
+    held_out, chosen = hold_out(stack, [[name] for name in names], climb_without)
+    group_out, _ = hold_out(stack, groups, climb_without)
+    fitted = climb(stack, np.ones(len(samples), dtype=bool), stack.start())
+    product = np.array(calibration_for(LocalEmbedder.space).features)
+    return Choices(
+        {
+            "held_out": held_out,
+            "group_out": group_out,
+            "fitted": stack.score(fitted),
+            "product": stack.score_weights(product),
+        },
+        {
+            name: stack.weights(steps)
+            for name, steps in zip([*names, "fitted"], [*chosen, fitted], strict=True)
+        },
+    )
+
+
+def measure(collected: Sequence[Candidates], *, has_floors: bool = True) -> dict[str, Any]:
+    """For each corpus and group (`all GROUP`): the scores held out, those of the same steps without
+    the whole group and with everything, those of the product's weights, and what is told apart;
+    and the weights chosen."""
+    views = read_views(collected)
+    home = views.home
+    choices = choose(home, has_floors=has_floors)
+    of_names: dict[str, list[str]] = defaultdict(list)
+    for corpus, group in corpora_of(home):
+        of_names[corpus].append(corpus)
+        of_names[f"{ALL}{group}"].append(corpus)
+    verdicts = {
+        name: judge_corpus(views, name, choices.weights[name])
+        for name in of_names
+        if not name.startswith(ALL)
+    }
+    homes = np.array([sample.candidates.asking.home.name for sample in home])
+    kinds = np.array([sample.candidates.asking.question.kind for sample in home])
+    held_out = choices.sides["held_out"]
+    corpora: dict[str, Any] = {}
+    for name, members in sorted(of_names.items()):
+        mine = np.isin(homes, members)
+        means = [held_out[:, homes == member].mean(1) for member in members]
+        judged = [verdict for member in members for verdict in verdicts[member]]
+        corpora[name] = {
+            **{side: _means(scores[:, mine]) for side, scores in choices.sides.items()},
+            "mean_of_conversations": _means(np.array(means).T),
+            "by_kind": {
+                str(kind): _means(held_out[:, mine & (kinds == kind)])
+                for kind in sorted(set(kinds[mine]))
+            },
+            "elsewhere": tell_apart(
+                [verdict for verdict in judged if verdict.has_answer],
+                [verdict for verdict in judged if not verdict.has_answer],
+            ),
+        }
+    weights = {name: _weights(values) for name, values in choices.weights.items()}
+    return {"corpora": corpora, "weights": weights}
+
+
+def _weights(values: Array) -> dict[str, float]:
+    return {
+        name: round(float(value), 4) for name, value in zip(Features._fields, values, strict=True)
+    }
+
+
+_SIDES = {
+    "held_out": "held out",
+    "mean_of_conversations": "held out, mean of conversations",
+    "group_out": "whole group held out",
+    "fitted": "same steps with all",
+    "product": "the product's weights",
+}
+
+
+def table(result: Mapping[str, Any]) -> list[str]:
+    """As Markdown: every corpus and group, and the weights' range."""
+    lines = [
+        f"| R@10 / MRR | {' | '.join(_SIDES.values())} | floor |",
+        "|---" * (len(_SIDES) + 2) + "|",
+    ]
+    corpora = result["corpora"]
+    for name, found in corpora.items():
+        sides = " | ".join(
+            f"{found[side]['R@10']:.3f} / {found[side]['MRR']:.3f}" for side in _SIDES
+        )
+        floor = FLOORS.get(name.removeprefix(ALL)) if name.startswith(ALL) else None
+        lines.append(f"| {name} | {sides} | {' / '.join(map(str, floor or ()))} |")
+    kinds = corpora.get(f"{ALL}talks", {}).get("by_kind", {})
+    lines += [
+        "",
+        "talks by kind, held out: "
+        + ", ".join(
+            f"{kind} {found['R@10']:.3f} / {found['MRR']:.3f}" for kind, found in kinds.items()
+        ),
+    ]
+    told = [(name, row["elsewhere"]) for name, row in corpora.items() if name.startswith(ALL)]
+    lines += [
+        "",
+        *none_table(told),
+        "",
+        "| weight | with all | lowest | highest |",
+        "|---|---|---|---|",
+    ]
+    fitted = result["weights"]["fitted"]
+    for feature in Features._fields:
+        values = [row[feature] for name, row in result["weights"].items() if name != "fitted"]
+        lines.append(f"| `{feature}` | {fitted[feature]:g} | {min(values):g} | {max(values):g} |")
+    return lines
+
+
+def main() -> None:
+    """Measure and print; write build/held_out.json."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.held_out")
+    parser.add_argument("--locomo", type=Path, help="LoCoMo's file, which is not shipped")
+    parser.add_argument("--talks", type=Path, default=recall_corpora.SETS, help="a folder of sets")
+    parser.add_argument("--ideas", action="store_true", help="also what each idea gives")
+    parser.add_argument("--no-floors", action="store_true", help="raise the plain mean of groups")
+    parser.add_argument("--out", type=Path, default=Path("build/held_out.json"))
+    arguments = parser.parse_args()
+    try:
+        corpora = recall_corpora.load(arguments.locomo, arguments.talks)
+    except (OSError, KeyError, ValueError) as error:
+        sys.exit(f"bench-held-out: {error}")
+    with serve(corpora, Known(LocalEmbedder())) as service:
+        collected = list(candidates_of(service, list_askings(corpora), with_vector=True))
+        texts = recall_ideas.read_texts(service, corpora) if arguments.ideas else None
+    result = measure(collected, has_floors=not arguments.no_floors)
+    print(*table(result), sep="\n")
+    if texts:
+        result["ideas"] = recall_ideas.measure(read_views(collected).home, texts)
+        print("", *recall_ideas.table(result["ideas"]), sep="\n")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

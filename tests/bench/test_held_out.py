@@ -1,0 +1,114 @@
+"""Weights chosen without a conversation know nothing of it, and what is told apart is counted."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import pytest
+
+from strandline.recall.features import Features
+from tests.bench.coordinate_steps import Stack, climb, corpora_of, hold_out
+from tests.bench.plain_rankings import fuse, score_bm25
+from tests.bench.recall_corpora import Corpus, Question
+from tests.bench.recall_service import Asking, Candidates
+from tests.bench.recall_tables import below
+from tests.bench.relevance_samples import Array, Sample, score
+from tests.bench.told_apart import Verdict, refused_at, tell_apart
+
+_DATE = Features._fields.index("date")
+
+
+def sample_of(name: str, features: Array, answers: Sequence[int], expected: int = 1) -> Sample:
+    """A question of the corpus `name`."""
+    corpus = Corpus(name, "talks", (), ())
+    asking = Asking(Question("q", "keyword", frozenset("e"), ()), corpus, corpus, ())
+    candidates = cast("Candidates", type("Asked", (), {"asking": asking}))
+    return Sample("talks", candidates, features, answers, expected)
+
+
+def random_samples(count: int) -> list[Sample]:
+    """Of four corpora; some candidates are alike, and some questions have none."""
+    chance = np.random.default_rng(7)
+    samples: list[Sample] = []
+    for n in range(count):
+        rows = np.round(chance.random((int(chance.integers(0, 30)), len(Features._fields))), 0)
+        answers = sorted({int(a) for a in chance.integers(0, 30, 2) if a < len(rows)})
+        samples.append(sample_of(f"c{n % 4}", rows, answers, 2))
+    return samples
+
+
+def test_a_stack_scores_like_one_question_at_a_time() -> None:
+    samples = random_samples(40)
+    stack = Stack(samples)
+    for steps in (stack.start(), (100, 40, 2, 0, 0, -16, 0, 8, 0)):
+        recall, rank, first = stack.score(steps)
+        for n, sample in enumerate(samples):
+            expected = score(sample, stack.weights(steps))
+            assert recall[n] == pytest.approx(expected.recall)
+            assert rank[n] == pytest.approx(expected.rank if expected.rank > 1 / 21 else 0.0)
+            assert first[n] == (expected.rank == 1.0)
+
+
+def dated_samples(name: str, sign: float) -> list[Sample]:
+    """Ten questions whose answer has the lowest cosine of three; its date tells it if `sign` is 1,
+    and speaks against it if -1."""
+    rows = np.zeros((3, len(Features._fields)))
+    rows[:, 0] = (0.4, 0.5, 0.6)
+    rows[:, _DATE] = (sign, 0.0, 0.0)
+    return [sample_of(name, rows, [0]) for _ in range(10)]
+
+
+def test_weights_of_a_conversation_are_chosen_without_it() -> None:
+    others = dated_samples("a", 1.0) + dated_samples("b", 1.0)
+    samples = [*others, *dated_samples("odd", -1.0)]
+    stack = Stack(samples, has_floors=False)
+    folds = [[name] for name, _ in corpora_of(samples)]
+    assert folds == [["a"], ["b"], ["odd"]]
+    scores, chosen = hold_out(stack, folds, lambda _, rest: climb(stack, rest, stack.start()))
+    assert chosen[2][_DATE] > 20  # by the other two, whatever the third would need
+    assert scores[1, 20:] == pytest.approx(np.full(10, 1 / 3))
+    alone = Stack(others, has_floors=False)
+    assert climb(alone, np.ones(20, dtype=bool), alone.start()) == chosen[2]
+
+
+def test_a_feature_left_out_stays_at_nothing() -> None:
+    samples = dated_samples("a", 1.0)
+    stack = Stack(samples, has_floors=False)
+    everything = np.ones(10, dtype=bool)
+    assert climb(stack, everything, stack.start(), without=_DATE)[_DATE] == 0
+    assert climb(stack, everything, stack.start())[_DATE] > 20
+
+
+def verdict(known: float, recall: float | None) -> Verdict:
+    """Of a question with an answer, unless `recall` is None."""
+    has_answer = recall is not None
+    return Verdict(known, has_answer, known < 0.3, recall or 0.0, [(known, has_answer)])
+
+
+def test_what_is_refused_costs_no_more_than_said() -> None:
+    home = [verdict(0.1, 0.0), verdict(0.2, 0.1), *(verdict(0.9, 1.0) for _ in range(8))]
+    away = [verdict(known, None) for known in (0.05, 0.15, 0.5, 0.95)]
+    assert refused_at(home, away, 0.5) == 0.5  # the threshold is .2, which would cost a point
+    assert refused_at(home, away, 2) == 0.75
+    assert tell_apart(home, away) == {
+        "auc": (8 * 3 + 2 + 1) / 40,
+        "refused_by_default": 0.5,
+        "lost_by_default": 0.01,
+        "refused_at_2_points": 0.75,
+        "refused_at_5_points": 0.75,
+        "refused_at_10_points": 0.75,
+        "calibration_error_known": 0.214,
+        "calibration_error_relevance": 0.214,
+    }
+
+
+def test_a_set_is_below_where_the_better_of_two_is_above() -> None:
+    ways = {"BM25": {"R@10": 0.5, "MRR": 0.4}, "cosine": {"R@10": 0.6, "MRR": 0.3}}
+    assert below({"R@10": 0.6, "MRR": 0.4}, ways) == []
+    assert below({"R@10": 0.55, "MRR": 0.35}, ways) == ["R@10", "MRR"]
+
+
+def test_ranks_are_fused_and_words_are_scored() -> None:
+    assert fuse([(1.0, ["a", "b"]), (1.0, ["b", "c"])], 60) == ["b", "a", "c"]
+    scores = score_bm25([{"buoy": 1, "tide": 9}, {"buoy": 1}, {"tide": 1}], {"buoy": 1})
+    assert scores[1] > scores[0] > scores[2] == 0.0
