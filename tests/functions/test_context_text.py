@@ -173,7 +173,7 @@ def test_the_best_events_are_shown_with_what_was_said_around_them(
     assert hits[0]["event_id"] == ids[3]
     floor = (hits[0]["relevance"] + hits[1]["relevance"]) / 2
     cited: list[list[int]] = []
-    for more in ({"budget": 500}, {"budget": 499}, {"limit": 1}):
+    for more in ({"budget": 700}, {"budget": 699}, {"limit": 1}):
         body = ask(gateway, key, query=QUESTION, min_relevance=floor, **more)
         cited.append([ids.index(citation["event_id"]) for citation in body["citations"]])
     assert cited == [[2, 3, 5, 6], [3], [3]]

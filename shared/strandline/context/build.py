@@ -44,7 +44,7 @@ _MAX_USED_EVENTS = 10
 """How many of the best events of a text count as used."""
 _SHORT_CHARS = 40
 """A shorter event is shown with the one before it, without which it says little."""
-_TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 500, 4
+_TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 700, 4
 """For each so many tokens one of the best events is shown with what was said around it."""
 _LINE_BYTES = 20
 """The least that the line of an event takes beside its text."""
