@@ -83,26 +83,31 @@ def ask(service: RecallService, asking: Asking) -> Row:
                 frozenset(keys[citation["event_id"]] for citation in answer["citations"]),
                 answer["tokens"],
             ),
-            RECALL: _fit_lines(service, hits),
+            RECALL: fit_lines(service, hits),
             TEXTS: Shown(
                 frozenset(keys[hit["event_id"]] for hit in texts),
-                count_tokens("".join(hit["text"] for hit in texts)),
+                count_tokens("".join(map(_text, texts))),
             ),
         },
     )
 
 
-def _fit_lines(service: RecallService, hits: Sequence[Mapping[str, Any]]) -> Shown:
+def fit_lines(service: RecallService, hits: Sequence[Mapping[str, Any]]) -> Shown:
     """The hits whose lines fit into the budget, the best first."""
     text, shown = "", set[str]()
     for hit in hits:
         name = display_name(hit["speaker"]) if hit["speaker"] else "user"
-        line = f"[{len(shown) + 1}] {_date(hit)}, {name}: {hit['text']}\n"
+        line = f"[{len(shown) + 1}] {_date(hit)}, {name}: {_text(hit)}\n"
         if count_tokens(text + line) > BUDGET:
             break
         text += line
         shown.add(service.event_keys[hit["event_id"]])
     return Shown(frozenset(shown), count_tokens(text))
+
+
+def _text(hit: Mapping[str, Any]) -> str:
+    """What a hit shows; of a payload its file name."""
+    return hit["text"] or hit["name"] or ""
 
 
 def _date(hit: Mapping[str, Any]) -> str:

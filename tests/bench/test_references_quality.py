@@ -1,9 +1,12 @@
 """The bench of references: its measures are right."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from tests.bench.recall_corpora import Corpus, Question
-from tests.bench.recall_service import Asking
+from tests.bench.recall_service import Asking, RecallService
 from tests.bench.references_quality import (
     RECALL,
     REFERENCES,
@@ -11,6 +14,7 @@ from tests.bench.references_quality import (
     Row,
     Shown,
     count_tokens,
+    fit_lines,
     summarize,
     table,
 )
@@ -52,3 +56,17 @@ def test_the_share_of_the_evidence_is_counted_by_group_and_kind() -> None:
 )
 def test_tokens_are_counted_as_the_service_counts_them(text: str, tokens: int) -> None:
     assert count_tokens(text) == tokens
+
+
+def test_what_nobody_says_and_a_payload_are_lines_too() -> None:
+    hits = [
+        {"event_id": str(n), "occurred_at": "2026-03-02T09:14:00Z", "speaker": None, **fields}
+        for n, fields in enumerate(
+            [{"text": None, "name": "build.log"}, {"text": "Keel.", "name": None}]
+        )
+    ]
+    service = cast("RecallService", SimpleNamespace(event_keys={"0": "a", "1": "b"}))
+    shown = fit_lines(service, hits)
+    assert shown.keys == {"a", "b"}
+    lines = "[1] Mon 2 March 2026, user: build.log\n[2] Mon 2 March 2026, user: Keel.\n"
+    assert shown.tokens == count_tokens(lines)
