@@ -25,13 +25,19 @@ BOUND_MINUTES = 90
 """After so many the whole is stopped."""
 SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answers_as_it_says"
 PARALLEL = (
+    ("erasure races", "tests/prove/test_erasure_races.py", 40),
     ("texts", "tests/prove/test_any_text.py", 20),
     ("fold", "tests/prove/test_fold.py tests/strandline/services/test_statements.py", 15),
     ("references", "tests/prove/test_references.py", 20),
     ("exactly once", "tests/prove/test_exactly_once.py", 16),
     ("isolation", "tests/strandline/store", 10),
     ("archive", "tests/prove/test_archive.py", 16),
-    ("erasure", "tests/prove/test_erasure.py tests/functions/test_eraser.py", 30),
+    (
+        "erasure",
+        "tests/prove/test_erasure.py tests/prove/test_erasure_crashes.py"
+        " tests/functions/test_eraser.py",
+        15,
+    ),
     ("uploads", "tests/prove/test_uploads.py", 6),
     ("builder", "tests/prove/test_builder_killed.py tests/strandline/topics/test_growth.py", 20),
     ("replay", "tests/prove/test_replay.py tests/strandline/topics/test_replay.py", 6),

@@ -1,0 +1,75 @@
+"""Every byte that a deployment stores, and erasures that complete."""
+
+import base64
+from contextlib import closing
+
+import psycopg
+from psycopg import sql
+
+from strandline.local.aws import LocalAws, client
+from tests.support import Gateway, ScratchDatabase
+
+ERASURES = "/api/v1/erasures"
+WHO = ("user:alice", "agent:helper")
+KEPT, ERASED = "keptword", "zqxkato"
+"""A word of what stays, and one of what goes."""
+_TABLES = """
+    select c.relname::text from pg_class c
+    where c.relkind in ('r', 'p') and c.relnamespace = 'public'::regnamespace order by 1
+"""
+
+
+def every_row(base: ScratchDatabase) -> dict[str, str]:
+    """All rows of the database as text, by table; and what the planner keeps of columns."""
+    found: dict[str, str] = {}
+    with psycopg.connect(base.admin_url) as admin:
+        for (name,) in admin.execute(_TABLES).fetchall():
+            statement = sql.SQL("select coalesce(string_agg(t::text, '\n'), '') from {} t")
+            (found[name],) = admin.execute(statement.format(sql.Identifier(name))).fetchone() or ""
+        statistics = admin.execute("select s::text from pg_stats s").fetchall()
+        found["pg_stats"] = "\n".join(text for (text,) in statistics)
+    return {name: text.lower() for name, text in found.items()}
+
+
+def every_object(aws: LocalAws) -> dict[tuple[str, str], str]:
+    """All versions of all objects of the bucket as text, by key and version."""
+    found: dict[tuple[str, str], str] = {}
+    with closing(client("s3")) as s3:
+        pages = s3.get_paginator("list_object_versions").paginate(Bucket=aws.bucket)
+        for version in (one for page in pages for one in page.get("Versions", [])):
+            key, version_id = version["Key"], version["VersionId"]
+            stored = s3.get_object(Bucket=aws.bucket, Key=key, VersionId=version_id)
+            with closing(stored["Body"]) as body:
+                found[key, version_id] = f"{key} {body.read().decode(errors='replace')}".lower()
+    return found
+
+
+def every_byte(base: ScratchDatabase, aws: LocalAws) -> str:
+    """All rows of the database and its statistics of columns as text, and all versions of all
+    objects of the bucket."""
+    return "\n".join([*every_row(base).values(), *every_object(aws).values()])
+
+
+def empty_bucket(aws: LocalAws) -> None:
+    """Delete all versions of all objects."""
+    with closing(client("s3")) as s3:
+        for key, version in every_object(aws):
+            s3.delete_object(Bucket=aws.bucket, Key=key, VersionId=version)
+
+
+def disguises(word: str) -> tuple[str, ...]:
+    """How a word looks in text, in bytes that are shown in hex, and in base64 wherever it begins;
+    all in lower case."""
+    coded = (base64.b64encode(b"\0" * n + word.encode())[4 if n else 0 : -4] for n in range(3))
+    return (word, word.encode().hex(), *(text.decode().lower() for text in coded))
+
+
+def complete(gateway: Gateway, base: ScratchDatabase, tenant: str = "acme") -> None:
+    """Let the job end, and the time of payloads pass. Raises AssertionError where it does not."""
+    for _ in range(12):
+        gateway.run_job("eraser", tenant)
+        for table in ("blob_removals", "erased_payloads"):
+            base.rows(f"update {table} set marked_at = marked_at - interval '1 hour'")  # noqa: S608
+        if base.rows("select 1 from erasures where completed_at is null") == []:
+            return
+    raise AssertionError(base.rows("select * from erased_chains"))

@@ -1,0 +1,213 @@
+"""A crash before each step of an erasure, one after the other: of the request nothing is stored,
+and the job goes on with what is left."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from strandline.aws.blobs import BlobStore
+from strandline.chains import form, store_archiving
+from strandline.erasure import (
+    erase,
+    eraser,
+    receipts,
+    store,
+    store_derived,
+    store_job,
+    store_selections,
+    store_sessions,
+    store_vacuum,
+)
+from strandline.jobs import store_failures
+from strandline.local.aws import LocalAws
+from strandline.personas import store_members
+from tests.functions.test_promoter import warm
+from tests.graph_calls import Graph, topic
+from tests.graph_files import export
+from tests.prove.erasure_stores import ERASED, ERASURES, WHO, every_byte
+from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.topics.outline import build, fold_all
+from tests.support import Gateway, ScratchDatabase, user_message
+from tests.uploads import cid_of, citing, uploaded
+
+type Steps = Sequence[tuple[Any, str]]
+
+CLEARING: Steps = (
+    (store_derived, "lock_scopes"),
+    (store, "drop_pending_decisions"),
+    (store_derived, "list_slots"),
+    (store_derived, "lock_chains"),
+    (erase, "lock_graph"),
+    (store, "erase_events"),
+    (store_derived, "unlink_events"),
+    (store_members, "forget_events"),
+    (store_derived, "queue_chains"),
+    (store, "blank_chains"),
+    (store_derived, "settle_chains"),
+    (store_derived, "settle_trees"),
+    (store_derived, "withdraw_observations"),
+    (store_derived, "delete_revisions"),
+    (erase, "compute"),
+    (store, "add_counts"),
+    (store, "mark_cleared"),
+)
+"""What turns events into tombstones, in the request or in the job."""
+RECORDING: Steps = (
+    (store_selections, "list_some"),
+    (store, "add_erasure"),
+    (store, "mark_hidden"),
+)
+MARKING: Steps = (
+    (store_sessions, "lock_sessions"),
+    (store_selections, "add_marks"),
+    (store_sessions, "delete_sessions"),
+    (store, "add_counts"),
+)
+CLEARING_MARKED: Steps = (
+    (store_selections, "list_marks"),
+    (store_selections, "list_first"),
+    *CLEARING,
+    (store_selections, "delete_mark"),
+)
+FORMING: Steps = (
+    (form, "retry_enrichment"),
+    (store_job, "count_attempt"),
+    (store_job, "end_chain"),
+    (store_failures, "record_failure"),
+    (store_job, "queue_retry"),
+)
+"""What forms chains anew from the events that they keep."""
+COMPLETING: Steps = (
+    (BlobStore, "erase_exports"),
+    (store_job, "list_payloads"),
+    (store_job, "list_cited"),
+    (BlobStore, "erase"),
+    (store_job, "list_removing"),
+    (store_archiving, "begin_removal"),
+    (store_job, "mark_payloads"),
+    (store_archiving, "end_removal"),
+    (store_job, "end_payloads"),
+    (store_job, "list_chains"),
+    (store_vacuum, "list_waiting"),
+    (store_vacuum, "get_last_vacuum"),
+    (store_vacuum, "count_vacuum"),
+    (store_vacuum, "vacuum"),
+    (store_vacuum, "record_vacuum"),
+    (store_job, "count_remaining"),
+    (store_job, "postpone"),
+    (store, "list_events"),
+    (receipts, "build_receipt"),
+    (receipts, "sign"),
+    (store_job, "complete"),
+)
+
+
+@pytest.fixture(scope="module")
+def embedder() -> WordEmbedder:
+    return WordEmbedder("words/64", 64)
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request runs beside the last runs of the job."""
+    for wait in ("_REQUEST_WAIT", "_VACUUM_SPACING"):
+        monkeypatch.setattr(eraser, wait, timedelta(0))
+
+
+class Crashes:
+    """Each of these steps raises once, when it is reached, and does nothing then."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, steps: Steps) -> None:
+        self.ahead = {name for _, name in steps}
+        for place, name in steps:
+            patch.setattr(place, name, self._crashing(name, getattr(place, name)))
+
+    def _crashing(self, name: str, original: Any) -> Any:
+        def step(*arguments: Any, **options: Any) -> Any:
+            if name in self.ahead:
+                self.ahead.remove(name)
+                raise RuntimeError(name)
+            return original(*arguments, **options)
+
+        return step
+
+
+def tell(gateway: Gateway, key: str, base: ScratchDatabase) -> None:
+    """A session with a large text, a file, a topic and its field, in a chain with another event;
+    and an export."""
+
+    def append(body: dict[str, object]) -> None:
+        named = {**body, "session_id": "s"}
+        assert gateway.call("POST", "/api/v1/events", named, key=key).status == 201
+
+    append({"participants": WHO, "role": "agent", "content": "My sister sails at nine."})
+    for n in range(3):
+        append(user_message(f"My sister {ERASED} sails at {n}.", *WHO))
+    append(user_message(f"{ERASED} " * 7000, *WHO))
+    data = f"{ERASED} in a file".encode()
+    uploaded(gateway, key, data, mime_type="text/plain", name=f"{ERASED}.txt")
+    append(citing(cid_of(data), *WHO))
+    fold_all(gateway, base)
+    warm(base)
+    assert gateway.run_job("promoter")["chains_promoted"] == 1
+    build(gateway)
+    graph = Graph(gateway, key, WHO)
+    (boats,) = graph.create(topic(f"{ERASED} boats"))
+    graph.write("POST", f"topics/{boats}/fields/state", value=ERASED)
+    export(gateway, key, *WHO)
+
+
+STORED = """
+    select count(*) filter (where erased_at is null),
+        (select count(*) from erasures), (select count(*) from erased_events)
+    from events where %s::text is null or speaker = %s
+"""
+CASES: dict[str, tuple[dict[str, object], Steps, Steps]] = {
+    "at once": ({"participant": WHO[0]}, (*RECORDING, *CLEARING), (*FORMING, *COMPLETING)),
+    "marked": ({"tenant": True}, (*RECORDING, *MARKING), (*CLEARING_MARKED, *COMPLETING)),
+}
+"""What is erased, the steps of the request and those of the job: what somebody said, in chains with
+what somebody else said; and everything, which a mark hides until the job clears it."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_crash_at_each_step_resumes(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    aws: LocalAws,
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+) -> None:
+    selector, request_steps, job_steps = CASES[case]
+    key = gateway.key(rights=["read", "write", "admin", "erase"])
+    tell(gateway, key, scratch_db)
+    speaker = selector.get("participant")
+    if case == "marked":
+        monkeypatch.setattr(erase, "EVENTS_AT_ONCE", 3)
+    ((said, _, _),) = before = scratch_db.rows(STORED, speaker, speaker)
+
+    crashes = Crashes(monkeypatch, request_steps)
+    while (reply := gateway.call("POST", ERASURES, selector, key=key)).status == 500:
+        assert scratch_db.rows(STORED, speaker, speaker) == before, "nothing of it is stored"
+    assert (reply.status, crashes.ahead) == (202, set()), reply.text
+    assert scratch_db.rows(STORED, speaker, speaker) != before
+
+    path = f"{ERASURES}/{reply.body['erasure_id']}"
+    crashes = Crashes(monkeypatch, job_steps)
+    for _ in range(2 * len(job_steps)):
+        gateway.run_job("eraser", "acme")
+        payloads = ("blob_removals", "erased_payloads")
+        for table in () if "postpone" in crashes.ahead else payloads:
+            later = f"update {table} set marked_at = marked_at - interval '1 hour'"  # noqa: S608
+            scratch_db.rows(later)
+        if scratch_db.rows("select 1 from erasures where completed_at is not null"):
+            break
+    assert crashes.ahead == set()
+    done = gateway.call("GET", path, key=key).body
+    receipt = done["receipt"]
+    assert receipts.verify(done["public_key"], receipt, done["signature"])
+    assert (receipt["event_count"], receipt["counts"]["events"]) == (said, said)
+    assert receipt["vacuumed_at"] is not None
+    assert ERASED not in every_byte(scratch_db, aws)

@@ -1,0 +1,61 @@
+"""Erasure races everybody: nothing dangles, and nothing is brought back."""
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from strandline.erasure import erase, eraser, store
+from strandline.local.aws import LocalAws
+from tests.prove.erasure_race import Race
+from tests.prove.erasure_stores import empty_bucket
+from tests.support import Gateway, ScratchDatabase
+
+SEEDS, SAMPLE_SEEDS = 300, 2
+REVEALING = 3
+"""A seed that always runs: an erasure meets a fold."""
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request runs beside the last runs of the job."""
+    for wait in ("_REQUEST_WAIT", "_VACUUM_SPACING"):
+        monkeypatch.setattr(eraser, wait, timedelta(0))
+
+
+def test_erasure_races_everybody(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    aws: LocalAws,
+    scaled: Callable[[int], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(erase, "EVENTS_AT_ONCE", 3)
+    seeds = SEEDS if scaled(SEEDS) == SEEDS else SAMPLE_SEEDS
+    for seed in range(REVEALING, REVEALING + seeds):
+        assert Race(gateway, scratch_db, aws, seed).race() == [], seed
+        print(f"seed {seed}", flush=True)
+        empty_bucket(aws)
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_what_waits_to_be_folded_again_is_found(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    aws: LocalAws,
+    monkeypatch: pytest.MonkeyPatch,
+    is_forgotten: bool,
+) -> None:
+    """Teeth: where the decisions of a scope that waits stay, the same steps bring its text back."""
+    if is_forgotten:
+        none_dropped = store.PendingDecisions(0, [])
+        monkeypatch.setattr(store, "drop_pending_decisions", lambda *_: none_dropped)
+    race, dice = Race(gateway, scratch_db, aws, 1), random.Random(1)
+    for n in range(1, 5):
+        race.append(dice, n)
+    race.fold_and_drop()
+    told = "select 1 from decisions where event_id <> %s and strpos(body::text, %s) > 0"
+    n = next(n for n, id_ in race.ids.items() if scratch_db.rows(told, id_, race.word(n)))
+    race.erase(n)
+    assert race.settle() == ([f"{n} is back"] if is_forgotten else [])
