@@ -18,6 +18,7 @@ from cryptography import x509
 
 from strandline.admin import certificates
 from strandline.auth import authenticator, ttl_cache
+from strandline.auth.api_keys import verify_token
 from strandline.auth.principals import Principal
 from strandline.db.database import Caller
 from strandline.embeddings.embedder import Embedder
@@ -106,6 +107,29 @@ def test_the_matrix_of_ways(
         good = all(useful) if every else any(useful)
         assert append(gateway, **more).status == (201 if good else 401), sent
         assert gateway.call("GET", HEALTH, **more).status == (200 if good else 401), sent
+
+
+def test_an_erasure_names_whoever_asked_for_it_by_any_way(on: TurnOn) -> None:
+    rights = {"JWT_SCOPE_RIGHTS": '{"write": "write", "erase": "erase"}'}
+    gateway = on(KEYS, JWT, BY_CERTIFICATE, **rights)
+    entered = enter(gateway, rights=["write", "erase"])
+    key = gateway.key(rights=["write", "erase"])
+    ways: list[dict[str, Any]] = [
+        {"headers": bearer(scope="write erase")},
+        {"certificate": certificate(ALICE)},
+        {"key": key},
+    ]
+    named: list[Any] = []
+    for way in ways:
+        event_id = append(gateway, **way).body["event_id"]
+        erasure = gateway.call("DELETE", f"{EVENTS}/{event_id}", **way)
+        assert erasure.status == 200, erasure.text
+        named.append(erasure.body["asked_by"])
+    assert named == [
+        {"key_id": None, "user": "user:alice"},
+        {"key_id": entered.certificate_id.hex, "user": None},
+        {"key_id": verify_token(KEY_SECRET, key).key_id, "user": None},
+    ]
 
 
 @pytest.mark.parametrize(

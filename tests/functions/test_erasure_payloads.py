@@ -1,12 +1,16 @@
 """Erased payloads, in a bucket with versions."""
 
 import gc
+import importlib
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from strandline.local.aws import LocalAws, client
+from tests.functions.conftest import Told
 from tests.functions.test_erasure import ALICE, ERASURES, erase, eraser, traces
 from tests.support import Gateway, ScratchDatabase, user_message
 from tests.uploads import age, cid_of, citing, objects, put, uploaded
@@ -23,6 +27,13 @@ def versioned(aws: LocalAws) -> Iterator[None]:
     gc.collect()
 
 
+def count_versions(aws: LocalAws, prefix: str = "") -> int:
+    """How many versions and markers of deletions lie in the bucket under this prefix."""
+    with closing(client("s3")) as s3:
+        found = s3.list_object_versions(Bucket=aws.bucket, Prefix=prefix)
+    return len(found.get("Versions", [])) + len(found.get("DeleteMarkers", []))
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_payload_goes_with_its_versions_once_no_append_relies_on_it(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
@@ -31,15 +42,14 @@ def test_a_payload_goes_with_its_versions_once_no_append_relies_on_it(
     cid = cid_of(large.encode())
 
     def versions() -> int:
-        with closing(client("s3")) as s3:
-            found = s3.list_object_versions(Bucket=aws.bucket, Prefix=f"acme/{cid}")
-        return len(found.get("Versions", [])) + len(found.get("DeleteMarkers", []))
+        return count_versions(aws, f"acme/{cid}")
 
     stored = [
         gateway.call("POST", "/api/v1/events", user_message(large), key=eraser).body["event_id"]
         for _ in range(2)
     ]
-    assert versions() >= 1
+    stored_versions = versions()
+    assert stored_versions >= 1
     erase(gateway, eraser, stored[0])
     gateway.run_job("eraser")
     assert versions() >= 1, "the other event cites it"
@@ -53,7 +63,11 @@ def test_a_payload_goes_with_its_versions_once_no_append_relies_on_it(
     assert versions() == 0
     assert traces(scratch_db) == []
     path = f"{ERASURES}/{erasure['erasure_id']}"
-    assert gateway.call("GET", path, key=eraser).body["state"] == "complete"
+    receipt = gateway.call("GET", path, key=eraser).body["receipt"]
+    assert (receipt["counts"]["s3_payloads"], receipt["counts"]["s3_versions"]) == (
+        1,
+        stored_versions,
+    )
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -99,6 +113,7 @@ def test_an_upload_that_is_put_again_after_the_erasure_goes_too(
     data = b"zyxcanary in a file"
     begun = uploaded(gateway, eraser, data, mime_type="text/plain")
     event = gateway.call("POST", "/api/v1/events", citing(cid_of(data)), key=eraser).body
+    stored = count_versions(aws, "acme/") + count_versions(aws, "_uploads/")
     erasure = erase(gateway, eraser, event["event_id"])
     path = f"{ERASURES}/{erasure['erasure_id']}"
     for _ in range(2):
@@ -112,7 +127,10 @@ def test_an_upload_that_is_put_again_after_the_erasure_goes_too(
     scratch_db.rows("update erased_payloads set marked_at = marked_at - interval '17 minutes'")
     gateway.run_job("eraser", "acme")
     assert objects(aws) == {}
-    assert gateway.call("GET", path, key=eraser).body["state"] == "complete"
+    done = gateway.call("GET", path, key=eraser).body
+    assert done["state"] == "complete"
+    counts = {name: n for name, n in done["receipt"]["counts"].items() if name.startswith("s3_")}
+    assert counts == {"s3_payloads": 1, "s3_uploads": 1, "s3_versions": stored + 1}
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -137,3 +155,33 @@ def test_a_replay_stores_no_payload_again(
     for body in bodies:
         assert gateway.call("POST", "/api/v1/events", body, key=eraser).status == 410
     assert objects(aws, "acme/") == {}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_all_exports_go_however_many_listings_they_fill(
+    gateway: Gateway, tell: Told, aws: LocalAws, eraser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = importlib.import_module("functions.eraser.handler").resources.blobs
+    for number in (*range(5), *range(3)):
+        blobs.put_export("acme", UUID(int=number), b"zyxcanary")
+    listed: Any = blobs._s3.list_object_versions
+    refused: Any = blobs._erase_versions
+
+    def list_few(**more: Any) -> Any:
+        return listed(**more, MaxKeys=2)
+
+    def refuse(key: str) -> int | None:
+        return None if key.endswith("4") else refused(key)
+
+    monkeypatch.setattr(blobs._s3, "list_object_versions", list_few)
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+    with monkeypatch.context() as planted:
+        planted.setattr(blobs, "_erase_versions", refuse)
+        gateway.run_job("eraser", "acme")
+    path = f"{ERASURES}/{erasure['erasure_id']}"
+    assert gateway.call("GET", path, key=eraser).body["state"] == "hidden", "one is left"
+    gateway.run_job("eraser", "acme")
+    assert objects(aws, "_exports/") == {}
+    done = gateway.call("GET", path, key=eraser).body
+    assert done["state"] == "complete"
+    assert (done["receipt"]["counts"]["s3_exports"], done["counts"]["s3_versions"]) == (5, 8)

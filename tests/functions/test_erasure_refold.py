@@ -58,3 +58,28 @@ def test_a_scope_that_waits_to_be_folded_again_brings_nothing_back(
     )
     assert told == [(True, 4)]
     assert scratch_db.rows("select count(*) from chain_events") == [(4,)]
+
+
+@pytest.mark.parametrize("is_job_first", [False, True])
+def test_a_chain_that_is_folded_again_after_an_erasure_has_a_text(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str, is_job_first: bool
+) -> None:
+    """Also where its first event, which names it, was erased: before the job, and after it."""
+    ids = talk(gateway, scratch_db, tell, eraser)
+    access = gateway.database.connect_as(Caller.background("acme"))
+    for erased, left in ((ids[0], 4), (ids[1], 3)):
+        erasure = erase(gateway, eraser, erased)
+        if is_job_first:
+            gateway.run_job("eraser")
+        for _ in range(2):
+            refold(access, AuditContext("a test"), None)
+            fold_all(gateway, scratch_db)
+        gateway.run_job("eraser")
+        told = scratch_db.rows(
+            "select bool_and(v.summary <> ''), sum(v.event_count)::int from chains"
+            " join chain_versions v using (tenant_id, chain_id, version)"
+        )
+        assert told == [(True, left)]
+        path = f"{ERASURES}/{erasure['erasure_id']}"
+        assert gateway.call("GET", path, key=eraser).body["state"] == "complete"
+    assert build(gateway).get("snapshots_published") == 1

@@ -113,6 +113,32 @@ def test_a_table_that_the_vacuum_passes_over_is_noticed(
     assert state_of(gateway, eraser, erasure)["state"] == "hidden"
 
 
+GERMAN = (
+    "Vacuum von »t.public.events« beendet: Index-Scans: 0\n"
+    "Cutoff für entfernbar: 4711, war 2 XIDs alt als die Operation endete\n"
+)
+
+
+def test_a_database_that_speaks_another_language_is_noticed(
+    gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
+    logged: list[Any] = []
+
+    def keep(message: str, **fields: Any) -> None:
+        logged.append((message, fields["extra"]["reason"]))
+
+    def vacuum(*_: object) -> store_vacuum.Vacuum:
+        return store_vacuum.read_messages([GERMAN])
+
+    monkeypatch.setattr(eraser_job.logger, "warning", keep)
+    monkeypatch.setattr(store_vacuum, "vacuum", vacuum)
+    assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
+    assert logged == [("tables not vacuumed", "lc_messages_not_english")]
+    assert state_of(gateway, eraser, erasure)["state"] == "hidden"
+    assert store_vacuum.read_messages([]).reason == "tables_passed_over"
+
+
 def test_a_vacuum_whose_worker_is_lost_ends_and_counts(
     gateway: Gateway,
     scratch_db: ScratchDatabase,

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -65,6 +65,17 @@ def is_text(mime_type: str | None) -> bool:
     charset = _CHARSET.search(parameters)
     is_utf8 = charset is None or charset[1] in ("utf-8", "utf8", "us-ascii")
     return is_utf8 and _TEXT_TYPES.fullmatch(kind.strip()) is not None
+
+
+@dataclass(frozen=True)
+class ErasedFiles:
+    """What came of erasing the files of one listing."""
+
+    files: int
+    versions: int
+    """Of these files."""
+    left: int
+    """Files that could not be removed now."""
 
 
 @dataclass(frozen=True)
@@ -281,46 +292,67 @@ class BlobStore:
         Returns how many."""
         return self._delete_old(_EXPORTS_PREFIX, before)
 
-    def erase_exports(self, tenant: str, before: datetime) -> int:
-        """Remove files of a tenant's exports that were stored before `before`, with all their
-        versions: those of one listing. Returns how many; 0: none is left."""
-        with _translate_errors():
-            response = self._s3.list_object_versions(
-                Bucket=self._bucket, Prefix=f"{_EXPORTS_PREFIX}{tenant}/"
-            )
-        listed = (*response.get("Versions", []), *response.get("DeleteMarkers", []))
-        return len(self.erase(sorted({v["Key"] for v in listed if v["LastModified"] < before})))
+    def erase_exports(self, tenant: str, before: datetime) -> Iterator[ErasedFiles]:
+        """Remove the files of a tenant's exports that were stored before `before`, with all their
+        versions: a listing of them at each step, and what came of it."""
+        prefix, marker = f"{_EXPORTS_PREFIX}{tenant}/", dict[str, str]()
+        while True:
+            with _translate_errors():
+                response = self._s3.list_object_versions(
+                    Bucket=self._bucket, Prefix=prefix, **marker
+                )
+            listed = (*response.get("Versions", []), *response.get("DeleteMarkers", []))
+            keys = sorted({v["Key"] for v in listed if v["LastModified"] < before})
+            erased = self.erase(keys)
+            left = 0 if erased else len(keys)
+            yield ErasedFiles(len(erased), sum(erased.values()), left)
+            if erased:  # what is next is listed here now
+                continue
+            if not response.get("IsTruncated"):
+                return
+            marker = {
+                "KeyMarker": response["NextKeyMarker"],
+                "VersionIdMarker": response["NextVersionIdMarker"],
+            }
 
-    def erase(self, keys: Sequence[str]) -> set[str]:
+    def erase(self, keys: Sequence[str]) -> dict[str, int]:
         """Remove objects with all their versions, whether they exist or not. Returns the keys of
-        which nothing is left. Up to MAX_KEYS_PER_CALL; a bucket that keeps versions takes calls for
-        each of them."""
+        which nothing is left, each with how many versions it had; in a bucket that keeps none,
+        where nobody can tell, with 1. Up to MAX_KEYS_PER_CALL; a bucket that keeps versions takes
+        calls for each of them."""
         if not keys:
-            return set()
+            return {}
         with _translate_errors():
             versioning = self._s3.get_bucket_versioning(Bucket=self._bucket)
         if "Status" in versioning:
-            return {key for key in keys if self._erase_versions(key)}
-        return set(self._remove(keys))
+            totals = {key: self._erase_versions(key) for key in keys}
+            return {key: total for key, total in totals.items() if total is not None}
+        return dict.fromkeys(self._remove(keys), 1)
 
-    def _erase_versions(self, key: str) -> bool:
-        """Remove all versions of an object, and the markers of its deletions."""
+    def _erase_versions(self, key: str) -> int | None:
+        """Remove all versions of an object, and the markers of its deletions. Returns how many
+        versions; None where something is left."""
+        total = 0
         while True:
             with _translate_errors():
                 response = self._s3.list_object_versions(Bucket=self._bucket, Prefix=key)
-                versions = [
-                    {"Key": key, "VersionId": version["VersionId"]}
+                listed = {
+                    kind: [
+                        {"Key": key, "VersionId": version["VersionId"]}
+                        for version in response.get(kind, [])
+                        if version["Key"] == key
+                    ]
                     for kind in ("Versions", "DeleteMarkers")
-                    for version in response.get(kind, [])
-                    if version["Key"] == key
-                ]
+                }
+                versions = [*listed["Versions"], *listed["DeleteMarkers"]]
                 if not versions:
-                    return True
+                    return total
                 result = self._s3.delete_objects(
                     Bucket=self._bucket, Delete={"Objects": versions, "Quiet": True}
                 )
             if result.get("Errors"):
-                return False
+                return None
+            total += len(listed["Versions"])
 
     def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:
         """Store the list of a run's items, as the state machine reads it. Returns its key."""

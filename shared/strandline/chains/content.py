@@ -38,6 +38,9 @@ class ChainContent(BaseModel):
 FOLD_FAILED = "fold_failed"
 """The reason of a run or a message that was not judged because judging it failed and would fail
 again on the same input."""
+ERASED = "erased"
+"""The reason of a run or a chain whose text is gone, since an event of it was erased: its content
+is decided anew (`blank_chains` in the database writes this)."""
 
 
 class RunEnrichment(NamedTuple):

@@ -10,7 +10,8 @@ A replay follows them and asks no model. Kinds of decisions:
 - `echo`: this event mostly repeats what a recall gave its participants shortly before. It is no
   evidence, and its use warms nothing;
 - `formed`: the content of the run that ends at this event, and the chain it was merged into. Where
-  deciding it failed and would fail again, a placeholder, until a retry (`reformed`);
+  deciding it failed and would fail again, a placeholder, until a retry (`reformed`). Where an
+  erasure took its text, the next attempt has the content of the events that are left;
 - `idle`: no event followed in this lane until the scope's `folded_seq` was `at_seq`;
 - `reformed`: the new content of the chain whose last event this is;
 - `extracted`: not a fold's: what a version of the chain whose last event this is says for the
@@ -31,7 +32,7 @@ class Decision:
     kind: str
     """One of the kinds that this module lists."""
     attempt: int
-    """From 0; only repeated `reformed` and `extracted` decisions have more than one attempt."""
+    """From 0; only repeated `formed`, `reformed` and `extracted` decisions have more than one."""
     at_seq: int
     """The scope's `folded_seq` at which it takes effect."""
     body: dict[str, Any]

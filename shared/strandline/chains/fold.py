@@ -13,8 +13,13 @@ commits.
 from collections.abc import Sequence
 from uuid import UUID
 
-from strandline.chains import fold_writer, store
-from strandline.chains.content import ChainContent, RunEnrichment, make_placeholder_content
+from strandline.chains import fold_writer, store, store_decisions
+from strandline.chains.content import (
+    ERASED,
+    ChainContent,
+    RunEnrichment,
+    make_placeholder_content,
+)
 from strandline.chains.decisions import Decision, give_up_vector
 from strandline.chains.enrichment import embed_summary, enrich_run
 from strandline.chains.fold_settings import FoldSettings
@@ -114,7 +119,7 @@ def _take_step(state: FoldState, session_id: str, step: LaneStep, settings: Fold
     run, at_seq = step.closed_run, state.seq_with(step.lane)
     enrichment = _decide_content(state, run, settings) if run else None
     if run is not None and enrichment is not None and enrichment.is_new:
-        state.pending_decisions.append(_decide_formed(run, enrichment, at_seq))
+        state.pending_decisions.append(_decide_formed(state, run, enrichment, at_seq))
     state.current_seq = at_seq
     state.pending_decisions += step.new_decisions
     state.set_lane(session_id, step.lane)
@@ -187,28 +192,37 @@ def _decide_content(
 ) -> RunEnrichment | None:
     """The run's content: as it was decided, or decided now. Where deciding it fails and would fail
     again on the same data, a placeholder. None where all events of the run were erased. Raises
-    Deferred."""
-    decision = state.stored_decisions.get((run.turns[-1].event_id, "formed"))
+    Deferred.
+
+    Content that lost its text to an erasure is decided anew, of the events that are left. The chain
+    that the run was merged into stays."""
+    decision, joins = state.stored_decisions.get((run.turns[-1].event_id, "formed")), None
     if decision is not None:
-        return _replay_content(state, decision.body)
+        if decision.body["rejected"] != ERASED:
+            return _replay_content(state, decision.body)
+        joins = ChainContent.model_validate(decision.body).joins
     worker, access, scope = state.worker, state.access, state.scope
     task = make_task_context(worker, access, scope.scope_id, scope.participants)
+    earlier_ids = store.list_event_ids(access, joins) if joins else []
     try:
-        return enrich_run(
+        enrichment = enrich_run(
             worker,
             access,
             task,
             settings,
-            [turn.event_id for turn in run.turns],
+            [*earlier_ids, *(turn.event_id for turn in run.turns)],
             state.now,
             patience=state.model_patience,
-            may_merge=True,
+            may_merge=decision is None,
             new_echoes=state.pending_echoes,
         )
     except Exception as error:
         if not is_permanent_failure(error):
             raise
-        return _make_placeholder(state, run, error)
+        enrichment = _make_placeholder(state, run, error)
+    if enrichment is None or joins is None:
+        return enrichment
+    return enrichment._replace(content=enrichment.content.model_copy(update={"joins": joins}))
 
 
 def _make_placeholder(state: FoldState, run: TopicRun, error: Exception) -> RunEnrichment:
@@ -217,9 +231,14 @@ def _make_placeholder(state: FoldState, run: TopicRun, error: Exception) -> RunE
     return RunEnrichment(content, None, is_new=True)
 
 
-def _decide_formed(run: TopicRun, enrichment: RunEnrichment, at_seq: int) -> Decision:
+def _decide_formed(
+    state: FoldState, run: TopicRun, enrichment: RunEnrichment, at_seq: int
+) -> Decision:
+    event_id = run.turns[-1].event_id
+    is_again = (event_id, "formed") in state.stored_decisions
+    attempt = store_decisions.count_attempts(state.access, event_id, "formed") if is_again else 0
     body = enrichment.content.model_dump(mode="json")
-    return Decision(run.turns[-1].event_id, "formed", 0, at_seq, body)
+    return Decision(event_id, "formed", attempt, at_seq, body)
 
 
 def _commit_run(state: FoldState, run: TopicRun, enrichment: RunEnrichment | None) -> None:
@@ -237,5 +256,5 @@ def _commit_run(state: FoldState, run: TopicRun, enrichment: RunEnrichment | Non
             if (decision.event_id, decision.kind) != (last, "formed")
         ]
         placeholder = _make_placeholder(state, run, error)
-        state.pending_decisions.append(_decide_formed(run, placeholder, state.current_seq))
+        state.pending_decisions.append(_decide_formed(state, run, placeholder, state.current_seq))
         fold_writer.commit(state, EnrichedRun(run, placeholder))

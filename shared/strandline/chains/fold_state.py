@@ -31,7 +31,7 @@ class FoldState:
     scope: ScopeProgress
     now: datetime
     stored_decisions: Mapping[tuple[UUID, str], Decision]
-    """Decisions that are stored already, by event and kind."""
+    """Decisions that are stored already, by event and kind: the last attempt of each."""
     decisions_by_seq: Mapping[int, Sequence[Decision]]
     """The stored `idle` and `reformed` decisions by the `folded_seq` at which they take effect, in
     order."""
@@ -105,7 +105,8 @@ def load_state(
         scope,
         now,
         stored_decisions={
-            (item.event_id, item.kind): item for item in (*decisions, *earlier_decisions)
+            (item.event_id, item.kind): item
+            for item in sorted((*decisions, *earlier_decisions), key=lambda item: item.attempt)
         },
         decisions_by_seq=_group_scheduled(decisions),
         lanes=lanes,

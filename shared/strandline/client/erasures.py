@@ -29,10 +29,11 @@ class Erasures(Caller):
         participant: str | None = None,
         scope_id: UUID | str | None = None,
         tenant: Literal[True] | None = None,
+        idempotency_key: str | None = None,
     ) -> answers.ErasureOut:
         """Erase events, a session, all that a participant said, a scope, or all of the tenant:
-        one of them. A `scope_id` narrows a session or a participant. Raises NotFoundError where
-        there is nothing."""
+        one of them. A `scope_id` narrows a session or a participant. The same `idempotency_key`
+        gives the same erasure. Raises NotFoundError where there is nothing."""
         ...
 
     @operation("POST /api/v1/erasures", fixed={"dry_run": True})

@@ -129,7 +129,7 @@ class GoneError(ServiceError):
     """What the answer rested on is no longer there."""
 
     code = "gone"
-    hint = "Ask again without the token."
+    hint = "Where a token or a cursor was sent, ask again without it; what is erased stays so."
 
 
 class TooLargeError(ServiceError):

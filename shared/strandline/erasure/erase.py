@@ -5,6 +5,7 @@ keeps them out of view, and the job (`eraser`) turns them into tombstones by and
 time, payloads and what is formed anew, is the job's.
 """
 
+import json
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import replace
@@ -17,9 +18,9 @@ from uuid_utils.compat import uuid7
 from strandline.auth.principals import Principal
 from strandline.db.database import TenantDb
 from strandline.erasure import store, store_derived, store_selections, store_sessions
-from strandline.erasure.store import Erasure
+from strandline.erasure.store import Erasure, RequestKey
 from strandline.erasure.store_selections import Mark, Selection
-from strandline.errors import Forbidden, Gone, NotFound
+from strandline.errors import Conflict, Forbidden, Gone, NotFound
 from strandline.graph.store_write import compute
 from strandline.graph.store_write import lock_scopes as lock_graph
 from strandline.log import store_marks
@@ -40,8 +41,8 @@ too, which that user does not see, and does not count them."""
 
 def select_for(principal: Principal, selection: Selection) -> Selection:
     """The selection as this caller may make it: a bound credential erases what its own user said.
-    Raises Forbidden."""
-    if principal.user is None:
+    Events that are named by their ids are checked by `check_events`. Raises Forbidden."""
+    if principal.user is None or selection.event_ids is not None:
         return selection
     if selection.kind in ("scope", "tenant"):
         raise Forbidden(
@@ -59,21 +60,64 @@ def select_for(principal: Principal, selection: Selection) -> Selection:
 
 def check_events(access: TenantDb, principal: Principal, event_ids: Sequence[UUID]) -> None:
     """Check that the caller may erase these events. Raises NotFound where one is not in view, or is
-    unknown; Forbidden where it is not the bound user's own; Gone where it was erased before."""
+    unknown; Forbidden where it is neither what the bound user said nor what an agent said with that
+    user's own credential; Gone where it was erased before."""
     found = {event.event_id: event for event in store_selections.get_selected(access, event_ids)}
     missing = [one for one in event_ids if one not in found]
-    marked = {event.event_id for event in store_marks.list_marked(access, missing)}
+    marked = {event.event_id: event for event in store_marks.list_marked(access, missing)}
     if unknown := [str(one) for one in missing if one not in marked]:
         raise NotFound(event_ids=unknown[:20])
-    erased = [str(event.event_id) for event in found.values() if event.is_erased]
-    if erased := [*erased, *map(str, marked)]:
-        raise Gone("An event of these was erased before.", event_ids=erased[:20])
+    erased = [*(one for one, event in found.items() if event.is_erased), *marked]
+    if erased:
+        marks = {event.erasure_id for event in marked.values()}
+        visible = {one for one in marks if store.get_erasure(access, one) is not None}
+        erasure_ids = sorted({*store.list_erasures_of(access, erased), *visible})
+        place = f" Its erasure: GET /api/v1/erasures/{erasure_ids[0]}." if erasure_ids else ""
+        raise Gone(
+            f"An event of these was erased before.{place}",
+            event_ids=[str(one) for one in erased[:20]],
+            erasure_ids=[str(one) for one in erasure_ids[:20]],
+        )
     if principal.user is not None:
-        others = [str(e.event_id) for e in found.values() if e.said_by != principal.user]
+        own = (principal.user,)
+        others = [
+            str(event.event_id)
+            for event in found.values()
+            if event.said_by not in own and event.writer not in own
+        ]
         if others:
             raise Forbidden(
-                "A credential bound to a user erases what that user said.", event_ids=others[:20]
+                "A credential bound to a user erases what that user said, and what an agent said "
+                "with that user's own credential.",
+                event_ids=others[:20],
             )
+
+
+def make_key(access: TenantDb, key: str, request: object) -> RequestKey:
+    """The key of a request with this `Idempotency-Key`, which asks for `request` (JSON)."""
+    text = json.dumps(request, sort_keys=True)
+    return RequestKey(
+        access.sealer.hash_key("erasure", access.caller.writer, key),
+        access.sealer.hash_key("erasure request", text),
+    )
+
+
+def make_session_key(access: TenantDb, session_id: str) -> RequestKey:
+    """The key of requests that erase a session of this name."""
+    return RequestKey(access.sealer.hash_key("erasure of a session", session_id))
+
+
+def find_repeated(
+    access: TenantDb, key: RequestKey, scope_id: UUID | None = None
+) -> Erasure | None:
+    """The erasure that an earlier request with this key asked for, of this scope where one is
+    given; else None. Raises Conflict where it asked for something else."""
+    repeated = store.find_repeated(access, key, scope_id)
+    if repeated is None:
+        return None
+    if not repeated.is_same:
+        raise Conflict("This Idempotency-Key was used before, for another erasure.")
+    return store.get_erasure(access, repeated.erasure_id)
 
 
 def erase(
@@ -82,16 +126,28 @@ def erase(
     audit_context: AuditContext,
     selection: Selection,
     now: datetime,
+    key: RequestKey | None = None,
 ) -> Erasure:
     """Erase what a selection names, which `select_for` has narrowed. Nothing of it can be read when
-    this returns; while `cleared_at` is None the job goes on. Raises NotFound where nothing
+    this returns; while `cleared_at` is None the job goes on. Where a request with the same
+    `Idempotency-Key` was faster, it gives that one's erasure. Raises NotFound where nothing
     matches."""
     erasure_id = uuid7()
     event_ids = store_selections.list_some(access, selection, EVENTS_AT_ONCE + 1)
     eraser = access.seeing_erased()
     with eraser.transaction():
+        if key is not None and key.fingerprint is not None:
+            store.lock_request(eraser, key)
+            if earlier := find_repeated(eraser, key):
+                return earlier
         store.add_erasure(
-            eraser, erasure_id, selection.kind, _to_target(selection), _asked_by(principal), now
+            eraser,
+            erasure_id,
+            selection.kind,
+            _to_target(selection),
+            _asked_by(principal),
+            now,
+            key,
         )
         store_audit.add_entry(
             eraser, audit_context, {"erasure_id": str(erasure_id)}, {"kind": selection.kind}
@@ -125,7 +181,7 @@ def _clear(
         store.mark_cleared(access, erasure_id)
     if selection.is_whole:
         counts = _clear_whole(access, selection, scope_ids)
-        store.add_counts(access, erasure_id, counts)
+        store.add_counts(access, {erasure_id: counts})
         has_any = has_any or any(counts.values())
     return has_any
 
@@ -200,7 +256,7 @@ def _clear_events(
     if access.caller.viewer:
         for name in _OF_OTHERS:
             del counts[name]
-    store.add_counts(access, erasure_id, counts)
+    store.add_counts(access, {erasure_id: counts})
 
 
 def _to_target(selection: Selection) -> dict[str, object]:

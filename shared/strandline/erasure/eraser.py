@@ -3,16 +3,17 @@ mark keeps out of view become tombstones, payloads and exports are removed, chai
 are formed anew, and the receipt is signed."""
 
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from strandline.chains import form, store_archiving
 from strandline.config import get_settings
 from strandline.db.database import Caller
 from strandline.erasure import erase, receipts, store, store_job, store_selections, store_vacuum
 from strandline.erasure.store import Erasure
-from strandline.erasure.store_job import ErasedChain
+from strandline.erasure.store_job import ErasedChain, ErasedPayload
 from strandline.errors import NotFound
 from strandline.jobs import store_failures
 from strandline.jobs.context import Worker
@@ -64,12 +65,12 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
         if erasure.cleared_at is None:
             _clear(resources, lease, erasure, now, totals)
     now = lease.clock()  # later than what was cleared just now
-    _remove_exports(resources, lease, erasures, totals)
+    has_exports = not _remove_exports(resources, lease, erasures, totals)
     _remove_payloads(resources, lease, now, totals)
     _form_chains(resources, lease, now, totals)
     _vacuum(resources, lease, now, totals)
     for erasure in store_job.list_open(lease.access):
-        _settle(lease, erasure, now, totals)
+        _settle(lease, erasure, now, totals, has_exports=has_exports)
     lease.tally.counters.update(
         {metric: totals[key] for key, metric in _METRICS.items() if totals[key]}
     )
@@ -112,15 +113,23 @@ def _clear(
 
 def _remove_exports(
     resources: JobResources, lease: Lease, erasures: Sequence[Erasure], totals: Counter[str]
-) -> None:
+) -> bool:
     """Remove the files of exports that may have read before the latest of these erasures, and so
-    hold what was erased. Who wants one exports again."""
+    hold what was erased. Who wants one exports again. Returns whether all are gone."""
     latest = max((erasure.hidden_at for erasure in erasures), default=None)
-    while latest is not None and not lease.is_out_of_time():
-        removed = resources.blobs.erase_exports(lease.tenant, latest + _REQUEST_TIME)
-        totals["exports_erased"] += removed
-        if not removed:
-            return
+    if latest is None:
+        return True
+    left = 0
+    for erased in resources.blobs.erase_exports(lease.tenant, latest + _REQUEST_TIME):
+        left += erased.left
+        totals["exports_erased"] += erased.files
+        if erased.files:
+            counts = {"s3_exports": erased.files, "s3_versions": erased.versions}
+            with lease.transaction():
+                store.add_counts(lease.access, {one.erasure_id: counts for one in erasures})
+        if lease.is_out_of_time():
+            return False
+    return left == 0
 
 
 def _remove_payloads(
@@ -141,32 +150,55 @@ def _remove_payloads(
         cids = [one for one in names if not one.startswith(_UPLOADS)]
         cited = store_job.list_cited(lease.access, cids)
         uncited = [cid for cid in cids if cid not in cited]
-        removed = resources.blobs.erase([_upload_key(lease.tenant, one) for one in uploads])
-        ended = [
-            one for one in uploads if one in expired and _upload_key(lease.tenant, one) in removed
-        ]
+        removed = _erase_objects(resources, lease.tenant, uploads)
+        ended = [one for one in uploads if one in expired and one in removed]
         with lease.transaction():
             # what a run before this one began, or begins now
             removable = store_job.list_removing(lease.access, uncited)
             removable += store_archiving.begin_removal(lease.access, uncited)
             store_job.mark_payloads(lease.access, [*uploads, *uncited], now)
-        gone = resources.blobs.erase([f"{lease.tenant}/{cid}" for cid in removable])
-        erased_cids = [cid for cid in removable if f"{lease.tenant}/{cid}" in gone]
+            store.add_counts(lease.access, _count_removed(page, removed, ended))
+        gone = _erase_objects(resources, lease.tenant, removable)
         with lease.transaction():
-            store_archiving.end_removal(lease.access, erased_cids)
-            done = {*ended, *cited, *erased_cids}
+            store_archiving.end_removal(lease.access, list(gone))
+            done = {*ended, *cited, *gone}
             store_job.end_payloads(lease.access, [one for one in page if one.object in done])
-        totals["payloads_erased"] += len(ended) + len(erased_cids)
+            store.add_counts(lease.access, _count_removed(page, gone, gone))
+        totals["payloads_erased"] += len(ended) + len(gone)
         totals["payloads_kept"] += len(cited)
+
+
+def _erase_objects(resources: JobResources, tenant: str, objects: Sequence[str]) -> dict[str, int]:
+    """Remove payloads and uploads. Returns those of which nothing is left, each with how many
+    versions it had."""
+    keys = {_object_key(tenant, one): one for one in objects}
+    return {keys[key]: total for key, total in resources.blobs.erase(list(keys)).items()}
+
+
+def _object_key(tenant: str, name: str) -> str:
+    if name.startswith(_UPLOADS):
+        return f"_uploads/{tenant}/{name.removeprefix(_UPLOADS)}"
+    return f"{tenant}/{name}"
+
+
+def _count_removed(
+    payloads: Sequence[ErasedPayload], versions: Mapping[str, int], ended: Collection[str]
+) -> dict[UUID, Counter[str]]:
+    """What each erasure counts of the objects whose versions were removed, and of which those that
+    are `ended` are not removed again."""
+    counts = defaultdict[UUID, Counter[str]](Counter)
+    for payload in payloads:
+        for erasure_id in payload.erasure_ids:
+            counts[erasure_id]["s3_versions"] += versions.get(payload.object, 0)
+            if payload.object in ended:
+                is_upload = payload.object.startswith(_UPLOADS)
+                counts[erasure_id]["s3_uploads" if is_upload else "s3_payloads"] += 1
+    return counts
 
 
 def _upload_wait() -> timedelta:
     """How long the URL of an upload may live after its row is gone."""
     return timedelta(seconds=get_settings().upload_seconds) + _REQUEST_TIME
-
-
-def _upload_key(tenant: str, name: str) -> str:
-    return f"_uploads/{tenant}/{name.removeprefix(_UPLOADS)}"
 
 
 def _form_chains(
@@ -231,27 +263,31 @@ def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counte
     is_early = last.ended_at is not None and now < last.ended_at + _VACUUM_SPACING
     if not ripe or is_early or last.is_running or lease.is_out_of_time():
         return
-    began_at, reason, cutoff = resources.clock(), "kept", None
+    began_at = resources.clock()
     with lease.transaction():
         store_vacuum.count_vacuum(lease.access, [one.erasure_id for one in ripe])
     try:
-        cutoff = store_vacuum.vacuum(resources.database.connection(), lease.is_out_of_time)
+        done = store_vacuum.vacuum(resources.database.connection(), lease.is_out_of_time)
     except Exception as error:  # the receipt waits for the next, and for none in the end
-        reason = error_code(error)
+        done = store_vacuum.Vacuum(None, error_code(error))
+    cutoff = done.cutoff
     given_up = [one.erasure_id for one in ripe if cutoff is not None and one.is_given_up(cutoff)]
-    if len(given_up) < len(ripe):  # an older snapshot is held, or tables were passed over
+    if len(given_up) < len(ripe):
+        reason = done.reason or "older_snapshot_is_held"
         logger.warning("tables not vacuumed", extra={"reason": reason})
         totals["vacuums_failed"] += 1
     with lease.transaction():
         store_vacuum.record_vacuum(lease.access, given_up, began_at)
 
 
-def _settle(lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str]) -> None:
+def _settle(
+    lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str], *, has_exports: bool
+) -> None:
     """Complete an erasure that waits for nothing any more, or say when the job goes on."""
     access = lease.access
     remaining = store_job.count_remaining(access, erasure.erasure_id, _MAX_ATTEMPTS)
     with lease.transaction():
-        if erasure.cleared_at is None:
+        if erasure.cleared_at is None or has_exports:
             store_job.postpone(access, erasure.erasure_id, now)
         elif remaining.chains:
             store_job.postpone(access, erasure.erasure_id, now + _RETRY_WAIT)

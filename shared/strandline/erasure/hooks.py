@@ -123,14 +123,21 @@ HOLDS_NO_MEMORY = {
 """Tables with nothing to clear, and what they hold."""
 
 UNREACHED = (
-    "Backups of the database: until `backups_until`, where the deployment says how long they last;"
-    " snapshots that somebody took by hand, until they are deleted.",
+    "Backups of the database, until `backups_until`, where the deployment says how long they last;"
+    " snapshots that somebody took by hand, until they are deleted. What is restored from them is"
+    " to be erased again.",
     "Without `vacuumed_at`: row versions that the database has not given up yet, and values in the"
     " planner's statistics. With it: what is left in free space of its files, and versions of"
     " statistics that the database has not given up yet. No query and no dump reads these.",
     "Copies that callers made of answers, and URLs of payloads until they expire.",
-    "What a provider of language or embedding models keeps of what it was sent.",
+    "What a provider of language or embedding models keeps of what it was sent, also by a job that"
+    " ran when the event was erased.",
     "An upload that was put again by a `PUT` that ended after its URL expired. Nothing reads it.",
+    "What other events say of it, such as the reply of an agent that repeats it, or a statement"
+    " that names a node of the graph: each is erased by itself. A bound user erases the replies"
+    " that agents gave with that user's own credential.",
+    "Names of participants: scopes keep them, and `participants` of tombstones.",
+    "The spelling of a name in the graph that another event states too.",
     "The CID of an erased event where blocks of other events cite it: they still verify.",
 )
-"""What an erasure cannot reach: every receipt says so."""
+"""What an erasure cannot reach, as every receipt and `docs/erasure.md` say."""

@@ -10,16 +10,18 @@ from strandline.erasure.schemas import (
     ErasedEventOut,
     ErasureFeed,
     ErasureFeedQuery,
+    ErasureHeaders,
     ErasureOut,
     ErasurePreview,
     ErasureRequest,
 )
-from strandline.erasure.store import Erasure
+from strandline.erasure.store import Erasure, RequestKey
 from strandline.erasure.store_selections import Kind, Selection
-from strandline.errors import Forbidden, Gone, NotFound, StateConflict
+from strandline.errors import Conflict, Forbidden, Gone, NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import make_caller
+from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
 from strandline.log.store_marks import is_scope_erasing
 from strandline.log.store_scopes import get_scope
 from strandline.schemas import ParticipantsQuery
@@ -41,30 +43,47 @@ def delete_event(request: Request) -> Response:
 
 def post_erasure(request: Request) -> Response:
     """Erase events, a session, somebody's words, a scope or the tenant (202). With `dry_run` it
-    only counts (200)."""
-    body, access = request.parse_body(ErasureRequest), _connect(request)
-    selection = _to_selection(body)
+    only counts (200). With an `Idempotency-Key` a request that is repeated gets the same erasure;
+    events that were erased before are a 410 that names their erasures."""
+    body, access, key = request.parse_body(ErasureRequest), _connect(request), None
+    selection, header = _to_selection(body), idempotency_key(request)
+    if header is not None and not body.dry_run:
+        key = erase.make_key(access, header, body.model_dump(mode="json", exclude_none=True))
+        earlier = erase.find_repeated(access, key)
+        if earlier is not None:
+            return _respond(earlier, 202, is_replay=True)
     if body.event_ids is not None:
         erase.check_events(access, request.principal, body.event_ids)
     selection = erase.select_for(request.principal, selection)
     if body.dry_run:
         preview = store_selections.preview(access, selection)
         return json_response(ErasurePreview.model_validate(vars(preview)))
-    return _erase(request, access, selection, 202)
+    return _erase(request, access, selection, 202, key)
 
 
 def delete_session(request: Request) -> Response:
     """End a session. It is hidden, and nothing can be appended to it. Its events and what was
     derived from them stay in the log, in recall and in its participants' context. Repeating it
     changes nothing. With `erase` the session and its events are erased instead (202), for which the
-    credential needs the right `erase` too."""
+    credential needs the right `erase` too; once nothing is left of it, this gives its last
+    erasure."""
     query = request.parse_query(DeleteSessionQuery)
-    session, access = find_session(request, query), _connect(request)
+    access = _connect(request)
     if not query.erase:
+        session = find_session(request, query)
         return json_response(sessions.end_session(access, session, datetime.now(UTC)))
     request.principal.require_right("erase")
-    selection = Selection("session", scope_id=session.scope_id, session_id=session.session_id)
-    return _erase(request, access, erase.select_for(request.principal, selection), 202)
+    key = erase.make_session_key(access, request.path_parameter("session_id"))
+    try:
+        session = find_session(request, query)
+        selection = Selection("session", scope_id=session.scope_id, session_id=session.session_id)
+        selection = erase.select_for(request.principal, selection)
+        return _erase(request, access, selection, 202, key)
+    except NotFound:
+        earlier = erase.find_repeated(access, key, query.scope_id)
+        if earlier is None:
+            raise
+        return _respond(earlier, 202, is_replay=True)
 
 
 def get_erasure(request: Request) -> Response:
@@ -122,17 +141,23 @@ def _to_selection(body: ErasureRequest) -> Selection:
     return Selection(kind, body.event_ids, body.scope_id, body.session_id, body.participant)
 
 
-def _erase(request: Request, access: TenantDb, selection: Selection, status: int = 200) -> Response:
+def _erase(
+    request: Request,
+    access: TenantDb,
+    selection: Selection,
+    status: int = 200,
+    key: RequestKey | None = None,
+) -> Response:
     """Erase, and have the job do the rest soon."""
     now = datetime.now(UTC)
-    erasure = erase.erase(access, request.principal, request.audit_context, selection, now)
+    erasure = erase.erase(access, request.principal, request.audit_context, selection, now, key)
     request.metrics["EventsErased"] = erasure.counts.get("events", 0)
     clock_now = request.resources.clock()
     request.resources.job_queue.request_run("eraser", clock_now, clock_now)
     return _respond(erasure, status)
 
 
-def _respond(erasure: Erasure, status: int = 200) -> Response:
+def _respond(erasure: Erasure, status: int = 200, *, is_replay: bool = False) -> Response:
     out = ErasureOut(
         erasure_id=erasure.erasure_id,
         kind=erasure.kind,
@@ -147,9 +172,10 @@ def _respond(erasure: Erasure, status: int = 200) -> Response:
         signature=erasure.signature,
         public_key=receipts.public_key(get_settings().sealing_secret),
     )
-    return json_response(out, status)
+    return json_response(out, status, {REPLAYED_HEADER: "true"} if is_replay else None)
 
 
+_REPLAY_HEADERS = {REPLAYED_HEADER: "`true` when an earlier request asked for this erasure."}
 ROUTES = {
     "DELETE /api/v1/events/{event_id}": Route(
         delete_event,
@@ -163,7 +189,9 @@ ROUTES = {
         "erase",
         {200: ErasurePreview, 202: ErasureOut},
         body=ErasureRequest,
-        errors=(Forbidden, NotFound, Gone),
+        headers=ErasureHeaders,
+        response_headers=_REPLAY_HEADERS,
+        errors=(Forbidden, NotFound, Conflict, Gone),
         audits_in_transaction=True,
     ),
     "GET /api/v1/erasures/{erasure_id}": Route(
@@ -177,6 +205,7 @@ ROUTES = {
         "write",
         {200: EndedOut, 202: ErasureOut},
         query=DeleteSessionQuery,
+        response_headers=_REPLAY_HEADERS,
         errors=(Forbidden, StateConflict),
     ),
 }

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from strandline.log.schemas_fields import SessionId
+from strandline.log.schemas_fields import IdempotencyKey, SessionId
 from strandline.schemas import (
     Count,
     Participant,
@@ -54,6 +54,13 @@ class ErasureRequest(RequestModel):
         return self
 
 
+class ErasureHeaders(RequestModel):
+    """Headers of an erasure."""
+
+    idempotency_key: IdempotencyKey | None = Field(default=None, alias="Idempotency-Key")
+    """A request that is repeated with this key gets the erasure of the first."""
+
+
 class ErasurePreview(ResponseModel):
     """What an erasure would concern. Nothing was erased."""
 
@@ -76,11 +83,15 @@ class ErasureOut(ResponseModel):
     state: Literal["hidden", "complete"]
     asked_at: datetime
     asked_by: Mapping[str, Any]
+    """The credential: the `key_id` of its API key or certificate, and the `user` that it is bound
+    to. A JWT always has a user."""
     unreadable_at: datetime
+    """Since when no call reads anything of it."""
     complete_at: datetime | None
+    """When all stores were cleared."""
     counts: Mapping[str, int]
-    """Rows by table and store, so far. A user's own erasure does not count what others asked, and
-    in which sonas; it goes all the same."""
+    """Rows by table and objects by store (`s3_…`), so far. A user's own erasure does not count what
+    others asked, and in which sonas; it goes all the same."""
     receipt: Mapping[str, Any] | None
     """What was signed."""
     signature: str | None

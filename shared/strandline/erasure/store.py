@@ -108,6 +108,16 @@ SELECT_ERASURE = """
 """Columns of an Erasure."""
 
 
+@dataclass(frozen=True)
+class RequestKey:
+    """By which a request that is repeated finds the erasure of the first. HMACs, in hex."""
+
+    request_hash: str
+    """Of the request's key, or of the name of the session that it erases."""
+    fingerprint: str | None = None
+    """Of all that a request with a key asks for."""
+
+
 def add_erasure(
     access: TenantDb,
     erasure_id: UUID,
@@ -115,14 +125,16 @@ def add_erasure(
     target: Mapping[str, object],
     asked_by: Mapping[str, object],
     now: datetime,
+    key: RequestKey | None = None,
 ) -> None:
     """Record an erasure on behalf of the caller. Nobody sees its events once the transaction under
     way has ended."""
     access.execute(
         "insert into erasures (tenant_id, erasure_id, participants, kind, target, asked_at,"
-        " asked_by, hidden_at, due_at) values (current_tenant(), %(erasure_id)s,"
-        " %(viewer)s::text[], %(kind)s, %(target)s::jsonb, %(now)s, %(asked_by)s::jsonb, %(now)s,"
-        " %(now)s)",
+        " asked_by, hidden_at, due_at, request_hash, fingerprint) values (current_tenant(),"
+        " %(erasure_id)s, %(viewer)s::text[], %(kind)s, %(target)s::jsonb, %(now)s,"
+        " %(asked_by)s::jsonb, %(now)s, %(now)s, decode(%(request_hash)s, 'hex'),"
+        " decode(%(fingerprint)s, 'hex'))",
         {
             "erasure_id": erasure_id,
             "viewer": list(access.caller.viewer),
@@ -130,24 +142,36 @@ def add_erasure(
             "target": json.dumps(dict(target)),
             "asked_by": json.dumps(dict(asked_by)),
             "now": now,
+            "request_hash": key and key.request_hash,
+            "fingerprint": key and key.fingerprint,
         },
     )
 
 
-def add_counts(access: TenantDb, erasure_id: UUID, counts: Mapping[str, int]) -> None:
-    """Add to the counts of an erasure. In a transaction."""
+def lock_request(access: TenantDb, key: RequestKey) -> None:
+    """Have requests with this key wait for each other until the end of the transaction."""
+    access.execute(
+        "select pg_advisory_xact_lock(hashtextextended("
+        "current_tenant() || ' erasure ' || %(request_hash)s, 0))",
+        {"request_hash": key.request_hash},
+    )
+
+
+def add_counts(access: TenantDb, counts: Mapping[UUID, Mapping[str, int]]) -> None:
+    """Add to the counts of these erasures. In a transaction."""
     access.execute(
         """
-        update erasures set counts = (
+        update erasures e set counts = (
             select coalesce(jsonb_object_agg(key, total), '{}') from (
                 select key, sum(value::bigint) as total from (
-                    select * from jsonb_each_text(counts)
+                    select * from jsonb_each_text(e.counts)
                     union all
-                    select * from jsonb_each_text(%(counts)s::jsonb)) both_counts
+                    select * from jsonb_each_text(more.counts)) both_counts
                 group by key having sum(value::bigint) > 0) sums)
-        where erasure_id = %(erasure_id)s
+        from jsonb_each(%(counts)s::jsonb) more (erasure_id, counts)
+        where e.tenant_id = current_tenant() and e.erasure_id = more.erasure_id::uuid
         """,
-        {"erasure_id": erasure_id, "counts": json.dumps(dict(counts))},
+        {"counts": json.dumps({str(one): dict(totals) for one, totals in counts.items()})},
     )
 
 
@@ -197,6 +221,55 @@ def find_erasure_of(access: TenantDb, event_id: UUID) -> Erasure | None:
         {"event_id": event_id},
     )
     return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class RepeatedErasure:
+    """An erasure that a request with this key asked for."""
+
+    erasure_id: UUID
+    is_same: bool
+    """Whether it asked for the same."""
+
+
+def find_repeated(
+    access: TenantDb, key: RequestKey, scope_id: UUID | None = None
+) -> RepeatedErasure | None:
+    """The newest visible erasure of a request with this key; of this scope, where one is given."""
+    rows = access.fetch(
+        RepeatedErasure,
+        """
+        select e.erasure_id,
+            coalesce(e.fingerprint = decode(%(fingerprint)s, 'hex'), true) as is_same
+        from erasures e
+        where e.tenant_id = current_tenant()
+            and e.request_hash = decode(%(request_hash)s, 'hex')
+            and (%(scope_id)s::text is null or e.target ->> 'scope_id' = %(scope_id)s)
+        order by e.erasure_id desc limit 1
+        """,
+        {**vars(key), "scope_id": scope_id and str(scope_id)},
+    )
+    return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class _ErasureId:
+    erasure_id: UUID
+
+
+def list_erasures_of(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
+    """The visible erasures of these events that are tombstones."""
+    rows = access.fetch(
+        _ErasureId,
+        """
+        select distinct e.erasure_id from erased_events d
+        join erasures e on e.tenant_id = d.tenant_id and e.erasure_id = d.erasure_id
+        where d.tenant_id = current_tenant() and d.event_id = any (%(event_ids)s::uuid[])
+        order by e.erasure_id
+        """,
+        {"event_ids": list(event_ids)},
+    )
+    return [row.erasure_id for row in rows]
 
 
 @dataclass(frozen=True)

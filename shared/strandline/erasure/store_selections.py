@@ -40,6 +40,8 @@ class SelectedEvent:
     event_id: UUID
     scope_id: UUID
     said_by: str | None
+    writer: str | None
+    """The user whose credential wrote it; None: one bound to nobody."""
     is_erased: bool
 
 
@@ -49,7 +51,7 @@ def get_selected(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[Select
         SelectedEvent,
         """
         select e.event_id, e.scope_id, coalesce(e.speaker, nullif(e.writer, '*')) as said_by,
-            e.erased_at is not null as is_erased
+            nullif(e.writer, '*') as writer, e.erased_at is not null as is_erased
         from events e
         where e.tenant_id = current_tenant() and e.event_id = any (%(event_ids)s::uuid[])
         """,

@@ -81,39 +81,50 @@ def get_last_vacuum(access: TenantDb) -> LastVacuum:
     return row
 
 
-def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> int | None:
+@dataclass(frozen=True)
+class Vacuum:
+    """What a vacuum of all tables came to."""
+
+    cutoff: int | None
+    """The transaction id before which all that was deleted is given up, by its lower 32 bits; None:
+    that is not known of every table."""
+    reason: str = ""
+    """Why it is not known."""
+
+
+def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> Vacuum:
     """Vacuum all tables that erasures clear, with their indexes, one by one, however long each
     takes, and have the planner's statistics taken anew. Begins no further one when
-    `is_out_of_time`. Returns the transaction id before which all that was deleted is given up, by
-    its lower 32 bits; None: the database did not say so of every table. Raises Unavailable and
-    what the database reports."""
+    `is_out_of_time`. Raises Unavailable and what the database reports."""
     messages: list[str] = []
 
     def keep(notice: Diagnostic) -> None:
-        messages.append(notice.message_primary or "")
+        if notice.severity_nonlocalized == "INFO":
+            messages.append(notice.message_primary or "")
 
     with translate_errors(connection), _unbounded(connection):
         connection.add_notice_handler(keep)
         try:
             for table in TABLES:
                 if is_out_of_time():
-                    return None
+                    return Vacuum(None, "out_of_time")
                 connection.execute(_VACUUM.format(sql.Identifier(table)))
         finally:
             connection.remove_notice_handler(keep)
         connection.execute(_CLEAR_STATISTICS, {"tables": list(TABLES)})
-    return _find_cutoff(messages)
+    return read_messages(messages)
 
 
 _VACUUM = sql.SQL("vacuum (verbose, analyze, index_cleanup on, truncate off) {}")
 _VACUUMED = re.compile(r'vacuuming "[^"]*\.public\.([^".]+)"')
 _CUTOFF = re.compile(r"^removable cutoff: (\d+),", re.MULTILINE)
 """What VACUUM says of each table: only the database knows of every snapshot that is held, also by
-replicas, slots and prepared transactions. It says it in English (`lc_messages`)."""
+replicas, slots and prepared transactions. It says it in the language of `lc_messages`, which only a
+superuser may change."""
 
 
-def _find_cutoff(messages: Sequence[str]) -> int | None:
-    """The least cutoff that VACUUM reported; None unless it did so of all tables, since it passes
+def read_messages(messages: Sequence[str]) -> Vacuum:
+    """The least cutoff that VACUUM reported; none unless it did so of all tables, since it passes
     over those that it may not vacuum."""
     cutoffs: list[int] = []
     missing = set(TABLES)
@@ -121,9 +132,11 @@ def _find_cutoff(messages: Sequence[str]) -> int | None:
         if found := _CUTOFF.search(message):
             cutoffs.append(int(found[1]))
             missing.difference_update(_VACUUMED.findall(message))
+    if messages and not cutoffs:
+        return Vacuum(None, "lc_messages_not_english")
     if missing:
-        return None
-    return min(cutoffs, key=lambda cutoff: _distance(cutoff, cutoffs[0]))
+        return Vacuum(None, "tables_passed_over")
+    return Vacuum(min(cutoffs, key=lambda cutoff: _distance(cutoff, cutoffs[0])))
 
 
 def _distance(xid: int, other: int) -> int:

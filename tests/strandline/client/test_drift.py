@@ -102,6 +102,7 @@ def differences(verb: AnyVerb, operation: Mapping[str, Any]) -> list[str]:
         if must and not given.get(name, True) and name not in joined
     ]
     keyed = any(p["name"] == "Idempotency-Key" for p in operation.get("parameters", []))
+    keyed = keyed and not verb.declaration.operation.fixed.get("dry_run")  # which stores nothing
     has_key = "idempotency_key" in verb.declaration.defaults
     if keyed != has_key and verb is not declared(Strandline)["post_batch"]:
         said.append("disagrees about the idempotency key")

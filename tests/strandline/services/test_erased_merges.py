@@ -1,0 +1,33 @@
+"""A merged chain whose text an erasure took, folded again: it is described anew, and stays."""
+
+from strandline.chains.form import drop_chains
+from strandline.db.database import Caller
+from strandline.jobs.context import Worker
+from tests.strandline.services.fake_embedders import process_due
+from tests.strandline.services.test_chain_trust import embedder, fold, say, worker
+from tests.support import Gateway, ScratchDatabase
+
+__all__ = ["embedder", "worker"]
+VERSIONS = """
+    select version, merged, event_count, summary <> '' and rejected is distinct from 'erased'
+    from chain_versions order by version
+"""
+
+
+def test_a_merge_that_lost_its_text_is_described_anew_and_kept(
+    scratch_db: ScratchDatabase, gateway: Gateway, worker: Worker
+) -> None:
+    for session in ("s-1", "s-2"):
+        scope = say(gateway, session, "harbour mooring", "user", "user", "user")
+        fold(scratch_db, worker)
+    assert scratch_db.rows(VERSIONS) == [(1, False, 3, True), (2, True, 6, True)]
+    ((event_id,),) = scratch_db.rows("select event_id from events where seq = 5")
+    key = gateway.key(rights=["erase"])
+    assert gateway.call("DELETE", f"/api/v1/events/{event_id}", key=key).status == 200
+    assert scratch_db.rows(VERSIONS) == [(1, False, 3, False), (2, True, 5, False)]
+    for _ in range(2):
+        drop_chains(worker.database.connect_as(Caller.background("acme")), [scope])
+        process_due(worker)
+        assert scratch_db.rows(VERSIONS) == [(1, False, 3, True), (2, True, 5, True)]
+    attempts = "select attempt from decisions where kind = 'formed' order by at_seq, attempt"
+    assert scratch_db.rows(attempts) == [(0,), (1,), (0,), (1,)]
