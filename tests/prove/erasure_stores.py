@@ -1,6 +1,5 @@
 """Every byte that a deployment stores, and erasures that complete."""
 
-import base64
 from contextlib import closing
 
 import psycopg
@@ -55,13 +54,6 @@ def empty_bucket(aws: LocalAws) -> None:
     with closing(client("s3")) as s3:
         for key, version in every_object(aws):
             s3.delete_object(Bucket=aws.bucket, Key=key, VersionId=version)
-
-
-def disguises(word: str) -> tuple[str, ...]:
-    """How a word looks in text, in bytes that are shown in hex, and in base64 wherever it begins;
-    all in lower case."""
-    coded = (base64.b64encode(b"\0" * n + word.encode())[4 if n else 0 : -4] for n in range(3))
-    return (word, word.encode().hex(), *(text.decode().lower() for text in coded))
 
 
 def complete(gateway: Gateway, base: ScratchDatabase, tenant: str = "acme") -> None:

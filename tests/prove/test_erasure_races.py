@@ -48,9 +48,12 @@ def test_what_waits_to_be_folded_again_is_found(
     is_forgotten: bool,
 ) -> None:
     """Teeth: where the decisions of a scope that waits stay, the same steps bring its text back."""
+
+    def forget(*_: object) -> store.PendingDecisions:
+        return store.PendingDecisions(0, [])
+
     if is_forgotten:
-        none_dropped = store.PendingDecisions(0, [])
-        monkeypatch.setattr(store, "drop_pending_decisions", lambda *_: none_dropped)
+        monkeypatch.setattr(store, "drop_pending_decisions", forget)
     race, dice = Race(gateway, scratch_db, aws, 1), random.Random(1)
     for n in range(1, 5):
         race.append(dice, n)

@@ -59,7 +59,7 @@ _PLAIN = {
     "embedding_progress": {"tenant_id", "scope_id", "space", "participants"},
     "erasures": {
         *("tenant_id", "erasure_id", "participants", "kind", "target", "asked_by", "counts"),
-        *("receipt", "signature"),
+        *("receipt", "signature", "request_hash", "fingerprint"),
     },
     "graph_analyses": {"tenant_id", "scope_id", "participants", "digest"},
     "graph_communities": {"tenant_id", "community_id", "scope_id", "participants", "neighbours"},
