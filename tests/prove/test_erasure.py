@@ -72,7 +72,7 @@ def spoken() -> Iterator[io.StringIO]:
 
 
 def test_canaries_are_in_no_byte(
-    gateway: Gateway,
+    plenty: Gateway,
     scratch_db: ScratchDatabase,
     versioned: LocalAws,
     spoken: io.StringIO,
@@ -80,7 +80,7 @@ def test_canaries_are_in_no_byte(
 ) -> None:
     """In no row or statistics, no version of an object, no queue, log or answer. Teeth: each table
     in turn that keeps its rows as they are is noticed."""
-    kinds, rounds = Kinds(gateway, scratch_db, gateway.key(rights=RIGHTS)), scaled(ROUNDS)
+    kinds, rounds = Kinds(plenty, scratch_db, plenty.key(rights=RIGHTS)), scaled(ROUNDS)
     for n in range(rounds):
         kinds.store(n, EVENTS // rounds if scaled(EVENTS) == EVENTS else SAMPLE)
     kinds.derive()
@@ -95,15 +95,15 @@ def test_canaries_are_in_no_byte(
     assert forgotten(scratch_db, ids) == []
 
     for first in range(0, len(ids), 500):
-        reply = gateway.call(
+        reply = plenty.call(
             "POST", ERASURES, {"event_ids": ids[first : first + 500]}, key=kinds.key
         )
         assert reply.status == 202, reply.text
-    complete(gateway, scratch_db)
-    fold_all(gateway, scratch_db)
+    complete(plenty, scratch_db)
+    fold_all(plenty, scratch_db)
     for job in ("promoter", "analytics", "archiver"):
-        gateway.run_job(job, "acme")
-    build(gateway)
+        plenty.run_job(job, "acme")
+    build(plenty)
 
     rows = every_row(scratch_db)
     assert {name for name, text in rows.items() if bears(text)} == set()
