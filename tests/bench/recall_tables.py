@@ -48,7 +48,7 @@ def _groups(groups: Mapping[str, Mapping[str, Any]]) -> list[str]:
         ["R@10 / MRR / hit@1", *(f"{name}, {row['questions']}" for name, row in groups.items())]
     )
     ways = {name: ways_of(found) for name, found in groups.items()}
-    for way in next(iter(ways.values())):
+    for way in next(iter(ways.values()), ()):
         cells = [" / ".join(f"{of[way][name]:.3f}" for name in MEASURES) for of in ways.values()]
         lines.append(_line([way, *cells]))
     return lines
