@@ -91,7 +91,7 @@ SEQUENTIAL = (
     ("quotas", "tests/prove/test_quotas.py", 10),
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 12),
     ("due times", "tests/prove/test_due_times.py", 6),
-    ("erasure size", "tests/prove/test_erasure_size.py", 30),
+    ("erasure size", "tests/prove/test_erasure_size.py", 12),
     ("many tenants", "tests/prove/test_many_tenants.py", 8),
 )
 CASES_MINUTES, UPGRADE_MINUTES = 16, 10

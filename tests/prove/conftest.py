@@ -48,10 +48,10 @@ def start_durable_server() -> Iterator[Callable[..., EmbeddedPostgres]]:
 
 
 @pytest.fixture
-def plenty(
+def wire_plenty(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Gateway]:
-    """The service with no quota to meet, and with vectors that cost nothing."""
+) -> Iterator[Callable[[WordEmbedder], Gateway]]:
+    """Gives the service this embedder, and no quota to meet."""
     environment = {
         "STRANDLINE_DATABASE_URL": scratch_db.url,
         "STRANDLINE_BUCKET": aws.bucket,
@@ -60,7 +60,17 @@ def plenty(
         "STRANDLINE_TENANT_APPENDS_PER_MINUTE": "1000000",
         "STRANDLINE_TENANT_REQUESTS_PER_MINUTE": "1000000",
     }
-    services = wire_handlers(environment, monkeypatch, WordEmbedder("words/64", 64))
-    yield gateway
-    for service in services:
-        service.database.close()
+
+    def wire(embedder: WordEmbedder) -> Gateway:
+        for service in wire_handlers(environment, monkeypatch, embedder):
+            stack.callback(service.database.close)
+        return gateway
+
+    with ExitStack() as stack:
+        yield wire
+
+
+@pytest.fixture
+def plenty(wire_plenty: Callable[[WordEmbedder], Gateway]) -> Gateway:
+    """The service with no quota to meet, and with vectors that cost nothing."""
+    return wire_plenty(WordEmbedder("words/64", 64))
