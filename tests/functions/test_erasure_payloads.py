@@ -164,7 +164,7 @@ def test_all_exports_go_however_many_listings_they_fill(
     blobs = importlib.import_module("functions.eraser.handler").resources.blobs
     for number in (*range(5), *range(3)):
         blobs.put_export("acme", UUID(int=number), b"zyxcanary")
-    listed: Any = blobs._s3.list_object_versions
+    listed: Any = blobs.s3.list_object_versions
     refused: Any = blobs._erase_versions
 
     def list_few(**more: Any) -> Any:
@@ -173,7 +173,7 @@ def test_all_exports_go_however_many_listings_they_fill(
     def refuse(key: str) -> int | None:
         return None if key.endswith("4") else refused(key)
 
-    monkeypatch.setattr(blobs._s3, "list_object_versions", list_few)
+    monkeypatch.setattr(blobs.s3, "list_object_versions", list_few)
     erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
     with monkeypatch.context() as planted:
         planted.setattr(blobs, "_erase_versions", refuse)

@@ -681,7 +681,7 @@ def test_a_row_stays_until_its_object_is_gone(
     def answering(**_: object) -> Any:
         return said
 
-    monkeypatch.setattr(store._s3, "delete_objects", answering)
+    monkeypatch.setattr(store.s3, "delete_objects", answering)
     gateway.sweep()
     assert scratch_db.rows("select count(*) from uploads") == [(1,)]
 

@@ -12,40 +12,28 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import quote
 from uuid import UUID
 
 from strandline.aws import clients
+from strandline.aws.bucket import (
+    MAX_KEYS_PER_CALL,
+    Bucket,
+    ErasedFiles,
+    bucket_config,
+    translate_errors,
+)
 from strandline.errors import PayloadMissing, Unavailable
-
-if TYPE_CHECKING:
-    from botocore.config import Config
-
-
-def _config(read_timeout: int, attempts: int) -> "Config":
-    from botocore.config import Config
-
-    # boto3 presigns with version 2 unless s3v4 is set.
-    return Config(
-        signature_version="s3v4",
-        s3={"addressing_style": "path"},
-        connect_timeout=2,
-        read_timeout=read_timeout,
-        retries={"total_max_attempts": attempts, "mode": "standard"},
-    )
-
 
 _MISSING_STATUSES = (404, 412)
 _MISSING_CODES = ("NoSuchKey", "InvalidRange")
 """S3's error codes for a missing object, or for a range beyond its end."""
 _CHUNK_BYTES = 1024 * 1024
-MAX_KEYS_PER_CALL = 1000
-"""The most objects that S3 deletes or lists in one call."""
 _RUNS_PREFIX = "_jobs/"
 """The prefix of shard lists; no tenant's name can begin with an underscore."""
 
@@ -65,17 +53,6 @@ def is_text(mime_type: str | None) -> bool:
     charset = _CHARSET.search(parameters)
     is_utf8 = charset is None or charset[1] in ("utf-8", "utf8", "us-ascii")
     return is_utf8 and _TEXT_TYPES.fullmatch(kind.strip()) is not None
-
-
-@dataclass(frozen=True)
-class ErasedFiles:
-    """What came of erasing the files of one listing."""
-
-    files: int
-    versions: int
-    """Of these files."""
-    left: int
-    """Files that could not be removed now."""
 
 
 @dataclass(frozen=True)
@@ -104,23 +81,19 @@ class StoredBlob:
     """When its bytes were last put, by S3's clock."""
 
 
-class BlobStore:
+class BlobStore(Bucket):
     """The payloads of one bucket. Methods raise Unavailable when S3 cannot be reached."""
-
-    def __init__(self, bucket: str) -> None:
-        self._bucket = bucket
-        self._s3 = clients.client("s3", _config(10, 2))
 
     @functools.cached_property
     def _copy_client(self) -> Any:
         """A client for copies. S3 answers only when the whole copy is done, so it gets a long
         timeout and no retry, which would be no faster."""
-        return clients.client("s3", _config(22, 1))
+        return clients.client("s3", bucket_config(22, 1))
 
     def put(self, tenant: str, cid: str, data: bytes) -> None:
         """Store a payload under its CID. Doing it twice changes nothing."""
-        with _translate_errors():
-            self._s3.put_object(Bucket=self._bucket, Key=f"{tenant}/{cid}", Body=data)
+        with translate_errors():
+            self.s3.put_object(Bucket=self.name, Key=f"{tenant}/{cid}", Body=data)
 
     def read_text_prefix(
         self, tenant: str, cid: str, size: int, upload_id: UUID | None = None
@@ -128,12 +101,12 @@ class BlobStore:
         """The first `size` bytes of a payload, or of a pending upload, as text that can be stored.
         A character cut off at the end is dropped. Bytes that are not UTF-8, and NUL, become U+FFFD,
         so that positions stay right. Raises PayloadMissing when there is no such object."""
-        location = {"Bucket": self._bucket, "Key": f"{tenant}/{cid}"}
+        location = {"Bucket": self.name, "Key": f"{tenant}/{cid}"}
         if upload_id is not None:
             location = self._upload_location(tenant, upload_id)
-        with _translate_errors():
+        with translate_errors():
             try:
-                response = self._s3.get_object(**location, Range=f"bytes=0-{size - 1}")
+                response = self.s3.get_object(**location, Range=f"bytes=0-{size - 1}")
             except clients.client_error() as error:
                 if _code(error) not in _MISSING_CODES:
                     raise
@@ -144,9 +117,9 @@ class BlobStore:
     def read(self, tenant: str, cid: str) -> bytes:
         """A whole payload, which the caller knows to be small. Raises PayloadMissing when there is
         no such object."""
-        with _translate_errors():
+        with translate_errors():
             try:
-                response = self._s3.get_object(Bucket=self._bucket, Key=f"{tenant}/{cid}")
+                response = self.s3.get_object(Bucket=self.name, Key=f"{tenant}/{cid}")
             except clients.client_error() as error:
                 if _code(error) not in _MISSING_CODES:
                     raise
@@ -160,12 +133,12 @@ class BlobStore:
         """A URL that fetches this payload for `seconds`. A browser saves the payload and never runs
         it."""
         params = {
-            "Bucket": self._bucket,
+            "Bucket": self.name,
             "Key": f"{tenant}/{cid}",
             "ResponseContentType": mime_type or "application/octet-stream",
             "ResponseContentDisposition": _content_disposition(name or cid),
         }
-        return self._s3.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds)
+        return self.s3.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds)
 
     def presign_put(
         self, tenant: str, upload_id: UUID, size: int, sha256: bytes, seconds: int
@@ -179,7 +152,7 @@ class BlobStore:
             "ChecksumSHA256": checksum,
             "IfNoneMatch": "*",
         }
-        url = self._s3.generate_presigned_url("put_object", Params=params, ExpiresIn=seconds)
+        url = self.s3.generate_presigned_url("put_object", Params=params, ExpiresIn=seconds)
         headers = {"Content-Length": str(size), "If-None-Match": "*"}
         return PresignedPut(url, {**headers, "x-amz-checksum-sha256": checksum})
 
@@ -190,9 +163,9 @@ class BlobStore:
         the bytes. If it reports none, the bytes are read and hashed; raises Unavailable if that is
         not done by `deadline` (time.monotonic())."""
         location = self._upload_location(tenant, upload_id)
-        with _translate_errors():
+        with translate_errors():
             try:
-                head = self._s3.head_object(**location, ChecksumMode="ENABLED")
+                head = self.s3.head_object(**location, ChecksumMode="ENABLED")
                 if checksum := head.get("ChecksumSHA256"):
                     # For a multipart object it is a hash of hashes, which matches no payload.
                     digest = base64.b64decode(checksum.partition("-")[0])
@@ -207,10 +180,10 @@ class BlobStore:
     def store_upload(self, tenant: str, upload_id: UUID, cid: str, etag: str) -> bool:
         """Copy an upload that was verified under this ETag to its CID. False: it is no longer
         there. Doing it twice changes nothing."""
-        with _translate_errors():
+        with translate_errors():
             try:
                 self._copy_client.copy_object(
-                    Bucket=self._bucket,
+                    Bucket=self.name,
                     Key=f"{tenant}/{cid}",
                     CopySource=self._upload_location(tenant, upload_id),
                     CopySourceIfMatch=etag,
@@ -225,9 +198,9 @@ class BlobStore:
         """The first `max_bytes` of what a caller uploaded. Raises PayloadMissing when there is no
         such object."""
         location = self._upload_location(tenant, upload_id)
-        with _translate_errors():
+        with translate_errors():
             try:
-                response = self._s3.get_object(**location)
+                response = self.s3.get_object(**location)
             except clients.client_error() as error:
                 if _code(error) not in _MISSING_CODES:
                     raise
@@ -248,15 +221,15 @@ class BlobStore:
     def clear_upload(self, tenant: str, upload_id: UUID) -> None:
         """Remove an upload's object, so that another PUT is accepted. A bucket that keeps versions
         keeps it until the upload is removed."""
-        self._remove([self._upload_location(tenant, upload_id)["Key"]])
+        self.remove_keys([self._upload_location(tenant, upload_id)["Key"]])
 
     def list_payloads(self, tenant: str, after: str) -> list[StoredBlob]:
         """A tenant's payloads with a CID after `after`, in order, up to MAX_KEYS_PER_CALL; empty at
         the end."""
         prefix = f"{tenant}/"
-        with _translate_errors():
-            response = self._s3.list_objects_v2(
-                Bucket=self._bucket,
+        with translate_errors():
+            response = self.s3.list_objects_v2(
+                Bucket=self.name,
                 Prefix=prefix,
                 StartAfter=prefix + after,
                 MaxKeys=MAX_KEYS_PER_CALL,
@@ -269,136 +242,58 @@ class BlobStore:
     def remove(self, tenant: str, cids: Sequence[str]) -> list[str]:
         """Remove payloads, up to MAX_KEYS_PER_CALL. Returns the CIDs that do not exist any more."""
         prefix = f"{tenant}/"
-        return [key.removeprefix(prefix) for key in self._remove([prefix + cid for cid in cids])]
+        return [
+            key.removeprefix(prefix) for key in self.remove_keys([prefix + cid for cid in cids])
+        ]
 
     def put_export(self, tenant: str, export_id: UUID, data: bytes) -> None:
         """Store the file of an export."""
         key = f"{_EXPORTS_PREFIX}{tenant}/{export_id}"
-        with _translate_errors():
-            self._s3.put_object(Bucket=self._bucket, Key=key, Body=data)
+        with translate_errors():
+            self.s3.put_object(Bucket=self.name, Key=key, Body=data)
 
     def presign_export(self, tenant: str, export_id: UUID, seconds: int) -> str:
         """A URL that fetches the file of an export for `seconds`."""
         params = {
-            "Bucket": self._bucket,
+            "Bucket": self.name,
             "Key": f"{_EXPORTS_PREFIX}{tenant}/{export_id}",
             "ResponseContentType": "application/jsonl",
             "ResponseContentDisposition": _content_disposition(f"graph-{export_id}.jsonl"),
         }
-        return self._s3.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds)
+        return self.s3.generate_presigned_url("get_object", Params=params, ExpiresIn=seconds)
 
     def delete_old_exports(self, before: datetime) -> int:
         """Delete the files of exports that were stored before `before`, up to MAX_KEYS_PER_CALL.
         Returns how many."""
-        return self._delete_old(_EXPORTS_PREFIX, before)
+        return self.delete_stored_before(_EXPORTS_PREFIX, before)
 
     def erase_exports(self, tenant: str, before: datetime) -> Iterator[ErasedFiles]:
         """Remove the files of a tenant's exports that were stored before `before`, with all their
         versions: a listing of them at each step, and what came of it."""
-        prefix, marker = f"{_EXPORTS_PREFIX}{tenant}/", dict[str, str]()
-        while True:
-            with _translate_errors():
-                response = self._s3.list_object_versions(
-                    Bucket=self._bucket, Prefix=prefix, **marker
-                )
-            listed = (*response.get("Versions", []), *response.get("DeleteMarkers", []))
-            keys = sorted({v["Key"] for v in listed if v["LastModified"] < before})
-            erased = self.erase(keys)
-            left = 0 if erased else len(keys)
-            yield ErasedFiles(len(erased), sum(erased.values()), left)
-            if erased:  # what is next is listed here now
-                continue
-            if not response.get("IsTruncated"):
-                return
-            marker = {
-                "KeyMarker": response["NextKeyMarker"],
-                "VersionIdMarker": response["NextVersionIdMarker"],
-            }
-
-    def erase(self, keys: Sequence[str]) -> dict[str, int]:
-        """Remove objects with all their versions, whether they exist or not. Returns the keys of
-        which nothing is left, each with how many versions it had; in a bucket that keeps none,
-        where nobody can tell, with 1. Up to MAX_KEYS_PER_CALL; a bucket that keeps versions takes
-        calls for each of them."""
-        if not keys:
-            return {}
-        with _translate_errors():
-            versioning = self._s3.get_bucket_versioning(Bucket=self._bucket)
-        if "Status" in versioning:
-            totals = {key: self._erase_versions(key) for key in keys}
-            return {key: total for key, total in totals.items() if total is not None}
-        return dict.fromkeys(self._remove(keys), 1)
-
-    def _erase_versions(self, key: str) -> int | None:
-        """Remove all versions of an object, and the markers of its deletions. Returns how many
-        versions; None where something is left."""
-        total = 0
-        while True:
-            with _translate_errors():
-                response = self._s3.list_object_versions(Bucket=self._bucket, Prefix=key)
-                listed = {
-                    kind: [
-                        {"Key": key, "VersionId": version["VersionId"]}
-                        for version in response.get(kind, [])
-                        if version["Key"] == key
-                    ]
-                    for kind in ("Versions", "DeleteMarkers")
-                }
-                versions = [*listed["Versions"], *listed["DeleteMarkers"]]
-                if not versions:
-                    return total
-                result = self._s3.delete_objects(
-                    Bucket=self._bucket, Delete={"Objects": versions, "Quiet": True}
-                )
-            if result.get("Errors"):
-                return None
-            total += len(listed["Versions"])
+        return self.erase_stored_before(f"{_EXPORTS_PREFIX}{tenant}/", before)
 
     def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:
         """Store the list of a run's items, as the state machine reads it. Returns its key."""
         key = f"{_RUNS_PREFIX}{run}/shards.json"
-        with _translate_errors():
-            self._s3.put_object(Bucket=self._bucket, Key=key, Body=json.dumps(shards).encode())
+        with translate_errors():
+            self.s3.put_object(Bucket=self.name, Key=key, Body=json.dumps(shards).encode())
         return key
 
     def delete_shards(self, run: str) -> None:
         """Delete a run's list of shards."""
-        self._remove([f"{_RUNS_PREFIX}{run}/shards.json"])
+        self.remove_keys([f"{_RUNS_PREFIX}{run}/shards.json"])
 
     def delete_old_shards(self, before: datetime) -> int:
         """Delete the lists of runs that were stored before `before`, up to MAX_KEYS_PER_CALL.
         Returns how many."""
-        return self._delete_old(_RUNS_PREFIX, before)
-
-    def _delete_old(self, prefix: str, before: datetime) -> int:
-        with _translate_errors():
-            response = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=prefix)
-        objects = response.get("Contents", [])
-        return len(self._remove([o["Key"] for o in objects if o["LastModified"] < before]))
-
-    def _remove(self, keys: Sequence[str]) -> list[str]:
-        """Delete objects in one call. Returns the keys that do not exist any more."""
-        if not keys:
-            return []
-        with _translate_errors():
-            response = self._s3.delete_objects(
-                Bucket=self._bucket,
-                Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True},
-            )
-        remaining = {error.get("Key") for error in response.get("Errors", [])}
-        return [key for key in keys if key not in remaining]
-
-    def check(self) -> None:
-        """Raise Unavailable when the bucket does not answer."""
-        with _translate_errors():
-            self._s3.head_bucket(Bucket=self._bucket)
+        return self.delete_stored_before(_RUNS_PREFIX, before)
 
     def _upload_location(self, tenant: str, upload_id: UUID) -> dict[str, str]:
-        return {"Bucket": self._bucket, "Key": f"_uploads/{tenant}/{upload_id}"}
+        return {"Bucket": self.name, "Key": f"_uploads/{tenant}/{upload_id}"}
 
     def _hash_object(self, location: dict[str, str], etag: str, deadline: float) -> bytes:
         digest = hashlib.sha256()
-        with closing(self._s3.get_object(**location, IfMatch=etag)["Body"]) as body:
+        with closing(self.s3.get_object(**location, IfMatch=etag)["Body"]) as body:
             for chunk in body.iter_chunks(_CHUNK_BYTES):
                 digest.update(chunk)
                 if time.monotonic() > deadline:
@@ -419,11 +314,3 @@ def _status(error: Exception) -> int:
 
 def _code(error: Exception) -> str:
     return cast("Any", error).response["Error"]["Code"]
-
-
-@contextmanager
-def _translate_errors() -> Generator[None]:
-    try:
-        yield
-    except clients.all_errors() as error:
-        raise Unavailable("The payload store cannot be reached. Try again.") from error

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from strandline.aws.blobs import MAX_KEYS_PER_CALL, BlobStore
+from strandline.aws.blobs import BlobStore
+from strandline.aws.bucket import MAX_KEYS_PER_CALL
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Invalid, OutcomeUnknown, TooLarge

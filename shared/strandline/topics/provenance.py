@@ -10,7 +10,7 @@ from strandline.db.database import TenantDb
 from strandline.errors import Malformed, NotFound
 from strandline.graph.identity import NodeType, format_node_id
 from strandline.sealing import UnsealError
-from strandline.topics import store_provenance
+from strandline.topics import store_provenance, store_provenance_graph
 from strandline.topics.schemas_provenance import (
     ProvenanceChain,
     ProvenanceEdge,
@@ -21,7 +21,8 @@ from strandline.topics.schemas_provenance import (
     ProvenanceTopic,
     ProvenanceVector,
 )
-from strandline.topics.store_provenance import BelowEvent, GraphItem, Origin
+from strandline.topics.store_provenance import BelowEvent, Origin
+from strandline.topics.store_provenance_graph import GraphItem
 
 _MAX_VERSIONS = 100
 _MAX_GRAPH_ITEMS = 100
@@ -177,13 +178,15 @@ class _Trace:
         return out, self._next(rows, "chain_id", "seq")
 
     def _of_graph_item(self) -> tuple[ProvenanceOut, _Position | None]:
-        rows = store_provenance.list_cited_events(
+        rows = store_provenance_graph.list_cited_events(
             self._access, self._id, self._start.seq, self._limit + 1
         )
         return self._out(events=self._events(rows)), self._next(rows, "event_id", "seq")
 
     def _graph(self, event_id: UUID | None, chain_id: UUID | None) -> list[ProvenanceGraphItem]:
-        rows = store_provenance.list_graph_items(self._access, event_id, chain_id, _MAX_GRAPH_ITEMS)
+        rows = store_provenance_graph.list_graph_items(
+            self._access, event_id, chain_id, _MAX_GRAPH_ITEMS
+        )
         return [_to_graph_item(row) for row in rows]
 
     def _of_topic(self) -> tuple[ProvenanceOut, _Position | None]:
