@@ -3,11 +3,10 @@ strandline/recall/calibrations.py.
 
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.fit_relevance --locomo FILE
 
-Weights are found by random steps that raise the mean, over the groups of corpora, of R@10 and MRR,
-each group alike, and keep each group above its floor. The two curves are logistic regressions over
-the same questions and over the same questions asked of other tenants, where nothing answers them,
-on whole views and on small ones.
-`--held-out` prints, for each group, what weights reach that were fitted without it.
+Weights are fitted to the questions of all groups of corpora, each group alike (listwise). The two
+curves are logistic regressions over the same questions and over the same questions asked of other
+tenants, where nothing answers them, on whole views and on small ones. held_out says what weights
+and curves reach where they were fitted without a conversation.
 """
 
 import argparse
@@ -33,6 +32,7 @@ from strandline.recall.features import (
 from strandline.recall.relevance import Calibration, Curve
 from tests.bench import recall_corpora
 from tests.bench.cost import Known
+from tests.bench.listwise import Stack
 from tests.bench.recall_service import Candidates, candidates_of, list_askings, serve
 from tests.bench.relevance_samples import (
     DEPTH,
@@ -42,15 +42,12 @@ from tests.bench.relevance_samples import (
     area_under_curve,
     by_group,
     calibration_error,
-    fit_weights,
     make_sample,
     missing_cosines,
 )
 
 LOSS = 0.02
 """So much R@10 the default threshold may cost any group."""
-_PLAIN = ("cosine", "words", "words_nearby")
-"""Where a fit without a group begins: the other weights may know of it."""
 _SMALL = (0, 1, 2, 4, 8, 15, 30)
 """Sizes of small views, besides what answers the question."""
 _TAIL = 20
@@ -217,12 +214,18 @@ class Fit:
         return Calibration(weights, missing_cosine, self.known, self.relevance, min_known)
 
 
-def fit_all(
-    samples: Sequence[Sample], views: Sequence[Sample], start: Array, fixed: int, steps: int
-) -> Fit:
+def fit_weights(samples: Sequence[Sample]) -> Array:
+    """To the questions at home. That of the cosine is 1; without vectors those of words are
+    together what they are in the product."""
+    weights = Stack([sample for sample in samples if sample.expected]).fit()
+    product = calibration_for(LocalEmbedder.space).features
+    scale = weights[0] or (weights[1] + weights[2]) / (product.words + product.words_nearby)
+    return np.array([round(float(weight / scale), 4) for weight in weights])
+
+
+def fit_all(samples: Sequence[Sample], views: Sequence[Sample]) -> Fit:
     """Weights by the questions at home, then the curves over all views."""
-    home = [sample for sample in samples if sample.expected]
-    weights = fit_weights(home, start, fixed, steps)
+    weights = fit_weights(samples)
     answers = [answer for view in views if (answer := rank_sample(view, weights))]
     known = fit_known(answers)
     return Fit(weights, known, fit_relevance(answers, known))
@@ -265,8 +268,6 @@ def main() -> None:
     """Collect, fit and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.fit_relevance")
     parser.add_argument("--locomo", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=3000, help="of the climb; 0: curves alone")
-    parser.add_argument("--held-out", action="store_true")
     arguments = parser.parse_args()
     corpora = recall_corpora.load(arguments.locomo)
     askings = list_askings(corpora)
@@ -276,25 +277,18 @@ def main() -> None:
             ("WITHOUT_VECTOR", False, WITHOUT_VECTOR),
         ):
             collected = list(candidates_of(service, askings, with_vector=with_vector))
-            report(name, collected, start, arguments.steps, arguments.held_out)
+            report(name, collected, start)
 
 
-def report(
-    name: str,
-    collected: Sequence[Candidates],
-    start: Calibration,
-    steps: int,
-    held_out: bool,
-) -> None:
+def report(name: str, collected: Sequence[Candidates], start: Calibration) -> None:
     """Fit one calibration and print it."""
     chance = random.Random(2)
-    fixed = 0 if start.features.cosine else 1
     samples = [make_sample(candidates, start.missing_cosine) for candidates in collected]
     samples = [s for s in samples if s.candidates.asking.question.kind != recall_corpora.NONE]
     small = [make_sample(shrink(s.candidates, chance), start.missing_cosine) for s in samples]
     whole = {id(sample) for sample in samples}
-    views, first = [*samples, *small], np.array(start.features)
-    fit = fit_all(samples, views, first, fixed, steps)
+    views = [*samples, *small]
+    fit = fit_all(samples, views)
     home = [sample for sample in samples if sample.expected]
     answers = [a for s in samples if (a := rank_sample(s, fit.weights))]
     threshold = choose_threshold(answers, fit.known, LOSS)
@@ -302,15 +296,6 @@ def report(
     print("missing cosine, and its rise:", missing_cosines(samples))
     print(_line(by_group(home, fit.weights)), *ablate(home, fit.weights), sep="\n")
     print(describe(fit, views, lambda sample: id(sample) in whole))
-    plain = np.array([name in _PLAIN for name in Features._fields])
-    for group in sorted({sample.group for sample in samples}) if held_out else ():
-        rest = [sample for sample in samples if sample.group != group]
-        others = [sample for sample in views if sample.group != group]
-        without = fit_all(rest, others, np.where(plain, first, 0.0), fixed, steps)
-        mine = [sample for sample in home if sample.group == group]
-        views_of = [sample for sample in views if sample.group == group]
-        told = describe(without, views_of, lambda sample: id(sample) in whole)
-        print("without", group, _line(by_group(mine, without.weights)), told)
 
 
 def ablate(samples: Sequence[Sample], weights: Array) -> list[str]:

@@ -3,11 +3,12 @@
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.held_out --locomo FILE [--talks FOLDER]
     [--ideas]
 
-For each conversation of every corpus, weights are chosen by coordinate steps (coordinate_steps) on
-all others and rank its questions; so are the curves of `known` and `relevance` and the default
-threshold, which judge its questions at home and asked of other tenants. Beside it stand the same
-steps over all conversations, and the weights of the product. What is held out are weights and
-curves: which features there are was decided by people who had seen all these corpora.
+For each conversation of every corpus, weights are fitted to all others (listwise), and rank its
+questions; so are the curves of `known` and `relevance` and the default
+threshold, which judge its questions at home and asked of other tenants. Beside it stand weights
+fitted without the conversation's whole group, and those of the product, fitted with everything.
+What is held out are weights and curves: which features there are was decided by people who had seen
+all these corpora.
 `--ideas` also prints what each feature and each idea for one gives, held out (recall_ideas).
 """
 
@@ -27,7 +28,6 @@ from strandline.embeddings.minilm import LocalEmbedder
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.features import Features
 from tests.bench import recall_corpora, recall_ideas
-from tests.bench.coordinate_steps import Stack, Steps, climb, corpora_of, hold_out
 from tests.bench.cost import Known
 from tests.bench.fit_relevance import (
     LOSS,
@@ -40,10 +40,13 @@ from tests.bench.fit_relevance import (
     relevance_rows,
     shrink,
 )
+from tests.bench.listwise import Stack, corpora_of, hold_out
 from tests.bench.recall_service import Candidates, candidates_of, list_askings, serve
 from tests.bench.recall_tables import ALL, MEASURES
 from tests.bench.relevance_samples import DEPTH, FLOORS, Array, Sample, make_sample
 from tests.bench.told_apart import Verdict, none_table, tell_apart
+
+_PRODUCT = "the product"
 
 
 @dataclass(frozen=True)
@@ -114,46 +117,37 @@ class Choices:
 
     sides: Mapping[str, Array]
     weights: Mapping[str, Array]
-    """Those chosen without each corpus, by its name; and with all, as `fitted`."""
+    """Those chosen without each corpus, by its name; and those of the product."""
 
 
-def choose(samples: Sequence[Sample], *, has_floors: bool = True) -> Choices:
-    """Weights without each corpus, without each group, and with everything."""
-    stack = Stack(samples, has_floors=has_floors)
+def choose(samples: Sequence[Sample]) -> Choices:
+    """Weights without each corpus, without each group, and those of the product."""
+    stack = Stack(samples)
     corpora = corpora_of(samples)
     names = [name for name, _ in corpora]
     groups = [
         [n for n, of in corpora if of == group] for group in dict.fromkeys(dict(corpora).values())
     ]
 
-    def climb_without(_: int, rest: Array) -> Steps:
-        return climb(stack, rest, stack.start())
-
-    held_out, chosen = hold_out(stack, [[name] for name in names], climb_without)
-    group_out, _ = hold_out(stack, groups, climb_without)
-    fitted = climb(stack, np.ones(len(samples), dtype=bool), stack.start())
+    held_out, chosen = hold_out(stack, [[name] for name in names], stack.fit)
+    group_out, _ = hold_out(stack, groups, stack.fit)
     product = np.array(calibration_for(LocalEmbedder.space).features)
     return Choices(
         {
             "held_out": held_out,
             "group_out": group_out,
-            "fitted": stack.score(fitted),
-            "product": stack.score_weights(product),
+            "product": stack.score(product),
         },
-        {
-            name: stack.weights(steps)
-            for name, steps in zip([*names, "fitted"], [*chosen, fitted], strict=True)
-        },
+        dict(zip([*names, _PRODUCT], [*(w / w[0] for w in chosen), product], strict=True)),
     )
 
 
-def measure(collected: Sequence[Candidates], *, has_floors: bool = True) -> dict[str, Any]:
-    """For each corpus and group (`all GROUP`): the scores held out, those of the same steps without
-    the whole group and with everything, those of the product's weights, and what is told apart;
-    and the weights chosen."""
+def measure(collected: Sequence[Candidates]) -> dict[str, Any]:
+    """For each corpus and group (`all GROUP`): the scores held out, those without the whole group,
+    those of the product's weights, and what is told apart; and the weights chosen."""
     views = read_views(collected)
     home = views.home
-    choices = choose(home, has_floors=has_floors)
+    choices = choose(home)
     of_names: dict[str, list[str]] = defaultdict(list)
     for corpus, group in corpora_of(home):
         of_names[corpus].append(corpus)
@@ -197,7 +191,6 @@ _SIDES = {
     "held_out": "held out",
     "mean_of_conversations": "held out, mean of conversations",
     "group_out": "whole group held out",
-    "fitted": "same steps with all",
     "product": "the product's weights",
 }
 
@@ -228,13 +221,13 @@ def table(result: Mapping[str, Any]) -> list[str]:
         "",
         *none_table(told),
         "",
-        "| weight | with all | lowest | highest |",
+        "| weight | the product's | lowest | highest |",
         "|---|---|---|---|",
     ]
-    fitted = result["weights"]["fitted"]
+    product = result["weights"][_PRODUCT]
     for feature in Features._fields:
-        values = [row[feature] for name, row in result["weights"].items() if name != "fitted"]
-        lines.append(f"| `{feature}` | {fitted[feature]:g} | {min(values):g} | {max(values):g} |")
+        values = [row[feature] for name, row in result["weights"].items() if name != _PRODUCT]
+        lines.append(f"| `{feature}` | {product[feature]:g} | {min(values):g} | {max(values):g} |")
     return lines
 
 
@@ -244,7 +237,6 @@ def main() -> None:
     parser.add_argument("--locomo", type=Path, help="LoCoMo's file, which is not shipped")
     parser.add_argument("--talks", type=Path, default=recall_corpora.SETS, help="a folder of sets")
     parser.add_argument("--ideas", action="store_true", help="also what each idea gives")
-    parser.add_argument("--no-floors", action="store_true", help="raise the plain mean of groups")
     parser.add_argument("--out", type=Path, default=Path("build/held_out.json"))
     arguments = parser.parse_args()
     try:
@@ -254,7 +246,7 @@ def main() -> None:
     with serve(corpora, Known(LocalEmbedder())) as service:
         collected = list(candidates_of(service, list_askings(corpora), with_vector=True))
         texts = recall_ideas.read_texts(service, corpora) if arguments.ideas else None
-    result = measure(collected, has_floors=not arguments.no_floors)
+    result = measure(collected)
     print(*table(result), sep="\n")
     if texts:
         result["ideas"] = recall_ideas.measure(read_views(collected).home, texts)

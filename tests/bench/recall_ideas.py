@@ -1,12 +1,12 @@
 """What each feature of recall earns, and what each idea for another would give, held out.
 
-A part of `make bench-held-out ARGS=--ideas`. The weights are chosen anew with an idea's column
-beside the features, or without a feature, by the coordinate steps of `held_out`: in each of six
-folds, for conversations that had no part in it. The columns of ideas have the spread that the
-cosine has. What stands in the table is the difference from the same steps with a column of zeros.
+A part of `make bench-held-out ARGS=--ideas`. For each conversation the weights are fitted anew to
+all others with an idea's column beside the features, or without a feature. What stands in the table
+is the difference from the fit to the features as they are.
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,25 @@ import numpy as np
 from strandline.recall.features import Features
 from strandline.recall.importance import compute_recency
 from tests.bench import recall_corpora
-from tests.bench.coordinate_steps import Stack, Steps, climb, corpora_of, hold_out
+from tests.bench.listwise import Stack, corpora_of, hold_out
 from tests.bench.plain_rankings import date_text, score_bm25, stem_texts
 from tests.bench.recall_corpora import Corpus
 from tests.bench.recall_service import RecallService
 from tests.bench.relevance_samples import Array, Sample, Scores
 
-FOLDS = 6
-_SPREAD = 0.1
-"""About that of cosines."""
+_ASKS_NUMBER = re.compile(r"\bhow (many|much|long|old|often|far|big|tall)\b", re.I)
+_HOLDS_NUMBER = re.compile(
+    r"\d|\b(one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty"
+    r"|hundred|thousand|half|dozen)\b",
+    re.I,
+)
+_ASKS_TIME = re.compile(r"\bwhen\b|\b(what|which) (day|date|month|year|time)\b|\bhow long\b", re.I)
+_HOLDS_TIME = re.compile(
+    r"\b(yesterday|today|tomorrow|tonight|last|next|ago|week|weekend|month|year|morning|evening"
+    r"|(mon|tues|wednes|thurs|fri|satur|sun)day|\d{1,2}(:\d\d)?\s?(am|pm)|\d{4}"
+    r"|january|february|march|april|may|june|july|august|september|october|november|december)\b",
+    re.I,
+)
 _COSINE, _WORDS = Features._fields.index("cosine"), Features._fields.index("words")
 
 
@@ -36,8 +46,8 @@ class Texts:
     """What ideas know besides what recall reads: of events by their id, of questions by their
     text."""
 
-    words: Mapping[UUID, int]
-    """How many an event has."""
+    contents: Mapping[UUID, str]
+    """Of events."""
     agents: frozenset[UUID]
     """What agents said."""
     stems: Mapping[UUID, Mapping[str, int]]
@@ -54,7 +64,7 @@ def read_texts(service: RecallService, corpora: Sequence[Corpus]) -> Texts:
     stems = stem_texts(service, [date_text(event) for event in events.values()])
     questions = [question.text for corpus in corpora for question in corpus.questions]
     return Texts(
-        {event_id: len(event["content"].split()) for event_id, event in events.items()},
+        {event_id: event["content"] for event_id, event in events.items()},
         frozenset(event_id for event_id, event in events.items() if event["role"] == "agent"),
         dict(zip(events, stems, strict=True)),
         dict(zip(questions, stem_texts(service, questions), strict=True)),
@@ -86,6 +96,10 @@ def _weight_of(sample: Sample, bits: int) -> float:
     return sum(word.weight(events) for n, word in enumerate(words) if bits >> n & 1)
 
 
+def _share_of(sample: Sample, bits: int) -> float:
+    return _weight_of(sample, bits) / (_weight_of(sample, -1) or 1.0)
+
+
 def _term_counts(sample: Sample, texts: Texts) -> Array:
     rows = sample.candidates.rows
     query = texts.questions[sample.candidates.asking.question.text]
@@ -98,7 +112,7 @@ def _session_words(sample: Sample, _: Texts) -> Array:
         bits = 0
         for n in lane:
             bits |= sample.candidates.rows[n].word_bits
-        column[lane] = _weight_of(sample, bits)
+        column[lane] = _share_of(sample, bits)
     return column
 
 
@@ -115,12 +129,29 @@ def _words_before(sample: Sample, _: Texts) -> Array:
         at = {rows[n].place: rows[n].word_bits for n in lane}
         for n in lane:
             bits = rows[n].word_bits | at.get(rows[n].place - 1, 0)
-            column[n] = _weight_of(sample, bits)
+            column[n] = _share_of(sample, bits)
     return column
 
 
-def _word_share(sample: Sample, _: Texts) -> Array:
-    return _words(sample) / (_weight_of(sample, -1) or 1.0)
+def _word_weights(sample: Sample, _: Texts) -> Array:
+    return _words(sample) * _weight_of(sample, -1)
+
+
+def _words_asked_before(sample: Sample, _: Texts) -> Array:
+    rows, column = sample.candidates.rows, np.zeros(len(sample.features))
+    for lane in _lanes(sample):
+        at = {rows[n].place: rows[n].word_bits for n in lane if rows[n].question_bytes}
+        for n in lane:
+            column[n] = _share_of(sample, at.get(rows[n].place - 1, 0))
+    return column
+
+
+def _follows_question(sample: Sample, _: Texts) -> Array:
+    rows, column = sample.candidates.rows, np.zeros(len(sample.features))
+    for lane in _lanes(sample):
+        asked = {rows[n].place for n in lane if rows[n].question_bytes}
+        column[lane] = [float(rows[n].place - 1 in asked) for n in lane]
+    return column
 
 
 def _words_in_question(sample: Sample, _: Texts) -> Array:
@@ -138,9 +169,31 @@ def _is_agent(sample: Sample, texts: Texts) -> Array:
     return np.array([float(row.event_id in texts.agents) for row in sample.candidates.rows])
 
 
-def _length(sample: Sample, texts: Texts) -> Array:
+def _any_length(sample: Sample, texts: Texts) -> Array:
     rows = sample.candidates.rows
-    return np.array([math.log1p(texts.words[row.event_id]) for row in rows])
+    return np.array([math.log1p(len(texts.contents[row.event_id])) for row in rows])
+
+
+def _matching_kind(
+    sample: Sample, texts: Texts, asks: re.Pattern[str], holds: re.Pattern[str]
+) -> Array:
+    rows = sample.candidates.rows
+    if not asks.search(sample.candidates.asking.question.text):
+        return np.zeros(len(rows))
+    return np.array([float(bool(holds.search(texts.contents[row.event_id]))) for row in rows])
+
+
+def _number(sample: Sample, texts: Texts) -> Array:
+    return _matching_kind(sample, texts, _ASKS_NUMBER, _HOLDS_NUMBER)
+
+
+def _time(sample: Sample, texts: Texts) -> Array:
+    return _matching_kind(sample, texts, _ASKS_TIME, _HOLDS_TIME)
+
+
+def _cosine_in_question(sample: Sample, _: Texts) -> Array:
+    deviation = float(_cosines(sample).std()) or 1.0
+    return (_cosines(sample) - _cosines(sample).mean()) / deviation
 
 
 def _above_neighbours(sample: Sample, _: Texts) -> Array:
@@ -148,8 +201,8 @@ def _above_neighbours(sample: Sample, _: Texts) -> Array:
     return np.maximum(0.0, _cosines(sample) - sample.features[:, places].max(1))
 
 
-def _cosine_times_words(sample: Sample, texts: Texts) -> Array:
-    return _cosines(sample) * _word_share(sample, texts)
+def _cosine_times_words(sample: Sample, _: Texts) -> Array:
+    return _cosines(sample) * _words(sample)
 
 
 def _cosine_squared(sample: Sample, _: Texts) -> Array:
@@ -168,11 +221,16 @@ IDEAS: Mapping[str, Callable[[Sample, Texts], Array]] = {
     "words of the event and the one before it": _words_before,
     "words of the whole session": _session_words,
     "the highest cosine of the session": _session_cosine,
-    "the share of the question's words": _word_share,
+    "the weight of the words, not their share": _word_weights,
     "words, to the most that any event holds": _words_in_question,
     "the rank by words, 1 / (10 + rank)": _rank_of_words,
     "whether an agent speaks": _is_agent,
-    "length": _length,
+    "the logarithm of the length": _any_length,
+    "a number, where the question asks for one": _number,
+    "a time, where the question asks for one": _time,
+    "following a question": _follows_question,
+    "words of a question just before it": _words_asked_before,
+    "the cosine in deviations of the question's candidates": _cosine_in_question,
     "being nearer than both neighbours": _above_neighbours,
     "cosine times the share of words": _cosine_times_words,
     "the square of the cosine": _cosine_squared,
@@ -185,31 +243,19 @@ IDEAS: Mapping[str, Callable[[Sample, Texts], Array]] = {
 
 def measure(samples: Sequence[Sample], texts: Texts) -> dict[str, Any]:
     """By idea, and by feature left out, the difference of R@10 and MRR for each group, held out."""
-    names = [name for name, _ in corpora_of(samples)]
-    folds = [names[n::FOLDS] for n in range(FOLDS)]
-    zeros = [np.zeros(len(sample.features)) for sample in samples]
-    plain = Stack(samples, zeros)
-    everything = np.ones(len(samples), dtype=bool)
-    _, before = hold_out(plain, folds, lambda _, rest: climb(plain, rest, plain.start()))
+    folds = [[name] for name, _ in corpora_of(samples)]
+    plain = Stack(samples)
 
-    def held_out(stack: Stack, without: int = 0) -> dict[str, Scores]:
-        def climb_on(n: int, rest: Array) -> Steps:
-            start = tuple(0 if at == without and at else s for at, s in enumerate(before[n]))
-            return climb(stack, rest, start, without=without)
-
-        return stack.by_group(hold_out(stack, folds, climb_on)[0], everything)
+    def held_out(stack: Stack, without: int | None = None) -> dict[str, Scores]:
+        return stack.by_group(hold_out(stack, folds, lambda rest: stack.fit(rest, without))[0])
 
     whole = held_out(plain)
     found = {
         "ideas": {
-            name: held_out(Stack(samples, _spread([idea(s, texts) for s in samples])))
+            name: held_out(Stack(samples, [idea(s, texts) for s in samples]))
             for name, idea in IDEAS.items()
         },
-        "without": {
-            name: held_out(plain, place)
-            for place, name in enumerate(Features._fields)
-            if place != _COSINE
-        },
+        "without": {name: held_out(plain, place) for place, name in enumerate(Features._fields)},
     }
     return {
         "all features": {group: list(scores) for group, scores in whole.items()},
@@ -218,11 +264,6 @@ def measure(samples: Sequence[Sample], texts: Texts) -> dict[str, Any]:
             for part, rows in found.items()
         },
     }
-
-
-def _spread(columns: Sequence[Array]) -> list[Array]:
-    deviation = float(np.concatenate([*columns]).std()) or 1.0
-    return [column * (_SPREAD / deviation) for column in columns]
 
 
 def _differences(

@@ -1,4 +1,4 @@
-"""Questions of several corpora as arrays, and the weights that rank them best."""
+"""Questions of several corpora as arrays, and how well weights rank them."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,7 @@ FLOORS: Mapping[str, tuple[float, float]] = {
     "unseen": (0.40, 0.24),
     "locomo": (0.76, 0.56),
 }
-"""R@10 and MRR that no fit may miss, by group."""
-_MARGIN = 0.006
-_SHORTFALL = 3.0
-_SCALES = {"words": 0.004, "words_nearby": 0.004}
-_SCALE = 0.06
-"""The size of a step."""
+"""R@10 and MRR that are promised, by group."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +66,8 @@ def missing_cosines(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]
     of the question's words that each holds: its value at none, and how much more it is at all."""
     rows: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for sample in samples:
-        words, events = sample.candidates.words, sample.candidates.events_in_view
-        total = sum(word.weight(events) for word in words) or 1.0
         rows[sample.group] += [
-            (float(features[Features._fields.index("words")]) / total, row.cosine)
+            (float(features[Features._fields.index("words")]), row.cosine)
             for features, row in zip(sample.features, sample.candidates.rows, strict=True)
             if row.cosine is not None
         ]
@@ -106,40 +99,6 @@ def by_group(samples: Sequence[Sample], weights: Array) -> dict[str, Scores]:
         group: Scores(fmean(s.recall for s in scores), fmean(s.rank for s in scores))
         for group, scores in sorted(groups.items())
     }
-
-
-def judge(scores: Mapping[str, Scores], *, has_floors: bool = True) -> float:
-    """The mean of R@10 and MRR over the groups, each alike, less what any is short of its floor."""
-    mean = fmean((s.recall + s.rank) / 2 for s in scores.values())
-    if not has_floors:
-        return mean
-    short = sum(
-        min(0.0, value - floor - _MARGIN)
-        for group, found in scores.items()
-        for value, floor in zip(found, FLOORS.get(group, (0.0, 0.0)), strict=True)
-    )
-    return mean + _SHORTFALL * short
-
-
-def objective(samples: Sequence[Sample], weights: Array) -> float:
-    """What `fit_weights` raises."""
-    return judge(by_group(samples, weights))
-
-
-def fit_weights(samples: Sequence[Sample], start: Array, fixed: int, steps: int) -> Array:
-    """Climb from `start` by random steps, each in about half of the weights; the weight at `fixed`
-    sets the scale and stays."""
-    chance = np.random.default_rng(1)
-    scale = np.array([_SCALES.get(name, _SCALE) for name in Features._fields])
-    scale[fixed] = 0.0
-    weights, best = start.copy(), objective(samples, start)
-    for _ in range(steps):
-        move = chance.normal(size=len(scale)) * scale * chance.choice([0.0, 1.0], len(scale))
-        trial = weights + move * chance.choice([0.4, 1.0])
-        value = objective(samples, trial)
-        if value > best:
-            weights, best = trial, value
-    return weights
 
 
 def area_under_curve(right: Sequence[float], wrong: Sequence[float]) -> float:

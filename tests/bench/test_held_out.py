@@ -1,13 +1,15 @@
 """Weights chosen without a conversation know nothing of it, and what is told apart is counted."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import pytest
 
 from strandline.recall.features import Features
-from tests.bench.coordinate_steps import Stack, climb, corpora_of, hold_out
+from tests.bench.listwise import PENALTY, Stack, corpora_of, hold_out
 from tests.bench.plain_rankings import fuse, score_bm25
 from tests.bench.recall_corpora import Corpus, Question
 from tests.bench.recall_service import Asking, Candidates
@@ -40,10 +42,10 @@ def random_samples(count: int) -> list[Sample]:
 def test_a_stack_scores_like_one_question_at_a_time() -> None:
     samples = random_samples(40)
     stack = Stack(samples)
-    for steps in (stack.start(), (100, 40, 2, 0, 0, -16, 0, 8, 0)):
-        recall, rank, first = stack.score(steps)
+    for weights in ((1, *[0] * 9), (1, 0.4, 0.2, 0, 0, -0.16, 0, 0.08, 0, 0.1)):
+        recall, rank, first = stack.score(np.array(weights))
         for n, sample in enumerate(samples):
-            expected = score(sample, stack.weights(steps))
+            expected = score(sample, np.array(weights))
             assert recall[n] == pytest.approx(expected.recall)
             assert rank[n] == pytest.approx(expected.rank if expected.rank > 1 / 21 else 0.0)
             assert first[n] == (expected.rank == 1.0)
@@ -61,22 +63,46 @@ def dated_samples(name: str, sign: float) -> list[Sample]:
 def test_weights_of_a_conversation_are_chosen_without_it() -> None:
     others = dated_samples("a", 1.0) + dated_samples("b", 1.0)
     samples = [*others, *dated_samples("odd", -1.0)]
-    stack = Stack(samples, has_floors=False)
+    stack = Stack(samples)
     folds = [[name] for name, _ in corpora_of(samples)]
     assert folds == [["a"], ["b"], ["odd"]]
-    scores, chosen = hold_out(stack, folds, lambda _, rest: climb(stack, rest, stack.start()))
-    assert chosen[2][_DATE] > 20  # by the other two, whatever the third would need
+    scores, chosen = hold_out(stack, folds, stack.fit)
+    assert chosen[2][_DATE] > 0.2  # by the other two, whatever the third would need
     assert scores[1, 20:] == pytest.approx(np.full(10, 1 / 3))
-    alone = Stack(others, has_floors=False)
-    assert climb(alone, np.ones(20, dtype=bool), alone.start()) == chosen[2]
+    assert Stack(others).fit() == pytest.approx(chosen[2])
 
 
 def test_a_feature_left_out_stays_at_nothing() -> None:
-    samples = dated_samples("a", 1.0)
-    stack = Stack(samples, has_floors=False)
-    everything = np.ones(10, dtype=bool)
-    assert climb(stack, everything, stack.start(), without=_DATE)[_DATE] == 0
-    assert climb(stack, everything, stack.start())[_DATE] > 20
+    stack = Stack(dated_samples("a", 1.0))
+    assert stack.fit(without=_DATE)[_DATE] == 0
+    assert stack.fit()[_DATE] > 0.2
+
+
+def test_groups_count_alike_however_many_questions_they_have() -> None:
+    """Many questions of one group say the opposite of few of another: neither wins by number."""
+    few, many = dated_samples("a", -1.0)[:2], [*dated_samples("b", 1.0), *dated_samples("b", 1.0)]
+    mixed = [*many, *(replace(sample, group="demo") for sample in few)]
+    assert Stack([*many, *few]).fit()[_DATE] > 0.1
+    assert Stack(mixed).fit()[_DATE] < Stack([*many, *few]).fit()[_DATE] / 2
+
+
+def test_the_fit_is_at_the_bottom_of_its_loss() -> None:
+    """From there no step in any direction leads down, by a loss that is counted anew."""
+    samples = [sample for sample in random_samples(60) if sample.answers]
+    spread = np.vstack([sample.features for sample in samples]).std(0)
+
+    def loss(weights: Array) -> float:
+        total = PENALTY / 2 * float(((weights * spread) ** 2).sum())
+        for sample in samples:
+            shares = np.exp(sample.features @ weights)
+            total -= math.log(shares[sample.answers].sum() / shares.sum()) / len(samples)
+        return total
+
+    weights = Stack(samples).fit()
+    for place in range(len(weights)):
+        for step in (-0.05, 0.05):
+            trial = weights + np.where(np.arange(len(weights)) == place, step, 0.0)
+            assert loss(trial) > loss(weights)
 
 
 def verdict(known: float, recall: float | None) -> Verdict:

@@ -19,7 +19,7 @@ from tests.support import Gateway, ScratchDatabase
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 QUESTION = "Which lamp is at the pier?"
-NINE = {
+TEN = {
     "cosine",
     "words",
     "words_nearby",
@@ -27,8 +27,9 @@ NINE = {
     "cosine_after",
     "cosine_nearby",
     "other_speaker",
-    "is_question",
+    "question_share",
     "date",
+    "length",
 }
 ONCE_TODAY = 0.1 / (1 - 0.9**30)
 
@@ -104,7 +105,7 @@ def test_nothing_changes_unless_it_is_asked_for(
     for weights in (None, {}, {"recency": 0}, {"recency": 0, "importance": 0.0}):
         answer = recall(gateway, key, explain=True, weights=weights)
         assert {**answer, "read_token": ""} == {**before, "read_token": ""}
-    assert {name for hit in before["hits"] for name in hit["features"]} == NINE
+    assert {name for hit in before["hits"] for name in hit["features"]} == TEN
 
 
 def test_recency_orders_by_when_it_happened(gateway: Gateway, key: str, tell: Told) -> None:
@@ -121,7 +122,7 @@ def test_recency_orders_by_when_it_happened(gateway: Gateway, key: str, tell: To
         h["event_id"]: h["relevance"] for h in plain["hits"]
     }
     assert {name for hit in body["hits"] for name in hit["features"]} == {
-        *NINE,
+        *TEN,
         "recency",
         "importance",
     }

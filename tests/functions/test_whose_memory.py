@@ -286,7 +286,7 @@ def test_by_words_a_search_has_the_same_bounds(world: World, tell: Told, share: 
 def test_chains_nearer_than_the_session_s_hide_none_of_it(
     world: World, tell: Told, embedder: Embedder, share: bool
 ) -> None:
-    told = tell(world.keys["alice"], "It is red.", session_id="other")
+    told = tell(world.keys["alice"], "The red buoy is new.", session_id="other")
     add_chain(
         world.gateway, world.base, [told["event_id"]], topic="the red buoy", embedder=embedder
     )

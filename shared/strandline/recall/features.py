@@ -14,6 +14,8 @@ from strandline.recall.question import Question
 
 WINDOW = 4
 """So many events of its session before and after an event are its neighbours."""
+_LONG_BYTES = 150
+"""A text of so many bytes, one or two sentences, is long enough for any answer."""
 _MIN_EVENTS = 500
 """A small view counts as one of so many events, or its every word would be common."""
 
@@ -47,11 +49,15 @@ class Candidate:
     said_at: datetime
     said_on: date
     """The day on which it was said, in the tenant's time zone."""
-    is_question: bool
     word_bits: int
     """Bit n is set if the event holds word n of the question."""
     cosine: float | None
     """With the question; None without a vector of both."""
+    text_bytes: int
+    """The size of its text; 0 where that is stored as a payload."""
+    question_bytes: int
+    """The size of the question that its text ends with."""
+    is_statement: bool
 
 
 class Features(NamedTuple):
@@ -60,21 +66,26 @@ class Features(NamedTuple):
     cosine: float
     """Of the question and the event with its date and speaker."""
     words: float
-    """The weights of the question's words that the event holds."""
+    """The share of the question's words, by weight, that the event holds."""
     words_nearby: float
     """The same, of the event together with four events before and four after it."""
     cosine_before: float
-    """The cosine of the event before it in its session."""
+    """The cosine of the event before it in its session. Here and below the mean of all candidates
+    stands for an event that is not there or no candidate: to be alone speaks neither for an event
+    nor against it."""
     cosine_after: float
     """The cosine of the event after it."""
     cosine_nearby: float
     """The mean cosine of two events before and two after it."""
     other_speaker: float
     """1 if the question names a speaker, and not this one."""
-    is_question: float
-    """1 if the event is itself a question."""
+    question_share: float
+    """How much of its text is the question that it ends with: 1 if it is nothing else."""
     date: float
     """1 if its month, 2 if its day is one that the question names."""
+    length: float
+    """1 if its text has 150 bytes or more, or is a statement; of a shorter message in proportion:
+    what is short seldom answers."""
 
 
 class MissingCosine(NamedTuple):
@@ -85,7 +96,8 @@ class MissingCosine(NamedTuple):
     """Of an event that holds no word of the question, and of any neighbour: its words count in
     `words_nearby`."""
     rise: float
-    """How much more it is where the event holds all of them; less by the weight of those absent."""
+    """How much more it is where the event holds all of them, in proportion to the share that it
+    holds."""
 
 
 def compute_features(
@@ -101,27 +113,27 @@ def compute_features(
     names = {speaker: _speaker_name(speaker) for speaker in speakers}
     named = question.named(set(names.values()))
     others = {speaker: float(bool(named) and name not in named) for speaker, name in names.items()}
-    weights = [word.weight(events_in_view) for word in words]
-    weight_of_bits = _WeightOfBits(weights)
-    rise = missing_cosine.rise / (sum(weights) or 1.0)
+    share_of_bits = _ShareOfBits([word.weight(events_in_view) for word in words])
 
     def cosine_of(candidate: Candidate) -> float:
         if candidate.cosine is not None:
             return candidate.cosine
-        return missing_cosine.without_words + rise * weight_of_bits[candidate.word_bits]
+        share = share_of_bits[candidate.word_bits]
+        return missing_cosine.without_words + missing_cosine.rise * share
 
     def features_of(candidate: Candidate, lane: _Lane) -> Features:
         before_2, before, _, after, after_2 = lane.cosines_near(candidate.place)
         return Features(
             cosine=cosine_of(candidate),
-            words=weight_of_bits[candidate.word_bits],
-            words_nearby=weight_of_bits[lane.bits_near(candidate.place)],
+            words=share_of_bits[candidate.word_bits],
+            words_nearby=share_of_bits[lane.bits_near(candidate.place)],
             cosine_before=before,
             cosine_after=after,
             cosine_nearby=(before_2 + before + after + after_2) / 4,
             other_speaker=others[candidate.speaker],
-            is_question=float(candidate.is_question),
+            question_share=candidate.question_bytes / (candidate.text_bytes or 1),
             date=question.match_time(candidate.said_on) if question.times else 0.0,
+            length=_length(candidate),
         )
 
     lanes = _find_lanes(candidates, missing_cosine.without_words)
@@ -129,30 +141,31 @@ def compute_features(
 
 
 def _find_lanes(candidates: Sequence[Candidate], missing_cosine: float) -> "list[_Lane]":
-    """The lane of each candidate."""
+    """The lane of each candidate. `missing_cosine` stands for that of an event without a vector."""
     # the id as a number: Python hashes a UUID in code of its own
     keys = [(candidate.scope_id.int, candidate.session_id) for candidate in candidates]
     members: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
     for key, candidate in zip(keys, candidates, strict=True):
         members[key].append(candidate)
-    lanes = {key: _Lane(found, missing_cosine) for key, found in members.items()}
+    cosines = [candidate.cosine for candidate in candidates if candidate.cosine is not None]
+    mean = math.fsum(cosines) / len(cosines) if cosines else missing_cosine
+    lanes = {key: _Lane(found, missing_cosine, mean) for key, found in members.items()}
     return [lanes[key] for key in keys]
 
 
 class _Lane:
     """The words and cosines of one lane's candidates, one element for each place."""
 
-    def __init__(self, candidates: Sequence[Candidate], missing_cosine: float) -> None:
+    def __init__(self, candidates: Sequence[Candidate], missing: float, mean: float) -> None:
         places = [candidate.place for candidate in candidates]
         self._first = min(places) - WINDOW
         length = max(places) - self._first + WINDOW + 1
         self._bits = [0] * length
-        # 0 where there is no event: a session's first has no context that could speak for it
-        self._cosines = [0.0] * length
+        self._cosines = [mean] * length
         for place, candidate in zip(places, candidates, strict=True):
             cosine = candidate.cosine
             self._bits[place - self._first] = candidate.word_bits
-            self._cosines[place - self._first] = missing_cosine if cosine is None else cosine
+            self._cosines[place - self._first] = missing if cosine is None else cosine
 
     def bits_near(self, place: int) -> int:
         """The words that the event at a place and its neighbours hold together."""
@@ -168,16 +181,24 @@ class _Lane:
         return self._cosines[n - 2 : n + 3]
 
 
-class _WeightOfBits(dict[int, float]):
-    """The summed weights of a set of words; few sets occur, and each is summed once."""
+class _ShareOfBits(dict[int, float]):
+    """The share of all words, by weight, that a set of them is; few sets occur, and each is summed
+    once."""
 
     def __init__(self, weights: Sequence[float]) -> None:
-        self._weights = weights
+        total = sum(weights) or 1.0
+        self._weights = [weight / total for weight in weights]
 
     def __missing__(self, bits: int) -> float:
-        weight = sum(weight for n, weight in enumerate(self._weights) if bits >> n & 1)
-        self[bits] = weight
-        return weight
+        share = sum(weight for n, weight in enumerate(self._weights) if bits >> n & 1)
+        self[bits] = share
+        return share
+
+
+def _length(candidate: Candidate) -> float:
+    """A statement is made to be kept, however short it is, and a payload is not short."""
+    is_message = candidate.text_bytes > 0 and not candidate.is_statement
+    return min(candidate.text_bytes, _LONG_BYTES) / _LONG_BYTES if is_message else 1.0
 
 
 def _speaker_name(speaker: str | None) -> str:
@@ -225,8 +246,8 @@ def compute_answer_features(
         score=scores[0],
         cosine=max(candidate.cosine for candidate in features),
         words_absent=absent / total,
-        words_nearby=max(candidate.words_nearby for candidate in features[:5]) / total,
-        words=max(candidate.words for candidate in features[:5]) / total,
+        words_nearby=max(candidate.words_nearby for candidate in features[:5]),
+        words=max(candidate.words for candidate in features[:5]),
         log_events=math.log(min(max(events_searched, 1), _MAX_FITTED_EVENTS)),
         spread=scores[0] - scores[_SPREAD_PLACE - 1] if is_long else 0.0,
     )

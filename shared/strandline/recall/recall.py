@@ -315,7 +315,8 @@ def record_use(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:
     """Record that an answer contained these events, which keeps their chains warm. A failure here
     does not affect the answer, which is already built; returns False if nothing was recorded."""
     scored = [hit for hit in answer.hits if hit.why != _EDGE]
-    best = sorted(scored, key=lambda hit: hit.relevance or 0.0, reverse=True)[:_MAX_USED_HITS]
+    by_rank = sorted(scored, key=lambda hit: (hit.relevance or 0.0, hit.event_id), reverse=True)
+    best = by_rank[:_MAX_USED_HITS]  # ties go to the newer event, as in the answer by relevance
     used_events = [hit.event_id for hit in best if hit.why]
     try:
         if answer.hits:

@@ -32,9 +32,6 @@ class CandidateRow(Candidate):
     end_char: int | None
     is_fresh: bool
     """Whether it is among the newest events that have no vector yet."""
-    is_statement: bool
-    text_bytes: int
-    """The size of its text; 0 where that is stored as a payload."""
     words: list[str] | None
     document_counts: list[int] | None
     """How many events in view hold each word, whatever the filter."""
@@ -155,8 +152,10 @@ def search_candidates(
             select c.*, e.scope_id, lane.session_id, e.seq, e.speaker,
                 e.type = 'statement' as is_statement,
                 coalesce(e.occurred_at, e.recorded_at) as said_at,
-                coalesce(right(e.content, 100) ~ '[?]\\s*$', false) as is_question,
                 coalesce(octet_length(e.content), 0) as text_bytes,
+                coalesce(octet_length(substring(right(e.content, 300)
+                    from '([^.!?\u3002\uff01\uff1f\u061f\n]*[?\uff1f\u061f])\\s*$')), 0)
+                    as question_bytes,
                 lag(e.seq) over (
                     partition by e.scope_id, lane.session_id collate "C" order by e.seq)
                     as seq_before,
@@ -174,7 +173,7 @@ def search_candidates(
                 partition by f.scope_id, f.session_id collate "C" order by f.seq)::bigint as place,
             greatest(least((f.said_at at time zone tenant.time_zone)::date, date '9999-12-31'),
                 date '0001-01-01') as said_on,
-            f.is_question, f.is_statement, f.text_bytes, coalesce(f.word_bits, 0) as word_bits,
+            f.question_bytes, f.is_statement, f.text_bytes, coalesce(f.word_bits, 0) as word_bits,
             coalesce(f.cosine, stored.cosine) as cosine, f.start_char, f.end_char, f.is_fresh,
             head.words, head.document_counts, head.events_in_view, head.min_known, head.today
         from in_lanes f

@@ -36,9 +36,11 @@ def candidate(seq: int, bits: int = 0, cosine: float | None = 0.1, **more: objec
         speaker="user:a",
         said_at=NOW,
         said_on=NOW.date(),
-        is_question=False,
         word_bits=bits,
         cosine=cosine,
+        text_bytes=100,
+        question_bytes=0,
+        is_statement=False,
     )
     return replace(plain, **more)
 
@@ -49,6 +51,12 @@ def order(
     calibration: Calibration = SHIPPED,
 ) -> Ranking:
     return rank(read_question(question, NOW.date()), WORDS, candidates, 100, calibration)
+
+
+def shares() -> list[float]:
+    """Of both words, of all that is asked for."""
+    weights = [word.weight(100) for word in WORDS]
+    return [weight / sum(weights) for weight in weights]
 
 
 def best(ranking: Ranking) -> int:
@@ -67,7 +75,7 @@ def test_meaning_is_not_buried_under_one_incidental_word() -> None:
 @pytest.mark.parametrize(
     ("better", "worse", "question"),
     [
-        (candidate(20), candidate(40, is_question=True), "Where is it?"),
+        (candidate(20), candidate(40, question_bytes=100), "Where is it?"),
         (candidate(20, speaker="user:bob"), candidate(40), "What did Bob say?"),
         (
             candidate(20, said_on=date(2026, 3, 3)),
@@ -75,6 +83,7 @@ def test_meaning_is_not_buried_under_one_incidental_word() -> None:
             "What was it in March?",
         ),
         (candidate(20), candidate(40, cosine=-0.1), "Where is it?"),
+        (candidate(20), candidate(40, text_bytes=4), "Where is it?"),
     ],
 )
 def test_each_feature_speaks_for_or_against(
@@ -84,14 +93,36 @@ def test_each_feature_speaks_for_or_against(
     assert best(order([worse, better], question)) == 20
 
 
+def test_a_text_is_no_better_for_being_long() -> None:
+    """Nor is a short message worse for being stored as a payload, whose size nobody looks up, nor a
+    statement for being short."""
+    sizes = (15, 75, 150, 300, 100_000, 0)
+    rows = [candidate(10 * n, text_bytes=size) for n, size in enumerate(sizes)]
+    rows.append(candidate(99, text_bytes=15, is_statement=True))
+    question = read_question("Where is it?", NOW.date())
+    features = compute_features(question, WORDS, rows, 100, NO_VECTOR)
+    assert [feature.length for feature in features] == [0.1, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_words_count_alike_in_short_and_long_questions() -> None:
+    """As shares of the question, so that scores of questions can be compared."""
+    question = read_question("Where is it?", NOW.date())
+    for words in (WORDS, [*WORDS, Word("tide", 3), Word("low", 90)]):
+        everything = candidate(1, (1 << len(words)) - 1)
+        (features,) = compute_features(question, words, [everything], 100, NO_VECTOR)
+        assert features.words == features.words_nearby == pytest.approx(1.0)
+    (features,) = compute_features(question, [], [candidate(1)], 100, NO_VECTOR)
+    assert features.words == 0.0
+
+
 def test_neighbours_in_the_same_session_speak_for_an_event() -> None:
     near = [candidate(10), candidate(11, 0b01), candidate(30), candidate(51, 0b01, session_id="t")]
     features = compute_features(read_question("buoy", NOW.date()), WORDS, near, 100, NO_VECTOR)
-    rare = WORDS[0].weight(100)
+    rare, _ = shares()
     assert [f.words_nearby for f in features] == [rare, rare, 0.0, rare]
     assert [f.words for f in features] == [0.0, rare, 0.0, rare]
     assert features[0].cosine_after == features[1].cosine_before == 0.1
-    assert features[0].cosine_nearby == pytest.approx(0.1 / 4)
+    assert features[0].cosine_nearby == pytest.approx(0.1)
 
 
 def test_neighbours_of_another_session_or_scope_do_not() -> None:
@@ -109,11 +140,17 @@ def test_neighbours_of_another_session_or_scope_do_not() -> None:
 
 def test_neighbours_are_by_their_places_in_the_session() -> None:
     """Whatever other sessions of the scope wrote in between."""
-    lane = [candidate(10, place=1), candidate(30, 0b01, place=2), candidate(31, 0b10, place=9)]
+    lane = [
+        candidate(10, place=1, cosine=0.2),
+        candidate(30, 0b01, place=2, cosine=0.5),
+        candidate(31, 0b10, place=9, cosine=0.2),
+    ]
     features = compute_features(read_question("buoy", NOW.date()), WORDS, lane, 100, NO_VECTOR)
-    rare, common = (word.weight(100) for word in WORDS)
+    rare, common = shares()
     assert [f.words_nearby for f in features] == [rare, rare, common]
-    assert [f.cosine_after for f in features] == [0.1, 0.0, 0.0]
+    assert features[0].cosine_after == 0.5
+    mean = pytest.approx(0.3)
+    assert [f.cosine_after for f in features[1:]] == [mean, mean], "no candidate is after them"
 
 
 def test_a_common_word_that_is_somebody_s_name_is_no_other_speaker() -> None:
@@ -175,7 +212,7 @@ def test_an_event_without_a_vector_counts_as_an_average_one() -> None:
 
 def test_an_event_without_a_vector_that_holds_the_question_s_words_counts_as_near_to_it() -> None:
     """What was said just now is not below what is somewhat like the question."""
-    fresh, similar = candidate(20, 0b11, None), candidate(1, 0, 0.45)
+    fresh, similar = candidate(20, 0b11, None), candidate(1, 0, 0.5)
     assert best(order([fresh, similar])) == 20
     assert best(order([candidate(20, 0b10, None), similar])) == 1, "one common word is not enough"
     missing = SHIPPED.missing_cosine
