@@ -62,7 +62,7 @@ class _Work:
     patience: timedelta
     """How long after a chain's last change to wait for the model."""
     totals: Counter[str] = field(default_factory=Counter[str])
-    seen: set[UUID] = field(default_factory=set[UUID])
+    chain_ids: set[UUID] = field(default_factory=set[UUID])
     """Chains that this job has looked at."""
 
     @property
@@ -101,7 +101,9 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     if work.tuning.ltm_enabled:
         _promote_all(
             work,
-            lambda seen: store_promotion.list_due(lease.access, now, seen, _CHAINS_PER_PAGE),
+            lambda exclude_ids: store_promotion.list_due(
+                lease.access, now, exclude_ids, _CHAINS_PER_PAGE
+            ),
         )
     return _finish(work)
 
@@ -112,7 +114,10 @@ def promote_cold_chains(resources: JobResources, lease: Lease, now: datetime) ->
     work = _make_work(resources, lease, now)
     work.patience = timedelta(0)
     _promote_all(
-        work, lambda seen: store_promotion.list_cold(lease.access, now, seen, _CHAINS_PER_PAGE)
+        work,
+        lambda exclude_ids: store_promotion.list_cold(
+            lease.access, now, exclude_ids, _CHAINS_PER_PAGE
+        ),
     )
     return _finish(work)
 
@@ -130,7 +135,7 @@ def _make_work(resources: JobResources, lease: Lease, now: datetime) -> _Work:
 
 def _promote_all(work: _Work, list_chains: _ListChains) -> None:
     """Promote chains until none is listed that was not looked at, or the time is up."""
-    while not work.is_out_of_time and (chains := list_chains(work.seen)):
+    while not work.is_out_of_time and (chains := list_chains(work.chain_ids)):
         for chain in chains:
             if work.is_out_of_time:
                 return
@@ -148,7 +153,7 @@ def _finish(work: _Work) -> Mapping[str, int]:
 def _promote(work: _Work, chain: DueChain, *, is_retry: bool) -> None:
     """Promote one chain, and record how that ended. Raises LeaseLost."""
     access = work.lease.access
-    work.seen.add(chain.chain_id)
+    work.chain_ids.add(chain.chain_id)
     work.totals["chains_evaluated"] += 1
     try:
         _promote_chain(work, chain, is_retry=is_retry)
@@ -173,7 +178,7 @@ def _promote(work: _Work, chain: DueChain, *, is_retry: bool) -> None:
 
 def _promote_chain(work: _Work, chain: DueChain, *, is_retry: bool) -> None:
     start = time.monotonic()
-    extracted = extract_chain(
+    extraction = extract_chain(
         work.lease.access,
         work.llm,
         chain,
@@ -183,22 +188,22 @@ def _promote_chain(work: _Work, chain: DueChain, *, is_retry: bool) -> None:
         is_retry=is_retry,
     )
     _sample(work, "ExtractionMilliseconds", start)
-    if _is_postponed(work, chain, extracted):
+    if _is_postponed(work, chain, extraction):
         work.totals["chains_postponed"] += 1
         return
     state = heat.HeatState(chain.importance, chain.density, chain.strength, chain.accessed_at)
     factors = heat.compute_factors(state, work.now, work.tuning)
     promotion = build_promotion(
         chain,
-        extracted.cited,
-        extracted.extraction,
+        extraction.evidence_by_number,
+        extraction.extraction,
         persona=work.tuning.persona,
         # Not the heat of this moment: the same chain is written again after a replay.
         heat=factors.base,
     )
     work.lease.tally.samples.setdefault("ChainHeat", []).append(factors.heat)
     start = time.monotonic()
-    is_written = _write(work, chain, extracted, promotion, is_retry=is_retry)
+    is_written = _write(work, chain, extraction, promotion, is_retry=is_retry)
     _sample(work, "GraphWriteMilliseconds", start)
     if is_written:
         with work.lease.transaction():  # a writer of events locks the same rows in another order
@@ -206,22 +211,22 @@ def _promote_chain(work: _Work, chain: DueChain, *, is_retry: bool) -> None:
         work.totals["chains_promoted"] += 1
         work.totals["nodes"] += len(promotion.nodes)
         work.totals["edges"] += len(promotion.edges)
-        work.totals["edges_corrected"] += promotion.corrected
-        work.totals["statements_dropped"] += sum(promotion.dropped.values())
-        work.totals["extraction_failures"] += extracted.fallback_reason is not None
+        work.totals["edges_corrected"] += promotion.corrections
+        work.totals["statements_dropped"] += sum(promotion.drops.values())
+        work.totals["extraction_failures"] += extraction.fallback_reason is not None
 
 
-def _is_postponed(work: _Work, chain: DueChain, extracted: ChainExtraction) -> bool:
+def _is_postponed(work: _Work, chain: DueChain, extraction: ChainExtraction) -> bool:
     """Whether the model is expected back soon enough, or the time is up: the chain stays due."""
-    if extracted.fallback_reason == _OUT_OF_TIME:
+    if extraction.fallback_reason == _OUT_OF_TIME:
         return True
-    return extracted.waits_for_model and work.now - chain.accessed_at < work.patience
+    return extraction.waits_for_model and work.now - chain.accessed_at < work.patience
 
 
 def _write(
     work: _Work,
     chain: DueChain,
-    extracted: ChainExtraction,
+    extraction: ChainExtraction,
     promotion: Promotion,
     *,
     is_retry: bool,
@@ -233,19 +238,21 @@ def _write(
         if not store_promotion.lock_unchanged(access, chain):
             return False
         lock_scopes(access, [chain.scope_id])
-        gone = store_promotion.withdraw(access, chain.chain_id, chain.version, is_retry=is_retry)
+        target_ids = store_promotion.withdraw(
+            access, chain.chain_id, chain.version, is_retry=is_retry
+        )
         halves = work.tuning.edge_confidence == "halving"
         write_observations(access, promotion.nodes, promotion.edges, halves_confidence=halves)
-        compute(access, gone, halves_confidence=halves)
-        store_extraction(access, chain, extracted)
+        compute(access, target_ids, halves_confidence=halves)
+        store_extraction(access, chain, extraction)
         store_promotion.mark_promoted(access, chain.chain_id, chain.version)
-        if extracted.fallback_reason is not None:
+        if extraction.fallback_reason is not None:
             store_failures.record_failure(
                 access,
                 kind=store_failures.PROMOTE_KIND,
                 scope_id=chain.scope_id,
                 participants=chain.participants,
-                reason=extracted.fallback_reason,
+                reason=extraction.fallback_reason,
                 advice=_FELL_BACK,
                 ref=chain.chain_id,
             )

@@ -78,11 +78,11 @@ def traverse(
         raise NotFound("there is no such node in view")
     holds = make_filter(None if is_chain else request.as_of, archived=request.archived)
     results = [row for row in rows[1:] if row.type in rule.results and holds(row)]
-    shown = [rows[0], *results[: request.limit]]
+    page = [rows[0], *results[: request.limit]]
     is_cut = reach.is_cut or len(results) > request.limit
     return GraphOut(
-        nodes=[to_found_node(row, None, hops=reach.hops[row.node_id]) for row in shown],
-        edges=to_edges(reach.edges, leads_by_member(shown)),
+        nodes=[to_found_node(row, None, hops=reach.hops[row.node_id]) for row in page],
+        edges=to_edges(reach.edges, leads_by_member(page)),
         degraded=["cut_by_limit"] if is_cut else [],
     )
 

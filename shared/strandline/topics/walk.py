@@ -98,8 +98,8 @@ def order_by_topic[Group](
     for event, group in group_by_event.items():
         by_group[group].append(relevance_by_event[event])
     weights = {
-        group: TOPIC_WEIGHT * sum(sorted(found, reverse=True)[:TOPIC_EVENTS]) / TOPIC_EVENTS
-        for group, found in by_group.items()
+        group: TOPIC_WEIGHT * sum(sorted(relevances, reverse=True)[:TOPIC_EVENTS]) / TOPIC_EVENTS
+        for group, relevances in by_group.items()
     }
     return sorted(
         relevance_by_event, key=lambda e: -(relevance_by_event[e] + weights[group_by_event[e]])
