@@ -51,7 +51,7 @@ _LINE_BYTES = 20
 
 
 @dataclass(frozen=True)
-class Use:
+class AnswerUse:
     """What answered a question, to be recorded as used."""
 
     chains: Sequence[MatchedChain] = ()
@@ -107,7 +107,7 @@ def build_context_text(
     now: datetime,
     vector_timeout: float,
     answering: AnswerOptions | None = None,
-) -> tuple[ContextTextOut, Use]:
+) -> tuple[ContextTextOut, AnswerUse]:
     """The context of all that is in view, with the short-term memory of `session`, or without a
     question of all in view, as text. Also returns what answers the question. A text for an answer
     (`answering`) also says which events were added later than they happened.
@@ -169,7 +169,7 @@ def _find(
 
 def build_session_text(
     view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
-) -> tuple[ContextTextOut, Use]:
+) -> tuple[ContextTextOut, AnswerUse]:
     """A session's context as text: what `build_context` finds, and the events that answer the
     question. Also returns what answers it."""
     recent = session_context.list_short_term(view, query.limit)
@@ -188,7 +188,7 @@ def _write(
     knowledge: Sequence[KnownSource],
     matches: FoundChains,
     request: _Request,
-) -> tuple[ContextTextOut, Use]:
+) -> tuple[ContextTextOut, AnswerUse]:
     relevant: Sequence[ScoredEvent] = ()
     best: Sequence[UUID] = ()
     if matches.search:
@@ -216,7 +216,7 @@ def _write(
         request.budget,
     )
     answer = _to_answer(layout, matches, events, request.min_relevance)
-    return answer, _to_use(matches, layout, best) if matches.search else Use()
+    return answer, _to_use(matches, layout, best) if matches.search else AnswerUse()
 
 
 def _to_answer(
@@ -304,13 +304,13 @@ def _to_topic(chain: MatchedChain) -> TopicSource:
     )
 
 
-def _to_use(matches: FoundChains, layout: Layout, best: Sequence[UUID]) -> Use:
+def _to_use(matches: FoundChains, layout: Layout, best: Sequence[UUID]) -> AnswerUse:
     """The shown chains, and the best of the shown events that hold words of the question or are
     compared with it by meaning."""
     assert matches.search is not None
     candidates = matches.search.candidates
     cited_ids, chain_ids = set(layout.citations), set(layout.chain_ids)
-    return Use(
+    return AnswerUse(
         [chain for chain in matches.chains if chain.chain_id in chain_ids],
         [
             event_id
@@ -322,7 +322,7 @@ def _to_use(matches: FoundChains, layout: Layout, best: Sequence[UUID]) -> Use:
     )
 
 
-def record_use(access: TenantDb, use: Use, now: datetime) -> bool:
+def record_use(access: TenantDb, use: AnswerUse, now: datetime) -> bool:
     """Record that a text showed these, which keeps chains warm: each counts once. A failure here
     does not affect the text, which is already built; returns False if it could not be recorded."""
     recall_id = uuid7()

@@ -12,7 +12,6 @@ from strandline.errors import NotFound
 from strandline.graph import store_search
 from strandline.graph.answers import to_edges, to_found_node
 from strandline.graph.identity import PREFIXES, NodeType, hash_name, normalise, parse_node_id
-from strandline.graph.reach import read_reach
 from strandline.graph.schemas_search import (
     FoundNode,
     GraphOut,
@@ -21,7 +20,8 @@ from strandline.graph.schemas_search import (
 )
 from strandline.graph.store_joined import JoinedNode, leads_by_member, read_nodes
 from strandline.graph.store_search import Match, Narrowing, NodeQuery
-from strandline.graph.store_walk import Walk
+from strandline.graph.store_walk import WalkFilter
+from strandline.graph.subgraph import read_subgraph
 from strandline.recall.recall import embed_query
 
 ALL_TYPES: Sequence[NodeType] = tuple(PREFIXES)
@@ -146,7 +146,7 @@ def _search_graph(
     finder: Finder, request: GraphSearchRequest, types: Sequence[NodeType]
 ) -> GraphOut:
     starts, degradations = _find_starts(finder, request)
-    walk = Walk(
+    walk = WalkFilter(
         None,
         hops=_HOPS,
         min_confidence=_MIN_CONFIDENCE,
@@ -154,15 +154,15 @@ def _search_graph(
         archived=request.archived,
         halves_confidence=finder.halves_confidence,
     )
-    reach = read_reach(finder.access, list(starts), walk)
+    subgraph = read_subgraph(finder.access, list(starts), walk)
     holds = make_filter(request.as_of, archived=request.archived)
-    visible_rows = [row for row in reach.nodes if holds(row) and row.type in types]
+    visible_rows = [row for row in subgraph.nodes if holds(row) and row.type in types]
     nodes = [
-        to_found_node(row, starts.get(row.node_id), hops=reach.hops[row.node_id])
+        to_found_node(row, starts.get(row.node_id), hops=subgraph.hops[row.node_id])
         for row in visible_rows[: request.limit]
     ]
-    edges = to_edges(reach.edges, leads_by_member(visible_rows[: request.limit]))
-    is_cut = reach.is_cut or len(visible_rows) > request.limit
+    edges = to_edges(subgraph.edges, leads_by_member(visible_rows[: request.limit]))
+    is_cut = subgraph.is_cut or len(visible_rows) > request.limit
     return GraphOut(
         nodes=nodes, edges=edges, degraded=degradations + (["cut_by_limit"] if is_cut else [])
     )

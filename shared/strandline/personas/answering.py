@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from strandline.config import PREFIX, get_settings
-from strandline.context.build import AnswerOptions, Use, build_context_text
+from strandline.context.build import AnswerOptions, AnswerUse, build_context_text
 from strandline.context.layout import BYTES_PER_TOKEN
 from strandline.context.schemas import MIN_BUDGET, ContextTextOut, ContextTextRequest
 from strandline.db.database import TenantDb
@@ -61,7 +61,7 @@ class Recollection(NamedTuple):
     """What the model is shown, and the use that counts once it has answered."""
 
     context: ContextTextOut
-    use: Use
+    use: AnswerUse
 
 
 def recall_for(
