@@ -26,9 +26,9 @@ def load_settings(context: Mapping[str, Any]) -> StackSettings:
     stages: Mapping[str, Mapping[str, Any]] = context.get("stages") or {}
     stage = context.get("stage") or "dev"
     if stage not in stages:
-        known = ", ".join(sorted(stages))
+        stage_names = ", ".join(sorted(stages))
         raise SettingsError(
-            f"stage {stage} is not in cdk.json (there are: {known}). Add it to stages."
+            f"stage {stage} is not in cdk.json (there are: {stage_names}). Add it to stages."
         )
     overrides = {n: _parse_value(n, context[n]) for n in StackSettings.model_fields if n in context}
     return build_settings({**stages[stage], **overrides, "stage": stage})
@@ -37,10 +37,10 @@ def load_settings(context: Mapping[str, Any]) -> StackSettings:
 def _require_known(context: Mapping[str, Any]) -> None:
     """Reject misspelt names, whose defaults would apply silently. Names that are not plain words
     belong to the CDK (`aws:…`, `@aws-cdk/…`)."""
-    known = {*StackSettings.model_fields, "stages"}
-    for name in sorted(context.keys() - known):
+    valid_names = {*StackSettings.model_fields, "stages"}
+    for name in sorted(context.keys() - valid_names):
         if re.fullmatch(r"\w+", name):
-            near = difflib.get_close_matches(name, known, 1)
+            near = difflib.get_close_matches(name, valid_names, 1)
             hint = (
                 f"did you mean {near[0]}?"
                 if near

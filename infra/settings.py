@@ -260,14 +260,14 @@ class StackSettings(_SettingsModel):
     def service_variables(self) -> dict[str, str]:
         """The service's settings that are not secret, as values of environment variables."""
         half = min(self.request_rate, self.request_burst) / 2
-        derived = {
+        stack_values = {
             "tenant_requests_per_minute": str(min(_TENANT_REQUESTS_PER_MINUTE, int(half * 60))),
             "tenant_burst_seconds": "1",
             "cors_origins": " ".join(self.cors_origins),
             "client_certificates": str(bool(self.domain and self.domain.mutual_tls)).lower(),
         }
-        known = {n: v for n, v in derived.items() if n in ServiceSettings.model_fields}
-        return known | {name: _to_variable(value) for name, value in self.settings.items()}
+        variables = {n: v for n, v in stack_values.items() if n in ServiceSettings.model_fields}
+        return variables | {name: _to_variable(value) for name, value in self.settings.items()}
 
     def reserved_concurrency(self, fn: FunctionSpec) -> int:
         """Most concurrent instances of a function; 0: what the account has left."""

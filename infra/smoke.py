@@ -89,30 +89,30 @@ class Smoke:
         if key is not None:
             all_headers["X-API-Key"] = key or self.keys[TENANT]
         data = None if body is None else json.dumps(body).encode()
-        waited = 0.0
+        seconds = 0.0
         while True:
             answer = self.send(method, self.url.rstrip("/") + path, data, all_headers)
-            if answer.status not in (429, 503) or waited >= _WAKE_SECONDS:
+            if answer.status not in (429, 503) or seconds >= _WAKE_SECONDS:
                 return answer
             self.wait(_POLL_SECONDS)
-            waited += _POLL_SECONDS
+            seconds += _POLL_SECONDS
 
     def prepare(self) -> None:
         """Create the tenants, unless they are there, and a key of each for an hour."""
         for tenant in (TENANT, OTHER):
-            made = self.call(
+            tenant_response = self.call(
                 "POST", "/api/v1/admin/tenants", {"tenant_id": tenant}, self.operator_key
             )
-            _expect(made, f"tenant {tenant}", 201, 409)
+            _expect(tenant_response, f"tenant {tenant}", 201, 409)
             expires_at = datetime.now(UTC) + timedelta(hours=1)
-            wanted = {
+            key_request = {
                 "rights": ["read", "write", "admin"],
                 "label": f"smoke {self.run}",
                 "expires_at": expires_at.isoformat(),
             }
             path = f"/api/v1/admin/tenants/{tenant}/keys"
             key = _expect(
-                self.call("POST", path, wanted, self.operator_key), f"key of {tenant}", 201
+                self.call("POST", path, key_request, self.operator_key), f"key of {tenant}", 201
             )
             self.keys[tenant] = key["token"]
             self.key_paths.append(f"{path}/{key['key_id']}")
@@ -132,16 +132,16 @@ class Smoke:
 
     def append(self) -> str:
         """An event is stored."""
-        told = _expect(self._append(), "append", 201)
-        _require(isinstance(told.get("seq"), int), "a receipt with seq", told)
-        self.receipt = told
-        return f"seq {told['seq']}"
+        receipt = _expect(self._append(), "append", 201)
+        _require(isinstance(receipt.get("seq"), int), "a receipt with seq", receipt)
+        self.receipt = receipt
+        return f"seq {receipt['seq']}"
 
     def replay(self) -> str:
         """The same request again is the same event; another one under its key is a conflict."""
         again = self._append()
-        told = _expect(again, "replay", 201)
-        _require(told == self.receipt, "the receipt of before", told)
+        receipt = _expect(again, "replay", 201)
+        _require(receipt == self.receipt, "the receipt of before", receipt)
         marks = {name.lower(): value for name, value in again.headers.items()}
         _require(marks.get("idempotent-replayed") == "true", "Idempotent-Replayed: true", marks)
         _expect(self._append("Something else."), "another request under its key", 409)
@@ -150,49 +150,51 @@ class Smoke:
     def upload(self) -> str:
         """A payload goes to the bucket by its URL, and an event cites it."""
         data = f"The log of smoke {self.run}.".encode()
-        wanted = {
+        upload_request = {
             "size": len(data),
             "sha256": hashlib.sha256(data).hexdigest(),
             "mime_type": "text/plain",
             "name": "smoke.txt",
         }
-        begun = _expect(self.call("POST", "/api/v1/uploads", wanted), "upload", 201)
-        put = self.send(begun["method"], begun["url"], data, begun["headers"])
+        upload = _expect(self.call("POST", "/api/v1/uploads", upload_request), "upload", 201)
+        put = self.send(upload["method"], upload["url"], data, upload["headers"])
         _require(put.status in (200, 204), "the bucket takes the payload", put.status)
-        cited = self.call(
+        event_response = self.call(
             "POST",
             "/api/v1/events",
-            {"participants": WHO, "role": "user", "type": "upload", "blob": {"cid": begun["cid"]}},
+            {"participants": WHO, "role": "user", "type": "upload", "blob": {"cid": upload["cid"]}},
         )
-        _expect(cited, "an event that cites it", 201)
-        found = self.call("GET", f"/file/{begun['cid']}?participants=user:smoke")
-        place = _expect(found, "the payload's address", 307)["url"]
+        _expect(event_response, "an event that cites it", 201)
+        download = self.call("GET", f"/file/{upload['cid']}?participants=user:smoke")
+        place = _expect(download, "the payload's address", 307)["url"]
         got = self.send("GET", place, None, {})
         _require(got.body == data, "the bytes that were put", len(got.body))
         return f"{len(data)} bytes there and back"
 
     def recall(self) -> str:
         """What was just stored is found."""
-        asked = {"query": f"What does smoke {self.run} say?", "participants": ["user:smoke"]}
-        told = _expect(self.call("POST", "/api/v1/recall", asked), "recall", 200)
-        _require(told.get("degraded") == [], "nothing degraded", told.get("degraded"))
-        found = [hit["event_id"] for hit in told["hits"]]
-        _require(self.receipt["event_id"] in found, "the event among the hits", found)
-        return f"{len(found)} hits"
+        body = {"query": f"What does smoke {self.run} say?", "participants": ["user:smoke"]}
+        answer = _expect(self.call("POST", "/api/v1/recall", body), "recall", 200)
+        _require(answer.get("degraded") == [], "nothing degraded", answer.get("degraded"))
+        event_ids = [hit["event_id"] for hit in answer["hits"]]
+        _require(self.receipt["event_id"] in event_ids, "the event among the hits", event_ids)
+        return f"{len(event_ids)} hits"
 
     def context(self) -> str:
         """A context's text has it."""
-        asked = {"query": f"smoke {self.run}", "participants": ["user:smoke"], "budget": 500}
-        told = _expect(self.call("POST", "/api/v1/context", asked), "context", 200)
-        _require(self.run in told.get("text", ""), "the event's words", told.get("text", "")[:80])
-        return f"{len(told['text'])} characters"
+        body = {"query": f"smoke {self.run}", "participants": ["user:smoke"], "budget": 500}
+        answer = _expect(self.call("POST", "/api/v1/context", body), "context", 200)
+        _require(
+            self.run in answer.get("text", ""), "the event's words", answer.get("text", "")[:80]
+        )
+        return f"{len(answer['text'])} characters"
 
     def feed(self) -> str:
         """The scope's events come in the order of seq, without a gap."""
         before = max(0, self.receipt["seq"] - 1)
         path = f"/api/v1/scopes/{self.receipt['scope_id']}/events?after_seq={before}&limit=100"
-        told = _expect(self.call("GET", f"{path}&participants=user:smoke"), "feed", 200)
-        seqs = [event["seq"] for event in told["events"]]
+        page = _expect(self.call("GET", f"{path}&participants=user:smoke"), "feed", 200)
+        seqs = [event["seq"] for event in page["events"]]
         _require(seqs[:1] == [self.receipt["seq"]], "to begin with the event", seqs[:3])
         _require(seqs == list(range(seqs[0], seqs[0] + len(seqs))), "no gap", seqs)
         return f"{len(seqs)} events from seq {seqs[0]}"
@@ -206,18 +208,18 @@ class Smoke:
 
     def job(self) -> str:
         """A run of the state machine begins and ends."""
-        begun = self.call("POST", "/api/v1/admin/jobs/sweeper")
-        told = _expect(begun, "a job started", 202, 409)
-        job_id = told["job_id"] if begun.status == 202 else told["error"]["details"]["job_id"]
-        waited = 0.0
+        start = self.call("POST", "/api/v1/admin/jobs/sweeper")
+        job = _expect(start, "a job started", 202, 409)
+        job_id = job["job_id"] if start.status == 202 else job["error"]["details"]["job_id"]
+        seconds = 0.0
         while True:
-            told = _expect(self.call("GET", f"/api/v1/admin/jobs/{job_id}"), "the job", 200)
-            if told["state"] in ("done", "failed") or waited >= _JOB_SECONDS:
+            job = _expect(self.call("GET", f"/api/v1/admin/jobs/{job_id}"), "the job", 200)
+            if job["state"] in ("done", "failed") or seconds >= _JOB_SECONDS:
                 break
             self.wait(_POLL_SECONDS)
-            waited += _POLL_SECONDS
-        _require(told["state"] == "done", "done", f"{told['state']} {told['reason']}")
-        return f"done {waited:.0f} s after its start"
+            seconds += _POLL_SECONDS
+        _require(job["state"] == "done", "done", f"{job['state']} {job['reason']}")
+        return f"done {seconds:.0f} s after its start"
 
     def metrics(self) -> str:
         """The metrics are told."""
@@ -230,8 +232,8 @@ class Smoke:
         """The run's keys are revoked; instances forget them within a minute."""
         for path in self.key_paths:
             _expect(self.call("DELETE", path, None, self.operator_key), "a key revoked", 200, 204)
-            told = _expect(self.call("GET", path, None, self.operator_key), "the key", 200)
-            _require(bool(told.get("revoked_at")), "a key that is revoked", told)
+            key = _expect(self.call("GET", path, None, self.operator_key), "the key", 200)
+            _require(bool(key.get("revoked_at")), "a key that is revoked", key)
         return f"{len(self.key_paths)} keys"
 
     def _append(self, content: str | None = None) -> Answer:
@@ -294,9 +296,9 @@ def _expect(answer: Answer, what: str, *statuses: int) -> dict[str, Any]:
     return cast("dict[str, Any]", answer.json())
 
 
-def _require(condition: bool, expected: str, found: object) -> None:
+def _require(condition: bool, expected: str, actual: object) -> None:
     if not condition:
-        raise SmokeFailed(f"expected {expected}, found {found}")
+        raise SmokeFailed(f"expected {expected}, found {actual}")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

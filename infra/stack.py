@@ -53,8 +53,8 @@ class StrandlineStack(Stack):
         """Tags every resource, and sets the permissions boundary of every role."""
         for name, value in {"strandline:stack": settings.stack_name, **settings.tags}.items():
             # CloudFormation does not support tags on target groups.
-            untagged = ["AWS::RDS::DBProxyTargetGroup"]
-            Tags.of(self).add(name, value, exclude_resource_types=untagged)
+            untaggable_types = ["AWS::RDS::DBProxyTargetGroup"]
+            Tags.of(self).add(name, value, exclude_resource_types=untaggable_types)
         if settings.permission_boundary:
             policy = iam.ManagedPolicy.from_managed_policy_arn(
                 self, "Boundary", settings.permission_boundary

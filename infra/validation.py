@@ -188,21 +188,22 @@ def _check_connections(settings: StackSettings) -> str | None:
     if unknown:
         return f"reserved.{unknown[0]} is no function: there are {', '.join(sorted(names))}"
     uses_llm = settings.settings.get("llm_provider", "none") != "none"
-    needed = {
+    connections = {
         fn.name: settings.reserved_concurrency(fn) * (fn.max_connections if uses_llm else 1)
         for fn in FUNCTIONS
         if fn.needs & {"database", "owner"}
     }
-    unbounded = [name for name, connections in needed.items() if connections < 1]
-    if unbounded:
+    without_reserve = [name for name, count in connections.items() if count < 1]
+    if without_reserve:
         return (
-            f"reserved.{unbounded[0]} must be 1 or more: without it the function could take all of "
-            "the database's connections"
+            f"reserved.{without_reserve[0]} must be 1 or more: without it the function could take "
+            "all of the database's connections"
         )
     allowed = int(_MAX_CONNECTION_SHARE * settings.database_connections)
-    if sum(needed.values()) > allowed:
+    total = sum(connections.values())
+    if total > allowed:
         return (
-            f"reserved: the functions with a database may hold {sum(needed.values())} connections, "
+            f"reserved: the functions with a database may hold {total} connections, "
             f"over {_MAX_CONNECTION_SHARE:.0%} of the {settings.database_connections} that it "
             f"accepts at max_capacity {settings.max_capacity:g}: reserve at most {allowed} "
             "together, or raise max_capacity (or max_connections)"

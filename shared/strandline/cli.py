@@ -120,7 +120,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if args.command == "migrate":
             result = release(os.environ, math.inf)
-            print("applied:", ", ".join(result.applied) or "nothing, the schema is up to date")
+            print(
+                "applied:",
+                ", ".join(result.applied) or "nothing, the schema is up to date",
+            )
             return 0
         if args.command == "receipt":
             return _check_receipt(args.file, args.public_key)

@@ -156,10 +156,10 @@ def emf_fields(
 def sample_quantiles(values: Sequence[float]) -> list[float]:
     """At most as many values as a line accepts, with the same distribution: their quantiles, with
     the least and the greatest value."""
-    ordered, last = sorted(values), _MAX_VALUES - 1
-    if len(ordered) <= _MAX_VALUES:
-        return ordered
-    return [ordered[round(index * (len(ordered) - 1) / last)] for index in range(_MAX_VALUES)]
+    by_size, last = sorted(values), _MAX_VALUES - 1
+    if len(by_size) <= _MAX_VALUES:
+        return by_size
+    return [by_size[round(index * (len(by_size) - 1) / last)] for index in range(_MAX_VALUES)]
 
 
 def _emf_directive(dimensions: Iterable[str], names: Iterable[str]) -> dict[str, object]:

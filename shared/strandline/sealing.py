@@ -37,8 +37,8 @@ class Sealer:
     def seal(self, purpose: Purpose, tenant: str, document: object) -> str:
         """Seal a JSON document into an opaque token."""
         plain = json.dumps(document).encode()
-        padded = plain.ljust(-(-len(plain) // _BLOCK_BYTES) * _BLOCK_BYTES)
-        ciphertext = self._load_cipher().encrypt(padded, [purpose.encode(), tenant.encode()])
+        blocks = plain.ljust(-(-len(plain) // _BLOCK_BYTES) * _BLOCK_BYTES)
+        ciphertext = self._load_cipher().encrypt(blocks, [purpose.encode(), tenant.encode()])
         return base64.urlsafe_b64encode(ciphertext).decode().rstrip("=")
 
     def unseal(self, purpose: Purpose, tenant: str, token: str) -> Any:
@@ -46,8 +46,8 @@ class Sealer:
         from cryptography.exceptions import InvalidTag
 
         try:
-            padded = token + "=" * (-len(token) % 4)
-            ciphertext = base64.b64decode(padded, altchars=b"-_", validate=True)
+            base64_text = token + "=" * (-len(token) % 4)
+            ciphertext = base64.b64decode(base64_text, altchars=b"-_", validate=True)
             return json.loads(
                 self._load_cipher().decrypt(ciphertext, [purpose.encode(), tenant.encode()])
             )

@@ -50,7 +50,7 @@ def peak():
 
 resources, now, tally, idle = Resources(), datetime.now(UTC), Tally(), peak()
 claims.claim_tenants(
-    resources.database, "analytics", sys.argv[2], {sys.argv[1]: 1}, now, claims.Claims()
+    resources.database, "analytics", sys.argv[2], {sys.argv[1]: 1}, now, claims.RunClaims()
 )
 begin = time.monotonic()
 shard = runner.Shard(sys.argv[1])

@@ -28,7 +28,12 @@ from strandline.chains.segmentation import cosine_similarity
 from strandline.config import PREFIX, ServiceSettings
 from strandline.embeddings.choice import make_embedder
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.spaces import ADA_002, CALIBRATED_THRESHOLDS, UNCALIBRATED, Thresholds
+from strandline.embeddings.spaces import (
+    ADA_002,
+    CALIBRATED_THRESHOLDS,
+    UNCALIBRATED_THRESHOLDS,
+    Thresholds,
+)
 from strandline.llm.heuristic.model import HeuristicModel
 from tests.bench import locomo, scores, talks
 from tests.bench.talks import Event, Talk
@@ -85,7 +90,9 @@ def main() -> None:
         runs = talks.fold(talk, known[talk.name], found)
         print(f"{talk.name}: boundaries {scores.boundaries(talk.expected, talks.found(runs))}")
     print(f'\n    "{embedder.space}": Thresholds({", ".join(f"{value:g}" for value in found)}),')
-    print("\nas it is now: " + str(CALIBRATED_THRESHOLDS.get(embedder.space, UNCALIBRATED)))
+    print(
+        "\nas it is now: " + str(CALIBRATED_THRESHOLDS.get(embedder.space, UNCALIBRATED_THRESHOLDS))
+    )
 
 
 def pairs_of(talk: Talk, known: dict[int, list[float]]) -> Iterator[Pair]:

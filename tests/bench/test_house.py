@@ -10,6 +10,8 @@ from tests.bench import house
 from tests.bench.house import NONE
 
 VOCABULARY = house.read_vocabulary()
+MAX_PARTICIPLES = 4 / 1000
+"""Of all identifiers of production code."""
 CONFIG = '''\
 """Settings."""
 
@@ -148,6 +150,19 @@ type y[z, *A, **B] = int
 """
     names = house.identifiers(ast.parse(code))
     assert sorted(names) == sorted("bcdefghijkmnpqrstuvwxyzAB")
+
+
+def test_names_are_nouns_and_verbs_and_no_bare_participles() -> None:
+    """`make house LIST=1` names those there are. A reader has to guess a name right: `found` is
+    rows, candidates or a session, whichever it is."""
+    counts, identifiers = house.participles(house.working_tree(house.ROOT), VOCABULARY)
+    assert counts.total() <= MAX_PARTICIPLES * identifiers, counts.most_common(20)
+
+
+def test_no_module_is_too_long() -> None:
+    tree = house.working_tree(house.ROOT)
+    long = {str(path): tree.lines(path) for path in house.modules(tree)}
+    assert {path: lines for path, lines in long.items() if lines > house.LONG} == {}
 
 
 def test_the_table_shows_what_only_one_tree_has() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline.errors import EmbeddingUnavailable
-from strandline.graph import reach, store_joined
+from strandline.graph import store_joined, subgraph
 from tests.graph_calls import Graph, entity, fact
 from tests.support import Gateway, Reply, ScratchDatabase
 
@@ -186,7 +186,7 @@ def test_edges_between_what_is_equally_far_are_shown(
 
     graph.relate("RELATES_TO", ids[0], ids[1])
     with monkeypatch.context() as bounded:
-        for module in (store_joined, reach):
+        for module in (store_joined, subgraph):
             bounded.setattr(module, "MAX_EDGES_BETWEEN", 1)
         cut = ask(gateway, key, "traverse", node_id=ada)
     assert (len(cut["edges"]), cut["degraded"]) == (4, ["cut_by_limit"])

@@ -39,8 +39,8 @@ PAIR = ["agent:helper", "user:alice"]
 class Gullible(HeuristicModel):
     """Takes every text for a fact about Alice, on its own word and on the user's."""
 
-    def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
-        base = statements.extract(events, named)
+    def extract(self, events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extraction:
+        base = statements.extract(events, entities)
         spoken = [n for n, event in enumerate(events, 1) if event.role == "user"][:1]
         for number, event in enumerate(events, 1):
             if event.role != "user" and len(base.facts) < 60:

@@ -62,7 +62,7 @@ setattr(module, step, kill)
 resources, now = Resources(), datetime.now(UTC)
 shard = Shard("acme", 0)
 runner.claim_tenants(
-    resources.database, "builder", sys.argv[3], {"acme": 1}, now, runner.Claims()
+    resources.database, "builder", sys.argv[3], {"acme": 1}, now, runner.RunClaims()
 )
 runner.run_shard(resources, builder, sys.argv[3], shard, now, time.monotonic() + 900, Tally())
 """

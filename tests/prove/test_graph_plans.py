@@ -16,7 +16,7 @@ from strandline.graph.identity import format_node_id
 from strandline.graph.reader import read_known
 from strandline.graph.schemas_search import TraverseRequest
 from strandline.graph.search import ALL_TYPES, hash_names, read_matches
-from strandline.graph.store_search import Narrowing, Wanted, find_containing, find_similar
+from strandline.graph.store_search import Narrowing, NodeQuery, find_containing, find_similar
 from strandline.graph.traverse import traverse
 from tests.bench.graph import measure
 from tests.bench.graph_data import RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
@@ -48,10 +48,10 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
         return traverse(access, TraverseRequest(node_id=name, hops=hops, limit=500, as_of=as_of))
 
     def near(access: TenantDb) -> object:
-        wanted = Wanted(
+        query = NodeQuery(
             f"about {RARE}", hash_names("The helper"), graph.vectors[0], SPACE, narrowing
         )
-        return find_similar(access, wanted)
+        return find_similar(access, query)
 
     def known(access: TenantDb) -> object:
         question = f"What does The helper know about {RARE}?"

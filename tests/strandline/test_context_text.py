@@ -138,7 +138,7 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
         topics=[topic(1, 1)],
         events=[event(3)],
         is_known=True,
-        known=[
+        knowledge=[
             known(5, 8, 7, kind="relation", trust="tool"),
             known(2, 7, 3, kind="decision"),
             known(4, 9, 3, trust="agent"),
@@ -159,14 +159,14 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
         "Events about the question:",
         "[2] Mon 3 August 2026, mara: Number 3.",
     ]
-    assert "What is known" not in lay_out(replace(sources, known=[]), 1000).text
-    assert "Nothing is remembered" not in lay_out(replace(EMPTY, known=[known(1, 1)]), 300).text
+    assert "What is known" not in lay_out(replace(sources, knowledge=[]), 1000).text
+    assert "Nothing is remembered" not in lay_out(replace(EMPTY, knowledge=[known(1, 1)]), 300).text
 
 
 def test_what_is_known_takes_a_sixteenth_and_the_nearest_comes_first() -> None:
     facts = [known(n, n, text=f"Fact {n} {'holds ' * 8}") for n in range(40)]
     for budget in (100, 200, 400, 1000, 4000):
-        layout = lay_out(replace(EMPTY, events=[event(50)], is_known=True, known=facts), budget)
+        layout = lay_out(replace(EMPTY, events=[event(50)], is_known=True, knowledge=facts), budget)
         lines = read_block(layout.text).parts.get(KNOWN, [])
         assert sum(len(line) + 1 for line in [KNOWN, *lines]) <= budget * 4 // 16 or not lines
         shown = [int(line.partition("Fact ")[2].partition(" ")[0]) for line in lines]
@@ -174,7 +174,7 @@ def test_what_is_known_takes_a_sixteenth_and_the_nearest_comes_first() -> None:
         assert layout.tokens <= budget
         assert bool(lines) == (budget >= 1000), budget
     long = known(1, 1, text="word " * 3000)
-    layout = lay_out(replace(EMPTY, is_known=True, known=[long]), 1000)
+    layout = lay_out(replace(EMPTY, is_known=True, knowledge=[long]), 1000)
     (line,) = read_block(layout.text).parts[KNOWN]
     assert (len(line) < 200, line.endswith("word… [1]"), layout.cut) == (True, True, (0, 0, 0, 1))
 
@@ -367,7 +367,7 @@ def attack(text: str) -> Sources:
         ],
         events=[event(1, text, speaker=name, origin="document"), event(2, text * 30, speaker=None)],
         is_known=True,
-        known=[
+        knowledge=[
             known(1, 1, text=text, trust="document"),
             known(2, 2, text=f"x {text}", kind="relation"),
         ],

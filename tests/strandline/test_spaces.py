@@ -5,7 +5,7 @@ from strandline.embeddings.minilm import LocalEmbedder
 from strandline.embeddings.spaces import (
     ADA_002,
     CALIBRATED_THRESHOLDS,
-    UNCALIBRATED,
+    UNCALIBRATED_THRESHOLDS,
     thresholds_for,
 )
 from strandline.tuning import DEFAULTS
@@ -14,7 +14,7 @@ from strandline.tuning import DEFAULTS
 def test_the_model_that_ships_is_calibrated() -> None:
     found = thresholds_for(LocalEmbedder.space, DEFAULTS)
     assert found == CALIBRATED_THRESHOLDS[LocalEmbedder.space]
-    assert found not in (UNCALIBRATED, ADA_002)
+    assert found not in (UNCALIBRATED_THRESHOLDS, ADA_002)
 
 
 def test_the_sources_values_are_of_their_model_alone() -> None:
@@ -24,13 +24,13 @@ def test_the_sources_values_are_of_their_model_alone() -> None:
 
 def test_in_a_space_nobody_calibrated_everything_is_asked() -> None:
     found = thresholds_for("openai:somebodys/7", DEFAULTS)
-    assert found == UNCALIBRATED
+    assert found == UNCALIBRATED_THRESHOLDS
     assert (found.low, found.high) == (-1, 1)
     assert found.merge >= 0.95
 
 
 def test_every_space_has_its_thresholds_in_order() -> None:
-    for found in (*CALIBRATED_THRESHOLDS.values(), UNCALIBRATED):
+    for found in (*CALIBRATED_THRESHOLDS.values(), UNCALIBRATED_THRESHOLDS):
         assert -1 <= found.low < found.high <= 1
         assert found.high <= found.merge <= 1 or found.merge >= spaces.ADA_002.merge
 

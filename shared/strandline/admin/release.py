@@ -66,13 +66,13 @@ def release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
             # A killed function leaves its session open: these end it, and its locks, soon after.
             owner.execute("set idle_session_timeout = '60s'")
             owner.execute("set idle_in_transaction_session_timeout = '60s'")
-            applied, left = _migrate_schema(owner, deadline)
+            applied_names, pending_names = _migrate_schema(owner, deadline)
             if secret := env.get(PREFIX + "FIRST_KEY_SECRET"):
                 _ensure_first_key(owner, secret, _require_setting(env, "KEY_SECRET"))
-    if left:
+    if pending_names:
         _request_next_run(env)
-    logger.info("release finished", extra={"applied": applied, "pending": left})
-    return ReleaseResult(applied, left)
+    logger.info("release finished", extra={"applied": applied_names, "pending": pending_names})
+    return ReleaseResult(applied_names, pending_names)
 
 
 def _require_valid_settings(env: Mapping[str, str]) -> None:
@@ -100,8 +100,8 @@ def _migrate_schema(owner: Connection, deadline: float) -> tuple[list[str], list
             "the schema is newer than this release", extra={"migrations": newer_migrations}
         )
         return [], []
-    applied = migrate(owner, deadline=deadline)
-    return applied, [file.name for file in list_pending(owner)]
+    names = migrate(owner, deadline=deadline)
+    return names, [file.name for file in list_pending(owner)]
 
 
 def _prepare_roles(url: str, secret: str) -> None:

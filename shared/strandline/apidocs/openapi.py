@@ -158,8 +158,8 @@ def build_document(
         operation = _operation(name, route, schemas, examples_by_operation.get(name))
         operation["security"] = list_security(route, security)
         paths.setdefault(document_path(path), {})[method.lower()] = operation
-    used = {op["tags"][0] for methods in paths.values() for op in methods.values()}
-    known_tags = [tag for tag in _TAGS if tag in used]
+    operation_tags = {op["tags"][0] for methods in paths.values() for op in methods.values()}
+    known_tags = [tag for tag in _TAGS if tag in operation_tags]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -172,7 +172,7 @@ def build_document(
         "servers": [{"url": "./", "description": "Where this document was fetched from."}],
         "tags": [
             {"name": tag, "description": _TAGS.get(tag, f"About {tag}.")}
-            for tag in [*known_tags, *sorted(used - set(known_tags))]
+            for tag in [*known_tags, *sorted(operation_tags - set(known_tags))]
         ],
         "paths": paths,
         "components": {

@@ -123,7 +123,7 @@ class ApiKeyAuth:
     def forget(self, key_id: str) -> None:
         """Drop this key from the cache, so that its next use reads the database."""
         self._cache.remove_where(
-            lambda known: known.principal is not None and known.principal.key_id == key_id
+            lambda entry: entry.principal is not None and entry.principal.key_id == key_id
         )
 
     def _look_up(self, parts: _KeyParts, deadline: float | None) -> _CachedKey:

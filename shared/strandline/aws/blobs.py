@@ -215,8 +215,8 @@ class BlobStore(Bucket):
         keys = {
             self._upload_location(tenant, upload_id)["Key"]: upload_id for upload_id in upload_ids
         }
-        removed = self.erase(list(keys))
-        return [upload_id for key, upload_id in keys.items() if key in removed]
+        version_counts = self.erase(list(keys))
+        return [upload_id for key, upload_id in keys.items() if key in version_counts]
 
     def clear_upload(self, tenant: str, upload_id: UUID) -> None:
         """Remove an upload's object, so that another PUT is accepted. A bucket that keeps versions

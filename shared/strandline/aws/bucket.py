@@ -69,7 +69,7 @@ class Bucket:
         while True:
             with translate_errors():
                 response = self.s3.list_object_versions(Bucket=self.name, Prefix=key)
-                listed = {
+                page = {
                     kind: [
                         {"Key": key, "VersionId": version["VersionId"]}
                         for version in response.get(kind, [])
@@ -77,7 +77,7 @@ class Bucket:
                     ]
                     for kind in ("Versions", "DeleteMarkers")
                 }
-                versions = [*listed["Versions"], *listed["DeleteMarkers"]]
+                versions = [*page["Versions"], *page["DeleteMarkers"]]
                 if not versions:
                     return total
                 result = self.s3.delete_objects(
@@ -85,7 +85,7 @@ class Bucket:
                 )
             if result.get("Errors"):
                 return None
-            total += len(listed["Versions"])
+            total += len(page["Versions"])
 
     def erase_stored_before(self, prefix: str, before: datetime) -> Iterator[ErasedFiles]:
         """Remove the objects under a prefix that were stored before `before`, with all their
@@ -94,12 +94,12 @@ class Bucket:
         while True:
             with translate_errors():
                 response = self.s3.list_object_versions(Bucket=self.name, Prefix=prefix, **marker)
-            listed = (*response.get("Versions", []), *response.get("DeleteMarkers", []))
-            keys = sorted({v["Key"] for v in listed if v["LastModified"] < before})
-            erased = self.erase(keys)
-            left = 0 if erased else len(keys)
-            yield ErasedFiles(len(erased), sum(erased.values()), left)
-            if erased:  # what is next is listed here now
+            versions = (*response.get("Versions", []), *response.get("DeleteMarkers", []))
+            keys = sorted({v["Key"] for v in versions if v["LastModified"] < before})
+            version_counts = self.erase(keys)
+            remaining = 0 if version_counts else len(keys)
+            yield ErasedFiles(len(version_counts), sum(version_counts.values()), remaining)
+            if version_counts:  # what is next is listed here now
                 continue
             if not response.get("IsTruncated"):
                 return

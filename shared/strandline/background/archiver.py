@@ -29,12 +29,12 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     long-term memory."""
     del shard
     keeps_graph = read_tuning(lease.access, get_settings().tuning).ltm_enabled
-    promoted: Mapping[str, int] = (
+    promotion_counts: Mapping[str, int] = (
         promoter.promote_cold_chains(resources, lease, now) if keeps_graph else {}
     )
     archived_count = archive.archive_chains(lease, now, is_promotion_needed=keeps_graph)
     return {
-        **promoted,
+        **promotion_counts,
         "chains_archived": archived_count,
         "payloads_removed": archive.remove_uncited_payloads(resources, lease, now),
         **collection.collect(lease, now),

@@ -114,10 +114,12 @@ def _process_leases(
     _record_stuck_before_retry(access, leases)
     readable = defer_marked(worker, access, leases)
     failures = _embed_leases(worker, access, readable) if readable else {}
-    stuck = _fold_leases(worker, access, readable, failures)
+    unready_ids = _fold_leases(worker, access, readable, failures)
     has_progressed = before != (worker.tally.embedded_events, worker.tally.counters["EventsFolded"])
     if not has_progressed:  # and no vector will come by itself
-        failures |= {scope_id: Unavailable("A message's vector is missing.") for scope_id in stuck}
+        failures |= {
+            scope_id: Unavailable("A message's vector is missing.") for scope_id in unready_ids
+        }
     deferrals = _take_deferrals(worker, leases, failures)
     healthy_leases = [
         lease
@@ -252,7 +254,7 @@ def _fold_leases(
 ) -> list[UUID]:
     """Fold leased scopes, also those without new vectors: the fold decides how long it waits for a
     vector. Returns the scopes that wait for one, and adds errors to `failures`."""
-    stuck: list[UUID] = []
+    unready_ids: list[UUID] = []
     for lease in leases:
         if worker.is_out_of_time():
             break
@@ -261,10 +263,10 @@ def _fold_leases(
             must_wait = lease.scope_id in worker.tally.deferrals or worker.is_out_of_time()
             must_wait = must_wait or lease.scope_id in worker.tally.unfinished_scopes
             if not reached_end and not must_wait and lease.scope_id not in failures:
-                stuck.append(lease.scope_id)
+                unready_ids.append(lease.scope_id)
         except Exception as error:
             failures.setdefault(lease.scope_id, error)
-    return stuck
+    return unready_ids
 
 
 def _take_deferrals(
@@ -315,13 +317,13 @@ def _record_stuck_before_retry(access: TenantDb, leases: Sequence[store_work.Sco
     """Record stuck scopes as visible failures before they are tried again, as the attempt may kill
     this worker too. Failures that are already recorded are left alone: the end of the attempt has a
     better reason, and counts it."""
-    stuck = [lease for lease in leases if lease.attempts >= store_work.STUCK_ATTEMPTS]
-    if stuck:
+    stuck_leases = [lease for lease in leases if lease.attempts >= store_work.STUCK_ATTEMPTS]
+    if stuck_leases:
         noted_scopes = store_failures.list_known_failures(
-            access, store_failures.FOLD_KIND, [lease.scope_id for lease in stuck]
+            access, store_failures.FOLD_KIND, [lease.scope_id for lease in stuck_leases]
         )
         _record_stuck(
-            access, [lease for lease in stuck if str(lease.scope_id) not in noted_scopes], {}
+            access, [lease for lease in stuck_leases if str(lease.scope_id) not in noted_scopes], {}
         )
 
 

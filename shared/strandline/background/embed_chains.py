@@ -21,24 +21,22 @@ def embed_chains(worker: Worker, tenant: str, now: datetime) -> tuple[int, bool]
     """
     access = worker.database.connect_as(Caller.background(tenant))
     space, last_chain_id, embedded_count = worker.embedder.space, None, 0
-    while unembedded := store_vectors.list_unindexed(access, space, last_chain_id, BATCH):
+    while chains := store_vectors.list_unindexed(access, space, last_chain_id, BATCH):
         if worker.is_out_of_time():
             return embedded_count, False
-        vector_by_chain = embed_texts(
-            worker, {chain.chain_id: chain.summary for chain in unembedded}
-        )
+        vector_by_chain = embed_texts(worker, {chain.chain_id: chain.summary for chain in chains})
         embedded_count += _store_vectors(
             access,
             space,
             [
                 SummaryVector(chain.chain_id, chain.version, store_work.vector_to_text(vector))
-                for chain in unembedded
+                for chain in chains
                 if not isinstance(vector := vector_by_chain[chain.chain_id], str)
             ],
             now,
         )
         worker.renew()
-        last_chain_id = unembedded[-1].chain_id
+        last_chain_id = chains[-1].chain_id
     return embedded_count, True
 
 

@@ -31,7 +31,7 @@ def log_job(tally: Tally, function: str, kind: str, trace: str) -> Generator[Non
             }
             if tally.due_work:
                 metrics["ScopesDue"] = sum(due.scopes for due in tally.due_work)
-                metrics["ScopesStuck"] = sum(due.stuck for due in tally.due_work)
+                metrics["ScopesStuck"] = sum(due.stuck_scopes for due in tally.due_work)
                 metrics["OldestDueSeconds"] = max(due.seconds for due in tally.due_work)
                 metrics["OldestUnembeddedSeconds"] = max(
                     d.unembedded_seconds for d in tally.due_work

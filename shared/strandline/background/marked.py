@@ -15,6 +15,8 @@ def defer_marked(
     worker: Worker, access: TenantDb, leases: Sequence[ScopeLease]
 ) -> list[ScopeLease]:
     """Defer those of these scopes of which events are being erased. Returns the others."""
-    marked = list_marked_scopes(access, [lease.scope_id for lease in leases])
-    worker.tally.deferrals |= {scope_id: Deferred("erasing", _WAIT_SECONDS) for scope_id in marked}
-    return [lease for lease in leases if lease.scope_id not in marked]
+    erasing_scopes = list_marked_scopes(access, [lease.scope_id for lease in leases])
+    worker.tally.deferrals |= {
+        scope_id: Deferred("erasing", _WAIT_SECONDS) for scope_id in erasing_scopes
+    }
+    return [lease for lease in leases if lease.scope_id not in erasing_scopes]

@@ -80,26 +80,13 @@ def _handle_message(
     """Process one message. Returns whether it is done. Any error, an unexpected one too, fails this
     message alone: SQS delivers it again, and moves it to the dead-letter queue in the end. What is
     away may be back in seconds, so those messages return early."""
-    body, reason = _parse_body(record), ""
+    body = _parse_body(record)
     job = replace(worker, tally=Tally())
     with log_job(
         job.tally, context.function_name, "work_message", trace_id_of(str(body.get("trace")))
     ):
         try:
-            scopes = [UUID(str(scope)) for scope in body["scopes"]]
-            turns = [UUID(str(turn)) for turn in body.get("turns", ())]
-            tenant = str(body["tenant"])
-            if outage:
-                raise outage
-            unfinished_count = process_scopes(job, tenant, scopes)
-            immediate = dict.fromkeys(
-                sorted(job.tally.unfinished_scopes), 0.0
-            )  # queued behind the work that others wait for
-            resources.work_queue.send_later(tenant, {**job.tally.retry_delays, **immediate})
-            for turn_id in turns:
-                answer_turn(resources, tenant, turn_id, worker.deadline)
-            if unfinished_count:
-                reason = f"{unfinished_count} of {len(scopes)} scopes"
+            reason = _process_body(resources, job, body, outage)
         except Unavailable as error:
             reason = error.code
             attributes: Mapping[str, str] = record.get("attributes") or {}
@@ -117,6 +104,26 @@ def _handle_message(
                 extra={"message_id": str(record["messageId"]), "reason": reason},
             )
     return not reason
+
+
+def _process_body(
+    resources: Resources, job: Worker, body: Mapping[str, Any], outage: Unavailable | None
+) -> str:
+    """Fold the scopes that a message names, and answer its turns. Returns what of it is not
+    finished; empty if nothing. Raises the outage, and KeyError and ValueError for a message that
+    names no scopes."""
+    scopes = [UUID(str(scope)) for scope in body["scopes"]]
+    turns = [UUID(str(turn)) for turn in body.get("turns", ())]
+    tenant = str(body["tenant"])
+    if outage:
+        raise outage
+    unfinished_count = process_scopes(job, tenant, scopes)
+    # Queued behind the work that others wait for.
+    immediate = dict.fromkeys(sorted(job.tally.unfinished_scopes), 0.0)
+    resources.work_queue.send_later(tenant, {**job.tally.retry_delays, **immediate})
+    for turn_id in turns:
+        answer_turn(resources, tenant, turn_id, job.deadline)
+    return f"{unfinished_count} of {len(scopes)} scopes" if unfinished_count else ""
 
 
 def _parse_body(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def compute_vectors(
 ) -> list[EventVector]:
     """A vector, or the reason of a refusal, for each event that is not erased: from the cache or
     from the model. Outside of any transaction."""
-    events = [event for event in candidates if not event.erased]
+    events = [event for event in candidates if not event.is_erased]
     texts = [_text_to_embed(worker, access.caller.tenant, event) for event in events]
     hashes = [hashlib.sha256(text.encode()).digest() for text in texts]
     vector_by_hash = dict(store_work.read_cached_vectors(access, worker.embedder.space, hashes))

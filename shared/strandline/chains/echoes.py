@@ -49,23 +49,23 @@ def triples(text: str) -> set[int]:
     return {hash(triple) for triple in zip(words, words[1:], words[2:], strict=False)}
 
 
-def find_echoes(said: Sequence[SaidText], given: Sequence[GivenText]) -> dict[UUID, Decision]:
+def find_echoes(texts: Sequence[SaidText], sources: Sequence[GivenText]) -> dict[UUID, Decision]:
     """The decisions about those events that are echoes, by event.
 
     A user's recall gives to this user alone, and to those who write for anybody; a recall that was
     made for anybody gives to all.
     """
     places: Mapping[int, list[int]] = defaultdict(list)
-    for n, source in enumerate(given):
+    for n, source in enumerate(sources):
         for triple in triples(source.text):
             places[triple].append(n)
     decisions: dict[UUID, Decision] = {}
-    for item in said:
-        heard = {n for n, source in enumerate(given) if _was_given_to(source, item)}
-        own = triples(item.text) if heard else set[int]()
+    for item in texts:
+        numbers = {n for n, source in enumerate(sources) if _was_given_to(source, item)}
+        own = triples(item.text) if numbers else set[int]()
         if len(own) < MIN_TRIPLES:
             continue
-        share = sum(any(n in heard for n in places.get(triple, ())) for triple in own) / len(own)
+        share = sum(any(n in numbers for n in places.get(triple, ())) for triple in own) / len(own)
         if share > MIN_SHARE:
             body = {"share": round(share, 4)}
             decisions[item.event_id] = Decision(item.event_id, "echo", 0, item.seq, body)

@@ -79,8 +79,8 @@ def _describe_run(
 ) -> ChainContent:
     """The content of these events on their own, including the quality gate's verdict. Only what is
     evidence among them counts; where nothing is, all of it is described and nothing counts."""
-    described = evidence or run_events
-    prompt_events = [to_prompt_event(worker, task.tenant, text) for text in described]
+    subject_events = evidence or run_events
+    prompt_events = [to_prompt_event(worker, task.tenant, text) for text in subject_events]
     summary, topic, entities = run_in_parallel(
         worker,
         lambda: worker.llm.summarise(task, prompt_events),

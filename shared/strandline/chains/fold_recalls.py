@@ -52,5 +52,5 @@ def prune(access: TenantDb, before: datetime, limit: int) -> int:
     older ones whose chain is gone, and what recalls gave before: at most `limit` of each. Their
     effect on the chains stays. Returns how many were removed."""
     with access.transaction():
-        removed = store_recalls.prune_recalls(access, before, limit)
-        return removed + store_recalls.prune_answers(access, before, limit)
+        recall_count = store_recalls.prune_recalls(access, before, limit)
+        return recall_count + store_recalls.prune_answers(access, before, limit)

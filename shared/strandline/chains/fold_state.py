@@ -128,19 +128,19 @@ def _decide_echoes(
     new_turns = [turn for turn in turns if turn.seq > scope.max_folded_seq and turn.is_in_lane]
     if not new_turns:
         return {}
-    given = store_echoes.read_given(
+    sources = store_echoes.read_given(
         access, scope.participants, new_turns[0].recorded_at, new_turns[-1].recorded_at
     )
-    if not given:
+    if not sources:
         return {}
-    return find_echoes(store_echoes.read_said(access, [t.event_id for t in new_turns]), given)
+    return find_echoes(store_echoes.read_said(access, [t.event_id for t in new_turns]), sources)
 
 
 def _group_scheduled(decisions: Sequence[Decision]) -> dict[int, list[Decision]]:
     """The `idle` and `reformed` decisions by the seq at which they take effect, in the order in
     which they were made."""
-    scheduled = [item for item in decisions if item.kind in ("idle", "reformed")]
+    timed_decisions = [item for item in decisions if item.kind in ("idle", "reformed")]
     decisions_by_seq: dict[int, list[Decision]] = {}
-    for item in sorted(scheduled, key=lambda item: (item.body["fold"], item.body["place"])):
+    for item in sorted(timed_decisions, key=lambda item: (item.body["fold"], item.body["place"])):
         decisions_by_seq.setdefault(item.at_seq, []).append(item)
     return decisions_by_seq

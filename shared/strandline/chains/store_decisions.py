@@ -83,12 +83,12 @@ def add_new_decisions(
 ) -> None:
     """Store those of these decisions that are not stored yet. In a transaction."""
     event_ids, kinds = [d.event_id for d in decisions], sorted({d.kind for d in decisions})
-    known = {(d.event_id, d.kind) for d in list_about(access, scope_id, event_ids, kinds)}
+    existing = {(d.event_id, d.kind) for d in list_about(access, scope_id, event_ids, kinds)}
     add_decisions(
         access,
         scope_id,
         participants,
-        [item for item in decisions if (item.event_id, item.kind) not in known],
+        [item for item in decisions if (item.event_id, item.kind) not in existing],
     )
 
 

@@ -67,27 +67,27 @@ class TopicEvent:
     mime_type: str | None
     file_name: str | None
     said_at: datetime
-    erased: bool
+    is_erased: bool
 
 
 def read_topic_events(
-    access: TenantDb, unread: Sequence[UUID], known: Sequence[UUID]
+    access: TenantDb, unread_ids: Sequence[UUID], cached_ids: Sequence[UUID]
 ) -> tuple[Sequence[TopicEvent], set[UUID]]:
-    """Read the `unread` events. Returns those that are not erased, and the ids of all erased ones
-    among `unread` and `known`."""
+    """Read the events of `unread_ids`. Returns those that are not erased, and the ids of all
+    erased ones among `unread_ids` and `cached_ids`."""
     rows = access.fetch(
         TopicEvent,
         """
         select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
             e.blob_cid, e.mime_type, e.file_name,
-            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as is_erased
         from events e where e.event_id = any (%(unread_ids)s)
         union all
         select e.event_id, e.seq, e.speaker, e.role, e.type, null, null, null, null,
             e.recorded_at, true
-        from events e where e.event_id = any (%(known_ids)s) and e.erased_at is not null
+        from events e where e.event_id = any (%(cached_ids)s) and e.erased_at is not null
         """,
-        {"unread_ids": list(unread), "known_ids": list(known)},
+        {"unread_ids": list(unread_ids), "cached_ids": list(cached_ids)},
     )
-    present = [row for row in rows if not row.erased]
-    return present, {row.event_id for row in rows if row.erased}
+    present = [row for row in rows if not row.is_erased]
+    return present, {row.event_id for row in rows if row.is_erased}

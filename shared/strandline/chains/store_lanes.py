@@ -81,12 +81,12 @@ class LoggedTurn:
     """The embedding model refused its text."""
     is_given_up: bool
     """A stored decision says that its vector is not waited for."""
-    erased: bool
+    is_erased: bool
 
     @property
     def is_in_lane(self) -> bool:
         """Whether it is a part of its lane: an erased event is no more, a statement never was."""
-        return not self.erased and self.type != "statement"
+        return not self.is_erased and self.type != "statement"
 
 
 def read_turns(
@@ -103,7 +103,7 @@ def read_turns(
             v.embedding::text as vector, v.refusal is not null as is_refused, exists (
                 select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
                     and d.kind = 'vector_given_up') as is_given_up,
-            e.erased_at is not null as erased
+            e.erased_at is not null as is_erased
         from events e
         left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
             and v.scope_id = e.scope_id and v.event_id = e.event_id
@@ -142,7 +142,7 @@ def read_open_turns(
             v.embedding::text as vector, v.refusal is not null as is_refused, exists (
                 select from decisions d where d.scope_id = e.scope_id and d.event_id = e.event_id
                     and d.kind = 'vector_given_up') as is_given_up,
-            false as erased, e.is_open, e.is_ahead, e.is_user
+            false as is_erased, e.is_open, e.is_ahead, e.is_user
         from lanes l
         cross join lateral (
             select o.*, true as is_open, o.event_id = (l.open ->> 'user')::uuid is true as is_user,

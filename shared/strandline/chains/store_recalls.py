@@ -53,13 +53,13 @@ def record_events(
     recall_id: UUID,
     event_ids: Sequence[UUID],
     now: datetime,
-    given: Sequence[UUID] | None = None,
+    answer_event_ids: Sequence[UUID] | None = None,
 ) -> int:
     """Store that one recall returned these events, as a use of the chains that hold them; otherwise
-    like `record_chains`. Echoes count as no use. `given` are all events of its answer, these by
-    default: what they say is an echo when it comes back (chains/echoes). The use of the events
-    themselves is folded later, from what is stored here (recall/importance)."""
-    query = query_insert(access, recall_id, event_ids, now, given, is_durable=False)
+    like `record_chains`. Echoes count as no use. `answer_event_ids` are all events of its
+    answer, these by default: what they say is an echo when it comes back (chains/echoes). The use
+    of the events themselves is folded later, from what is stored here (recall/importance)."""
+    query = query_insert(access, recall_id, event_ids, now, answer_event_ids, is_durable=False)
     return len(access.fetch(query.row_type, query.statement, query.params))
 
 
@@ -95,7 +95,7 @@ def query_insert(
     recall_id: UUID,
     event_ids: Sequence[UUID],
     now: datetime,
-    given: Sequence[UUID] | None = None,
+    answer_event_ids: Sequence[UUID] | None = None,
     *,
     is_durable: bool = True,
 ) -> RowQuery[Any]:
@@ -108,7 +108,8 @@ def query_insert(
         {
             "recall_id": recall_id,
             "event_ids": list(event_ids),
-            "given_ids": list(dict.fromkeys([*event_ids, *(given or ())])),  # the used ones first
+            # The used ones first.
+            "given_ids": list(dict.fromkeys([*event_ids, *(answer_event_ids or ())])),
             "used": len(set(event_ids)),
             "asker": viewer[-1] if viewer else None,
             "now": now,

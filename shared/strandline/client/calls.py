@@ -75,7 +75,7 @@ class Operation:
     in_query: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """The name on the wire of a parameter that has another one here."""
-    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What every request has."""
     once: bool = False
     also: tuple[int, ...] = ()
@@ -88,9 +88,9 @@ class Operation:
         return re.findall(r"{(\w+)\+?}", self.name)
 
     def build[T](
-        self, values: Mapping[str, Any], parse: Callable[[bytes], T], *, keyed: bool
+        self, values: Mapping[str, Any], parse: Callable[[bytes], T], *, has_key: bool
     ) -> Call[T]:
-        """The request with these values. With `keyed` it has an idempotency key."""
+        """The request with these values. With `has_key` it has an idempotency key."""
         fields = {self.names.get(name, name): to_json(value) for name, value in values.items()}
         key = fields.pop("idempotency_key", None) or str(uuid.uuid4())
         method, _, template = self.name.partition(" ")
@@ -99,7 +99,7 @@ class Operation:
             text = str(fields.pop(name))
             path = path.replace(f"{{{name}}}", quote(text, safe=""))
             path = path.replace(f"{{{name}+}}", quote(text))
-        fields |= self.fixed
+        fields |= self.constants
         in_query = [n for n in fields if method in ("GET", "DELETE") or n in self.in_query]
         query = [pair for name in in_query for pair in _pairs(name, fields.pop(name))]
         has_own_key = "source_event_key" in fields
@@ -109,7 +109,7 @@ class Operation:
             parse,
             query,
             None if method in ("GET", "DELETE") else json.dumps(fields).encode(),
-            {"Idempotency-Key": key} if keyed and not has_own_key else {},
+            {"Idempotency-Key": key} if has_key and not has_own_key else {},
             self.once,
             self.also,
         )
@@ -141,8 +141,8 @@ def join_participants(
     """Everybody that the three parameters name; None where they name nobody."""
     if isinstance(participants, str):
         raise TypeError('participants: give a list, as in ["user:alice", "agent:helper"]')
-    named = [qualify(name, kind) for name, kind in ((user, "user"), (agent, "agent")) if name]
-    return [*dict.fromkeys([*named, *(participants or ())])] or None
+    names = [qualify(name, kind) for name, kind in ((user, "user"), (agent, "agent")) if name]
+    return [*dict.fromkeys([*names, *(participants or ())])] or None
 
 
 def qualify(name: str, kind: str) -> str:
@@ -173,13 +173,13 @@ class Declaration:
     def defaults(self) -> dict[str, Any]:
         """The parameters with their defaults; `inspect.Parameter.empty` for one that must be
         given."""
-        named = {
+        parameters = {
             name: parameter.default
             for name, parameter in self.signature.parameters.items()
             if name not in ("self", "more")
         }
         more = self.operation.more
-        return named | dict.fromkeys(more.__annotations__ if more else (), None)
+        return parameters | dict.fromkeys(more.__annotations__ if more else (), None)
 
     def values(self, caller: Caller, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What is to be sent, by parameter. Raises TypeError for wrong arguments."""
@@ -187,25 +187,27 @@ class Declaration:
         bound |= bound.pop("more", {})
         bound.pop("self")
         silent = (None, KEEP, inspect.Parameter.empty)
-        given = {
+        arguments = {
             n: default for n, default in self.defaults.items() if default not in silent
         } | bound
-        if unknown := given.keys() - self.defaults.keys():
+        if unknown := arguments.keys() - self.defaults.keys():
             raise TypeError(f"{self.function.__name__}() has no parameter {min(unknown)!r}")
         if "participants" in self.defaults:
-            given["participants"] = join_participants(
-                given.pop("user", None), given.pop("agent", None), given.get("participants")
+            arguments["participants"] = join_participants(
+                arguments.pop("user", None),
+                arguments.pop("agent", None),
+                arguments.get("participants"),
             )
         else:
             for kind in ("user", "agent"):
-                if isinstance(given.get(kind), str):
-                    given[kind] = qualify(given[kind], kind)
-        sent = {
+                if isinstance(arguments.get(kind), str):
+                    arguments[kind] = qualify(arguments[kind], kind)
+        fields = {
             name: value
-            for name, value in given.items()
+            for name, value in arguments.items()
             if value is not KEEP and not (value is None and self.defaults[name] is None)
         }
-        return {**caller.bound, **sent}
+        return {**caller.bound, **fields}
 
     def build[T](
         self,
@@ -215,8 +217,8 @@ class Declaration:
         parse: Callable[[bytes], T],
     ) -> Call[T]:
         """The request of these arguments."""
-        keyed = "idempotency_key" in self.defaults
-        return self.operation.build(self.values(caller, args, kwargs), parse, keyed=keyed)
+        has_key = "idempotency_key" in self.defaults
+        return self.operation.build(self.values(caller, args, kwargs), parse, has_key=has_key)
 
 
 def read_answer(answer: Any, content: bytes) -> Any:

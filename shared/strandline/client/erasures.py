@@ -20,7 +20,7 @@ class Erasures(Caller):
         """Erase one event. Repeating it gives the same erasure. Raises NotFoundError."""
         ...
 
-    @operation("POST /api/v1/erasures", fixed={"dry_run": False})
+    @operation("POST /api/v1/erasures", constants={"dry_run": False})
     def erase(
         self,
         *,
@@ -36,7 +36,7 @@ class Erasures(Caller):
         gives the same erasure. Raises NotFoundError where there is nothing."""
         ...
 
-    @operation("POST /api/v1/erasures", fixed={"dry_run": True})
+    @operation("POST /api/v1/erasures", constants={"dry_run": True})
     def preview_erasure(
         self,
         *,

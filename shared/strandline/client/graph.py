@@ -265,7 +265,7 @@ class GraphQuestions(Caller):
     ) -> Steps[answers.GraphExport]:
         """Write the graph into a file, which `import_file` reads. It is there whole or not at all.
         Raises UnexpectedAnswerError where it did not arrive as it was sent."""
-        made = yield from ask(
+        export = yield from ask(
             GraphQuestions.export.call(
                 self,
                 user=user,
@@ -275,11 +275,11 @@ class GraphQuestions(Caller):
                 vectors=vectors,
             )
         )
-        data = yield from ask(Call("GET", made.url, bytes))
-        if hashlib.sha256(data).hexdigest() != made.sha256:
-            raise UnexpectedAnswerError(f"{made.url.partition('?')[0]} is not what was exported.")
+        data = yield from ask(Call("GET", export.url, bytes))
+        if hashlib.sha256(data).hexdigest() != export.sha256:
+            raise UnexpectedAnswerError(f"{export.url.partition('?')[0]} is not what was exported.")
         yield from ask(Work(lambda: _write_whole(Path(path), data)))
-        return made
+        return export
 
 
 def _write_whole(path: Path, data: bytes) -> None:

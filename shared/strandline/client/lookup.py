@@ -40,13 +40,13 @@ class _FileStream:
 
     def read(self) -> Iterator[bytes]:
         """The file from the beginning."""
-        sent = 0
+        position = 0
         with self.path.open("rb") as file:
             while piece := file.read(_PIECE_BYTES):
                 yield piece
-                sent += len(piece)
+                position += len(piece)
                 if self.progress is not None:
-                    self.progress(sent, self.size)
+                    self.progress(position, self.size)
 
 
 def _hash_file(path: Path) -> tuple[int, str]:

@@ -100,8 +100,8 @@ class Memory(Caller):
         `content` and so on. Each succeeds or fails on its own, unless `atomic`. An event without
         a `source_event_key` gets one: `key`, by default a new one, and its position."""
         base = key or str(uuid4())
-        keyed = [{"source_event_key": f"{base}#{n}", **event} for n, event in enumerate(events)]
-        return (yield from ask(Memory.post_batch.call(self, keyed, atomic=atomic)))
+        items = [{"source_event_key": f"{base}#{n}", **event} for n, event in enumerate(events)]
+        return (yield from ask(Memory.post_batch.call(self, items, atomic=atomic)))
 
     @Procedure
     def add_turn(
@@ -138,8 +138,8 @@ class Memory(Caller):
         answer = yield from ask(Memory.post_batch.call(self, events, atomic=True))
         receipts = [item.event for item in answer.results if item.event is not None]
         if len(receipts) < len(events):
-            refused = [item for item in answer.results if item.error is not None]
-            cause = min(refused, key=lambda item: item.status == 424)
+            failures = [item for item in answer.results if item.error is not None]
+            cause = min(failures, key=lambda item: item.status == 424)
             raise make_error(cause.status, cause.error.model_dump() if cause.error else None, None)
         return Turn(*receipts)
 

@@ -63,8 +63,8 @@ class Outbox:
         self._key_base, self._count = uuid4(), 0
         self._waiting: deque[Pending] = deque()
         self._in_flight = 0
-        self._unreported: list[Failure] = []
-        self.stored = 0
+        self._failures_to_report: list[Failure] = []
+        self.stored_count = 0
         """How many events the service acknowledged."""
 
     @property
@@ -117,7 +117,7 @@ class Outbox:
         again: list[Pending] = []
         for entry, item in zip(batch, answer.results, strict=True):
             if item.error is None:
-                self.stored += 1
+                self.stored_count += 1
                 self._in_flight -= 1
             elif item.error.retryable:
                 again.append(entry)
@@ -130,7 +130,7 @@ class Outbox:
         self._in_flight -= len(batch)
         for entry in batch:
             failure = Failure(entry.event, error)
-            self._unreported.append(failure)
+            self._failures_to_report.append(failure)
             if self._on_failure is not None:
                 try:
                     self._on_failure(failure)
@@ -139,8 +139,8 @@ class Outbox:
 
     def report(self) -> None:
         """Raises NotStoredError for failures that no call has reported yet."""
-        if self._unreported:
-            failures, self._unreported = self._unreported, []
+        if self._failures_to_report:
+            failures, self._failures_to_report = self._failures_to_report, []
             raise NotStoredError(failures)
 
 

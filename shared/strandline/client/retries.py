@@ -51,5 +51,5 @@ def was_surely_not_done(error: ServiceError) -> bool:
         return not error.details.get("sent", True)
     if isinstance(error, OutcomeUnknownError):
         return False
-    refused = isinstance(error, ThrottledError | QuotaExceededError)
-    return refused or (isinstance(error, UnavailableError) and error.status == 503)
+    is_refusal = isinstance(error, ThrottledError | QuotaExceededError)
+    return is_refusal or (isinstance(error, UnavailableError) and error.status == 503)

@@ -56,7 +56,7 @@ class SessionVerbs(Caller):
         speaks, where several could."""
         ...
 
-    @operation(f"GET {_SESSION}/context", fixed={"format": "text"})
+    @operation(f"GET {_SESSION}/context", constants={"format": "text"})
     def context(
         self,
         query: str | None = None,
@@ -71,7 +71,7 @@ class SessionVerbs(Caller):
         """What memory holds for the session's next prompt: put the answer's `text` into it."""
         ...
 
-    @operation(f"GET {_SESSION}/context", fixed={"format": "json"})
+    @operation(f"GET {_SESSION}/context", constants={"format": "json"})
     def working_memory(
         self,
         query: str | None = None,
@@ -125,12 +125,12 @@ class SessionVerbs(Caller):
         """The session itself. Raises NotFoundError."""
         ...
 
-    @operation(f"DELETE {_SESSION}", fixed={"erase": False})
+    @operation(f"DELETE {_SESSION}", constants={"erase": False})
     def end(self) -> answers.EndedOut:
         """End the session: lists hide it and nothing can be appended. Its events stay."""
         ...
 
-    @operation(f"DELETE {_SESSION}", fixed={"erase": True})
+    @operation(f"DELETE {_SESSION}", constants={"erase": True})
     def erase(self) -> answers.ErasureOut:
         """Erase the session and its events; it takes the right `erase`."""
         ...
@@ -189,8 +189,8 @@ class Session(_SessionBase, SyncCaller):
         self._plan = plan
 
     def __enter__(self) -> Self:
-        begun = self.perform(self._plan.begin(self))
-        self.bound = {**self.bound, "scope_id": str(begun.scope_id)}
+        session = self.perform(self._plan.begin(self))
+        self.bound = {**self.bound, "scope_id": str(session.scope_id)}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -206,8 +206,8 @@ class AsyncSession(_SessionBase, AsyncCaller):
         self._plan = plan
 
     async def __aenter__(self) -> Self:
-        begun = await self.perform(self._plan.begin(self))
-        self.bound = {**self.bound, "scope_id": str(begun.scope_id)}
+        session = await self.perform(self._plan.begin(self))
+        self.bound = {**self.bound, "scope_id": str(session.scope_id)}
         return self
 
     async def __aexit__(self, *_: object) -> None:

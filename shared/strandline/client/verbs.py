@@ -120,8 +120,8 @@ class Pages[**P, T](_Descriptor):
 def _next_page(call: Call[Any], cursor: str | None) -> Call[Any] | None:
     if cursor is None:
         return None
-    kept = [(name, value) for name, value in call.query if name != "cursor"]
-    return replace(call, query=[*kept, ("cursor", cursor)])
+    query = [(name, value) for name, value in call.query if name != "cursor"]
+    return replace(call, query=[*query, ("cursor", cursor)])
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Writer:
         self._client, self._linger, self._give_up_after = client, linger, give_up_after
         self._retry = replace(client.connection.settings.retry, seconds=give_up_after)
         self._outbox = Outbox(max_pending, on_failure)
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._flushing = 0
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="strandline-writer", daemon=True)
@@ -51,7 +51,7 @@ class Writer:
     @property
     def stored(self) -> int:
         """How many events the service acknowledged."""
-        return self._outbox.stored
+        return self._outbox.stored_count
 
     def add(
         self,
@@ -70,8 +70,8 @@ class Writer:
         RuntimeError after `close`."""
         fields = {"user": user, "agent": agent, "participants": participants, "role": role}
         fields |= {"session_id": session_id, **more}
-        with self._changed:
-            is_free = self._changed.wait_for(
+        with self._condition:
+            is_free = self._condition.wait_for(
                 lambda: self._closing or self._outbox.has_room, timeout
             )
             if self._closing:
@@ -80,17 +80,17 @@ class Writer:
                 raise TimeoutError(f"{self.pending} events wait, and the service takes none")
             entry = self._outbox.draft(self._client, content, fields)
             self._outbox.put(entry)
-            self._changed.notify_all()
+            self._condition.notify_all()
         return entry.event["source_event_key"]
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all events are settled. Raises NotStoredError, and TimeoutError after so many
         seconds."""
-        with self._changed:
+        with self._condition:
             self._flushing += 1
-            self._changed.notify_all()
+            self._condition.notify_all()
             try:
-                if not self._changed.wait_for(lambda: self._outbox.pending == 0, timeout):
+                if not self._condition.wait_for(lambda: self._outbox.pending == 0, timeout):
                     raise TimeoutError(f"{self.pending} events are not stored yet")
             finally:
                 self._flushing -= 1
@@ -98,9 +98,9 @@ class Writer:
 
     def close(self) -> None:
         """Store what waits, and end. Raises NotStoredError."""
-        with self._changed:
+        with self._condition:
             self._closing = True
-            self._changed.notify_all()
+            self._condition.notify_all()
         self._thread.join()
         atexit.unregister(self._close_at_exit)
         self._outbox.report()
@@ -124,15 +124,15 @@ class Writer:
 
     def _run(self) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._outbox.waits or self._closing)
+            with self._condition:
+                self._condition.wait_for(lambda: self._outbox.waits or self._closing)
                 if not self._outbox.waits:
                     return
-                self._changed.wait_for(self._is_due, self._linger)
+                self._condition.wait_for(self._is_due, self._linger)
                 batch = self._outbox.take()
             self._store(batch)
-            with self._changed:
-                self._changed.notify_all()
+            with self._condition:
+                self._condition.notify_all()
 
     def _is_due(self) -> bool:
         return self._outbox.is_batch_full or self._closing or self._flushing > 0
@@ -157,7 +157,7 @@ class Writer:
                 logger.exception("a batch could not be sent")
                 self._fail(batch, ServiceError(f"{type(error).__name__}: {error}"))
                 return
-            with self._changed:
+            with self._condition:
                 batch = self._outbox.settle(batch, answer)
             if batch and time.monotonic() > deadline:
                 self._fail(batch, UnavailableError("The service could not store the event."))
@@ -170,5 +170,5 @@ class Writer:
         return self._client.connection.perform(call, self._retry)
 
     def _fail(self, batch: Sequence[Pending], error: ServiceError) -> None:
-        with self._changed:
+        with self._condition:
             self._outbox.fail(batch, error)

@@ -31,7 +31,7 @@ class AsyncWriter:
         self._client, self._linger, self._give_up_after = client, linger, give_up_after
         self._retry = replace(client.connection.settings.retry, seconds=give_up_after)
         self._outbox = Outbox(max_pending, on_failure)
-        self._changed = asyncio.Condition()
+        self._condition = asyncio.Condition()
         self._flushing = 0
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -45,7 +45,7 @@ class AsyncWriter:
     @property
     def stored(self) -> int:
         """How many events the service acknowledged."""
-        return self._outbox.stored
+        return self._outbox.stored_count
 
     async def add(
         self,
@@ -62,33 +62,33 @@ class AsyncWriter:
         Raises RuntimeError after `close`."""
         fields = {"user": user, "agent": agent, "participants": participants, "role": role}
         fields |= {"session_id": session_id, **more}
-        async with self._changed:
+        async with self._condition:
             if self._task is None:
                 self._task = asyncio.create_task(self._run(), name="strandline-writer")
-            await self._changed.wait_for(lambda: self._closing or self._outbox.has_room)
+            await self._condition.wait_for(lambda: self._closing or self._outbox.has_room)
             if self._closing:
                 raise RuntimeError("the writer is closed")
             entry = self._outbox.draft(self._client, content, fields)
             self._outbox.put(entry)
-            self._changed.notify_all()
+            self._condition.notify_all()
         return entry.event["source_event_key"]
 
     async def flush(self) -> None:
         """Wait until all events are settled. Raises NotStoredError."""
-        async with self._changed:
+        async with self._condition:
             self._flushing += 1
-            self._changed.notify_all()
+            self._condition.notify_all()
             try:
-                await self._changed.wait_for(lambda: self._outbox.pending == 0)
+                await self._condition.wait_for(lambda: self._outbox.pending == 0)
             finally:
                 self._flushing -= 1
             self._outbox.report()
 
     async def close(self) -> None:
         """Store what waits, and end. Raises NotStoredError."""
-        async with self._changed:
+        async with self._condition:
             self._closing = True
-            self._changed.notify_all()
+            self._condition.notify_all()
         if self._task is not None:
             await self._task
         atexit.unregister(self._log_at_exit)
@@ -111,16 +111,16 @@ class AsyncWriter:
 
     async def _run(self) -> None:
         while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self._outbox.waits or self._closing)
+            async with self._condition:
+                await self._condition.wait_for(lambda: self._outbox.waits or self._closing)
                 if not self._outbox.waits:
                     return
             await self._linger_for_more()
-            async with self._changed:
+            async with self._condition:
                 batch = self._outbox.take()
             await self._store(batch)
-            async with self._changed:
-                self._changed.notify_all()
+            async with self._condition:
+                self._condition.notify_all()
 
     async def _linger_for_more(self) -> None:
         until = time.monotonic() + self._linger

@@ -29,15 +29,15 @@ def keys() -> None:
 @click.pass_obj
 def list_keys(run: Invocation, tenant: str, limit: int) -> None:
     """List keys, without their secrets."""
-    found = [*itertools.islice(run.client.admin.keys(tenant), limit)]
+    rows = [*itertools.islice(run.client.admin.keys(tenant), limit)]
     if run.as_json:
-        print_json(found)
+        print_json(rows)
         return
     print_table(
         ("key", "user", "rights", "label", "made", "expires", "revoked"),
         (
             (k.key_id, k.user, k.rights, k.label, k.created_at, k.expires_at, k.revoked_at)
-            for k in found
+            for k in rows
         ),
         f"Tenant {tenant} has no keys.",
     )
@@ -59,7 +59,7 @@ def create_key(
     label: str | None,
 ) -> None:
     """Make a key; it is shown once and stored nowhere."""
-    made = run.client.admin.create_key(
+    key = run.client.admin.create_key(
         tenant,
         user=user,
         rights=cast("tuple[_Right, ...]", rights) or None,
@@ -67,9 +67,9 @@ def create_key(
         expires_at=datetime.now(UTC) + timedelta(days=days) if days else None,
     )
     if run.as_json:
-        print_json(made)
+        print_json(key)
     else:
-        click.echo(made.token)
+        click.echo(key.token)
 
 
 @keys.command("rotate")
@@ -89,17 +89,17 @@ def rotate_key(run: Invocation, tenant: str, grace: float, days: int | None, key
 
     It has the user, the rights and the label of KEY_ID, which ends by itself after --grace.
     """
-    rotated = run.client.admin.rotate_key(
+    rotation = run.client.admin.rotate_key(
         tenant,
         key_id,
         overlap_seconds=round(grace * 3600),
         expires_at=datetime.now(UTC) + timedelta(days=days) if days else None,
     )
     if run.as_json:
-        print_json(rotated)
+        print_json(rotation)
     else:
-        click.echo(rotated.key.token)
-        ends = rotated.old.expires_at
+        click.echo(rotation.key.token)
+        ends = rotation.old.expires_at
         click.echo(
             f"the old key ends {f'at {ends:%Y-%m-%d %H:%M %Z}' if ends else 'never'}", err=True
         )
@@ -128,12 +128,12 @@ def tenants() -> None:
 @click.pass_obj
 def list_tenants(run: Invocation, limit: int) -> None:
     """List tenants by name."""
-    found = [*itertools.islice(run.client.admin.tenants(), limit)]
+    rows = [*itertools.islice(run.client.admin.tenants(), limit)]
     if run.as_json:
-        print_json(found)
+        print_json(rows)
         return
     print_table(
-        ("tenant", "made"), ((t.tenant_id, t.created_at) for t in found), "There are no tenants."
+        ("tenant", "made"), ((t.tenant_id, t.created_at) for t in rows), "There are no tenants."
     )
 
 
@@ -142,11 +142,11 @@ def list_tenants(run: Invocation, limit: int) -> None:
 @click.pass_obj
 def create_tenant(run: Invocation, tenant: str) -> None:
     """Create a tenant."""
-    made = run.client.admin.create_tenant(tenant)
+    answer = run.client.admin.create_tenant(tenant)
     if run.as_json:
-        print_json(made)
+        print_json(answer)
     else:
-        click.echo(f"created: {made.tenant_id}")
+        click.echo(f"created: {answer.tenant_id}")
 
 
 @click.group()
@@ -160,13 +160,13 @@ def jobs() -> None:
 @click.pass_obj
 def list_jobs(run: Invocation, state: Any, limit: int) -> None:
     """List jobs and failures, newest first."""
-    found = [*itertools.islice(run.client.admin.jobs(state=state), limit)]
+    rows = [*itertools.islice(run.client.admin.jobs(state=state), limit)]
     if run.as_json:
-        print_json(found)
+        print_json(rows)
         return
     print_table(
         ("job", "kind", "state", "made", "reason", "advice"),
-        ((j.job_id, j.kind, j.state, j.created_at, j.reason, j.advice) for j in found),
+        ((j.job_id, j.kind, j.state, j.created_at, j.reason, j.advice) for j in rows),
         "There are no jobs.",
     )
 

@@ -15,7 +15,7 @@ from strandline.client import answers
 from strandline.client.clients import Strandline
 from strandline.client.errors import NotFoundError, TooLargeError
 
-_SHOWN, _READERS = 3, 8
+_MAX_FAULTS, _READERS = 3, 8
 _LARGE = "too large"
 
 
@@ -31,9 +31,9 @@ class Findings:
         """One sentence."""
         if not self.faults:
             return self.looked_at
-        more = len(self.faults) - _SHOWN
-        shown = "; ".join(self.faults[:_SHOWN])
-        return f"{shown}; and {more} more" if more > 0 else shown
+        more = len(self.faults) - _MAX_FAULTS
+        text = "; ".join(self.faults[:_MAX_FAULTS])
+        return f"{text}; and {more} more" if more > 0 else text
 
 
 @dataclass
@@ -59,15 +59,15 @@ class Store:
 
     def read_erased(self, scope_id: UUID) -> tuple[set[int], bool]:
         """The numbers of a scope's erased events, and whether more are being erased."""
-        erased = set[int]()
+        seqs = set[int]()
         after = 0
         while True:
             page = self.client.erasures(
                 scope_id, after=after, limit=1000, participants=self.readers
             )
-            erased.update(event.seq for event in page.erasures)
+            seqs.update(event.seq for event in page.erasures)
             if not page.erasures:
-                return erased, page.erasing
+                return seqs, page.erasing
             after = page.next_after
 
     def newest(self) -> Iterator[answers.EventOut]:
@@ -95,9 +95,9 @@ def check_log(store: Store) -> Findings:
         # read after the list of scopes: there may be more by now
         missing = set(range(1, scope.last_seq + 1)) - set(seqs[scope.scope_id])
         if missing:
-            erased, is_erasing = store.read_erased(scope.scope_id)
-            erased_count += len(missing & erased)
-            missing -= erased
+            erased_seqs, is_erasing = store.read_erased(scope.scope_id)
+            erased_count += len(missing & erased_seqs)
+            missing -= erased_seqs
             if is_erasing:
                 hidden_count += len(missing)
                 continue

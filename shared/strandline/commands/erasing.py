@@ -35,7 +35,7 @@ def erase(
     Name events by their ids, or a session, a speaker, a scope or the tenant.
     """
     everything: Literal[True] | None = True if tenant else None
-    found = run.client.preview_erasure(
+    preview = run.client.preview_erasure(
         event_ids=event_ids or None,
         session_id=session_id,
         participant=participant,
@@ -44,12 +44,12 @@ def erase(
     )
     if dry_run:
         if run.as_json:
-            print_json(found)
+            print_json(preview)
         else:
-            click.echo(f"{_describe(found)} would be erased")
+            click.echo(f"{_describe(preview)} would be erased")
         return
     if not yes:
-        click.confirm(f"Erase {_describe(found)}?", abort=True)
+        click.confirm(f"Erase {_describe(preview)}?", abort=True)
     erasure = run.client.erase(
         event_ids=event_ids or None,
         session_id=session_id,
@@ -63,8 +63,8 @@ def erase(
         click.echo(f"unreadable; its receipt: strandline erasure {erasure.erasure_id}")
 
 
-def _describe(found: answers.ErasurePreview) -> str:
-    counts = ((found.events, "event"), (found.scopes, "scope"))
+def _describe(preview: answers.ErasurePreview) -> str:
+    counts = ((preview.events, "event"), (preview.scopes, "scope"))
     return " in ".join(f"{n:,} {name}{'' if n == 1 else 's'}" for n, name in counts)
 
 
@@ -76,12 +76,12 @@ def erasure(run: Invocation, erasure_id: Any) -> None:
 
     `strandline --json erasure ID` prints what `python -m strandline.cli receipt` checks.
     """
-    shown = run.client.erasure(erasure_id)
+    status = run.client.erasure(erasure_id)
     if run.as_json:
-        print_json(shown)
+        print_json(status)
         return
-    counts = ", ".join(f"{count:,} {name}" for name, count in sorted(shown.counts.items()))
-    click.echo(f"{shown.state}; unreadable since {shown.unreadable_at:%Y-%m-%d %H:%M:%S}")
+    counts = ", ".join(f"{count:,} {name}" for name, count in sorted(status.counts.items()))
+    click.echo(f"{status.state}; unreadable since {status.unreadable_at:%Y-%m-%d %H:%M:%S}")
     click.echo(counts or "nothing is counted yet")
 
 

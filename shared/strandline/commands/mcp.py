@@ -48,7 +48,7 @@ class Bridge:
         self._client, self._query, self._output = client, [*query], output
         self._lock = threading.Lock()
         self._pending: dict[MessageId, Future[None]] = {}
-        self._cancelled: set[MessageId] = set()
+        self._cancellations: set[MessageId] = set()
 
     def run(self, lines: Iterable[bytes]) -> None:
         """Answer every line until there are no more, then wait for the last answers."""
@@ -84,7 +84,7 @@ class Bridge:
             if future.cancel():
                 self._pending.pop(cast("MessageId", id))
             else:
-                self._cancelled.add(cast("MessageId", id))
+                self._cancellations.add(cast("MessageId", id))
 
     def _answer(self, message: Message, line: bytes) -> None:
         try:
@@ -98,8 +98,8 @@ class Bridge:
             answer = make_error(failure, message.id)
         with self._lock:
             self._pending.pop(message.id, None)
-            is_cancelled = message.id in self._cancelled
-            self._cancelled.discard(message.id)
+            is_cancelled = message.id in self._cancellations
+            self._cancellations.discard(message.id)
         if not is_cancelled:
             self._write(answer)
 

@@ -131,7 +131,7 @@ def upload(
             file,
             **people,
             session_id=session_id,
-            progress=lambda sent, _: progress.update(task, completed=sent),
+            progress=lambda position, _: progress.update(task, completed=position),
         )
     if run.as_json:
         print_json(receipt)

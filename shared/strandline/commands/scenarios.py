@@ -1,7 +1,7 @@
 """Thirteen scenarios, from a session to an archived chain, played through the API.
 
-Each returns what it saw, raises Unmet where memory did something else, and NotPossible where the
-credential does not allow it.
+Each returns what it saw, raises UnmetExpectation where memory did something else, and NotPossible
+where the credential does not allow it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TAXES = (
 """Another topic, which ends the first."""
 
 
-class Unmet(Exception):
+class UnmetExpectation(Exception):
     """What a scenario expected and did not find."""
 
 
@@ -88,13 +88,14 @@ class World:
         return self.client.session(f"{self.run}-{scenario}", **self.members(scenario))
 
     def wait_for[T](self, find: Callable[[], T | None], what: str) -> T:
-        """What `find` gives as soon as it gives something. Raises Unmet when patience ends."""
+        """What `find` gives as soon as it gives something. Raises UnmetExpectation when patience
+        ends."""
         deadline = time.monotonic() + self.patience
-        while not (found := find()):
+        while not (result := find()):
             if time.monotonic() > deadline:
-                raise Unmet(f"{what}: not within {self.patience:g} s")
+                raise UnmetExpectation(f"{what}: not within {self.patience:g} s")
             time.sleep(_PAUSE)
-        return found
+        return result
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,9 @@ class Scenario:
 
 
 def expect(condition: bool, sentence: str) -> None:
-    """Raises Unmet with the sentence unless the condition holds."""
+    """Raises UnmetExpectation with the sentence unless the condition holds."""
     if not condition:
-        raise Unmet(sentence)
+        raise UnmetExpectation(sentence)
 
 
 def begin_session(world: World) -> str:
@@ -120,8 +121,8 @@ def begin_session(world: World) -> str:
         expect(first.participants == expected, f"its participants are {first.participants}")
     with world.session("session") as again:
         expect(again.scope_id == str(first.scope_id), "the same name began another session")
-    listed = [one.session_id for one in world.client.sessions(**members)]
-    expect(listed == [session.session_id], f"the list of sessions is {listed}")
+    session_ids = [one.session_id for one in world.client.sessions(**members)]
+    expect(session_ids == [session.session_id], f"the list of sessions is {session_ids}")
     return "two participants; the same name joins it again"
 
 
@@ -188,14 +189,14 @@ def append_once(world: World) -> str:
         world.client.add("The buoy is in.", source_event_key="log-1", **members)
     except KeyConflictError:
         return "one event; another one under its key is refused"
-    raise Unmet("another event was stored under the same key")
+    raise UnmetExpectation("another event was stored under the same key")
 
 
 def recall_at_once(world: World) -> str:
     """What was just said is recalled by the next request."""
     members = world.members("recall")
-    said = "The key of the harbour office hangs behind the lifebuoy."
-    receipt = world.client.add(said, **members)
+    sentence = "The key of the harbour office hangs behind the lifebuoy."
+    receipt = world.client.add(sentence, **members)
     hits = world.client.recall("Where is the key of the harbour office?", **members).hits
     expect(bool(hits) and hits[0].event_id == receipt.event_id, f"{len(hits)} other hits")
     return f"hits: {len(hits)}; it is the first"
@@ -295,8 +296,8 @@ def archive_chain(world: World) -> str:
         with suppress(StateConflictError):  # it runs already
             world.client.admin.start_job("archiver")
         world.wait_for(lambda: is_in("archived"), "the chain in the archive")
-        listed = [one.chain_id for one in session.chains()]
-        expect(chain.chain_id not in listed, "the list of active chains still has it")
+        active_ids = [one.chain_id for one in session.chains()]
+        expect(chain.chain_id not in active_ids, "the list of active chains still has it")
     members = world.members("archive")
     hits = world.client.recall("When does the engine cough?", **members).hits
     expect(any(hit.event_id in chain.event_ids for hit in hits), "its events are not recalled")

@@ -44,19 +44,19 @@ def import_file(run: Invocation, file: Path, user: str, agent: str) -> int:
         events = [*read_events(file, People(user, agent))]
     except (UnreadableFile, UnicodeDecodeError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    stored, refusals = 0, list[str]()
+    stored_count, refusals = 0, list[str]()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with make_progress(*columns, TimeRemainingColumn()) as progress:
         task = progress.add_task(file.name, total=len(events))
         for batch in _batches(events):
-            refused = _store(run.patient_client, batch)
-            stored += len(batch) - len(refused)
-            refusals += refused
+            batch_refusals = _store(run.patient_client, batch)
+            stored_count += len(batch) - len(batch_refusals)
+            refusals += batch_refusals
             progress.advance(task, len(batch))
     if run.as_json:
-        print_json({"events": len(events), "stored": stored, "refused": refusals})
+        print_json({"events": len(events), "stored": stored_count, "refused": refusals})
     else:
-        click.echo(f"{stored} of {len(events)} events of {file.name} are stored")
+        click.echo(f"{stored_count} of {len(events)} events of {file.name} are stored")
         for refusal in refusals[:_SHOWN_REFUSALS]:
             click.echo(f"refused: {refusal}", err=True)
         if len(refusals) > _SHOWN_REFUSALS:

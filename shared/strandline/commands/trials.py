@@ -21,7 +21,7 @@ from strandline.commands.scenarios import (
     SCENARIOS,
     NotPossible,
     Scenario,
-    Unmet,
+    UnmetExpectation,
     World,
     enter_world,
 )
@@ -109,7 +109,7 @@ def _checker(check: Check, store: Store) -> Callable[[], str]:
     def look() -> str:
         findings = check.run(store)
         if findings.faults:
-            raise Unmet(findings.detail)
+            raise UnmetExpectation(findings.detail)
         return findings.detail
 
     return look
@@ -120,7 +120,7 @@ def _judge(name: str, play: Callable[[], str]) -> Verdict:
     start = time.monotonic()
     try:
         verdict, detail = PASSED, play()
-    except Unmet as error:
+    except UnmetExpectation as error:
         verdict, detail = FAILED, str(error)
     except NotPossible as error:
         verdict, detail = NOT_RUN, str(error)

@@ -51,7 +51,7 @@ _LINE_BYTES = 20
 
 
 @dataclass(frozen=True)
-class Use:
+class AnswerUse:
     """What answered a question, to be recorded as used."""
 
     chains: Sequence[MatchedChain] = ()
@@ -66,7 +66,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Answering:
+class AnswerOptions:
     """How the text for an answer differs from one that a caller asks for."""
 
     exclude: Collection[UUID] = ()
@@ -87,7 +87,7 @@ class _Request:
     limit: int | None
     """The most events about the question."""
     budget: int
-    answering: Answering | None = None
+    answering: AnswerOptions | None = None
 
     @property
     def neighbourhoods(self) -> int:
@@ -106,8 +106,8 @@ def build_context_text(
     tuning: Tuning,
     now: datetime,
     vector_timeout: float,
-    answering: Answering | None = None,
-) -> tuple[ContextTextOut, Use]:
+    answering: AnswerOptions | None = None,
+) -> tuple[ContextTextOut, AnswerUse]:
     """The context of all that is in view, with the short-term memory of `session`, or without a
     question of all in view, as text. Also returns what answers the question. A text for an answer
     (`answering`) also says which events were added later than they happened.
@@ -126,9 +126,9 @@ def build_context_text(
         recent = session_context.list_short_term_of(access, tuning, now, session=session)
     exclude = answering.exclude if answering else ()
     recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
-    found, known = _find(access, embedder, request, tuning, now, vector_timeout, answering)
-    shown = _Request(request.min_relevance, request.limit, request.budget, answering)
-    return _write(access, recent, known, found, shown)
+    matches, knowledge = _find(access, embedder, request, tuning, now, vector_timeout, answering)
+    text_request = _Request(request.min_relevance, request.limit, request.budget, answering)
+    return _write(access, recent, knowledge, matches, text_request)
 
 
 def _find(
@@ -138,7 +138,7 @@ def _find(
     tuning: Tuning,
     now: datetime,
     vector_timeout: float,
-    answering: Answering | None,
+    answering: AnswerOptions | None,
 ) -> tuple[FoundChains, Sequence[KnownSource]]:
     """What answers the question, and what the graph knows about it; without one the latest
     chains."""
@@ -158,102 +158,102 @@ def _find(
     chains = session_context.list_relevant_chains(
         access, embedder.space, result, request.min_relevance
     )
-    known = find_known(access, tuning, request.query, result.vector, embedder.space)
+    knowledge = find_known(access, tuning, request.query, result.vector, embedder.space)
     token = make_token(access, result.result, result.space)
     if answering:
         events, asked_at = result.ranking.events, request.now or now
-        ordered, _ = weigh(access, events, answering.weights, asked_at, now, answering.sona)
-        result = replace(result, ranking=replace(result.ranking, events=ordered))
-    return FoundChains(chains, result, token), known
+        by_weight, _ = weigh(access, events, answering.weights, asked_at, now, answering.sona)
+        result = replace(result, ranking=replace(result.ranking, events=by_weight))
+    return FoundChains(chains, result, token), knowledge
 
 
 def build_session_text(
     view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
-) -> tuple[ContextTextOut, Use]:
+) -> tuple[ContextTextOut, AnswerUse]:
     """A session's context as text: what `build_context` finds, and the events that answer the
     question. Also returns what answers it."""
     recent = session_context.list_short_term(view, query.limit)
-    found = session_context.find_chains(view, embedder, query, vector_timeout)
-    known: Sequence[KnownSource] = ()
-    if found.search and query.query is not None and not view.only_session:
-        vector = found.search.vector
-        known = find_known(view.access, view.tuning, query.query, vector, embedder.space)
-    shown = _Request(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
-    return _write(view.access, recent, known, found, shown)
+    matches = session_context.find_chains(view, embedder, query, vector_timeout)
+    knowledge: Sequence[KnownSource] = ()
+    if matches.search and query.query is not None and not view.only_session:
+        vector = matches.search.vector
+        knowledge = find_known(view.access, view.tuning, query.query, vector, embedder.space)
+    text_request = _Request(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
+    return _write(view.access, recent, knowledge, matches, text_request)
 
 
 def _write(
     access: TenantDb,
     recent: Mapping[UUID, int],
-    known: Sequence[KnownSource],
-    found: FoundChains,
+    knowledge: Sequence[KnownSource],
+    matches: FoundChains,
     request: _Request,
-) -> tuple[ContextTextOut, Use]:
-    selected: Sequence[ScoredEvent] = ()
+) -> tuple[ContextTextOut, AnswerUse]:
+    relevant: Sequence[ScoredEvent] = ()
     best: Sequence[UUID] = ()
-    if found.search:
-        selected = found.search.select(request.min_relevance)[: request.limit]
-        best = _take_fitting(selected, found.search, recent, request.budget)
+    if matches.search:
+        relevant = matches.search.select(request.min_relevance)[: request.limit]
+        best = _take_fitting(relevant, matches.search, recent, request.budget)
     around = request.neighbourhoods
     neighbours = read_neighbours(access, best, around) if best else ()
     events: dict[UUID, HitEvent] = {event.event_id: event for event in neighbours}
-    citing = [*found.chains, *known]
+    citing = [*matches.chains, *knowledge]
     first_cited = [event_id for source in citing for event_id in source.event_ids[:1]]
     events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_cited])))
     exclude = request.answering.exclude if request.answering else ()
-    shown = partial(to_source, notes_late=request.answering is not None)
-    needed = [i for i in _add_needed(best, events, neighbours, around) if i not in exclude]
+    make_source = partial(to_source, notes_late=request.answering is not None)
+    event_ids = [i for i in _add_needed(best, events, neighbours, around) if i not in exclude]
     layout = lay_out(
         Sources(
-            recent=[shown(events[i], count) for i, count in recent.items() if i in events],
-            topics=[_to_topic(chain) for chain in found.chains if chain.event_ids],
-            events=[shown(events[i]) for i in needed],
-            is_known=bool(selected) if found.search else None,
-            more_events=len(selected) - len(best),
-            known=[source for source in known if source.event_ids[0] in events],
+            recent=[make_source(events[i], count) for i, count in recent.items() if i in events],
+            topics=[_to_topic(chain) for chain in matches.chains if chain.event_ids],
+            events=[make_source(events[i]) for i in event_ids],
+            is_known=bool(relevant) if matches.search else None,
+            more_events=len(relevant) - len(best),
+            knowledge=[source for source in knowledge if source.event_ids[0] in events],
             recent_share=request.answering.recent_share if request.answering else None,
         ),
         request.budget,
     )
-    answer = _to_answer(layout, found, events, request.min_relevance)
-    return answer, _to_use(found, layout, best) if found.search else Use()
+    answer = _to_answer(layout, matches, events, request.min_relevance)
+    return answer, _to_use(matches, layout, best) if matches.search else AnswerUse()
 
 
 def _to_answer(
     layout: Layout,
-    found: FoundChains,
+    matches: FoundChains,
     events: Mapping[UUID, HitEvent],
     min_relevance: float | None,
 ) -> ContextTextOut:
     return ContextTextOut(
         text=layout.text,
         tokens=layout.tokens,
-        known=found.search.known if found.search else None,
+        known=matches.search.known if matches.search else None,
         citations=[
             Citation(n=n, event_id=event_id, source_event_key=_source_key(events, event_id))
             for n, event_id in enumerate(layout.citations, 1)
         ],
         cut=CutOut.model_validate(layout.cut._asdict()),
-        degraded=found.search.note_floor(min_relevance) if found.search else [],
-        read_token=found.read_token,
+        degraded=matches.search.note_floor(min_relevance) if matches.search else [],
+        read_token=matches.read_token,
     )
 
 
 def _take_fitting(
-    selected: Sequence[ScoredEvent], found: Search, recent: Mapping[UUID, int], budget: int
+    events: Sequence[ScoredEvent], search: Search, recent: Mapping[UUID, int], budget: int
 ) -> list[UUID]:
     """The best of the selected events, at least as many as a text of so many tokens holds: more
     are not read. White space counts, though less of it is shown."""
     max_bytes = budget * BYTES_PER_TOKEN
     room = 2 * max_bytes
     event_ids: list[UUID] = []
-    for scored in selected:
+    for event in events:
         if room <= 0:
             break
-        event_id = scored.candidate.event_id
+        event_id = event.candidate.event_id
         event_ids.append(event_id)
         if event_id not in recent:
-            room -= _LINE_BYTES + min(found.candidates[event_id].text_bytes, max_bytes // 4)
+            room -= _LINE_BYTES + min(search.candidates[event_id].text_bytes, max_bytes // 4)
     return event_ids
 
 
@@ -304,24 +304,25 @@ def _to_topic(chain: MatchedChain) -> TopicSource:
     )
 
 
-def _to_use(found: FoundChains, layout: Layout, best: Sequence[UUID]) -> Use:
+def _to_use(matches: FoundChains, layout: Layout, best: Sequence[UUID]) -> AnswerUse:
     """The shown chains, and the best of the shown events that hold words of the question or are
     compared with it by meaning."""
-    assert found.search is not None
-    candidates, cited, shown = found.search.candidates, set(layout.citations), set(layout.chain_ids)
-    return Use(
-        [chain for chain in found.chains if chain.chain_id in shown],
+    assert matches.search is not None
+    candidates = matches.search.candidates
+    cited_ids, chain_ids = set(layout.citations), set(layout.chain_ids)
+    return AnswerUse(
+        [chain for chain in matches.chains if chain.chain_id in chain_ids],
         [
             event_id
             for event_id in best[:_MAX_USED_EVENTS]
-            if event_id in cited
+            if event_id in cited_ids
             and (candidates[event_id].word_bits or candidates[event_id].cosine is not None)
         ],
         layout.source_ids,
     )
 
 
-def record_use(access: TenantDb, use: Use, now: datetime) -> bool:
+def record_use(access: TenantDb, use: AnswerUse, now: datetime) -> bool:
     """Record that a text showed these, which keeps chains warm: each counts once. A failure here
     does not affect the text, which is already built; returns False if it could not be recorded."""
     recall_id = uuid7()

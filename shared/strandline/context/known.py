@@ -20,7 +20,7 @@ _VERBS = frozenset(
 )
 """Edges that say something; the others say what a fact or a decision is about."""
 
-type _Scored = tuple[float | None, KnownSource]
+type _Candidate = tuple[float | None, KnownSource]
 """Something known, with the cosine of it and the question, where both have vectors."""
 
 
@@ -36,12 +36,12 @@ def find_known(
     if not tuning.reads_graph:
         return []
     knowledge = read_knowledge(access, question, vector, space, ("fact", "decision", "entity"))
-    scored = [*_from_nodes(knowledge), *_from_edges(knowledge)]
-    scored.sort(key=lambda item: -1.0 if item[0] is None else item[0], reverse=True)
-    return [source for _, source in scored[:_MAX_LINES]]
+    candidates = [*_from_nodes(knowledge), *_from_edges(knowledge)]
+    candidates.sort(key=lambda item: -1.0 if item[0] is None else item[0], reverse=True)
+    return [source for _, source in candidates[:_MAX_LINES]]
 
 
-def _from_nodes(knowledge: Knowledge) -> Iterator[_Scored]:
+def _from_nodes(knowledge: Knowledge) -> Iterator[_Candidate]:
     for node in knowledge.nodes:
         if node.type == "fact" or node.type == "decision":
             source = KnownSource(
@@ -60,7 +60,7 @@ def _write(node: KnownNodeRow) -> str:
     return f"{node.name}: {rationale}" if rationale else node.name
 
 
-def _from_edges(knowledge: Knowledge) -> Iterator[_Scored]:
+def _from_edges(knowledge: Knowledge) -> Iterator[_Candidate]:
     """Relations between entities; as near to the question as these are."""
     entities = {
         format_node_id(node.type, node.node_id): node

@@ -60,7 +60,7 @@ class Sources:
     """Whether anything answers the question; None without one."""
     more_events: int = 0
     """How many more there are that no budget of this size holds."""
-    known: Sequence[KnownSource] = ()
+    knowledge: Sequence[KnownSource] = ()
     """What the knowledge graph holds about the question, the nearest first."""
     recent_share: float | None = None
     """The most that short-term memory takes of the budget; None: as much as usual."""
@@ -107,11 +107,11 @@ def lay_out(sources: Sources, budget: int) -> Layout:
         recent=_EventsPart([event_line(event, max_bytes) for event in sources.recent]),
         topics=_Part([topic_line(topic, max_bytes) for topic in sources.topics]),
         events=_EventsPart([event_line(event, max_bytes) for event in sources.events]),
-        known=_Part([known_line(known, max_bytes) for known in sources.known]),
+        knowledge=_Part([known_line(source, max_bytes) for source in sources.knowledge]),
     )
     usual_share = _RECENT_SHARE if has_question else 1 - _TOPICS_SHARE
     draft.fill(draft.recent, usual_share if sources.recent_share is None else sources.recent_share)
-    draft.fill(draft.known, _KNOWN_SHARE)
+    draft.fill(draft.knowledge, _KNOWN_SHARE)
     draft.events.drop(draft.recent.shown_ids)
     draft.drop_repetitions()
     draft.fill(draft.topics, _TOPICS_SHARE)
@@ -133,7 +133,7 @@ class _Part[Source: (EventSource, TopicSource, KnownSource)]:
     count: int = 0
 
     @property
-    def shown(self) -> Sequence[Line[Source]]:
+    def visible(self) -> Sequence[Line[Source]]:
         return self.lines[: self.count]
 
     @property
@@ -146,7 +146,7 @@ class _EventsPart(_Part[EventSource]):
 
     @property
     def shown_ids(self) -> set[UUID]:
-        return {line.source.event_id for line in self.shown}
+        return {line.source.event_id for line in self.visible}
 
     def drop(self, event_ids: set[UUID]) -> None:
         """Drop lines that are not shown yet, because the events are shown elsewhere."""
@@ -178,7 +178,7 @@ class _Draft:
     recent: _EventsPart
     topics: _Part[TopicSource]
     events: _EventsPart
-    known: _Part[KnownSource]
+    knowledge: _Part[KnownSource]
 
     def fill(
         self,
@@ -234,30 +234,33 @@ class _Draft:
     def drop_repetitions(self) -> None:
         """Drop the sentences of topics that stand in a shown event, and topics of which nothing is
         left."""
-        texts = [words(line.text) for line in (*self.recent.shown, *self.events.shown)]
+        texts = [words(line.text) for line in (*self.recent.visible, *self.events.visible)]
         for line in self.topics.lines:
             line.text = drop_sentences(line.text, line.source.participants, texts)
-        self.topics.count = sum(bool(line.text) for line in self.topics.shown)
+        self.topics.count = sum(bool(line.text) for line in self.topics.visible)
         self.topics.lines = [line for line in self.topics.lines if line.text]
 
     def finish(self) -> Layout:
         """The text as it is now."""
         citations = _Citations()
         text = fence([*self._render(citations), *self._render_notes()])
-        chain_ids = [line.source.chain_id for line in self.topics.shown]
-        citing = [line.source for part in (self.topics, self.known) for line in part.shown]
-        source_ids = dict.fromkeys(one for source in citing for one in source.event_ids)
+        chain_ids = [line.source.chain_id for line in self.topics.visible]
+        citing = [*self.topics.visible, *self.knowledge.visible]
+        source_ids = dict.fromkeys(one for line in citing for one in line.source.event_ids)
         return Layout(text, tuple(citations), self._cut, chain_ids, tuple(source_ids))
 
     @property
+    def _parts(self) -> tuple[_AnyPart, ...]:
+        return self.recent, self.topics, self.events, self.knowledge
+
+    @property
     def _cut(self) -> Cut:
-        parts = (self.recent, self.topics, self.events, self.known)
         shown_ids = self.recent.shown_ids | self.events.shown_ids
         return Cut(
             self.recent.count_left_out(shown_ids),
             len(self.topics.left_out),
             self.events.count_left_out(shown_ids) + self.more_events,
-            sum(line.is_shortened for part in parts for line in part.shown),
+            sum(line.is_shortened for part in self._parts for line in part.visible),
         )
 
     def _render(self, citations: _Citations) -> list[str]:
@@ -265,16 +268,16 @@ class _Draft:
         recent = _render_events(self.recent, citations)
         events = _render_events(self.events, citations, marks_replies=True)
         topics = _render_topics(self.topics, citations)
-        known = _render_known(self.known, citations)
-        shown = [*self.recent.shown, *self.events.shown]
+        knowledge = _render_known(self.knowledge, citations)
+        sources = [line.source for line in (*self.recent.visible, *self.events.visible)]
         has_marks = any(line.partition(" ")[0].endswith(FOLLOWS) for line in events)
         return [
             _INTRODUCTION
-            + (_KNOWN_NOTE if known else "")
+            + (_KNOWN_NOTE if knowledge else "")
             + (_FOLLOWS_NOTE if has_marks else "")
-            + (_LATE_NOTE if any(line.source.is_late for line in shown) else ""),
+            + (_LATE_NOTE if any(source.is_late for source in sources) else ""),
             *_with_heading("Latest events:", recent),
-            *_with_heading("What is known:", known),
+            *_with_heading("What is known:", knowledge),
             *_with_heading("Topics:", topics),
             *_with_heading("Events about the question:", events),
         ]
@@ -283,9 +286,9 @@ class _Draft:
         notes: list[str] = []
         if self.is_known is False:
             notes.append("No stored event answers the question.")
-        elif not (self.recent.lines or self.topics.lines or self.events.lines or self.known.lines):
+        elif not any(part.lines for part in self._parts):
             notes.append("Nothing is remembered.")
-        *counts, shortened = self._cut
+        *counts, shortened_count = self._cut
         names = ("latest event{}", "topic{}", "event{} about the question")
         left_out = [
             f"{count} {name.format('s' if count > 1 else '')}"
@@ -294,23 +297,23 @@ class _Draft:
         ]
         if left_out:
             notes.append(f"Left out for length: {', '.join(left_out)}.")
-        if shortened:
-            notes.append(f"Shortened, with … at the end: {shortened}.")
+        if shortened_count:
+            notes.append(f"Shortened, with … at the end: {shortened_count}.")
         return [" ".join(notes)] if notes else []
 
 
 def _render_events(
     part: _Part[EventSource], citations: _Citations, *, marks_replies: bool = False
 ) -> list[str]:
-    in_order = sorted(part.shown, key=lambda line: (line.source.said_at, line.source.place))
+    in_order = sorted(part.visible, key=lambda line: (line.source.said_at, line.source.place))
     above: EventSource | None = None
-    rendered: list[str] = []
+    lines: list[str] = []
     for line in in_order:
         mark = FOLLOWS if marks_replies and above and _follows(line.source, above) else ""
         number = citations[line.source.event_id]
-        rendered.append(f"[{number}]{mark}{line.start}{line.shown_text}")
+        lines.append(f"[{number}]{mark}{line.start}{line.shown_text}")
         above = line.source
-    return rendered
+    return lines
 
 
 def _follows(event: EventSource, earlier: EventSource) -> bool:
@@ -322,27 +325,23 @@ def _follows(event: EventSource, earlier: EventSource) -> bool:
 def _render_topics(part: _Part[TopicSource], citations: _Citations) -> list[str]:
     """The lines of topics."""
     in_order = sorted(
-        part.shown,
-        key=lambda line: (
-            line.source.started_at,
-            line.source.last_event_at,
-            line.source.chain_id,
-        ),
+        part.visible,
+        key=lambda line: (line.source.started_at, line.source.last_event_at, line.source.chain_id),
     )
     return [_render_citing(line, citations) for line in in_order]
 
 
 def _render_known(part: _Part[KnownSource], citations: _Citations) -> list[str]:
     """The lines of what is known."""
-    in_order = sorted(part.shown, key=lambda line: (line.source.since, line.source.known_id))
+    in_order = sorted(part.visible, key=lambda line: (line.source.since, line.source.known_id))
     return [_render_citing(line, citations) for line in in_order]
 
 
 def _render_citing(line: Line[TopicSource] | Line[KnownSource], citations: _Citations) -> str:
     """A line that cites those of its events that are shown, else its first."""
     event_ids = line.source.event_ids
-    cited = [event_id for event_id in event_ids if event_id in citations] or event_ids[:1]
-    numbers = "".join(f"[{citations[event_id]}]" for event_id in cited)
+    citable_ids = [event_id for event_id in event_ids if event_id in citations] or event_ids[:1]
+    numbers = "".join(f"[{citations[event_id]}]" for event_id in citable_ids)
     return " ".join(filter(None, [line.start, line.shown_text, numbers]))
 
 

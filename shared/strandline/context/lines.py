@@ -128,12 +128,12 @@ def topic_line(topic: TopicSource, max_bytes: int) -> Line[TopicSource]:
     return line
 
 
-def known_line(known: KnownSource, max_bytes: int) -> Line[KnownSource]:
+def known_line(source: KnownSource, max_bytes: int) -> Line[KnownSource]:
     """The line of what is known in a text of at most so many bytes, but for its citations."""
-    kind = "" if known.kind == "fact" else f", {known.kind}"
-    origin = "" if known.trust == "user" else f" ({known.trust})"
-    start = f"- {format_day(known.since)}{kind}{origin}:"
-    line = Line(known, start, *_read_text(known.text))
+    kind = "" if source.kind == "fact" else f", {source.kind}"
+    origin = "" if source.trust == "user" else f" ({source.trust})"
+    start = f"- {format_day(source.since)}{kind}{origin}:"
+    line = Line(source, start, *_read_text(source.text))
     line.shorten(int(max_bytes * _KNOWN_SHARE))
     return line
 
@@ -147,20 +147,20 @@ def drop_sentences(summary: str, participants: Sequence[str], texts: Sequence[st
     """A summary without the sentences whose words stand in one of the texts. A sentence that loses
     the one before it, in which its speaker was named, is given that name."""
     names = {display_name(participant) for participant in participants}.union(_ROLES)
-    kept: list[str] = []
+    sentences: list[str] = []
     speaker = shown_speaker = ""
     for sentence in _SENTENCE_END.split(summary):
-        name, colon, said = sentence.partition(": ")
+        name, colon, statement = sentence.partition(": ")
         if colon and name in names:
             speaker = name
         else:
-            said = sentence
-        said_words = words(said)
+            statement = sentence
+        said_words = words(statement)
         if any(said_words in text for text in texts):
             continue
-        kept.append(said if speaker == shown_speaker else f"{speaker}: {said}")
+        sentences.append(statement if speaker == shown_speaker else f"{speaker}: {statement}")
         shown_speaker = speaker
-    return " ".join(kept)
+    return " ".join(sentences)
 
 
 def words(text: str) -> str:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from strandline.config import get_settings
-from strandline.context.build import Use, build_context_text, build_session_text, record_use
+from strandline.context.build import AnswerUse, build_context_text, build_session_text, record_use
 from strandline.context.schemas import (
     ContextTextOut,
     ContextTextRequest,
@@ -114,7 +114,7 @@ def search_context(request: Request) -> Response:
 
 
 def _record_use(
-    request: Request, access: TenantDb, use: Use, answer: ContextTextOut, now: datetime
+    request: Request, access: TenantDb, use: AnswerUse, answer: ContextTextOut, now: datetime
 ) -> None:
     is_recorded = record_use(access, use, now)
     request.metrics |= {

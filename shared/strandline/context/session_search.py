@@ -17,11 +17,11 @@ def search_session(
 ) -> tuple[SearchOut, list[MatchedChain]]:
     """Search the chains of the view for a question, best first, and read what the graph holds about
     it. Also returns the chains' rows."""
-    found = search_view(view, embedder, request.query, vector_timeout)
+    search = search_view(view, embedder, request.query, vector_timeout)
     rows = list_relevant_in_view(
         view,
         embedder.space,
-        found,
+        search,
         request.min_relevance,
         request.similarity_threshold,
         request.limit,
@@ -29,24 +29,24 @@ def search_session(
     hits = [
         ChainHit(
             chain=to_chain_out(row, view),
-            relevance=found.to_probability(row.relevance or 0.0),
+            relevance=search.to_probability(row.relevance or 0.0),
             similarity=row.similarity,
         )
         for row in rows
     ]
     graph = NOTHING
     if view.tuning.reads_graph and not view.only_session:
-        graph = read_known(view.access, request.query, found.vector, embedder.space)
-    wanted = [*hits, *graph.nodes, *graph.edges]
-    fitting = fit_to_page(wanted)
+        graph = read_known(view.access, request.query, search.vector, embedder.space)
+    items = [*hits, *graph.nodes, *graph.edges]
+    fitting = fit_to_page(items)
     answer = SearchOut(
         session_id=view.session.session_id,
         scope_id=view.session.scope_id,
-        known=found.known,
+        known=search.known,
         hits=of_type(ChainHit, fitting),
         graph=KnownGraph(nodes=of_type(KnownNode, fitting), edges=of_type(KnownEdge, fitting)),
-        degraded=found.note_floor(request.min_relevance)
-        + (["cut_by_size"] if len(fitting) < len(wanted) else []),
-        read_token=make_token(view.access, found.result, found.space),
+        degraded=search.note_floor(request.min_relevance)
+        + (["cut_by_size"] if len(fitting) < len(items) else []),
+        read_token=make_token(view.access, search.result, search.space),
     )
     return answer, list(rows[: len(answer.hits)])

@@ -187,8 +187,8 @@ def error_of_state(sqlstate: str, connection: Connection | None = None) -> Excep
     try:
         with translate_errors(connection):
             raise error
-    except Exception as translated:
-        error = translated
+    except Exception as translation:
+        error = translation
     return error
 
 

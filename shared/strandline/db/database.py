@@ -300,11 +300,11 @@ class Database:
     def connection(self, deadline: float | None = None) -> Connection:
         """This thread's connection, checked to be alive within the last second. Opened if
         necessary. Raises Unavailable or Misconfigured."""
-        live = cast("LiveConnection | None", getattr(self._local, "kept", None))
+        live = cast("LiveConnection | None", getattr(self._local, "live", None))
         if live is None or not live.is_usable():
             if live is not None:
                 live.connection.close()
-            live = self._local.kept = LiveConnection(
+            live = self._local.live = LiveConnection(
                 connect_restricted(self._url, self._auth, deadline)
             )
             self._track(live.connection)
@@ -326,7 +326,7 @@ class Database:
     @property
     def in_transaction(self) -> bool:
         """Whether this thread is in a transaction, where it must not make any foreign call."""
-        live = cast("LiveConnection | None", getattr(self._local, "kept", None))
+        live = cast("LiveConnection | None", getattr(self._local, "live", None))
         return live is not None and (
             live.connection.info.transaction_status == TransactionStatus.INTRANS
         )

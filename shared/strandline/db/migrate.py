@@ -115,10 +115,10 @@ def list_pending(
     """The migrations that are not applied yet, in order. Raises Misconfigured as `migrate`."""
     files = list_migrations() if migration_files is None else migration_files
     owner.execute(_CREATE_MIGRATIONS_TABLE)
-    applied = _read_applied(owner)
-    _require_same_history(files, applied)
-    _require_unaltered(files, applied)
-    return [file for file in files if file.number not in applied]
+    history = _read_applied(owner)
+    _require_same_history(files, history)
+    _require_unaltered(files, history)
+    return [file for file in files if file.number not in history]
 
 
 def list_newer(owner: psycopg.Connection[Any]) -> list[str]:
@@ -126,9 +126,9 @@ def list_newer(owner: psycopg.Connection[Any]) -> list[str]:
     of a later release. Raises Misconfigured for a database with another history."""
     with _migration_lock(owner):  # concurrent `create … if not exists` can still collide
         owner.execute(_CREATE_MIGRATIONS_TABLE)
-    files, applied = list_migrations(), _read_applied(owner)
-    _require_same_history(files, applied)
-    return [name for number, (name, _) in sorted(applied.items()) if number > files[-1].number]
+    files, history = list_migrations(), _read_applied(owner)
+    _require_same_history(files, history)
+    return [name for number, (name, _) in sorted(history.items()) if number > files[-1].number]
 
 
 @contextmanager
@@ -192,10 +192,10 @@ def _read_applied(owner: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
     return {number: (name, checksum) for number, name, checksum in rows}
 
 
-def _require_same_history(files: list[Migration], applied: dict[int, tuple[str, str]]) -> None:
+def _require_same_history(files: list[Migration], history: dict[int, tuple[str, str]]) -> None:
     """Raise Misconfigured for a database whose first migration is another one. It was created
     before the baseline, by files with the same numbers that no longer exist."""
-    first = applied.get(files[0].number)
+    first = history.get(files[0].number)
     if first is not None and first[0] != files[0].name:
         raise Misconfigured(
             f"The database was created before this schema's baseline: its first migration is "
@@ -205,9 +205,9 @@ def _require_same_history(files: list[Migration], applied: dict[int, tuple[str, 
         )
 
 
-def _require_unaltered(files: list[Migration], applied: dict[int, tuple[str, str]]) -> None:
+def _require_unaltered(files: list[Migration], history: dict[int, tuple[str, str]]) -> None:
     file_by_number = {file.number: file for file in files}
-    for number, (name, checksum) in sorted(applied.items()):
+    for number, (name, checksum) in sorted(history.items()):
         file = file_by_number.get(number)
         if file is None:
             raise Misconfigured(

@@ -139,10 +139,10 @@ def _embed_batch(session: _Session, encodings: "Sequence[Encoding]") -> list[lis
         ids[row, : len(encoding)] = encoding.ids
         mask[row, : len(encoding)] = 1
     feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-    hidden = session.run(None, feed)[0]
+    hidden_states = session.run(None, feed)[0]
     # The mean's divisor cancels out with the length. [CLS] and [SEP] are always there, so even an
     # empty text has a sum that is not zero.
-    sums = (hidden * mask.astype(np.float32)[:, :, np.newaxis]).sum(axis=1)
+    sums = (hidden_states * mask.astype(np.float32)[:, :, np.newaxis]).sum(axis=1)
     unit = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     return unit.tolist()
 

@@ -33,13 +33,13 @@ CALIBRATED_THRESHOLDS: Mapping[str, Thresholds] = {
 }
 """By embedding space, from `make calibrate`; docs/chains.md has the criteria."""
 
-UNCALIBRATED = Thresholds(low=-1.0, high=1.0, merge=0.95)
+UNCALIBRATED_THRESHOLDS = Thresholds(low=-1.0, high=1.0, merge=0.95)
 """For spaces without calibration: the model is always asked, and only identical summaries merge."""
 
 
 def thresholds_for(space: str, tuning: Tuning) -> Thresholds:
     """A space's thresholds, with those that the tenant overrides."""
-    defaults = CALIBRATED_THRESHOLDS.get(space, UNCALIBRATED)
+    defaults = CALIBRATED_THRESHOLDS.get(space, UNCALIBRATED_THRESHOLDS)
     return Thresholds(
         defaults.low if tuning.similarity_low is None else tuning.similarity_low,
         defaults.high if tuning.similarity_high is None else tuning.similarity_high,

@@ -34,62 +34,60 @@ _NEAR_TOPIC = 0.4
 
 def analyze(finder: Finder, judge: Judge, request: AnalyzeRequest, tuning: Tuning) -> AnalyzeOut:
     """What bears on a text that a caller thinks of storing. Nothing is stored."""
-    vector, degraded = embed_query(finder.embedder, request.content, finder.vector_timeout)
+    vector, degradations = embed_query(finder.embedder, request.content, finder.vector_timeout)
     narrowing = Narrowing(ALL_TYPES)
     matches = finder.find_by(request.content, vector, narrowing)
-    related = read_matches(finder.access, matches, narrowing, request.limit)
+    nodes = read_matches(finder.access, matches, narrowing, request.limit)
     conflicts: list[ConflictOut] = []
     if request.content_type == "statement":
         subject = Subject(request.content, None)
         space = finder.embedder.space
-        wanted = FactFilter(space, thresholds_for(space, tuning).conflict)
-        similar = find_similar_facts(finder, subject, vector, wanted)
+        fact_filter = FactFilter(space, thresholds_for(space, tuning).conflict)
+        similar = find_similar_facts(finder, subject, vector, fact_filter)
         conflicts, notes = judge_pairs(finder, judge, similar, subject)
-        degraded = [*degraded, *notes]
+        degradations = [*degradations, *notes]
     return AnalyzeOut(
-        related=related,
+        related=nodes,
         conflicts=conflicts,
-        weigh=_weigh(request.content, related, conflicts),
+        weigh=_weigh(request.content, nodes, conflicts),
         store_as=list(_STORE_AS),
-        degraded=degraded,
+        degraded=degradations,
     )
 
 
 def _weigh(
-    content: str, related: Sequence[FoundNode], conflicts: Sequence[ConflictOut]
+    content: str, nodes: Sequence[FoundNode], conflicts: Sequence[ConflictOut]
 ) -> list[AdviceOut]:
     """What to weigh, the most important first."""
     known_hash = hash_name(content)
-    known = [node.id for node in related if hash_name(node.name) == known_hash]
-    contradicted = [fact.id for c in conflicts for fact in c.facts if fact.id]
-    named = [
+    same_ids = [node.id for node in nodes if hash_name(node.name) == known_hash]
+    fact_ids = [fact.id for c in conflicts for fact in c.facts if fact.id]
+    entity_ids = [
         node.id
-        for node in related
-        if node.type == "entity" and "name" in node.why and node.id not in known
+        for node in nodes
+        if node.type == "entity" and "name" in node.why and node.id not in same_ids
     ]
     topics = [
-        node.id
-        for node in related
-        if node.type == "topic" and (node.similarity or 0) >= _NEAR_TOPIC
+        node.id for node in nodes if node.type == "topic" and (node.similarity or 0) >= _NEAR_TOPIC
     ]
-    doubted = [node.id for node in related if trust_rank(node.trust) < trust_rank("agent")]
+    low_trust_ids = [node.id for node in nodes if trust_rank(node.trust) < trust_rank("agent")]
     findings: list[tuple[Advice, Sequence[str], str]] = [
-        ("contradicts", contradicted, "It contradicts known facts. Invalidate what is over."),
+        ("contradicts", fact_ids, "It contradicts known facts. Invalidate what is over."),
         (
             "known_already",
-            known,
+            same_ids,
             "It is known already. Stated again it gains weight, nothing else.",
         ),
-        ("known_names", named, "It names known entities. Lead relationships to them."),
+        ("known_names", entity_ids, "It names known entities. Lead relationships to them."),
         ("near_topic", topics, "It is near known topics. Lead a relationship to one of them."),
-        ("low_trust", doubted, "These come from tools or documents. Weigh them less."),
+        ("low_trust", low_trust_ids, "These come from tools or documents. Weigh them less."),
     ]
     advice = [
         AdviceOut(code=code, text=text, node_ids=list(dict.fromkeys(ids)))
         for code, ids, text in findings
         if ids
     ]
-    if not related:
+    if not nodes:
         text = "Nothing related is known. If it will matter later, it is worth storing."
         advice.append(AdviceOut(code="nothing_related", text=text, node_ids=[]))
     return advice

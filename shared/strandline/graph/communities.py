@@ -21,10 +21,10 @@ from strandline.llm.heuristic.words import WORD, stem, strip_genitive
 
 _PG_SNAPSHOT = "1:1:"
 """Pages of communities show what the last analysis found, not one database snapshot."""
-_NAMED = 3
+_MAX_NAMES = 3
 """How many nodes name a community."""
 _PART = re.compile(r"[^\W_]+")
-_UNNAMED = "(no longer there)"
+_NO_NAME = "(no longer there)"
 """The name of a community whose first nodes are gone since."""
 
 
@@ -109,7 +109,7 @@ def name_community(names: Sequence[str]) -> str:
         if their_words.isdisjoint(words):
             first_names.append(name)
             their_words |= words
-    return ", ".join(first_names[:_NAMED]) or _UNNAMED
+    return ", ".join(first_names[:_MAX_NAMES]) or _NO_NAME
 
 
 def _name_neighbours(

@@ -72,21 +72,21 @@ def find_conflicts(
     that is not in view, and Invalid for one that is not a fact."""
     space = finder.embedder.space
     threshold = request.threshold or thresholds_for(space, tuning).conflict
-    wanted = FactFilter(space, threshold, request.category)
+    fact_filter = FactFilter(space, threshold, request.category)
     subject = _find_subject(finder, request)
-    degraded: list[str] = []
+    degradations: list[str] = []
     if subject is None:
-        similar = store_conflicts.compare_newest(finder.access, wanted)
+        similar = store_conflicts.compare_newest(finder.access, fact_filter)
     else:
-        vector, degraded = embed_query(finder.embedder, subject.content, finder.vector_timeout)
-        similar = find_similar_facts(finder, subject, vector, wanted)
+        vector, degradations = embed_query(finder.embedder, subject.content, finder.vector_timeout)
+        similar = find_similar_facts(finder, subject, vector, fact_filter)
     conflicts, notes = judge_pairs(finder, judge, similar, subject)
     is_cut = len(conflicts) > request.limit
     return ConflictsOut(
         conflicts=conflicts[: request.limit],
         threshold=threshold,
         compared=len(similar.pairs),
-        degraded=[*degraded, *notes, *(["cut_by_limit"] if is_cut else [])],
+        degraded=[*degradations, *notes, *(["cut_by_limit"] if is_cut else [])],
     )
 
 
@@ -94,7 +94,7 @@ def find_similar_facts(
     finder: Finder,
     subject: Subject,
     vector: Sequence[float] | None,
-    wanted: FactFilter,
+    fact_filter: FactFilter,
 ) -> Comparison:
     """The facts in view that are similar to a statement but not the same; none without its
     vector."""
@@ -103,7 +103,7 @@ def find_similar_facts(
     return store_conflicts.compare_with(
         finder.access,
         vector,
-        wanted,
+        fact_filter,
         first_id=subject.node and subject.node.node_id,
         excluded_ids=subject.node.member_ids if subject.node else (),
         name_hash=hash_name(subject.content),

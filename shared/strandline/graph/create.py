@@ -82,12 +82,12 @@ def create_nodes(
     targets = _find_targets(store_read.find_nodes(readers, list(_named_ids(body))))
     edges = list(_resolve_edges(body.nodes, targets, scope_id))
     access = resources.database.connect_as(make_caller(request.principal), request.deadline)
-    written: list[WrittenGraph] = []
+    graphs: list[WrittenGraph] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
         sources = [make_source(batch, n, result) for n, result in enumerate(results)]
         observations = _observe(body.nodes, edges, sources)
-        written.append(
+        graphs.append(
             write_observations(access, *observations, halves_confidence=halves_by_default())
         )
 
@@ -95,9 +95,9 @@ def create_nodes(
         resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
     )
     is_replay = all(result.is_replay for result in results)
-    corrected = sum(edge.relation.corrected_from is not None for edge in edges)
-    count_writes(request, written[-1], 0 if is_replay else corrected)
-    return _answer(body.nodes, edges, results, written[-1]), is_replay
+    corrections = sum(edge.relation.corrected_from is not None for edge in edges)
+    count_writes(request, graphs[-1], 0 if is_replay else corrections)
+    return _answer(body.nodes, edges, results, graphs[-1]), is_replay
 
 
 def _write_statements(body: CreateNodesRequest, key: str | None) -> list[Statement]:
@@ -200,7 +200,7 @@ def _observe(
     nodes: Sequence[NodeIn], edges: Sequence[_Edge], sources: Sequence[Source]
 ) -> tuple[list[NodeObservation], list[EdgeObservation]]:
     """What the statements say: first of each node of the request, then of each edge's other end."""
-    spoken = [
+    observations = [
         NodeObservation(
             sources[n],
             node.type,
@@ -234,7 +234,7 @@ def _observe(
         )
         for i, edge in enumerate(edges)
     ]
-    return [*spoken, *ends], links
+    return [*observations, *ends], links
 
 
 def _properties(node: NodeIn) -> dict[str, Any]:
@@ -260,11 +260,11 @@ def _answer(
     nodes: Sequence[NodeIn],
     edges: Sequence[_Edge],
     results: Sequence[AppendResult],
-    written: WrittenGraph,
+    graph: WrittenGraph,
 ) -> CreateNodesAnswer:
     receipts = [result.receipt for result in results if result.receipt]
     types: Sequence[NodeType] = (*(n.type for n in nodes), *(edge.end.type for edge in edges))
-    ids = [format_node_id(*pair) for pair in zip(types, written.node_ids, strict=True)]
+    ids = [format_node_id(*pair) for pair in zip(types, graph.node_ids, strict=True)]
     return CreateNodesAnswer(
         scope_id=receipts[0].scope_id,
         nodes=[
@@ -273,7 +273,7 @@ def _answer(
         ],
         edges=[
             StoredEdge(
-                id=written.edge_ids[i],
+                id=graph.edge_ids[i],
                 type=edge.relation.type,
                 from_id=ids[edge.n],
                 to_id=ids[len(nodes) + i],

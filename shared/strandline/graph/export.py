@@ -15,7 +15,7 @@ from strandline.db.database import TenantDb
 from strandline.errors import NotFound, TooLarge
 from strandline.graph import store_export
 from strandline.graph.export_lines import FORMAT, FORMAT_VERSION, LineWriter, encode_members
-from strandline.graph.export_sources import SaidTogether, describe_statement, group_sources
+from strandline.graph.export_sources import SourceStatement, describe_statement, group_sources
 from strandline.graph.identity import format_node_id
 from strandline.graph.schemas_transfer import TransferCounts
 from strandline.graph.store_export import ExportEdge, ExportNode, ExportScope
@@ -142,11 +142,13 @@ class _Exporter:
                 )
 
     def _add_statements(self, scope: ExportScope, numbers: _Numbers) -> None:
-        for said in _iter_said(self._access, scope.scope_id):
-            members = describe_statement(said, scope.participants, numbers.nodes, numbers.edges)
+        for statement in _iter_statements(self._access, scope.scope_id):
+            members = describe_statement(
+                statement, scope.participants, numbers.nodes, numbers.edges
+            )
             self._add("statements", "statement", members, is_numbered=False)
-            self._counts["observations"] += len(said.observations)
-            self._counts["revisions"] += said.revision is not None
+            self._counts["observations"] += len(statement.observations)
+            self._counts["revisions"] += statement.revision is not None
 
     def _add(
         self, counter: str, kind: str, members: Mapping[str, Any], *, is_numbered: bool = True
@@ -154,9 +156,9 @@ class _Exporter:
         """Add a line; returns its number among those of its kind."""
         self._counts[counter] += 1
         number = self._counts[counter]
-        encoded = encode_members({kind: number, **members} if is_numbered else members)
-        self._lines.append((kind, encoded))
-        self._size += len(encoded) + _LINE_BYTES
+        line = encode_members({kind: number, **members} if is_numbered else members)
+        self._lines.append((kind, line))
+        self._size += len(line) + _LINE_BYTES
         if self._size > MAX_FILE_BYTES:
             raise TooLarge(
                 f"participants: the file has more than {MAX_FILE_BYTES} bytes. Leave out `vectors`,"
@@ -167,14 +169,14 @@ class _Exporter:
         return number
 
 
-def _iter_said(access: TenantDb, scope_id: UUID) -> Iterator[SaidTogether]:
+def _iter_statements(access: TenantDb, scope_id: UUID) -> Iterator[SourceStatement]:
     """What was said in a scope, in order; a revision stands with what its statement says else."""
-    observed = group_sources(store_export.iter_observations(access, scope_id))
-    revised = (
-        SaidTogether.of_revision(row) for row in store_export.iter_revisions(access, scope_id)
+    observations = group_sources(store_export.iter_observations(access, scope_id))
+    revisions = (
+        SourceStatement.of_revision(row) for row in store_export.iter_revisions(access, scope_id)
     )
-    merged = heapq.merge(observed, revised, key=lambda said: said.key)
-    for _, group in groupby(merged, key=lambda said: said.key):
+    statements = heapq.merge(observations, revisions, key=lambda statement: statement.key)
+    for _, group in groupby(statements, key=lambda statement: statement.key):
         first, *rest = group
         for other in rest:
             first.join(other)

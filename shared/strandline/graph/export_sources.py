@@ -15,7 +15,7 @@ type SourceKey = tuple[datetime, UUID, str]
 
 
 @dataclass
-class SaidTogether:
+class SourceStatement:
     """A statement; or of a version of a chain what was observed at one time with one trust: a
     statement has one time and one trust."""
 
@@ -28,43 +28,49 @@ class SaidTogether:
         """The statement of a revision, of which the topic may have no observation any more."""
         return cls((revision.recorded_at, revision.event_id, revision.trust), [], revision)
 
-    def join(self, other: "SaidTogether") -> None:
+    def join(self, other: "SourceStatement") -> None:
         """Take in what the same source said besides."""
         self.observations += other.observations
         self.revision = self.revision or other.revision
 
 
-def group_sources(observations: Iterable[ExportObservation]) -> Iterator[SaidTogether]:
+def group_sources(observations: Iterable[ExportObservation]) -> Iterator[SourceStatement]:
     """Observations by source, time and trust; they come in this order."""
     for key, rows in groupby(
         observations, key=lambda row: (row.observed_at, row.source_id, row.trust)
     ):
-        yield SaidTogether(key, list(rows))
+        yield SourceStatement(key, list(rows))
 
 
 def describe_statement(
-    said: SaidTogether,
+    source_statement: SourceStatement,
     participants: Sequence[str],
     nodes: Mapping[UUID, int],
     edges: Mapping[UUID, int],
 ) -> dict[str, Any]:
     """The members of its line. `nodes` and `edges` are the numbers within the file, by id."""
-    observed_at, source_id, trust = said.key
-    said.observations.sort(
+    observed_at, source_id, trust = source_statement.key
+    source_statement.observations.sort(
         key=lambda row: (nodes.get(row.target_id, 0), edges.get(row.target_id, 0))
     )
-    cited = [event_id for row in said.observations for event_id in row.event_ids]
-    statement = said.revision or said.observations[0]
+    event_ids = [event_id for row in source_statement.observations for event_id in row.event_ids]
+    statement = source_statement.revision or source_statement.observations[0]
     is_statement = isinstance(statement, ExportRevision) or statement.is_statement
-    told = _tell_statement(statement) if is_statement else _tell_chain(said, participants)
+    fields = (
+        _tell_statement(statement) if is_statement else _tell_chain(source_statement, participants)
+    )
     return {
         "id": str(source_id),
-        "events": sorted({str(event_id) for event_id in cited} or {str(source_id)}),
-        **told,
+        "events": sorted({str(event_id) for event_id in event_ids} or {str(source_id)}),
+        **fields,
         "trust": trust,
         "said_at": _format((statement.said_at if is_statement else None) or observed_at),
-        "says": [_describe_observation(row, nodes, edges) for row in said.observations],
-        **({"revision": _describe_revision(said.revision, nodes)} if said.revision else {}),
+        "says": [_describe_observation(row, nodes, edges) for row in source_statement.observations],
+        **(
+            {"revision": _describe_revision(source_statement.revision, nodes)}
+            if source_statement.revision
+            else {}
+        ),
     }
 
 
@@ -72,13 +78,13 @@ def _tell_statement(row: ExportObservation | ExportRevision) -> dict[str, Any]:
     return {"role": row.role, "speaker": row.speaker, "content": row.content}
 
 
-def _tell_chain(said: SaidTogether, participants: Sequence[str]) -> dict[str, Any]:
+def _tell_chain(source_statement: SourceStatement, participants: Sequence[str]) -> dict[str, Any]:
     """What a chain said, as a statement: by whom, if all of it was said by one, and in which
     words."""
-    trust = said.key[2]
+    trust = source_statement.key[2]
     role = trust if trust in ("user", "system") else "agent"
     kind = "agent:" if role == "agent" else "user:"
-    speakers = {name for row in said.observations for name in row.speakers}
+    speakers = {name for row in source_statement.observations for name in row.speakers}
     possible = [name for name in participants if name.startswith(kind)]
     fitting = sorted(speakers & set(possible)) if role != "system" else []
     # An append takes the only participant that fits for the speaker.
@@ -86,12 +92,12 @@ def _tell_chain(said: SaidTogether, participants: Sequence[str]) -> dict[str, An
     return {
         "role": role,
         "speaker": only[0] if len(only) == 1 else None,
-        "content": _write_content(said),
+        "content": _write_content(source_statement),
     }
 
 
-def _write_content(said: SaidTogether) -> str:
-    names = dict.fromkeys(row.name for row in said.observations if row.name)
+def _write_content(source_statement: SourceStatement) -> str:
+    names = dict.fromkeys(row.name for row in source_statement.observations if row.name)
     text = "; ".join(names) or "Relations."
     return text if len(text) <= MAX_STATEMENT_CHARS else f"{text[: MAX_STATEMENT_CHARS - 1]}…"
 

@@ -26,7 +26,7 @@ class ChainExtraction:
     """An extraction, and the events that it cites."""
 
     extraction: Extraction
-    cited: Mapping[int, Evidence]
+    evidence_by_number: Mapping[int, Evidence]
     """The chain's events that are evidence, by their numbers in the extraction."""
     decision: Decision | None
     """To store; None where it was stored before, or there is nothing to extract from."""
@@ -53,9 +53,9 @@ def extract_chain(
     if not evidence:
         return ChainExtraction(_NOTHING, {}, None, None, waits_for_model=False)
     if not is_retry:
-        stored = store_promotion.read_extraction(access, chain, evidence[-1].event_id)
-        if stored is not None:
-            return _replay(stored.body, evidence={item.event_id: item for item in evidence})
+        record = store_promotion.read_extraction(access, chain, evidence[-1].event_id)
+        if record is not None:
+            return _replay(record.body, evidence={item.event_id: item for item in evidence})
     task = TaskContext(
         tenant=access.caller.tenant,
         subject=str(chain.scope_id),
@@ -65,8 +65,8 @@ def extract_chain(
         deadline=deadline - _MARGIN_SECONDS,
     )
     events = [_to_prompt_event(item) for item in evidence]
-    named = [to_entity(entity) for entity in chain.entities if entity.get("name")]
-    result = llm.extract(task, events, named, may_ask=may_ask)
+    entities = [to_entity(entity) for entity in chain.entities if entity.get("name")]
+    result = llm.extract(task, events, entities, may_ask=may_ask)
     return ChainExtraction(
         result.value,
         dict(enumerate(evidence, 1)),
@@ -93,10 +93,10 @@ def _to_decision(
     return Decision(evidence[-1].event_id, EXTRACTED_KIND, 0, evidence[-1].seq, body)
 
 
-def store_extraction(access: TenantDb, chain: DueChain, extracted: ChainExtraction) -> None:
+def store_extraction(access: TenantDb, chain: DueChain, extraction: ChainExtraction) -> None:
     """Store a new extraction as a decision. In the transaction that writes the graph, after the
     chain's lock."""
-    decision = extracted.decision
+    decision = extraction.decision
     if decision is None:
         return
     attempt = store_decisions.count_attempts(access, decision.event_id, EXTRACTED_KIND)
@@ -114,10 +114,10 @@ _NOTHING = Extraction(entities=[], facts=[], decisions=[], relations=[])
 def _replay(body: Mapping[str, Any], evidence: Mapping[UUID, Evidence]) -> ChainExtraction:
     """What was decided, of the events that are still there."""
     numbers = enumerate(map(UUID, body["events"]), 1)
-    cited = {number: evidence[item] for number, item in numbers if item in evidence}
+    evidence_by_number = {number: evidence[item] for number, item in numbers if item in evidence}
     extraction = Extraction.model_validate(body["extraction"])
     reason = body["models"]["fell_back"]
-    return ChainExtraction(extraction, cited, None, reason, waits_for_model=False)
+    return ChainExtraction(extraction, evidence_by_number, None, reason, waits_for_model=False)
 
 
 def _to_prompt_event(item: Evidence) -> PromptEvent:

@@ -76,12 +76,12 @@ def get_field(
         access.sealer, caller.tenant, "fields", caller.viewer, node_id, field, query.as_of
     )
     before = decode_cursor(access, cursors, query.cursor)
-    wanted = RevisionPage(node_id, field, query.limit, query.as_of)
+    revision_page = RevisionPage(node_id, field, query.limit, query.as_of)
     if before is not None:
-        wanted = dataclasses.replace(
-            wanted, at=before.at, node_id=before.row_id, revision=before.seq
+        revision_page = dataclasses.replace(
+            revision_page, at=before.at, node_id=before.row_id, revision=before.seq
         )
-    result = store_fields.list_revisions(access, wanted, PAGE_BYTES)
+    result = store_fields.list_revisions(access, revision_page, PAGE_BYTES)
     history = fit_to_page(map(_to_revision, result.rows[: query.limit]))
     return FieldHistory(
         **vars(_to_state(rows[0])),

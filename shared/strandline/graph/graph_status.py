@@ -21,28 +21,28 @@ def read_status(access: TenantDb, now: datetime) -> GraphStatus:
     with access.snapshot_transaction():
         nodes = store_status.count_nodes(access)
         edges = store_status.count_edges(access)
-        said = store_status.count_foundations(access)
+        foundations = store_status.count_foundations(access)
         progress = store_status.read_progress(access, now)
     return GraphStatus(
-        scopes=said.scopes,
+        scopes=foundations.scopes,
         nodes={row.type: NodeCounts.model_validate(row, from_attributes=True) for row in nodes},
         edges={row.type: EdgeCounts.model_validate(row, from_attributes=True) for row in edges},
-        observations=said.observations,
-        fields=said.fields,
-        revisions=said.revisions,
+        observations=foundations.observations,
+        fields=foundations.fields,
+        revisions=foundations.revisions,
         communities=progress.communities,
         bytes=GraphSizes(
             nodes=sum(row.bytes for row in nodes),
             vectors=sum(row.vector_bytes for row in nodes),
             edges=sum(row.bytes for row in edges),
-            observations=said.observation_bytes,
-            revisions=said.revision_bytes,
+            observations=foundations.observation_bytes,
+            revisions=foundations.revision_bytes,
         ),
         health=_describe_health(nodes, progress),
         use=GraphUse(
-            statements=said.statements,
-            chains=said.chains,
-            observed_at=said.observed_at,
+            statements=foundations.statements,
+            chains=foundations.chains,
+            observed_at=foundations.observed_at,
             answers=progress.answers,
             answered_at=progress.answered_at,
         ),

@@ -28,8 +28,8 @@ _AT_THE_ENDS = " .,;:!?\"'`\u201c\u201d\u2018\u2019«»"
 def normalise(name: str) -> str:
     """A name as it is compared: compatibility characters, upper case, runs of white space, and
     punctuation at both ends make no difference. "" for a text of nothing else."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return re.sub(r"\s+", " ", folded).strip(_AT_THE_ENDS)
+    canonical = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return re.sub(r"\s+", " ", canonical).strip(_AT_THE_ENDS)
 
 
 def hash_name(name: str) -> bytes:

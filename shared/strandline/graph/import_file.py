@@ -55,7 +55,7 @@ class FileReader:
         self.file = GraphFile()
         self._header: HeaderLine | None = None
         self._has_ended = False
-        self._seen: set[tuple[object, ...]] = set()
+        self._keys: set[tuple[object, ...]] = set()
         self._adders: Mapping[str, Callable[[ExportLine], None]] = {
             "header": self._add_header,
             "scope": self._add_scope,
@@ -175,11 +175,11 @@ class FileReader:
         self, line: ExportLine, statement: StatementLine
     ) -> Iterator[FileObservation]:
         targets: set[tuple[bool, int]] = set()
-        for said in statement.says:
-            patch = said.patch.model_dump(mode="json", exclude_unset=True)
-            is_edge = said.node is None
-            rows = self.file.edges if said.node is None else self.file.nodes
-            target = self._find(line, rows, said.node or said.edge or 0, "says")
+        for observation in statement.says:
+            patch = observation.patch.model_dump(mode="json", exclude_unset=True)
+            is_edge = observation.node is None
+            rows = self.file.edges if observation.node is None else self.file.nodes
+            target = self._find(line, rows, observation.node or observation.edge or 0, "says")
             if (is_edge, target) in targets:
                 raise refuse_line(line.number, "says something twice of one node or edge")
             targets.add((is_edge, target))
@@ -189,7 +189,12 @@ class FileReader:
                 self._check_node_patch(line, row, patch)
                 row.has_ended = row.has_ended or "valid_to" in patch
             yield FileObservation(
-                is_edge, target, patch, said.confidence, said.heat, said.valid_from
+                is_edge,
+                target,
+                patch,
+                observation.confidence,
+                observation.heat,
+                observation.valid_from,
             )
 
     def _check_node_patch(self, line: ExportLine, node: FileNode, patch: Mapping[str, Any]) -> None:
@@ -197,10 +202,11 @@ class FileReader:
             raise refuse_line(line.number, "only facts end, and none that ended holds again")
         if "identity" in patch and node.type == "fact":
             raise refuse_line(line.number, "facts are not merged")
-        known = _CATEGORIES.get(node.type)
-        if known and patch.get("category") is not None and patch["category"] not in known:
+        categories = _CATEGORIES.get(node.type)
+        if categories and patch.get("category") is not None and patch["category"] not in categories:
             raise refuse_line(
-                line.number, f"`category` of {node.type} must be one of {', '.join(sorted(known))}"
+                line.number,
+                f"`category` of {node.type} must be one of {', '.join(sorted(categories))}",
             )
 
     def _check_revision(self, line: ExportLine, revision: RevisionFields) -> None:
@@ -268,9 +274,9 @@ class FileReader:
             raise refuse_line(line.number, "does not bear the next number of its kind")
 
     def _require_new(self, line: ExportLine, *key: object) -> None:
-        if key in self._seen:
+        if key in self._keys:
             raise refuse_line(line.number, "says again what a line before it says")
-        self._seen.add(key)
+        self._keys.add(key)
 
 
 def _parse[Line: FileLine](model: type[Line], line: ExportLine) -> Line:

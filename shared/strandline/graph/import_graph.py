@@ -141,11 +141,13 @@ def _store(request: Request, access: TenantDb, graph: GraphFile) -> GraphImport:
     return _answer(graph, new, _count_lowered(batch, statements, new), writer)
 
 
-def _answer(graph: GraphFile, new: Sequence[int], lowered: int, writer: GraphWriter) -> GraphImport:
+def _answer(
+    graph: GraphFile, new: Sequence[int], lowered_trust: int, writer: GraphWriter
+) -> GraphImport:
     return GraphImport(
         new_statements=len(new),
         known_statements=len(graph.statements) - len(new),
-        lowered_trust=lowered,
+        lowered_trust=lowered_trust,
         new_nodes=writer.new_nodes,
         new_edges=writer.new_edges,
         new_revisions=writer.new_revisions,
@@ -200,7 +202,7 @@ def _resolve_speaker(principal: Principal, statement: FileStatement) -> tuple[Ro
 
 
 def _digest(graph: GraphFile, statement: FileStatement, record: Mapping[str, Any]) -> str:
-    said = [
+    parts = [
         graph.scopes[statement.scope],
         statement.role,
         statement.speaker,
@@ -209,30 +211,32 @@ def _digest(graph: GraphFile, statement: FileStatement, record: Mapping[str, Any
         statement.content,
         record,
     ]
-    text = json.dumps(said, ensure_ascii=False, sort_keys=True)
+    text = json.dumps(parts, ensure_ascii=False, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _write_record(graph: GraphFile, statement: FileStatement) -> dict[str, Any]:
     """What a statement says, without the numbers of the file: the graph follows from it."""
-    record: dict[str, Any] = {"says": [_write_said(graph, said) for said in statement.says]}
+    record: dict[str, Any] = {
+        "says": [_write_observation(graph, observation) for observation in statement.says]
+    }
     revision = statement.revision
     if revision is not None:
         members = revision.model_dump(mode="json", exclude={"node", "ref_node"})
         topic = revision.node - 1
-        known = graph.fields.get((topic, revision.field))
+        field = graph.fields.get((topic, revision.field))
         record["revision"] = {
             **members,
             "topic": _write_node(graph, topic),
             "ref_topic": revision.ref_node and _write_node(graph, revision.ref_node - 1),
-            "field_type": known.field_type if known else "text",
+            "field_type": field.field_type if field else "text",
         }
     return record
 
 
-def _write_said(graph: GraphFile, said: FileObservation) -> dict[str, Any]:
-    if said.is_edge:
-        edge = graph.edges[said.target]
+def _write_observation(graph: GraphFile, observation: FileObservation) -> dict[str, Any]:
+    if observation.is_edge:
+        edge = graph.edges[observation.target]
         target: dict[str, Any] = {
             "edge": edge.type,
             "label": edge.label,
@@ -240,13 +244,13 @@ def _write_said(graph: GraphFile, said: FileObservation) -> dict[str, Any]:
             "to": _write_node(graph, edge.to_node),
         }
     else:
-        target = {"node": _write_node(graph, said.target)}
+        target = {"node": _write_node(graph, observation.target)}
     return {
         **target,
-        "patch": said.patch,
-        "confidence": said.confidence,
-        "heat": said.heat,
-        "valid_from": said.valid_from.isoformat(),
+        "patch": observation.patch,
+        "confidence": observation.confidence,
+        "heat": observation.heat,
+        "valid_from": observation.valid_from.isoformat(),
     }
 
 

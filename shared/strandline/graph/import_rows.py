@@ -81,19 +81,19 @@ class GraphWriter:
     ) -> Mapping[tuple[bool, int], Source]:
         """What statements speak of, each with the first that does: (whether it is an edge, its
         index). The ends of an edge and the topics of a revision are spoken of too."""
-        found: dict[tuple[bool, int], Source] = {}
+        sources: dict[tuple[bool, int], Source] = {}
         for statement, source in statements:
-            for said in statement.says:
-                found.setdefault((said.is_edge, said.target), source)
-                if said.is_edge:
-                    edge = self._graph.edges[said.target]
-                    found.setdefault((False, edge.from_node), source)
-                    found.setdefault((False, edge.to_node), source)
+            for observation in statement.says:
+                sources.setdefault((observation.is_edge, observation.target), source)
+                if observation.is_edge:
+                    edge = self._graph.edges[observation.target]
+                    sources.setdefault((False, edge.from_node), source)
+                    sources.setdefault((False, edge.to_node), source)
             revision = statement.revision
             for number in (revision.node, revision.ref_node) if revision else ():
                 if number is not None:
-                    found.setdefault((False, number - 1), source)
-        return found
+                    sources.setdefault((False, number - 1), source)
+        return sources
 
     def _id_of(self, target: tuple[bool, int]) -> UUID:
         is_edge, index = target
@@ -135,14 +135,14 @@ class GraphWriter:
     def describe_observations(self, statements: Sequence[StoredStatement]) -> Iterable[Row]:
         """The rows of what these statements say."""
         for statement, source in statements:
-            for said in statement.says:
+            for observation in statement.says:
                 yield {
                     **_describe_source(source),
-                    "target_id": str(self._id_of((said.is_edge, said.target))),
-                    "patch": said.patch,
-                    "confidence": said.confidence,
-                    "heat": said.heat,
-                    "valid_from": said.valid_from.isoformat(),
+                    "target_id": str(self._id_of((observation.is_edge, observation.target))),
+                    "patch": observation.patch,
+                    "confidence": observation.confidence,
+                    "heat": observation.heat,
+                    "valid_from": observation.valid_from.isoformat(),
                 }
 
     def _drop_former_observations(self, statements: Sequence[StoredStatement]) -> None:
@@ -157,20 +157,20 @@ class GraphWriter:
             store_import.drop_newest_revisions(self._access, fields)
 
     def _add_revisions(self, statements: Sequence[StoredStatement]) -> None:
-        revised = [(s.revision, source) for s, source in statements if s.revision]
-        if not revised:
+        revisions = [(s.revision, source) for s, source in statements if s.revision]
+        if not revisions:
             return
         field_rows: dict[tuple[int, str], Row] = {}
         rows: list[Row] = []
-        for place, (revision, source) in enumerate(revised):
+        for place, (revision, source) in enumerate(revisions):
             row = {**_describe_source(source), **self._describe_revision(revision, place)}
-            known = self._graph.fields.get((revision.node - 1, revision.field))
+            field = self._graph.fields.get((revision.node - 1, revision.field))
             field_rows.setdefault(
                 (revision.node, revision.field),
                 {
                     **row,
-                    "field_type": known.field_type if known else "text",
-                    "salience": known.salience if known else 1.0,
+                    "field_type": field.field_type if field else "text",
+                    "salience": field.salience if field else 1.0,
                 },
             )
             rows.append(row)

@@ -45,8 +45,8 @@ def invalidate_fact(
     target = find_own_node(scope, node_id)
     _check_invalidation(target, body)
     end = _find_replacement(scope, target, body)
-    stated = body.replacement
-    new_name = stated.content.strip() if stated else end.name if end else None
+    replacement = body.replacement
+    new_name = replacement.content.strip() if replacement else end.name if end else None
     operation = _write_operation(target, body, end)
 
     def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
@@ -63,17 +63,17 @@ def invalidate_fact(
         speaker=body.speaker,
         key=key,
     )
-    stored = store_observed(request, [statement], observe)
-    ids, edge_ids = stored.written.node_ids, stored.written.edge_ids
+    result = store_observed(request, [statement], observe)
+    ids, edge_ids = result.graph.node_ids, result.graph.edge_ids
     answer = Invalidation(
         id=format_target(target),
         scope_id=scope.scope_id,
-        event_id=stored.receipts[0].event_id,
-        valid_to=_valid_to(body, stored.sources[0]),
+        event_id=result.receipts[0].event_id,
+        valid_to=_valid_to(body, result.sources[0]),
         replacement=format_node_id("fact", ids[1]) if edge_ids else None,
         edge_id=edge_ids[0] if edge_ids else None,
     )
-    return answer, stored.is_replay
+    return answer, result.is_replay
 
 
 def _check_invalidation(target: NodeTarget, body: InvalidationRequest) -> None:

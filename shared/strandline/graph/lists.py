@@ -40,7 +40,7 @@ def list_node_page(
     filters = query.model_dump(mode="json", exclude={"participants", "limit", "cursor"})
     cursors = ListCursors(access, "graph/nodes", filters)
     after = cursors.decode(query.cursor, _parse_place)
-    wanted = ListFilter(
+    list_filter = ListFilter(
         query.type,
         query.category,
         query.status,
@@ -53,8 +53,10 @@ def list_node_page(
     key = None
     if after is not None:
         read_at, key = after
-        wanted = replace(wanted, as_of=read_at)
-    rows = list_nodes(access, wanted, key, query.limit + 1, halves_confidence=halves_confidence)
+        list_filter = replace(list_filter, as_of=read_at)
+    rows = list_nodes(
+        access, list_filter, key, query.limit + 1, halves_confidence=halves_confidence
+    )
     page = fit_to_page(map(to_node_out, rows[: query.limit]))
     last = rows[len(page) - 1] if page else None
     return NodePage(

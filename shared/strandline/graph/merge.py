@@ -43,7 +43,7 @@ def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[
     """
     scope = open_scope(request, body.participants)
     start, into = _find_pair(scope, body)
-    moved: list[UUID] = []
+    node_ids: list[UUID] = []
 
     def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
         source = sources[0]
@@ -52,7 +52,7 @@ def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[
             identity = into.identity
         else:
             group, identity = _find_group(access, start, into)
-        moved.extend(node_id for node_id, _ in group)
+        node_ids.extend(node_id for node_id, _ in group)
         patch = {**UPKEEP, "identity": identity.hex()}
         return Observations(
             [
@@ -69,14 +69,14 @@ def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[
         speaker=body.speaker,
         key=key,
     )
-    stored = store_observed(request, [statement], observe)
+    result = store_observed(request, [statement], observe)
     answer = Merge(
-        merge_id=stored.receipts[0].event_id,
+        merge_id=result.receipts[0].event_id,
         scope_id=scope.scope_id,
         into_id=format_target(into),
-        moved=[format_node_id(start.type, node_id) for node_id in moved],
+        moved=[format_node_id(start.type, node_id) for node_id in node_ids],
     )
-    return answer, stored.is_replay
+    return answer, result.is_replay
 
 
 def _find_pair(scope: GraphScope, body: MergeRequest) -> tuple[NodeTarget, NodeTarget]:
@@ -141,14 +141,14 @@ def undo_merge(
         speaker=body.speaker,
         key=key,
     )
-    stored = store_observed(request, [statement], observe)
+    result = store_observed(request, [statement], observe)
     answer = MergeUndo(
         merge_id=merge_id,
         scope_id=scope.scope_id,
-        event_id=stored.receipts[0].event_id,
+        event_id=result.receipts[0].event_id,
         restored=[format_node_id(move.type, move.node_id) for move in moves],
     )
-    return answer, stored.is_replay
+    return answer, result.is_replay
 
 
 def _move_back(move: Move, source: Source) -> NodeObservation:

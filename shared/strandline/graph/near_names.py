@@ -10,8 +10,8 @@ def split_trigrams(name: str) -> frozenset[str]:
     """The groups of three characters of each word, with two spaces before it and one behind it, so
     that beginnings weigh more."""
     words = normalise(name).split()
-    padded = (f"  {word} " for word in words)
-    return frozenset(word[i : i + 3] for word in padded for i in range(len(word) - 2))
+    padded_words = (f"  {word} " for word in words)
+    return frozenset(word[i : i + 3] for word in padded_words for i in range(len(word) - 2))
 
 
 def find_near_names[Key: Hashable](
@@ -20,12 +20,12 @@ def find_near_names[Key: Hashable](
     """The pairs of names that are at least so similar, each once, with their similarity from 0 to
     1: groups that both have, of those that either has."""
     groups = {key: split_trigrams(name) for key, name in names.items()}
-    seen: defaultdict[str, list[Key]] = defaultdict(list)
+    keys_by_trigram: defaultdict[str, list[Key]] = defaultdict(list)
     for key, trigrams in groups.items():
-        shared = Counter(other for trigram in trigrams for other in seen[trigram])
+        shared = Counter(other for trigram in trigrams for other in keys_by_trigram[trigram])
         for other, count in shared.items():
             similarity = count / (len(trigrams) + len(groups[other]) - count)
             if similarity >= min_similarity:
                 yield other, key, similarity
         for trigram in trigrams:
-            seen[trigram].append(key)
+            keys_by_trigram[trigram].append(key)

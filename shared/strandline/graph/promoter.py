@@ -52,7 +52,7 @@ type _ListChains = Callable[[Collection[UUID]], Sequence[DueChain]]
 
 
 @dataclass
-class _Work:
+class _PromotionRun:
     """A tenant's promotions of one job."""
 
     lease: Lease
@@ -62,7 +62,7 @@ class _Work:
     patience: timedelta
     """How long after a chain's last change to wait for the model."""
     totals: Counter[str] = field(default_factory=Counter[str])
-    seen: set[UUID] = field(default_factory=set[UUID])
+    chain_ids: set[UUID] = field(default_factory=set[UUID])
     """Chains that this job has looked at."""
 
     @property
@@ -92,29 +92,34 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     """Promote one tenant's warm chains, those first that an admin has asked to retry. Returns
     counts. A chain that fails stops no other."""
     del shard
-    work = _make_work(resources, lease, now)
+    run = _make_run(resources, lease, now)
     for chain in store_promotion.list_retries(lease.access, _CHAINS_PER_PAGE):
-        if not work.is_out_of_time:
-            _promote(work, chain, is_retry=True)
+        if not run.is_out_of_time:
+            _promote(run, chain, is_retry=True)
     with lease.transaction():
         store_promotion.drop_vain_retries(lease.access, now)
-    if work.tuning.ltm_enabled:
+    if run.tuning.ltm_enabled:
         _promote_all(
-            work,
-            lambda seen: store_promotion.list_due(lease.access, now, seen, _CHAINS_PER_PAGE),
+            run,
+            lambda exclude_ids: store_promotion.list_due(
+                lease.access, now, exclude_ids, _CHAINS_PER_PAGE
+            ),
         )
-    return _finish(work)
+    return _finish(run)
 
 
 def promote_cold_chains(resources: JobResources, lease: Lease, now: datetime) -> Mapping[str, int]:
     """Promote the tenant's chains that are about to be archived, for the archiver. Returns counts.
     It waits for no model: the heuristic model answers while that is away."""
-    work = _make_work(resources, lease, now)
-    work.patience = timedelta(0)
+    run = _make_run(resources, lease, now)
+    run.patience = timedelta(0)
     _promote_all(
-        work, lambda seen: store_promotion.list_cold(lease.access, now, seen, _CHAINS_PER_PAGE)
+        run,
+        lambda exclude_ids: store_promotion.list_cold(
+            lease.access, now, exclude_ids, _CHAINS_PER_PAGE
+        ),
     )
-    return _finish(work)
+    return _finish(run)
 
 
 def finish(resources: JobResources, now: datetime) -> None:
@@ -122,44 +127,44 @@ def finish(resources: JobResources, now: datetime) -> None:
     del resources, now
 
 
-def _make_work(resources: JobResources, lease: Lease, now: datetime) -> _Work:
+def _make_run(resources: JobResources, lease: Lease, now: datetime) -> _PromotionRun:
     tuning = read_tuning(lease.access, get_settings().tuning)
     patience = timedelta(minutes=tuning.model_patience_minutes)
-    return _Work(lease, resources.llm, tuning, now, patience)
+    return _PromotionRun(lease, resources.llm, tuning, now, patience)
 
 
-def _promote_all(work: _Work, list_chains: _ListChains) -> None:
+def _promote_all(run: _PromotionRun, list_chains: _ListChains) -> None:
     """Promote chains until none is listed that was not looked at, or the time is up."""
-    while not work.is_out_of_time and (chains := list_chains(work.seen)):
+    while not run.is_out_of_time and (chains := list_chains(run.chain_ids)):
         for chain in chains:
-            if work.is_out_of_time:
+            if run.is_out_of_time:
                 return
-            _promote(work, chain, is_retry=False)
+            _promote(run, chain, is_retry=False)
 
 
-def _finish(work: _Work) -> Mapping[str, int]:
-    work.llm.store_call_records(work.lease.access)
-    counters = work.lease.tally.counters
-    counters.update({metric: work.totals[key] for key, metric in _METRICS.items()})
-    counters.update(work.llm.take_metrics())
-    return {key: count for key, count in work.totals.items() if count}
+def _finish(run: _PromotionRun) -> Mapping[str, int]:
+    run.llm.store_call_records(run.lease.access)
+    counters = run.lease.tally.counters
+    counters.update({metric: run.totals[key] for key, metric in _METRICS.items()})
+    counters.update(run.llm.take_metrics())
+    return {key: count for key, count in run.totals.items() if count}
 
 
-def _promote(work: _Work, chain: DueChain, *, is_retry: bool) -> None:
+def _promote(run: _PromotionRun, chain: DueChain, *, is_retry: bool) -> None:
     """Promote one chain, and record how that ended. Raises LeaseLost."""
-    access = work.lease.access
-    work.seen.add(chain.chain_id)
-    work.totals["chains_evaluated"] += 1
+    access = run.lease.access
+    run.chain_ids.add(chain.chain_id)
+    run.totals["chains_evaluated"] += 1
     try:
-        _promote_chain(work, chain, is_retry=is_retry)
+        _promote_chain(run, chain, is_retry=is_retry)
     except LeaseLost:
         raise
     except Exception as error:  # the other chains are still promoted
         reason = error_code(error)
-        work.totals["extraction_failures"] += 1
+        run.totals["extraction_failures"] += 1
         log_fields = {"scopes": [chain.scope_id], "reason": reason}
         logger.warning("chain not promoted", extra=log_fields)
-        with work.lease.transaction():
+        with run.lease.transaction():
             store_failures.record_failure(
                 access,
                 kind=store_failures.PROMOTE_KIND,
@@ -171,91 +176,93 @@ def _promote(work: _Work, chain: DueChain, *, is_retry: bool) -> None:
             )
 
 
-def _promote_chain(work: _Work, chain: DueChain, *, is_retry: bool) -> None:
+def _promote_chain(run: _PromotionRun, chain: DueChain, *, is_retry: bool) -> None:
     start = time.monotonic()
-    extracted = extract_chain(
-        work.lease.access,
-        work.llm,
+    extraction = extract_chain(
+        run.lease.access,
+        run.llm,
         chain,
-        job=str(work.lease.shard_lease.job_id),
-        deadline=work.lease.deadline,
-        may_ask=work.tuning.ltm_kg_enabled,
+        job=str(run.lease.shard_lease.job_id),
+        deadline=run.lease.deadline,
+        may_ask=run.tuning.ltm_kg_enabled,
         is_retry=is_retry,
     )
-    _sample(work, "ExtractionMilliseconds", start)
-    if _is_postponed(work, chain, extracted):
-        work.totals["chains_postponed"] += 1
+    _sample(run, "ExtractionMilliseconds", start)
+    if _is_postponed(run, chain, extraction):
+        run.totals["chains_postponed"] += 1
         return
     state = heat.HeatState(chain.importance, chain.density, chain.strength, chain.accessed_at)
-    factors = heat.compute_factors(state, work.now, work.tuning)
+    factors = heat.compute_factors(state, run.now, run.tuning)
     promotion = build_promotion(
         chain,
-        extracted.cited,
-        extracted.extraction,
-        persona=work.tuning.persona,
+        extraction.evidence_by_number,
+        extraction.extraction,
+        persona=run.tuning.persona,
         # Not the heat of this moment: the same chain is written again after a replay.
         heat=factors.base,
     )
-    work.lease.tally.samples.setdefault("ChainHeat", []).append(factors.heat)
+    run.lease.tally.samples.setdefault("ChainHeat", []).append(factors.heat)
     start = time.monotonic()
-    is_written = _write(work, chain, extracted, promotion, is_retry=is_retry)
-    _sample(work, "GraphWriteMilliseconds", start)
+    is_written = _write(run, chain, extraction, promotion, is_retry=is_retry)
+    _sample(run, "GraphWriteMilliseconds", start)
     if is_written:
-        with work.lease.transaction():  # a writer of events locks the same rows in another order
-            enqueue_scopes(work.lease.access, [chain.scope_id])
-        work.totals["chains_promoted"] += 1
-        work.totals["nodes"] += len(promotion.nodes)
-        work.totals["edges"] += len(promotion.edges)
-        work.totals["edges_corrected"] += promotion.corrected
-        work.totals["statements_dropped"] += sum(promotion.dropped.values())
-        work.totals["extraction_failures"] += extracted.fallback_reason is not None
+        with run.lease.transaction():  # a writer of events locks the same rows in another order
+            enqueue_scopes(run.lease.access, [chain.scope_id])
+        run.totals["chains_promoted"] += 1
+        run.totals["nodes"] += len(promotion.nodes)
+        run.totals["edges"] += len(promotion.edges)
+        run.totals["edges_corrected"] += promotion.corrections
+        run.totals["statements_dropped"] += sum(promotion.drops.values())
+        run.totals["extraction_failures"] += extraction.fallback_reason is not None
 
 
-def _is_postponed(work: _Work, chain: DueChain, extracted: ChainExtraction) -> bool:
+def _is_postponed(run: _PromotionRun, chain: DueChain, extraction: ChainExtraction) -> bool:
     """Whether the model is expected back soon enough, or the time is up: the chain stays due."""
-    if extracted.fallback_reason == _OUT_OF_TIME:
+    if extraction.fallback_reason == _OUT_OF_TIME:
         return True
-    return extracted.waits_for_model and work.now - chain.accessed_at < work.patience
+    return extraction.waits_for_model and run.now - chain.accessed_at < run.patience
 
 
 def _write(
-    work: _Work,
+    run: _PromotionRun,
     chain: DueChain,
-    extracted: ChainExtraction,
+    extraction: ChainExtraction,
     promotion: Promotion,
     *,
     is_retry: bool,
 ) -> bool:
     """Write a chain's part of the graph in one transaction. Returns whether it was: not where the
     chain has a newer version meanwhile, or lost an event, and is due again by itself."""
-    access = work.lease.access
-    with work.lease.transaction():
+    access = run.lease.access
+    with run.lease.transaction():
         if not store_promotion.lock_unchanged(access, chain):
             return False
         lock_scopes(access, [chain.scope_id])
-        gone = store_promotion.withdraw(access, chain.chain_id, chain.version, is_retry=is_retry)
-        halves = work.tuning.edge_confidence == "halving"
+        target_ids = store_promotion.withdraw(
+            access, chain.chain_id, chain.version, is_retry=is_retry
+        )
+        halves = run.tuning.edge_confidence == "halving"
         write_observations(access, promotion.nodes, promotion.edges, halves_confidence=halves)
-        compute(access, gone, halves_confidence=halves)
-        store_extraction(access, chain, extracted)
+        compute(access, target_ids, halves_confidence=halves)
+        store_extraction(access, chain, extraction)
         store_promotion.mark_promoted(access, chain.chain_id, chain.version)
-        if extracted.fallback_reason is not None:
+        if extraction.fallback_reason is not None:
             store_failures.record_failure(
                 access,
                 kind=store_failures.PROMOTE_KIND,
                 scope_id=chain.scope_id,
                 participants=chain.participants,
-                reason=extracted.fallback_reason,
+                reason=extraction.fallback_reason,
                 advice=_FELL_BACK,
                 ref=chain.chain_id,
             )
         else:
             store_failures.resolve_failures(
-                access, store_failures.PROMOTE_KIND, [chain.chain_id], work.now
+                access, store_failures.PROMOTE_KIND, [chain.chain_id], run.now
             )
     return True
 
 
-def _sample(work: _Work, metric: str, start: float) -> None:
+def _sample(run: _PromotionRun, metric: str, start: float) -> None:
     milliseconds = round((time.monotonic() - start) * 1000, 1)
-    work.lease.tally.samples.setdefault(metric, []).append(milliseconds)
+    run.lease.tally.samples.setdefault(metric, []).append(milliseconds)

@@ -51,23 +51,23 @@ class Promotion:
 
     nodes: Sequence[NodeObservation]
     edges: Sequence[EdgeObservation]
-    dropped: Mapping[str, int]
+    drops: Mapping[str, int]
     """How many statements were dropped, by reason: `ungrounded`, `without_origin`, `unsure`."""
-    corrected: int
+    corrections: int
     """How many relations became RELATES_TO, because their name is not known."""
 
 
 def build_promotion(
     chain: DueChain,
-    cited: Mapping[int, Evidence],
+    evidence_by_number: Mapping[int, Evidence],
     extraction: Extraction,
     *,
     persona: float,
     heat: float,
 ) -> Promotion:
-    """The observations of this version of a chain. `cited` has its events by the numbers that the
-    extraction cites. A fact about a person needs the confidence `persona`."""
-    builder = _Builder(chain, cited, persona, heat)
+    """The observations of this version of a chain. `evidence_by_number` has its events by
+    the numbers that the extraction cites. A fact about a person needs the confidence `persona`."""
+    builder = _Builder(chain, evidence_by_number, persona, heat)
     builder.add_people()
     for entity in extraction.entities:
         builder.add_entity(entity)
@@ -93,30 +93,36 @@ class _Builder:
     """Collects nodes by their identity, and edges by their ends."""
 
     def __init__(
-        self, chain: DueChain, cited: Mapping[int, Evidence], persona: float, heat: float
+        self,
+        chain: DueChain,
+        evidence_by_number: Mapping[int, Evidence],
+        persona: float,
+        heat: float,
     ) -> None:
-        self._chain, self._cited = chain, cited
+        self._chain, self._evidence = chain, evidence_by_number
         self._persona, self._heat = persona, heat
         self._drafts: dict[_Key, _Draft] = {}
         self._edges: dict[tuple[_Key, _Key, str], tuple[dict[UUID, Evidence], str | None]] = {}
         self._people: dict[str, str] = {}
-        self._known: dict[str, Entity] = {}
-        self._texts = {event.event_id: normalise(event.text) for event in cited.values()}
-        self._dropped = Counter[str]()
-        self._corrected = 0
+        self._entities: dict[str, Entity] = {}
+        self._texts = {
+            event.event_id: normalise(event.text) for event in evidence_by_number.values()
+        }
+        self._drops = Counter[str]()
+        self._corrections = 0
 
     def add_people(self) -> None:
         """Know the participants, and the people that the chain names."""
         for participant in self._chain.participants:
             name = name_speaker(participant)
             kind = "person" if participant.startswith("user:") else "other"
-            self._known[normalise(name)] = Entity(name=name, kind=kind)
+            self._entities[normalise(name)] = Entity(name=name, kind=kind)
             self._people[normalise(name)] = name
         for entity in self._chain.entities:
-            named = to_entity(entity)
-            self._known.setdefault(normalise(named.name), named)
-            if named.kind == "person":
-                self._people[normalise(named.name)] = named.name
+            person = to_entity(entity)
+            self._entities.setdefault(normalise(person.name), person)
+            if person.kind == "person":
+                self._people[normalise(person.name)] = person.name
 
     def add_entity(self, entity: Entity) -> None:
         """Add an entity that its events name; a person only by those of people and agents. What
@@ -124,12 +130,12 @@ class _Builder:
         name = normalise(entity.name)
         if not name:
             return
-        known = self._known.setdefault(name, entity)
-        if known.kind == "other":
-            self._known[name] = Entity(name=known.name, kind=entity.kind)
-        if self._known[name].kind == "person":
-            self._people.setdefault(name, known.name)
-        events = [event for event in self._cited.values() if self._names(event, name)]
+        existing = self._entities.setdefault(name, entity)
+        if existing.kind == "other":
+            self._entities[name] = Entity(name=existing.name, kind=entity.kind)
+        if self._entities[name].kind == "person":
+            self._people.setdefault(name, existing.name)
+        events = [event for event in self._evidence.values() if self._names(event, name)]
         if name in self._people:
             events = self.first_hand(events)
         if events:
@@ -143,7 +149,7 @@ class _Builder:
         if is_personal:
             events = self.first_hand(events)
             if fact.confidence < self._persona:
-                self._dropped["unsure"] += 1
+                self._drops["unsure"] += 1
                 return
         events = self._prefer_first_hand(events)
         if _POSES.search(fact.content) and not self.first_hand(events):
@@ -167,11 +173,11 @@ class _Builder:
             for event in self._prefer_first_hand(events)
             if all(self._names(event, end) or _is_speaker(event, end) for end in ends)
         ]
-        if not events or ends[0] == ends[1] or any(end not in self._known for end in ends):
-            self._dropped["ungrounded"] += 1
+        if not events or ends[0] == ends[1] or any(end not in self._entities for end in ends):
+            self._drops["ungrounded"] += 1
             return
         relation = check_relation(verb.upper(), "entity", "entity", has_label=False, field="")
-        self._corrected += relation.corrected_from is not None
+        self._corrections += relation.corrected_from is not None
         keys = [self._add_known(end, events) for end in ends]
         self._link(keys[0], keys[1], relation.type, events, nuance)
 
@@ -181,7 +187,7 @@ class _Builder:
         if not normalise(topic) or not self._drafts:
             return
         others = dict(self._drafts)
-        events = self._prefer_first_hand(self._cited.values())
+        events = self._prefer_first_hand(self._evidence.values())
         key = self.add("topic", topic, events, None, {})
         for other, draft in others.items():
             self._link(other, key, f"{other[0]}_topic", list(draft.events.values()), None)
@@ -207,29 +213,29 @@ class _Builder:
     ) -> None:
         """Link a fact or a decision to the entities that it is about."""
         for name in dict.fromkeys(map(normalise, about)):
-            if name in self._known:
+            if name in self._entities:
                 self._link(key, self._add_known(name, events), edge_type, events, None)
 
     def cite(self, numbers: Iterable[int]) -> list[Evidence]:
         """The events with these numbers, of those that there are."""
-        found = [self._cited[number] for number in numbers if number in self._cited]
-        return list({event.event_id: event for event in found}.values())
+        events = [self._evidence[number] for number in numbers if number in self._evidence]
+        return list({event.event_id: event for event in events}.values())
 
     def first_hand(self, events: Sequence[Evidence]) -> list[Evidence]:
         """Those of people and agents; where there are none, that is counted."""
-        told = [event for event in events if event.origin in _FIRST_HAND]
-        self._dropped["without_origin"] += bool(events) and not told
-        return told
+        evidence = [event for event in events if event.origin in _FIRST_HAND]
+        self._drops["without_origin"] += bool(events) and not evidence
+        return evidence
 
     def is_borne_out(self, text: str, events: Sequence[Evidence]) -> bool:
         """Whether the events hold enough of a statement's words; where not, that is counted."""
         if not events or not normalise(text):
             return False
-        spoken = {name_speaker(event.speaker) for event in events if event.speaker}
-        said = set(iter_stems(" ".join([*spoken, *(event.text for event in events)])))
+        speakers = {name_speaker(event.speaker) for event in events if event.speaker}
+        source_stems = set(iter_stems(" ".join([*speakers, *(event.text for event in events)])))
         stems = set(iter_stems(text))
-        is_borne_out = len(stems & said) >= _MIN_GROUNDED * len(stems)
-        self._dropped["ungrounded"] += not is_borne_out
+        is_borne_out = len(stems & source_stems) >= _MIN_GROUNDED * len(stems)
+        self._drops["ungrounded"] += not is_borne_out
         return is_borne_out
 
     def build(self) -> Promotion:
@@ -257,12 +263,12 @@ class _Builder:
             )
             for (start, end, edge_type), (events, nuance) in self._edges.items()
         ]
-        return Promotion(nodes, edges, self._dropped, self._corrected)
+        return Promotion(nodes, edges, self._drops, self._corrections)
 
     def _add_known(self, name: str, events: Sequence[Evidence]) -> _Key:
         """Add an entity by its normalised name. Tools and documents name it, and do not say what
         kind of thing it is: a person is no product because a log says so."""
-        entity = self._known[name]
+        entity = self._entities[name]
         is_told = any(event.origin in _FIRST_HAND for event in events)
         patch = {"category": entity.kind} if is_told and entity.kind != "other" else {}
         return self.add("entity", entity.name, events, None, patch)
@@ -275,9 +281,9 @@ class _Builder:
         events: Sequence[Evidence],
         nuance: str | None,
     ) -> None:
-        cited, known = self._edges.setdefault((start, end, edge_type), ({}, nuance))
-        cited |= {event.event_id: event for event in events}
-        self._edges[start, end, edge_type] = cited, known or nuance
+        events_by_id, label = self._edges.setdefault((start, end, edge_type), ({}, nuance))
+        events_by_id |= {event.event_id: event for event in events}
+        self._edges[start, end, edge_type] = events_by_id, label or nuance
 
     def _speaks_of_people(self, fact: ExtractedFact) -> bool:
         about, content = {normalise(name) for name in fact.about}, normalise(fact.content)
@@ -291,8 +297,8 @@ class _Builder:
     def _prefer_first_hand(self, events: Iterable[Evidence]) -> list[Evidence]:
         """The events of people and agents, if there are any: a tool that repeats what they say does
         not lower its trust."""
-        cited = list(events)
-        return [event for event in cited if event.origin in _FIRST_HAND] or cited
+        evidence = list(events)
+        return [event for event in evidence if event.origin in _FIRST_HAND] or evidence
 
     def _source(self, events: Collection[Evidence]) -> Source:
         return Source(
@@ -310,8 +316,8 @@ class _Builder:
 def to_entity(entity: Mapping[str, str]) -> Entity:
     """An entity as a chain's version has it."""
     kind = entity.get("kind", "other")
-    known = kind if kind in _KINDS else "other"
-    return Entity.model_validate({"name": entity["name"][:200], "kind": known})
+    entity_kind = kind if kind in _KINDS else "other"
+    return Entity.model_validate({"name": entity["name"][:200], "kind": entity_kind})
 
 
 def _is_speaker(event: Evidence, name: str) -> bool:

@@ -28,13 +28,13 @@ def propose_merges(
         per_type=MAX_COMPARED,
         limit=MAX_NODES_READ + 1,
     )
-    compared = [row for row in rows if row.place <= MAX_COMPARED][:MAX_NODES_READ]
-    nodes = {row.node_id: row for row in compared}
+    sample = [row for row in rows if row.place <= MAX_COMPARED][:MAX_NODES_READ]
+    nodes = {row.node_id: row for row in sample}
     cosines = {
         (pair.first_id, pair.second_id): pair.cosine
         for pair in list_cosines(access, list(nodes), space, min_cosine)
     }
-    names = {_order(a, b): score for a, b, score in _compare_names(compared, query.min_similarity)}
+    names = {_order(a, b): score for a, b, score in _compare_names(sample, query.min_similarity)}
     pairs = sorted(names.keys() | cosines.keys())
     proposals = [
         _propose(nodes[a], nodes[b], names.get((a, b)), cosines.get((a, b))) for a, b in pairs
@@ -42,8 +42,8 @@ def propose_merges(
     proposals.sort(key=lambda one: max(one.similarity, one.cosine or 0.0), reverse=True)
     return Proposals(
         proposals=proposals[: query.limit],
-        compared=len(compared),
-        complete=len(compared) == len(rows),
+        compared=len(sample),
+        complete=len(sample) == len(rows),
     )
 
 

@@ -18,7 +18,7 @@ from strandline.graph.store_reader import (
     read_edges_between,
     read_nodes_about,
 )
-from strandline.graph.store_search import Match, Narrowing, Wanted
+from strandline.graph.store_search import Match, Narrowing, NodeQuery
 
 _MIN_WORD_CHARS = 4
 """Shorter words of a question find a node by its whole name alone."""
@@ -44,7 +44,7 @@ def read_knowledge(
     letters, what lies within two edges of confidence 0.5 or more, and the edges between them: what
     holds now and is in view. `vector` is the question's; it finds nothing, but tells how near each
     node is. One statement; a second one for the edges, where there are nodes."""
-    wanted = Wanted(
+    query = NodeQuery(
         question,
         hash_names(question),
         vector,
@@ -53,12 +53,14 @@ def read_knowledge(
         by_meaning=False,
         min_word_chars=_MIN_WORD_CHARS,
     )
-    nodes = read_nodes_about(access, wanted, types)
+    nodes = read_nodes_about(access, query, types)
     leads = leads_by_member(nodes)
     rows = read_edges_between(access, list(leads)) if len(nodes) > 1 else ()
-    cited = _collect_events(rows, leads)
+    event_ids = _collect_events(rows, leads)
     edges = [
-        KnownEdge(**dict(edge), event_ids=cited[edge.from_id, edge.to_id, edge.type, edge.label])
+        KnownEdge(
+            **dict(edge), event_ids=event_ids[edge.from_id, edge.to_id, edge.type, edge.label]
+        )
         for edge in to_edges(rows, leads)[:LIMIT]
     ]
     return Knowledge(nodes, edges)
@@ -78,15 +80,15 @@ def _to_known_node(row: KnownNodeRow) -> KnownNode:
         match = Match(
             row.node_id, row.score, row.similarity, bool(row.is_named), bool(row.has_words)
         )
-    found = to_found_node(row, match, hops=row.hops)
-    return KnownNode(**dict(found), event_ids=row.event_ids)
+    node = to_found_node(row, match, hops=row.hops)
+    return KnownNode(**dict(node), event_ids=row.event_ids)
 
 
 def _collect_events(
     rows: Sequence[KnownEdgeRow], leads: Mapping[UUID, JoinedNode]
 ) -> Mapping[tuple[str, str, str, str], list[UUID]]:
     """The events of each edge of an answer, by its ends, type and label."""
-    cited: dict[tuple[str, str, str, str], list[UUID]] = defaultdict(list)
+    event_ids: dict[tuple[str, str, str, str], list[UUID]] = defaultdict(list)
     for row in rows:
         start, end = leads[row.from_id], leads[row.to_id]
         key = (
@@ -95,5 +97,5 @@ def _collect_events(
             row.type,
             row.label,
         )
-        cited[key] += row.event_ids
-    return cited
+        event_ids[key] += row.event_ids
+    return event_ids

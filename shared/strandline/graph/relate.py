@@ -71,20 +71,20 @@ def relate_nodes(
         del access, is_replay
         return _observe(edges, sources)
 
-    stored = store_observed(request, statements, observe)
-    if not stored.is_replay:
-        corrected = sum(edge.relation.corrected_from is not None for edge in edges)
-        count_writes(request, stored.written, corrected)
-    return _answer(scope, edges, stored), stored.is_replay
+    result = store_observed(request, statements, observe)
+    if not result.is_replay:
+        corrections = sum(edge.relation.corrected_from is not None for edge in edges)
+        count_writes(request, result.graph, corrections)
+    return _answer(scope, edges, result), result.is_replay
 
 
 def _resolve_edges(scope: GraphScope, links: Sequence[RelationIn]) -> list[_Edge]:
-    named = {
+    references = {
         f"edges.{n}.{side}": getattr(link, side)
         for n, link in enumerate(links)
         for side in ("from_id", "to_id")
     }
-    ends = find_ends(scope, named)
+    ends = find_ends(scope, references)
     edges: list[_Edge] = []
     for n, link in enumerate(links):
         start, end = ends[f"edges.{n}.from_id"], ends[f"edges.{n}.to_id"]
@@ -139,18 +139,18 @@ def _observe(edges: Sequence[_Edge], sources: Sequence[Source]) -> Observations:
     return Observations(nodes, links)
 
 
-def _answer(scope: GraphScope, edges: Sequence[_Edge], stored: StoredStatements) -> RelationsAnswer:
-    node_ids = stored.written.node_ids
+def _answer(scope: GraphScope, edges: Sequence[_Edge], result: StoredStatements) -> RelationsAnswer:
+    node_ids = result.graph.node_ids
     return RelationsAnswer(
         scope_id=scope.scope_id,
         edges=[
             StatedEdge(
-                id=stored.written.edge_ids[n],
+                id=result.graph.edge_ids[n],
                 type=edge.relation.type,
                 from_id=format_node_id(edge.start.type, node_ids[2 * n]),
                 to_id=format_node_id(edge.end.type, node_ids[2 * n + 1]),
                 corrected_from=edge.relation.corrected_from,
-                event_id=stored.receipts[n].event_id,
+                event_id=result.receipts[n].event_id,
             )
             for n, edge in enumerate(edges)
         ],
@@ -189,14 +189,14 @@ def end_edge(
         speaker=body.speaker,
         key=key,
     )
-    stored = store_observed(request, [statement], observe)
+    result = store_observed(request, [statement], observe)
     answer = EdgeEnd(
         edge_id=edge_id,
         scope_id=scope.scope_id,
-        event_id=stored.receipts[0].event_id,
-        valid_to=body.valid_to or stored.sources[0].valid_from,
+        event_id=result.receipts[0].event_id,
+        valid_to=body.valid_to or result.sources[0].valid_from,
     )
-    return answer, stored.is_replay
+    return answer, result.is_replay
 
 
 def _check_end(edge: EdgeTarget, body: EdgeEndRequest) -> None:

@@ -42,15 +42,15 @@ def check_relation(
 ) -> Relation:
     """The relation of this name between nodes of these types. An unknown name becomes RELATES_TO,
     as the source has it. Raises Invalid, which names `field`, for ends that it cannot join."""
-    known = cast("RelationType", name)
-    if known in _ENDS:
-        if _ENDS[known] != (from_type, to_type):
-            ends = " to ".join(_ENDS[known])
+    relation = cast("RelationType", name)
+    if relation in _ENDS:
+        if _ENDS[relation] != (from_type, to_type):
+            ends = " to ".join(_ENDS[relation])
             raise Invalid(
                 f"{field}: {name} leads from {ends}, not from {from_type} to {to_type}",
                 field=field,
             )
-        return Relation(known, None)
+        return Relation(relation, None)
     if name == "related":
         if not has_label:
             raise Invalid(f"{field}: related needs a role, which says how", field=field)

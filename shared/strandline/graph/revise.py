@@ -56,17 +56,17 @@ def revise_field(
     revision = _resolve(request, topic_id, parse_field_name(field), body)
     batch = build_statements(principal, [_write_statement(revision, key)])
     access = resources.database.connect_as(make_caller(principal), request.deadline)
-    stored: list[RevisionRow] = []
+    rows: list[RevisionRow] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
-        stored.append(_write_rows(access, revision, _make_source(batch, results[0])))
+        rows.append(_write_rows(access, revision, _make_source(batch, results[0])))
 
     (result,) = store_statements(
         resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
     )
     answer = StoredRevision.model_validate(
         {
-            **to_revision_fields(stored[-1]),
+            **to_revision_fields(rows[-1]),
             "scope_id": revision.topic.scope_id,
             "field": revision.field,
         }
@@ -168,9 +168,9 @@ def _write_rows(access: TenantDb, revision: _Revision, source: Source) -> Revisi
     """Store what a statement says of its topic and field; what was stored already stays. Writers
     of a scope come one after the other."""
     lock_scopes(access, [source.scope_id])
-    known = store_revisions.find_revision(access, source.source_id)
-    if known:
-        return known
+    existing = store_revisions.find_revision(access, source.source_id)
+    if existing:
+        return existing
     topic, body = revision.topic, revision.body
     before = store_revisions.get_newest(access, topic.node_id, revision.field)
     if before is None:  # its last source was replaced meanwhile

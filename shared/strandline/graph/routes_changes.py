@@ -78,7 +78,7 @@ def _answer(status: int, answer: BaseModel, is_replay: bool) -> Response:
     return json_response(answer, status, {REPLAYED_HEADER: "true"} if is_replay else None)
 
 
-_REPLAYED = {REPLAYED_HEADER: "`true` when it was already stored under the same key."}
+_REPLAY_HEADERS = {REPLAYED_HEADER: "`true` when it was already stored under the same key."}
 _ERRORS = (Forbidden, Conflict, Gone)
 
 ROUTES = {
@@ -88,7 +88,7 @@ ROUTES = {
         {200: StoredChange},
         body=NodePatch,
         headers=AppendHeaders,
-        response_headers=_REPLAYED,
+        response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),
     "POST /api/v1/graph/nodes/{node_id}/invalidate": Route(
@@ -97,7 +97,7 @@ ROUTES = {
         {201: Invalidation},
         body=InvalidationRequest,
         headers=AppendHeaders,
-        response_headers=_REPLAYED,
+        response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),
     "POST /api/v1/graph/edges": Route(
@@ -106,7 +106,7 @@ ROUTES = {
         {201: RelationsAnswer},
         body=RelationsRequest,
         headers=AppendHeaders,
-        response_headers=_REPLAYED,
+        response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),
     "POST /api/v1/graph/edges/{edge_id}/end": Route(
@@ -115,7 +115,7 @@ ROUTES = {
         {201: EdgeEnd},
         body=EdgeEndRequest,
         headers=AppendHeaders,
-        response_headers=_REPLAYED,
+        response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),
     "POST /api/v1/graph/merges": Route(
@@ -124,7 +124,7 @@ ROUTES = {
         {201: Merge},
         body=MergeRequest,
         headers=AppendHeaders,
-        response_headers=_REPLAYED,
+        response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),
     "POST /api/v1/graph/merges/{merge_id}/undo": Route(
@@ -133,7 +133,7 @@ ROUTES = {
         {201: MergeUndo},
         body=MergeUndoRequest,
         headers=AppendHeaders,
-        response_headers=_REPLAYED,
+        response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),
 }

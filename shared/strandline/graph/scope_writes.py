@@ -101,7 +101,7 @@ class StoredStatements:
 
     receipts: Sequence[Receipt]
     sources: Sequence[Source]
-    written: WrittenGraph
+    graph: WrittenGraph
     is_replay: bool
     """All of it was stored before, under the same key."""
 
@@ -115,32 +115,32 @@ def store_observed(
     batch = build_statements(request.principal, statements)
     access = resources.database.connect_as(make_caller(request.principal), request.deadline)
     sources: list[Source] = []
-    written: list[WrittenGraph] = []
+    graphs: list[WrittenGraph] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
         sources[:] = [make_source(batch, n, result) for n, result in enumerate(results)]
         is_replay = all(result.is_replay for result in results)
         nodes, edges = observe(access, sources, is_replay)
-        written.append(
+        graphs.append(
             write_observations(access, nodes, edges, halves_confidence=halves_by_default())
         )
 
     results = store_statements(
         resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
     )
-    count_writes(request, written[-1])
+    count_writes(request, graphs[-1])
     return StoredStatements(
         receipts=[result.receipt for result in results if result.receipt],
         sources=sources,
-        written=written[-1],
+        graph=graphs[-1],
         is_replay=all(result.is_replay for result in results),
     )
 
 
-def count_writes(request: Request, written: WrittenGraph, corrected: int = 0) -> None:
+def count_writes(request: Request, graph: WrittenGraph, corrections: int = 0) -> None:
     """Add to the request's metrics what it wrote, and how many verbs became RELATES_TO."""
     request.metrics |= {
-        "NodesWritten": written.new_nodes,
-        "EdgesWritten": written.new_edges,
-        "EdgesCorrected": corrected,
+        "NodesWritten": graph.new_nodes,
+        "EdgesWritten": graph.new_edges,
+        "EdgesCorrected": corrections,
     }

@@ -12,7 +12,6 @@ from strandline.errors import NotFound
 from strandline.graph import store_search
 from strandline.graph.answers import to_edges, to_found_node
 from strandline.graph.identity import PREFIXES, NodeType, hash_name, normalise, parse_node_id
-from strandline.graph.reach import read_reach
 from strandline.graph.schemas_search import (
     FoundNode,
     GraphOut,
@@ -20,8 +19,9 @@ from strandline.graph.schemas_search import (
     NearestTopicsRequest,
 )
 from strandline.graph.store_joined import JoinedNode, leads_by_member, read_nodes
-from strandline.graph.store_search import Match, Narrowing, Wanted
-from strandline.graph.store_walk import Walk
+from strandline.graph.store_search import Match, Narrowing, NodeQuery
+from strandline.graph.store_walk import WalkFilter
+from strandline.graph.subgraph import read_subgraph
 from strandline.recall.recall import embed_query
 
 ALL_TYPES: Sequence[NodeType] = tuple(PREFIXES)
@@ -57,15 +57,15 @@ class Finder:
 
     def find(self, query: str, narrowing: Narrowing) -> tuple[Sequence[Match], list[str]]:
         """The nodes that may answer a query, best first, and how the search was limited."""
-        vector, degraded = embed_query(self.embedder, query, self.vector_timeout)
-        return self.find_by(query, vector, narrowing), degraded
+        vector, degradations = embed_query(self.embedder, query, self.vector_timeout)
+        return self.find_by(query, vector, narrowing), degradations
 
     def find_by(
         self, query: str, vector: Sequence[float] | None, narrowing: Narrowing
     ) -> Sequence[Match]:
         """As `find`, with the query's vector."""
-        wanted = Wanted(query, hash_names(query), vector, self.embedder.space, narrowing)
-        return store_search.find_similar(self.access, wanted)
+        node_query = NodeQuery(query, hash_names(query), vector, self.embedder.space, narrowing)
+        return store_search.find_similar(self.access, node_query)
 
 
 def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
@@ -76,9 +76,9 @@ def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
         return _search_graph(finder, request, types)
     narrowing = finder.narrow(types, request.as_of, archived=request.archived)
     if request.mode == "semantic":
-        matches, degraded = finder.find(request.query, narrowing)
+        matches, degradations = finder.find(request.query, narrowing)
         nodes = read_matches(finder.access, matches, narrowing, request.limit)
-        return GraphOut(nodes=nodes, edges=[], degraded=degraded)
+        return GraphOut(nodes=nodes, edges=[], degraded=degradations)
     matches = store_search.find_containing(finder.access, request.query, narrowing)
     nodes = read_matches(finder.access, matches, narrowing, request.limit + 1, is_exact=True)
     return GraphOut(
@@ -91,9 +91,9 @@ def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
 def find_nearest_topics(finder: Finder, request: NearestTopicsRequest) -> GraphOut:
     """The topics that a text is nearest to."""
     narrowing = finder.narrow(("topic",), request.as_of, archived=request.archived)
-    matches, degraded = finder.find(request.query, narrowing)
+    matches, degradations = finder.find(request.query, narrowing)
     nodes = read_matches(finder.access, matches, narrowing, request.limit)
-    return GraphOut(nodes=nodes, edges=[], degraded=degraded)
+    return GraphOut(nodes=nodes, edges=[], degraded=degradations)
 
 
 def read_matches(
@@ -105,8 +105,8 @@ def read_matches(
     is_exact: bool = False,
 ) -> list[FoundNode]:
     """The best of these matches as nodes."""
-    wanted = matches if narrowing.as_of else matches[:limit]
-    by_id = {match.node_id: match for match in wanted}
+    page = matches if narrowing.as_of else matches[:limit]
+    by_id = {match.node_id: match for match in page}
     holds = make_filter(narrowing.as_of, archived=narrowing.archived)
     nodes = [
         to_found_node(node, by_id[node.node_id], is_exact=is_exact)
@@ -145,8 +145,8 @@ def hash_names(text: str) -> list[bytes]:
 def _search_graph(
     finder: Finder, request: GraphSearchRequest, types: Sequence[NodeType]
 ) -> GraphOut:
-    starts, degraded = _find_starts(finder, request)
-    walk = Walk(
+    starts, degradations = _find_starts(finder, request)
+    walk = WalkFilter(
         None,
         hops=_HOPS,
         min_confidence=_MIN_CONFIDENCE,
@@ -154,17 +154,17 @@ def _search_graph(
         archived=request.archived,
         halves_confidence=finder.halves_confidence,
     )
-    reach = read_reach(finder.access, list(starts), walk)
+    subgraph = read_subgraph(finder.access, list(starts), walk)
     holds = make_filter(request.as_of, archived=request.archived)
-    shown = [row for row in reach.nodes if holds(row) and row.type in types]
+    visible_rows = [row for row in subgraph.nodes if holds(row) and row.type in types]
     nodes = [
-        to_found_node(row, starts.get(row.node_id), hops=reach.hops[row.node_id])
-        for row in shown[: request.limit]
+        to_found_node(row, starts.get(row.node_id), hops=subgraph.hops[row.node_id])
+        for row in visible_rows[: request.limit]
     ]
-    edges = to_edges(reach.edges, leads_by_member(shown[: request.limit]))
-    is_cut = reach.is_cut or len(shown) > request.limit
+    edges = to_edges(subgraph.edges, leads_by_member(visible_rows[: request.limit]))
+    is_cut = subgraph.is_cut or len(visible_rows) > request.limit
     return GraphOut(
-        nodes=nodes, edges=edges, degraded=degraded + (["cut_by_limit"] if is_cut else [])
+        nodes=nodes, edges=edges, degraded=degradations + (["cut_by_limit"] if is_cut else [])
     )
 
 
@@ -176,10 +176,10 @@ def _find_starts(
     if _NODE_ID.fullmatch(request.query.strip()):
         return {find_start(finder.access, request.query.strip(), request.as_of).node_id: None}, []
     narrowing = finder.narrow(ALL_TYPES, request.as_of, archived=request.archived)
-    matches, degraded = finder.find(request.query, narrowing)
-    named = [match for match in matches if match.is_named]
-    starts = named[:_MAX_NAMED_STARTS] or matches[:_MAX_SIMILAR_STARTS]
-    return {match.node_id: match for match in starts}, degraded
+    matches, degradations = finder.find(request.query, narrowing)
+    name_matches = [match for match in matches if match.is_named]
+    starts = name_matches[:_MAX_NAMED_STARTS] or matches[:_MAX_SIMILAR_STARTS]
+    return {match.node_id: match for match in starts}, degradations
 
 
 def find_start(access: TenantDb, name: str, as_of: datetime | None) -> JoinedNode:

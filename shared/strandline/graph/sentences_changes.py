@@ -64,9 +64,9 @@ def write_merge(from_name: str, into_name: str, reason: str | None) -> str:
 
 def write_separation(names: Sequence[str], reason: str | None) -> str:
     """The sentence of an undone merge."""
-    shown = ", ".join(_quote(name) for name in names[:3])
+    listing = ", ".join(_quote(name) for name in names[:3])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    sentence = f"{shown}{more}: not the same as what they were merged into."
+    sentence = f"{listing}{more}: not the same as what they were merged into."
     return f"{sentence} {_end(reason)}" if reason else sentence
 
 

@@ -67,7 +67,7 @@ def _to_comparison(rows: Sequence[_PairRow]) -> Comparison:
     return Comparison(pairs, rows[0].facts_cut, rows[0].pairs_cut)
 
 
-def compare_newest(access: TenantDb, wanted: FactFilter) -> Comparison:
+def compare_newest(access: TenantDb, fact_filter: FactFilter) -> Comparison:
     """Of the MAX_SCANNED visible facts that changed last, those that are similar to each other."""
     rows = access.fetch(
         _PairRow,
@@ -97,7 +97,7 @@ def compare_newest(access: TenantDb, wanted: FactFilter) -> Comparison:
         left join alike s on true
         order by s.similarity desc, s.first_id, s.second_id limit %(pairs)s
         """,
-        {**vars(wanted), "scanned": MAX_SCANNED, "pairs": MAX_PAIRS},
+        {**vars(fact_filter), "scanned": MAX_SCANNED, "pairs": MAX_PAIRS},
     )
     return _to_comparison(rows)
 
@@ -105,7 +105,7 @@ def compare_newest(access: TenantDb, wanted: FactFilter) -> Comparison:
 def compare_with(
     access: TenantDb,
     vector: Sequence[float],
-    wanted: FactFilter,
+    fact_filter: FactFilter,
     *,
     first_id: UUID | None,
     excluded_ids: Sequence[UUID],
@@ -137,7 +137,7 @@ def compare_with(
         order by s.similarity desc, s.node_id limit %(pairs)s
         """,
         {
-            **vars(wanted),
+            **vars(fact_filter),
             "vector": HalfVector(list(vector)).to_text(),
             "first_id": first_id,
             "excluded": list(excluded_ids),

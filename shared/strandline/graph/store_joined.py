@@ -9,7 +9,7 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
 from strandline.graph.store_read import NodeRow
-from strandline.graph.store_walk import Walk
+from strandline.graph.store_walk import WalkFilter
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class EdgeRow:
 
 
 def query_edges(
-    edge_ids: Sequence[UUID], node_ids: Sequence[UUID], walk: Walk
+    edge_ids: Sequence[UUID], node_ids: Sequence[UUID], walk: WalkFilter
 ) -> RowQuery[EdgeRow]:
     """Gives the visible ones of these edges, and of those between these nodes that the walk may
     follow the MAX_EDGES_BETWEEN heaviest and one more, if there are more; as they were observed up
@@ -199,7 +199,7 @@ def query_edges(
 
 
 def read_nodes_and_edges(
-    access: TenantDb, node_ids: Sequence[UUID], edge_ids: Sequence[UUID], walk: Walk
+    access: TenantDb, node_ids: Sequence[UUID], edge_ids: Sequence[UUID], walk: WalkFilter
 ) -> tuple[Sequence[JoinedNode], Sequence[EdgeRow]]:
     """The rows of `query_nodes` and of `query_edges`, in one round trip."""
     return access.fetch_pair(

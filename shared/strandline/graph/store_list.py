@@ -145,7 +145,7 @@ _ROWS_UP: LiteralString = _ROWS + " order by p.sort_number, p.sort_text, p.node_
 
 def list_nodes(
     access: TenantDb,
-    wanted: ListFilter,
+    list_filter: ListFilter,
     after: ListKey | None,
     limit: int,
     *,
@@ -153,10 +153,10 @@ def list_nodes(
 ) -> list[ListedNode]:
     """A page of the nodes in view. Without `as_of` what is stored is read; with it, what the
     observations said then is computed for all nodes of the type."""
-    states = _NOW if wanted.as_of is None else _AS_OF
-    page, rows = (_DOWN, _ROWS_DOWN) if wanted.descending else (_UP, _ROWS_UP)
+    states = _NOW if list_filter.as_of is None else _AS_OF
+    page, rows = (_DOWN, _ROWS_DOWN) if list_filter.descending else (_UP, _ROWS_UP)
     params = {
-        **vars(wanted),
+        **vars(list_filter),
         "halves": halves_confidence,
         "limit": limit,
         "after_number": after.number if after else None,

@@ -9,7 +9,7 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.graph.identity import NodeType
 from strandline.graph.store_joined import MEMBERS, EdgeRow, JoinedNode
-from strandline.graph.store_search import MATCHES, Wanted
+from strandline.graph.store_search import MATCHES, NodeQuery
 from strandline.graph.store_walk import MAX_NODES
 
 HOPS = 2
@@ -58,7 +58,7 @@ class KnownNodeRow(JoinedNode):
     event_ids: list[UUID]
 
 
-_REACHED: LiteralString = """,
+_REACHED_NODES: LiteralString = """,
         starts as materialized (
             select b.node_id, b.score, b.is_named, b.has_words,
                 row_number() over (order by b.is_named desc, b.score desc, b.node_id) as place
@@ -120,7 +120,7 @@ _LEADS: LiteralString = """,
 
 
 def read_nodes_about(
-    access: TenantDb, wanted: Wanted, types: Sequence[NodeType]
+    access: TenantDb, query: NodeQuery, types: Sequence[NodeType]
 ) -> Sequence[KnownNodeRow]:
     """The visible nodes of these types that a question names, by their whole names or by words, and
     what lies within two edges of these: first what it names, then what the heaviest edges lead to,
@@ -130,7 +130,7 @@ def read_nodes_about(
         KnownNodeRow,
         "with"  # noqa: S608
         + MATCHES
-        + _REACHED
+        + _REACHED_NODES
         + _LEADS
         + """
         select l.node_id, l.type, l.name, j.properties, j.confidence, j.weight, j.trust,
@@ -150,7 +150,7 @@ def read_nodes_about(
         order by l.n
         """,
         {
-            **wanted.to_params(),
+            **query.to_params(),
             "known_types": list(types),
             "hops": HOPS,
             "max_nodes": MAX_NODES,

@@ -150,7 +150,7 @@ def raise_salience(access: TenantDb, answers: Sequence[FoldedAnswer]) -> None:
         {"recall_id": str(answer.recall_id), "event_ids": [str(one) for one in answer.event_ids]}
         for answer in answers
     ]
-    used = access.fetch(
+    field_uses = access.fetch(
         _UsedField,
         """
         select r.node_id, r.scope_id, r.field, count(distinct a.recall_id)::int as uses
@@ -163,10 +163,12 @@ def raise_salience(access: TenantDb, answers: Sequence[FoldedAnswer]) -> None:
         """,
         {"rows": json.dumps(rows)},
     )
-    if not used:
+    if not field_uses:
         return
-    lock_scopes(access, {row.scope_id for row in used})
-    uses = [{"node_id": str(row.node_id), "field": row.field, "uses": row.uses} for row in used]
+    lock_scopes(access, {row.scope_id for row in field_uses})
+    uses = [
+        {"node_id": str(row.node_id), "field": row.field, "uses": row.uses} for row in field_uses
+    ]
     access.execute(
         """
         update topic_fields f
@@ -176,4 +178,4 @@ def raise_salience(access: TenantDb, answers: Sequence[FoldedAnswer]) -> None:
         """,
         {"uses": json.dumps(uses), "most": MAX_SALIENCE, "step": USE_SALIENCE},
     )
-    access.execute(SET_TOPIC_SALIENCE, {"ids": [row.node_id for row in used]})
+    access.execute(SET_TOPIC_SALIENCE, {"ids": [row.node_id for row in field_uses]})

@@ -105,7 +105,7 @@ a literal of this source."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NodeQuery:
     """What a question is, to those who search for it."""
 
     question: str
@@ -135,7 +135,7 @@ class Wanted:
         }
 
 
-def find_similar(access: TenantDb, wanted: Wanted) -> Sequence[Match]:
+def find_similar(access: TenantDb, query: NodeQuery) -> Sequence[Match]:
     """The visible nodes nearest in meaning to a question, those whose name it holds, and those that
     hold its words; best first, one for each identity. A node without a vector is found by name and
     words alone."""
@@ -147,7 +147,7 @@ def find_similar(access: TenantDb, wanted: Wanted) -> Sequence[Match]:
         select b.node_id, b.score, b.similarity, b.is_named, b.has_words
         from best b order by b.score desc, b.node_id limit %(candidates)s
         """,
-        wanted.to_params(),
+        query.to_params(),
     )
 
 

@@ -23,7 +23,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Walk:
+class WalkFilter:
     """Which edges are followed, in either direction."""
 
     edge_types: Sequence[str] | None
@@ -39,7 +39,7 @@ class Walk:
     """How the deployment computes confidences as of a time."""
 
 
-def walk_graph(access: TenantDb, start_ids: Sequence[UUID], walk: Walk) -> Sequence[Step]:
+def walk_graph(access: TenantDb, start_ids: Sequence[UUID], walk: WalkFilter) -> Sequence[Step]:
     """The steps of a walk from these nodes and those of their identities in view: hop by hop, along
     the heaviest edges first, up to MAX_NODES nodes."""
     return access.fetch(

@@ -31,8 +31,8 @@ def write_observations(
     node_count = _insert_nodes(access, nodes, node_ids)
     edge_count = _insert_edges(access, edges, edge_ids, node_ids)
     rows = _merge_rows([*zip(nodes, node_ids, strict=True), *zip(edges, edge_ids, strict=True)])
-    changed = _replace_observations(access, sources, rows)
-    ids = list({*changed, *node_ids, *edge_ids})
+    target_ids = _replace_observations(access, sources, rows)
+    ids = list({*target_ids, *node_ids, *edge_ids})
     compute(access, ids, halves_confidence=halves_confidence)
     return WrittenGraph(node_ids, edge_ids, node_count, edge_count)
 
@@ -248,8 +248,8 @@ def _replace_observations(
 ) -> list[UUID]:
     """Store these as all that the sources say; of a chain that spoke in a newer version already,
     nothing. Returns the ids of what is to be computed."""
-    gone = _delete_older(access, sources)
-    return list({row.target_id for row in [*gone, *_insert_observations(access, rows)]})
+    old_rows = _delete_older(access, sources)
+    return list({row.target_id for row in [*old_rows, *_insert_observations(access, rows)]})
 
 
 def _delete_older(access: TenantDb, sources: Iterable[Source]) -> Sequence[_Target]:

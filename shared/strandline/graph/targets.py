@@ -53,11 +53,11 @@ class End:
         return NodeObservation(source, self.type, self.name, patch or {}, node_id=self.node_id)
 
 
-def find_ends(scope: GraphScope, named: Mapping[str, str]) -> Mapping[str, End]:
+def find_ends(scope: GraphScope, references: Mapping[str, str]) -> Mapping[str, End]:
     """The nodes that fields of a body name, by field. Raises Invalid, which names a field, for an
     id of no node that all participants can see."""
     ids: dict[str, tuple[NodeType, UUID] | None] = {}
-    for field, text in named.items():
+    for field, text in references.items():
         try:
             ids[field] = parse_node_id(text)
         except NotFound:

@@ -7,11 +7,11 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound
 from strandline.graph.answers import to_edges, to_found_node
 from strandline.graph.identity import PREFIXES, NodeType, parse_node_id
-from strandline.graph.reach import read_reach
 from strandline.graph.schemas_search import GraphOut, Traversal, TraverseRequest
 from strandline.graph.search import make_filter
 from strandline.graph.store_joined import leads_by_member
-from strandline.graph.store_walk import Walk
+from strandline.graph.store_walk import WalkFilter
+from strandline.graph.subgraph import read_subgraph
 
 _ALL: frozenset[NodeType] = frozenset(PREFIXES)
 _VERBS = (
@@ -64,7 +64,7 @@ def traverse(
     rule = _RULES[request.traversal]
     _check_start(request.traversal, rule, node_type)
     is_chain = request.traversal == "invalidation_chain"
-    walk = Walk(
+    walk = WalkFilter(
         rule.edge_types,
         hops=_MAX_CHAIN if is_chain else request.hops,
         as_of=request.as_of,
@@ -72,17 +72,17 @@ def traverse(
         ended=is_chain,
         halves_confidence=halves_confidence,
     )
-    reach = read_reach(access, [start_id], walk)
-    rows = reach.nodes
+    subgraph = read_subgraph(access, [start_id], walk)
+    rows = subgraph.nodes
     if not rows or rows[0].node_id != start_id or rows[0].type != node_type:
         raise NotFound("there is no such node in view")
     holds = make_filter(None if is_chain else request.as_of, archived=request.archived)
     results = [row for row in rows[1:] if row.type in rule.results and holds(row)]
-    shown = [rows[0], *results[: request.limit]]
-    is_cut = reach.is_cut or len(results) > request.limit
+    page = [rows[0], *results[: request.limit]]
+    is_cut = subgraph.is_cut or len(results) > request.limit
     return GraphOut(
-        nodes=[to_found_node(row, None, hops=reach.hops[row.node_id]) for row in shown],
-        edges=to_edges(reach.edges, leads_by_member(shown)),
+        nodes=[to_found_node(row, None, hops=subgraph.hops[row.node_id]) for row in page],
+        edges=to_edges(subgraph.edges, leads_by_member(page)),
         degraded=["cut_by_limit"] if is_cut else [],
     )
 

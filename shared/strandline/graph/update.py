@@ -70,13 +70,13 @@ def update_node(
         speaker=body.speaker,
         key=key,
     )
-    stored = store_observed(request, [statement], observe)
+    result = store_observed(request, [statement], observe)
     answer = StoredChange(
         id=format_target(target),
         scope_id=scope.scope_id,
-        event_id=stored.receipts[0].event_id,
+        event_id=result.receipts[0].event_id,
     )
-    return answer, stored.is_replay
+    return answer, result.is_replay
 
 
 def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
@@ -97,14 +97,14 @@ def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
         if normalise(getattr(body, name)) != normalise(target.name):
             raise StateConflict(_explain_name(target.type, name), field=name)
     fields = body.model_dump(mode="json", exclude_unset=True)
-    changed = {
+    patch = {
         name: value
         for name, value in fields.items()
         if name not in _NAMES and name not in ("participants", "speaker")
     }
-    if not changed:
+    if not patch:
         raise Invalid("body: changes nothing: give a field besides the name", field="body")
-    return changed
+    return patch
 
 
 def _make_patch(fields: Mapping[str, Any], *, is_evidence: bool) -> dict[str, Any]:

@@ -94,10 +94,10 @@ def _preflight_response(request: Request, origins: Sequence[str]) -> Response | 
 
 def _add_cors_headers(result: Response, origins: Sequence[str], request: Request) -> None:
     headers: dict[str, str] = result["headers"]
-    added = gateway_responses.cors_headers(origins, request.headers.get("origin"))
-    if "Vary" in headers and "Vary" in added:
-        added["Vary"] = f"{headers['Vary']}, {added['Vary']}"
-    headers |= added
+    cors_headers = gateway_responses.cors_headers(origins, request.headers.get("origin"))
+    if "Vary" in headers and "Vary" in cors_headers:
+        cors_headers["Vary"] = f"{headers['Vary']}, {cors_headers['Vary']}"
+    headers |= cors_headers
 
 
 def _encode_large(result: Response) -> Response:
@@ -105,8 +105,8 @@ def _encode_large(result: Response) -> Response:
     _MAX_PLAIN_BYTES."""
     if result["isBase64Encoded"] or len(result["body"]) <= _MAX_PLAIN_BYTES:
         return result
-    encoded = base64.b64encode(result["body"].encode()).decode()
-    return result | {"body": encoded, "isBase64Encoded": True}
+    body = base64.b64encode(result["body"].encode()).decode()
+    return result | {"body": body, "isBase64Encoded": True}
 
 
 def _log_request(
@@ -154,8 +154,8 @@ def _audit(route: Route, request: Request, error: StrandlineError | None = None)
     """Add a call to the audit trail, if it is an operator's or an admin's, erases, or reads all of
     a tenant's memory. Raises Unavailable if the row cannot be written, unless the answer is a 5xx
     already: that answer discloses nothing of a tenant and stays valid."""
-    privileged = route.right in ("admin", "operator", "erase") or request.sees_whole_tenant
-    if not (privileged and request.is_authenticated):
+    is_privileged = route.right in ("admin", "operator", "erase") or request.sees_whole_tenant
+    if not (is_privileged and request.is_authenticated):
         return
     call = audit.AuditedCall(
         request.audit_context,

@@ -65,7 +65,7 @@ FUNCTION_FAILED = GatewayResponse(
 _FORBIDDEN = GatewayResponse(
     "forbidden", "This deployment refuses requests from your address.", 403
 )
-_THROTTLED = GatewayResponse(
+_TOO_MANY_REQUESTS = GatewayResponse(
     "throttled",
     "More requests than this deployment takes at once. Try again.",
     429,
@@ -83,8 +83,8 @@ RESPONSES: Mapping[str, GatewayResponse] = {
     "ACCESS_DENIED": _FORBIDDEN,
     "WAF_FILTERED": _FORBIDDEN,
     "REQUEST_TOO_LARGE": TOO_LARGE,
-    "THROTTLED": _THROTTLED,
-    "QUOTA_EXCEEDED": _THROTTLED,
+    "THROTTLED": _TOO_MANY_REQUESTS,
+    "QUOTA_EXCEEDED": _TOO_MANY_REQUESTS,
     "INTEGRATION_TIMEOUT": TIMEOUT,
     "INTEGRATION_FAILURE": GatewayResponse(
         "unavailable", "The function could not be reached. Try again.", 504, retry_after=2

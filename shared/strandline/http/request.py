@@ -216,9 +216,9 @@ class Request:
         """Parse the query string; only `participants` may be repeated. Raises Invalid naming a
         parameter."""
         raw: Mapping[str, list[str]] = self._event.get("multiValueQueryStringParameters") or {}
-        known = {field.alias or name for name, field in model.model_fields.items()}
+        field_names = {field.alias or name for name, field in model.model_fields.items()}
         for name, values in raw.items():
-            if name in known and name != "participants" and len(values) > 1:
+            if name in field_names and name != "participants" and len(values) > 1:
                 raise Invalid(f"{name}: is given {len(values)} times; send it once", field=name)
         parameters = {n: v if n == "participants" else v[-1] for n, v in raw.items()}
         return validate(model, check_storable(parameters))
@@ -226,8 +226,8 @@ class Request:
     def parse_json(self) -> Any:
         """Parse the body as strict JSON. Raises TooLarge, Malformed or Invalid."""
         body = str(self._event.get("body") or "")
-        encoded = bool(self._event.get("isBase64Encoded"))
-        data = _decode_base64(body) if encoded else body.encode("utf-8", "surrogatepass")
+        is_base64 = bool(self._event.get("isBase64Encoded"))
+        data = _decode_base64(body) if is_base64 else body.encode("utf-8", "surrogatepass")
         if len(data) > MAX_BODY_BYTES:
             raise TooLarge(
                 f"body: {len(data)} bytes, at most {MAX_BODY_BYTES}. Send fewer events at "

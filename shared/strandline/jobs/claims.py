@@ -18,11 +18,11 @@ all of them."""
 
 
 @dataclass
-class Claims:
+class RunClaims:
     """What became of a run's job in each tenant; tenants whose job belongs to another run are left
     out."""
 
-    claimed: set[str] = field(default_factory=set[str])
+    tenants: set[str] = field(default_factory=set[str])
     """The tenants in which it has begun."""
     failures: dict[str, Exception] = field(default_factory=dict[str, Exception])
     """Why it could not begin in others."""
@@ -34,7 +34,7 @@ def claim_tenants(
     run: str,
     shards: Mapping[str, int],
     now: datetime,
-    claims: Claims,
+    claims: RunClaims,
 ) -> None:
     """Begin the run's job in each tenant that `shards` names, with so many shards, and note in
     `claims` how that ended. A failure in one tenant does not stop the others; one that is not the
@@ -47,7 +47,7 @@ def claim_tenants(
             if outcome.error is None:
                 failures_in_a_row = 0
                 if outcome.is_claimed:
-                    claims.claimed.add(outcome.tenant)
+                    claims.tenants.add(outcome.tenant)
                 continue
             claims.failures[outcome.tenant] = outcome.error
             failures_in_a_row += 1

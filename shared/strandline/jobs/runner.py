@@ -20,7 +20,7 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import StrandlineError
 from strandline.jobs import store_runs
-from strandline.jobs.claims import Claims, claim_tenants, close_tenants
+from strandline.jobs.claims import RunClaims, claim_tenants, close_tenants
 from strandline.jobs.context import Tally
 from strandline.jobs.store_claims import list_unfinished_tenants
 from strandline.jobs.store_runs import ShardLease
@@ -172,12 +172,12 @@ def plan_run(
     state machine iterates over. A tenant whose job belongs to another run is left out. If it fails,
     the jobs that it began are marked as failed, so that they can be started again, and the error is
     raised."""
-    claims = Claims()
+    claims = RunClaims()
     try:
         shards = job.plan(resources, now, tenant)
         counts = Counter(shard.tenant for shard in shards)
         claim_tenants(resources.database, job.name, run_id, counts, now, claims)
-        claimed_shards = [shard for shard in shards if shard.tenant in claims.claimed]
+        claimed_shards = [shard for shard in shards if shard.tenant in claims.tenants]
         if not claimed_shards:
             return ShardList("", 0)
         items = [
@@ -185,8 +185,8 @@ def plan_run(
         ]
         return ShardList(resources.blobs.put_shards(run_id, items), len(claimed_shards))
     except Exception as error:
-        begun = claims.claimed if tenant is None else {*claims.claimed, tenant}
-        claims.failures |= dict.fromkeys(begun, error)
+        tenants = claims.tenants if tenant is None else {*claims.tenants, tenant}
+        claims.failures |= dict.fromkeys(tenants, error)
         raise
     finally:
         _record_plan_failures(resources, job, run_id, now, claims.failures)
@@ -201,8 +201,8 @@ def pack(shards: Sequence[Shard]) -> list[Sequence[Shard]]:
 
 def list_shards(item: Mapping[str, Any]) -> list[Shard]:
     """The shards of an item; one that an earlier release packed has a single one."""
-    packed: Sequence[Sequence[Any]] = item.get("shards") or [(item["tenant"], item["shard"])]
-    return [Shard(str(tenant), int(number)) for tenant, number in packed]
+    pairs: Sequence[Sequence[Any]] = item.get("shards") or [(item["tenant"], item["shard"])]
+    return [Shard(str(tenant), int(number)) for tenant, number in pairs]
 
 
 def share_time(deadline: float, waiting_count: int) -> float:
@@ -227,11 +227,13 @@ def _record_plan_failures(
         log_fields = {"job": job.name, "reason": reason, "count": count}
         logger.warning("job planning failed", extra={**log_fields, "tenants": tenants[:10]})
     try:
-        unrecorded = close_tenants(resources.database, job.name, run_id, reasons, now, create=True)
+        open_tenants = close_tenants(
+            resources.database, job.name, run_id, reasons, now, create=True
+        )
     except Exception as close_error:
-        unrecorded = dict.fromkeys(reasons, close_error)
-    for tenant in sorted(unrecorded)[:10]:
-        log_fields = {"job": job.name, "tenant": tenant, "reason": error_code(unrecorded[tenant])}
+        open_tenants = dict.fromkeys(reasons, close_error)
+    for tenant in sorted(open_tenants)[:10]:
+        log_fields = {"job": job.name, "tenant": tenant, "reason": error_code(open_tenants[tenant])}
         logger.warning("failed job not recorded", extra=log_fields)
 
 
@@ -288,8 +290,8 @@ def finish_run(resources: JobResources, job: Job, run_id: str, now: datetime) ->
     """End a run: in each tenant, a job that is not done is marked as failed. Returns the counts of
     the whole run."""
     database = resources.database
-    unfinished = list_unfinished_tenants(database.connection(), job.name, run_id)
-    reasons = dict.fromkeys(unfinished, "not_finished")
+    tenants = list_unfinished_tenants(database.connection(), job.name, run_id)
+    reasons = dict.fromkeys(tenants, "not_finished")
     failures = close_tenants(database, job.name, run_id, reasons, now)
     if failures:  # the state machine tries again
         raise next(iter(failures.values()))

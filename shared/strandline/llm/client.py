@@ -115,8 +115,8 @@ class LlmClient:
         while True:
             try:
                 return self._send_once(pending, result_type, counters)
-            except FormatUnsupported as unsupported:
-                pending.output_mode, pending.is_proven = unsupported.simpler_format, False
+            except FormatUnsupported as error:
+                pending.output_mode, pending.is_proven = error.simpler_format, False
             except UnusableOutput as invalid_answer:
                 if pending.request.fault:
                     self._meter.record_failure(pending.task)

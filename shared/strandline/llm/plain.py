@@ -73,7 +73,7 @@ class PlainModel:
         del first, second
         return Contradiction(contradicts=False)
 
-    def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
+    def extract(self, events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extraction:
         """The entities that are named already."""
         del events
-        return Extraction(entities=list(named)[:60], facts=[], decisions=[], relations=[])
+        return Extraction(entities=list(entities)[:60], facts=[], decisions=[], relations=[])

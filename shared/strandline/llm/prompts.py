@@ -108,8 +108,8 @@ def render_numbered_events(
 ) -> PromptData:
     """Render events as `render_events` does, each with its number, from 1, by which an answer cites
     it."""
-    numbered = [(event, {"number": number}) for number, event in enumerate(events, 1)]
-    return _render_selected(tag, numbered, participants, limits)
+    pairs = [(event, {"number": number}) for number, event in enumerate(events, 1)]
+    return _render_selected(tag, pairs, participants, limits)
 
 
 def _render_selected(
@@ -119,17 +119,17 @@ def _render_selected(
     limits: PromptLimits,
 ) -> PromptData:
     half_count = _MAX_EVENTS // 2
-    selected = (
+    excerpt = (
         events if len(events) <= _MAX_EVENTS else [*events[:half_count], *events[-half_count:]]
     )
     max_characters = min(
         limits.event_characters,
-        _fair_length([len(event.text) for event, _ in selected], limits.total_characters),
+        _fair_length([len(event.text) for event, _ in excerpt], limits.total_characters),
     )
-    lines = [_render_event(event, participants, max_characters, more) for event, more in selected]
-    if len(selected) < len(events):
-        lines.insert(half_count, _to_json_line({"left_out": len(events) - len(selected)}))
-    texts = [event.text[:max_characters] for event, _ in selected]
+    lines = [_render_event(event, participants, max_characters, more) for event, more in excerpt]
+    if len(excerpt) < len(events):
+        lines.insert(half_count, _to_json_line({"left_out": len(events) - len(excerpt)}))
+    texts = [event.text[:max_characters] for event, _ in excerpt]
     return PromptData(_wrap_in_tag(tag, lines), "\n".join([*texts, *participants]))
 
 

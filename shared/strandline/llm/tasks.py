@@ -157,15 +157,15 @@ class LlmTasks:
         self,
         task: TaskContext,
         events: Sequence[PromptEvent],
-        named: Sequence[Entity],
+        entities: Sequence[Entity],
         *,
         may_ask: bool = True,
     ) -> ModelResult[Extraction]:
-        """What a chain's events say for the knowledge graph. `named` has the entities of the chain.
+        """What a chain's events say for the knowledge graph. `entities` are those of the chain.
         Without `may_ask` the heuristic model answers."""
 
         def ask(by: LanguageModel) -> Extraction:
-            return by.extract(events, named)
+            return by.extract(events, entities)
 
         if not may_ask:
             return self._run_heuristic(task, "extract", ask)
@@ -217,7 +217,7 @@ class LlmTasks:
     def take_metrics(self) -> Mapping[str, int]:
         """Metrics of this thread's calls since the last call of this method, by their names in
         `METRICS`."""
-        counters, self._thread.counted = self._counter(), Counter[str]()
+        counters, self._thread.counts = self._counter(), Counter[str]()
         return counters
 
     def add_metrics(self, counts: Mapping[str, int]) -> None:
@@ -276,9 +276,9 @@ class LlmTasks:
             return ModelResult(ask(self._plain_model), PlainModel.name, verb, reason, retry_after)
 
     def _counter(self) -> Counter[str]:
-        if not hasattr(self._thread, "counted"):
-            self._thread.counted = Counter[str]()
-        return self._thread.counted
+        if not hasattr(self._thread, "counts"):
+            self._thread.counts = Counter[str]()
+        return self._thread.counts
 
 
 def _log_failure(message: str, task: TaskContext, verb: TaskName, error: Exception) -> None:

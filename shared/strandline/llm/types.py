@@ -244,8 +244,8 @@ class LanguageModel(Protocol):
         """Whether two statements cannot both hold."""
         ...
 
-    def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
-        """What a chain's events say for the knowledge graph. `named` has the entities of the chain.
+    def extract(self, events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extraction:
+        """What a chain's events say for the knowledge graph. `entities` are those of the chain.
         Events are cited by their numbers, from 1."""
         ...
 

@@ -50,7 +50,7 @@ class SignatureCheck:
         else:
             fields = _authorization(environ)
             signature = fields.pop("Signature")
-        payload = _payload_hash(environ, presigned="X-Amz-Expires" in fields)
+        payload = _payload_hash(environ, is_presigned="X-Amz-Expires" in fields)
         expected = self._sign(environ, path, pairs, fields, payload)
         if not hmac.compare_digest(signature, expected):
             raise ValueError("The signature does not match")
@@ -95,11 +95,11 @@ def _authorization(environ: Environ) -> dict[str, str]:
     }
 
 
-def _payload_hash(environ: Environ, *, presigned: bool) -> str:
+def _payload_hash(environ: Environ, *, is_presigned: bool) -> str:
     """The body hash that the request signs; services other than S3 do not send it as a header."""
     if content_hash := environ.get("HTTP_X_AMZ_CONTENT_SHA256"):
         return content_hash
-    if presigned:
+    if is_presigned:
         return "UNSIGNED-PAYLOAD"
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     environ["wsgi.input"] = io.BytesIO(body)

@@ -209,15 +209,15 @@ def _show_index(client: Client, question: Mapping[str, Any]) -> None:
         f"it, in {outline['tokens']} tokens, as a prompt would hold it:"
     )
     print(textwrap.indent(outline["text"], "  "))
-    asked = {**body, "query": question["question"], "budget": _ANSWER_BUDGET}
-    answer = client.post("/api/v1/references/query", {**asked, "format": "json"})
+    query = {**body, "query": question["question"], "budget": _ANSWER_BUDGET}
+    answer = client.post("/api/v1/references/query", {**query, "format": "json"})
     tails = [len(scope["fresh_tail"]["events"]) for scope in answer["tree"]["scopes"]]
     print(f"\n{_names(people)} ask it: {question['question']}")
     print(
         f"  {len(answer['citations']) - sum(tails)} events under topics of the tree, {sum(tails)} "
         "that are in no topic yet:"
     )
-    print(textwrap.indent(client.post("/api/v1/references/query", asked)["text"], "  "))
+    print(textwrap.indent(client.post("/api/v1/references/query", query)["text"], "  "))
 
 
 def _show_answer(question: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> None:
@@ -302,9 +302,9 @@ def main() -> int:
         for question in QUESTIONS:
             _show_answer(questions[question], _ask(client, questions[question]))
         private = questions[PRIVATE]
-        hidden = {talks[0].event_ids[key] for key in private["hidden"]}
+        private_ids = {talks[0].event_ids[key] for key in private["hidden"]}
         visible = sum(
-            event["event_id"] in hidden for event in _ask(client, private, min_relevance=0)
+            event["event_id"] in private_ids for event in _ask(client, private, min_relevance=0)
         )
         _show_privacy(private, visible)
         is_built = _run_job(admin, "builder")

@@ -97,13 +97,13 @@ def score_graph(
 ) -> dict[str, GraphScore]:
     """Of each kind, how it stands against what was expected."""
     expected = read_expectations(talk.folder)
-    found = {
+    statements_by_kind = {
         node_type: [
             Statement(node.name, frozenset(sources[node.key])) for node in graph.of_type(node_type)
         ]
         for node_type in ("fact", "decision")
     }
-    found["relation"] = [
+    statements_by_kind["relation"] = [
         Statement(f"{graph.nodes[edge.start].name} {graph.nodes[edge.end].name}", None)
         for edge in graph.relations()
     ]
@@ -115,7 +115,7 @@ def score_graph(
                 [row for row in expected.statements if row["type"] == kind],
                 talk.event_ids,
             )
-            for kind, statements in found.items()
+            for kind, statements in statements_by_kind.items()
         },
     }
 
@@ -123,9 +123,9 @@ def score_graph(
 def _describe_scores(scores: Mapping[str, GraphScore]) -> Iterator[str]:
     yield "              found   right   expected   precision   recall"
     for kind, score in scores.items():
-        precision = f"{score.precision:.2f}" if score.found else "none"
+        precision = f"{score.precision:.2f}" if score.total else "none"
         yield (
-            f"  {kind:10} {score.found:7} {score.right:7} {score.expected:10} {precision:>11} "
+            f"  {kind:10} {score.total:7} {score.right:7} {score.expected:10} {precision:>11} "
             f"{score.recall:8.2f}"
         )
 
@@ -152,8 +152,8 @@ def _describe_decision(client: Caller, node: Node, event_ids: Sequence[str]) -> 
     speaker = (event["speaker"] or event["role"]).rpartition(":")[2].capitalize()
     at = datetime.fromisoformat(event["occurred_at"])
     quote = textwrap.shorten(event["content"] or "", _QUOTE, placeholder=" …")
-    said = f'{speaker}, {at.day} {at:%B %Y, %H:%M}: "{quote}"'
-    return [*lines, *_wrap(f"cited: {said}", "        ")]
+    quotation = f'{speaker}, {at.day} {at:%B %Y, %H:%M}: "{quote}"'
+    return [*lines, *_wrap(f"cited: {quotation}", "        ")]
 
 
 def _read_event(client: Caller, node: Node, event_id: str) -> dict[str, Any]:
@@ -171,10 +171,10 @@ def _list[T](
         yield from describe(item)
 
 
-def _of(shown: int, total: int) -> str:
+def _of(count: int, total: int) -> str:
     if not total:
         return ": none"
-    return f", {shown} of {total}:" if shown < total else ":"
+    return f", {count} of {total}:" if count < total else ":"
 
 
 def _wrap(text: str, indent: str = "    ") -> list[str]:

@@ -39,9 +39,11 @@ def show_personas(
     """Make what the agent said a sona's, continue its thread, and put a question. A second time
     nothing is made twice."""
     people = question["participants"]
-    said = [e for e in conversation if e.get("speaker") == _AGENT and e["participants"] == people]
+    utterances = [
+        e for e in conversation if e.get("speaker") == _AGENT and e["participants"] == people
+    ]
     uuid = client.post("/api/v1/sonas", {"name": SONA})["uuid"]
-    ids = [event_ids[event["source_event_key"]] for event in said]
+    ids = [event_ids[event["source_event_key"]] for event in utterances]
     client.post(f"/api/v1/sonas/{uuid}/memories", {"event_ids": ids})
     view = urlencode([("participants", name) for name in people])
     sona = client.get(f"/sona/{uuid}?{view}")
@@ -50,8 +52,8 @@ def show_personas(
         f'What Keel says is said by a persona, the sona "{SONA}": {sona["memories"]} memories. A '
         "search may prefer them. Its thread goes on from step to step, whichever agent is at work:"
     )
-    by_id = {event_ids[event["source_event_key"]]: event for event in said}
-    for act in _continue(client, uuid, said, event_ids, view):
+    by_id = {event_ids[event["source_event_key"]]: event for event in utterances}
+    for act in _continue(client, uuid, utterances, event_ids, view):
         event = by_id[act["event_id"]]
         day = datetime.fromisoformat(event["occurred_at"])
         text = textwrap.shorten(event["content"], _WIDTH - 20)
@@ -62,13 +64,13 @@ def show_personas(
 def _continue(
     client: Caller,
     uuid: str,
-    said: Sequence[Mapping[str, Any]],
+    utterances: Sequence[Mapping[str, Any]],
     event_ids: Mapping[str, str],
     view: str,
 ) -> list[dict[str, Any]]:
     """Tie an act to the agent's first message in each of some sessions; gives the thread."""
     path, after = f"/api/v1/sonas/{uuid}/acts", None
-    sessions = itertools.groupby(said, key=lambda event: event["session_id"])
+    sessions = itertools.groupby(utterances, key=lambda event: event["session_id"])
     for _, events in itertools.islice(sessions, _STEPS):
         event_id = event_ids[next(events)["source_event_key"]]
         after = client.post(path, {"event_id": event_id, "after": after})["act_id"]

@@ -15,20 +15,20 @@ class GraphScore(NamedTuple):
     """How much there is of a kind, how much of it is expected, how many expectations are met, and
     how many there are."""
 
-    found: int
+    total: int
     right: int
-    met: int
+    matches: int
     expected: int
 
     @property
     def precision(self) -> float:
         """The share of what there is that is expected; 1 of nothing."""
-        return self.right / self.found if self.found else 1.0
+        return self.right / self.total if self.total else 1.0
 
     @property
     def recall(self) -> float:
         """The share of what is expected that is there; 1 of nothing."""
-        return self.met / self.expected if self.expected else 1.0
+        return self.matches / self.expected if self.expected else 1.0
 
 
 class Statement(NamedTuple):
@@ -69,18 +69,18 @@ def score_statements(
     are held against both names alone. `event_ids` has the events by their keys."""
     tests = [_make_test(row, event_ids) for row in expectations]
     right = sum(any(test(one) for test in tests) for one in statements)
-    met = sum(any(map(test, statements)) for test in tests)
-    return GraphScore(len(statements), right, met, len(tests))
+    matches = sum(any(map(test, statements)) for test in tests)
+    return GraphScore(len(statements), right, matches, len(tests))
 
 
 def _make_test(row: Mapping[str, Any], event_ids: Mapping[str, str]) -> Callable[[Statement], bool]:
     words: Iterable[str] = row.get("says") or row["between"]
-    folded, event_id = [word.casefold() for word in words], event_ids[row["event"]]
+    needles, event_id = [word.casefold() for word in words], event_ids[row["event"]]
 
     def is_met_by(statement: Statement) -> bool:
         text = statement.text.casefold()
         is_cited = statement.event_ids is None or event_id in statement.event_ids
-        return is_cited and all(word in text for word in folded)
+        return is_cited and all(word in text for word in needles)
 
     return is_met_by
 

@@ -87,21 +87,21 @@ class _Statement:
 def make_panel(graph: Graph, name: str, home: Collection[Key]) -> Panel:
     """A community of these nodes, with the statements among them and whom they are about."""
     statements = [*_tell_nodes(graph, home), *_tell_relations(graph, home)]
-    shown = statements[:_MAX_STATEMENTS]
-    about = dict.fromkeys(end for statement in shown for end, _ in statement.ends)
+    first_statements = statements[:_MAX_STATEMENTS]
+    about = dict.fromkeys(end for statement in first_statements for end, _ in statement.ends)
     links = [edge for edge in graph.edges if edge.type == "entity_topic"]
     topics = _rank(
-        (topic for statement in shown for topic in statement.topics if topic in home),
+        (topic for statement in first_statements for topic in statement.topics if topic in home),
         (edge.end for edge in links if edge.start in home and edge.end in home),
     )[:_MAX_TOPICS]
     others = [key for key in graph.nodes if key in home and key[0] == "entity" and key not in about]
     entities = [*about, *others[: max(0, _MAX_ENTITIES - len(about))]]
     panel = Panel(name, statements=len(statements))
-    drawn = {*topics, *entities, *(statement.key for statement in shown)}
-    panel.rest = len([key for key in home if key in graph.nodes and key not in drawn])
-    boxes = _place(graph, panel, home, topics, entities, shown)
-    _connect_statements(panel, boxes, shown)
-    _connect_topics(panel, boxes, links, shown)
+    visible_keys = {*topics, *entities, *(statement.key for statement in first_statements)}
+    panel.rest = len([key for key in home if key in graph.nodes and key not in visible_keys])
+    boxes = _place(graph, panel, home, topics, entities, first_statements)
+    _connect_statements(panel, boxes, first_statements)
+    _connect_topics(panel, boxes, links, first_statements)
     return panel
 
 
@@ -116,7 +116,7 @@ def _rank(first: Iterable[Key], then: Iterable[Key]) -> list[Key]:
 
 def _tell_nodes(graph: Graph, home: Collection[Key]) -> list[_Statement]:
     """The facts, decisions and events of a community."""
-    told: list[_Statement] = []
+    statements: list[_Statement] = []
     for node in graph.nodes.values():
         if node.key in home and COLUMNS[node.type] == 2:
             pairs = [(edge.end, edge) for edge in graph.edges if edge.start == node.key]
@@ -126,8 +126,8 @@ def _tell_nodes(graph: Graph, home: Collection[Key]) -> list[_Statement]:
                 if end[0] == "entity" and end in graph.nodes
             ]
             topics = [end for end, _ in pairs if end[0] == "topic"]
-            told.append(_Statement(node.type, node.name, node.key, ends, topics))
-    return told
+            statements.append(_Statement(node.type, node.name, node.key, ends, topics))
+    return statements
 
 
 def _tell_relations(graph: Graph, home: Collection[Key]) -> list[_Statement]:
@@ -192,11 +192,11 @@ def _place(
 def _make_box(node_type: str, text: str, *, ports: int, is_guest: bool) -> Box:
     column = COLUMNS[node_type]
     width = _WIDTHS[column]
-    wrapped = textwrap.wrap(text, int((width - 24) / _CHARACTER))
-    if len(wrapped) > _MAX_LINES:
-        wrapped = [*wrapped[: _MAX_LINES - 1], wrapped[_MAX_LINES - 1][:-2] + " …"]
-    height = max(len(wrapped) * LINE_HEIGHT + 12, ports * _PORT + 6)
-    return Box(node_type, text, wrapped, _LEFTS[column], 0.0, width, height, is_guest)
+    lines = textwrap.wrap(text, int((width - 24) / _CHARACTER))
+    if len(lines) > _MAX_LINES:
+        lines = [*lines[: _MAX_LINES - 1], lines[_MAX_LINES - 1][:-2] + " …"]
+    height = max(len(lines) * LINE_HEIGHT + 12, ports * _PORT + 6)
+    return Box(node_type, text, lines, _LEFTS[column], 0.0, width, height, is_guest)
 
 
 def _connect_statements(
@@ -233,8 +233,8 @@ def _connect_topics(
                 start, end = boxes[topic], boxes[one.key]
                 ends = (start.y + start.height / 2, end.y + end.height - 5)
                 gap = min(gaps, key=lambda y, ends=ends: (abs(y - fmean(ends)), y))
-                left, right = _LEFTS[1], _LEFTS[1] + _WIDTHS[1]
-                first = _curve(start.x + start.width, ends[0], left, gap)
+                left_edge, right = _LEFTS[1], _LEFTS[1] + _WIDTHS[1]
+                first = _curve(start.x + start.width, ends[0], left_edge, gap)
                 then = _curve(right, gap, end.x + _UNDER, ends[1]).removeprefix("M")
                 panel.lines.append(Line(f"{first}L{then}", "", (0, 0), is_topic=True))
 

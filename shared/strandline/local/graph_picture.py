@@ -103,21 +103,22 @@ def _choose_panels(graph: Graph) -> list[Panel]:
         make_panel(graph, community.name, {key for key, at in home.items() if at == number})
         for number, community in enumerate(graph.communities)
     ]
-    shown = [panel for panel in panels if panel.boxes]
-    return sorted(shown, key=lambda panel: -panel.statements)[:_MAX_PANELS]
+    non_empty = [panel for panel in panels if panel.boxes]
+    return sorted(non_empty, key=lambda panel: -panel.statements)[:_MAX_PANELS]
 
 
 def _describe(subtitle: str, panels: Iterable[Panel]) -> str:
     """The picture in words."""
-    told = (
-        f"{panel.name}: " + "; ".join(box.text for box in panel.boxes if box.type in _TOLD)
+    sentences = (
+        f"{panel.name}: "
+        + "; ".join(box.text for box in panel.boxes if box.type in _STATEMENT_TYPES)
         for panel in panels
         if panel.statements
     )
-    return " ".join([subtitle, *(f"{sentence}." for sentence in told)])
+    return " ".join([subtitle, *(f"{sentence}." for sentence in sentences)])
 
 
-_TOLD = ("fact", "decision", "relation")
+_STATEMENT_TYPES = ("fact", "decision", "relation")
 
 
 def _draw_panel(panel: Panel, top: float) -> Iterator[str]:
@@ -169,20 +170,22 @@ def _draw_box(box: Box) -> Iterator[str]:
 def _outline(box: Box) -> str:
     """The shape of a node's type: a tag for topics, round ends for entities, a hexagon for
     decisions, a rectangle for the others."""
-    left, top, width, height = (round(side, 1) for side in (box.x, box.y, box.width, box.height))
-    right, bottom, middle = left + width, top + height, top + height / 2
+    left_edge, top, width, height = (
+        round(side, 1) for side in (box.x, box.y, box.width, box.height)
+    )
+    right, bottom, middle = left_edge + width, top + height, top + height / 2
     if box.type == "topic":
-        return f"M{left} {top}H{right - 12}L{right} {top + 12}V{bottom}H{left}Z"
+        return f"M{left_edge} {top}H{right - 12}L{right} {top + 12}V{bottom}H{left_edge}Z"
     if box.type == "decision":
         return (
-            f"M{left} {middle}L{left + 12} {top}H{right - 12}L{right} {middle}"
-            f"L{right - 12} {bottom}H{left + 12}Z"
+            f"M{left_edge} {middle}L{left_edge + 12} {top}H{right - 12}L{right} {middle}"
+            f"L{right - 12} {bottom}H{left_edge + 12}Z"
         )
     radius = {"entity": min(height / 2, 16), "relation": 8}.get(box.type, 1)
     return (
-        f"M{left + radius} {top}H{right - radius}a{radius} {radius} 0 0 1 {radius} {radius}"
+        f"M{left_edge + radius} {top}H{right - radius}a{radius} {radius} 0 0 1 {radius} {radius}"
         f"V{bottom - radius}a{radius} {radius} 0 0 1 -{radius} {radius}"
-        f"H{left + radius}a{radius} {radius} 0 0 1 -{radius} -{radius}"
+        f"H{left_edge + radius}a{radius} {radius} 0 0 1 -{radius} -{radius}"
         f"V{top + radius}a{radius} {radius} 0 0 1 {radius} -{radius}Z"
     )
 

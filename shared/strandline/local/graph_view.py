@@ -105,15 +105,15 @@ def read_graph(client: Caller, views: Sequence[People]) -> Graph:
     edges: dict[Edge, None] = {}
     communities: dict[str, Community] = {}
     for people in views:
-        seen = list(_read_nodes(client, people))
-        for node in seen:
-            known = nodes.get(node.key)
-            nodes[node.key] = _join(known, node) if known else node
-        edges |= dict.fromkeys(_read_edges(client, seen))
+        view_nodes = list(_read_nodes(client, people))
+        for node in view_nodes:
+            existing = nodes.get(node.key)
+            nodes[node.key] = _join(existing, node) if existing else node
+        edges |= dict.fromkeys(_read_edges(client, view_nodes))
         communities |= _read_communities(client, people)
-    ranked = sorted(nodes.values(), key=lambda node: (-node.weight, node.key))
+    by_weight = sorted(nodes.values(), key=lambda node: (-node.weight, node.key))
     return Graph(
-        {node.key: node for node in ranked},
+        {node.key: node for node in by_weight},
         sorted(edges),
         sorted(communities.values(), key=lambda one: (-one.size, one.name, one.nodes)),
     )
@@ -143,11 +143,11 @@ def _read_nodes(client: Caller, people: People) -> Iterator[Node]:
         )
 
 
-def _join(known: Node, other: Node) -> Node:
+def _join(first: Node, second: Node) -> Node:
     return replace(
-        max(known, other, key=lambda node: node.weight),
-        valid_from=min(known.valid_from, other.valid_from),
-        places=[*known.places, *other.places],
+        max(first, second, key=lambda node: node.weight),
+        valid_from=min(first.valid_from, second.valid_from),
+        places=[*first.places, *second.places],
     )
 
 

@@ -72,7 +72,7 @@ class EmbeddedPostgres:
         self._settings = SETTINGS | ({} if durable else NON_DURABLE) | dict(settings or {})
         self.data = self.directory / "pgdata"
         self._account = postgres_home.account_for(self.data)
-        self._cancelled = threading.Event()
+        self._cancel_event = threading.Event()
         self._guard: subprocess.Popen[bytes] | None = None
 
     def start(self, *, create: bool = True) -> Self:
@@ -117,12 +117,12 @@ class EmbeddedPostgres:
     def stop(self) -> None:
         """Stop the server, rolling back open transactions; does nothing if it is not running."""
         self._release_guard()
-        self._cancelled.clear()
+        self._cancel_event.clear()
 
     def cancel(self) -> None:
         """Make the start that another thread waits for, or the next one, fail soon, until
         `stop`."""
-        self._cancelled.set()
+        self._cancel_event.set()
 
     def has_exited(self) -> bool:
         """Whether a server that was started and not stopped has ended by itself."""
@@ -207,7 +207,7 @@ class EmbeddedPostgres:
         deadline = time.monotonic() + START_SECONDS
         while self._state(server) != "ready":
             running = self._guard is not None and self._guard.poll() is None
-            if running and time.monotonic() < deadline and not self._cancelled.is_set():
+            if running and time.monotonic() < deadline and not self._cancel_event.is_set():
                 time.sleep(0.005)
                 continue
             self._release_guard()  # first: its last log lines are part of the cause

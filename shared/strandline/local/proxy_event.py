@@ -94,7 +94,7 @@ def proxy_event(request: HttpRequest, match: Match) -> Event:
     """
     headers = _group_values((name.title(), value) for name, value in _forwarded_headers(request))
     query = _group_values(parse_qsl(request.query, keep_blank_values=True))
-    body, encoded = _encode_body(request.body)
+    body, is_base64 = _encode_body(request.body)
     return {
         "resource": match.resource.path,
         "path": request.path,
@@ -107,7 +107,7 @@ def proxy_event(request: HttpRequest, match: Match) -> Event:
         "stageVariables": None,
         "requestContext": _context(request, match, headers),
         "body": body,
-        "isBase64Encoded": encoded,
+        "isBase64Encoded": is_base64,
     }
 
 
@@ -130,17 +130,17 @@ def parse_response(result: object, request_id: str) -> HttpResponse:
     headers.setdefault("content-type", ["application/json"])
     headers["x-amzn-requestid"] = [request_id]
     flat = [(name, value) for name, values in headers.items() for value in values]
-    encoded = response.get("isBase64Encoded") is True
-    return HttpResponse(int(status), flat, base64.b64decode(text) if encoded else text.encode())
+    is_base64 = response.get("isBase64Encoded") is True
+    return HttpResponse(int(status), flat, base64.b64decode(text) if is_base64 else text.encode())
 
 
 def _response_headers(response: Mapping[str, Any]) -> dict[str, list[str]]:
     """`headers` and `multiValueHeaders` merged; if both have a header, the list counts."""
     single: dict[str, object] = response.get("headers") or {}
     multiple: dict[str, list[object]] = response.get("multiValueHeaders") or {}
-    merged = {name.lower(): [value] for name, value in single.items()}
-    merged |= {name.lower(): values for name, values in multiple.items()}
-    headers = {name: [_header_value(v) for v in values] for name, values in merged.items()}
+    values_by_name = {name.lower(): [value] for name, value in single.items()}
+    values_by_name |= {name.lower(): values for name, values in multiple.items()}
+    headers = {name: [_header_value(v) for v in values] for name, values in values_by_name.items()}
     return {name: values for name, values in headers.items() if name not in GATEWAY_HEADERS}
 
 
@@ -201,10 +201,10 @@ def _identity(request: HttpRequest, headers: dict[str, list[str]]) -> Event:
 
 
 def _group_values(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    grouped: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name, value in pairs:
-        grouped.setdefault(name, []).append(value)
-    return grouped
+        groups.setdefault(name, []).append(value)
+    return groups
 
 
 def _encode_body(body: bytes) -> tuple[str | None, bool]:

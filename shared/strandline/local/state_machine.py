@@ -125,10 +125,10 @@ class StateMachine:
     def _forget_finished(self) -> None:
         """Make moto forget executions that ended, except for the latest."""
         for machine in STATE_MACHINES[ACCOUNT_ID][REGION].state_machines:
-            finished = [
+            past_executions = [
                 execution for execution in machine.executions if execution.status != "RUNNING"
             ]
-            for execution in finished[:-_MAX_EXECUTIONS]:
+            for execution in past_executions[:-_MAX_EXECUTIONS]:
                 machine.executions.remove(execution)
 
     def _make_invoke(self) -> Any:

@@ -63,8 +63,8 @@ def append(
     drafts = batch.drafts
     batch = _attach_citations(access, blobs, batch, deadline)
     if find_links is not None:
-        linked = {n: replace(d, links=find_links(d)) for n, d in batch.drafts.items()}
-        batch = replace(batch, drafts=linked)
+        drafts_with_links = {n: replace(d, links=find_links(d)) for n, d in batch.drafts.items()}
+        batch = replace(batch, drafts=drafts_with_links)
     batch = _refuse_erased(access, drafts, _build_events(access, batch))
     batch = _refuse_payloads(access, batch)
 
@@ -147,11 +147,11 @@ def _refuse_erased(
 ) -> AppendBatch:
     """The batch with another reason for what was refused so far, where it replays the key of an
     erased event: what that event cited may be gone with it."""
-    refused = {n: draft.key for n, draft in drafts.items() if n not in batch.drafts and draft.key}
-    if not refused:
+    keys = {n: draft.key for n, draft in drafts.items() if n not in batch.drafts and draft.key}
+    if not keys:
         return batch
-    erased = store_marks.find_erased_keys(access, refused)
-    return batch.refuse({n: Gone(ERASED_KEY_MESSAGE) for n in erased})
+    numbers = store_marks.find_erased_keys(access, keys)
+    return batch.refuse({n: Gone(ERASED_KEY_MESSAGE) for n in numbers})
 
 
 def _refuse_payloads(access: TenantDb, batch: AppendBatch) -> AppendBatch:

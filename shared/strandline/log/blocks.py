@@ -90,21 +90,21 @@ class BlockReader:
         if cid == PROBE_CID:
             return None
         if is_payload_cid(cid):
-            found = store.find_payload(self._access, cid)
+            record = store.find_payload(self._access, cid)
         else:
-            found = store.find_earliest_by_cid(self._access, cid)
-        if found is None:
+            record = store.find_earliest_by_cid(self._access, cid)
+        if record is None:
             raise NotFound
-        return found
+        return record
 
-    def load(self, found: Event | Payload | None) -> Block:
+    def load(self, record: Event | Payload | None) -> Block:
         """The block of what `find` found. Raises NotFound for a payload that is no longer stored,
         TooLarge for one over MAX_BYTES."""
-        if found is None:
+        if record is None:
             return Block(PROBE_CID, b"")
-        if isinstance(found, Payload):
-            return self._load_payload(found.cid, found.size)
-        return _to_block(found)
+        if isinstance(record, Payload):
+            return self._load_payload(record.cid, record.size)
+        return _to_block(record)
 
     def resolve(self, cid: str, segments: Sequence[str]) -> list[Block]:
         """The blocks along a path: that of `cid`, and those of the links that `segments` lead
@@ -139,13 +139,13 @@ class BlockReader:
         """All blocks that a block links to, directly or not, depth first. What was erased is left
         out. Raises TooLarge, or Unavailable where the store is too slow."""
         blocks, sizes = self._read_events(top)
-        listed = {top.cid}
+        cids = {top.cid}
         stack = top.links[::-1]
         while stack:
             cid = stack.pop()
-            if cid in listed and not has_duplicates:
+            if cid in cids and not has_duplicates:
                 continue
-            listed.add(cid)
+            cids.add(cid)
             if cid not in blocks and cid in sizes:
                 self._add_payload(blocks, cid, sizes[cid])
             block = blocks.get(cid)
@@ -212,11 +212,11 @@ def encode_car(path: Sequence[Block], below: Iterator[Block], has_duplicates: bo
     """A CAR file of the blocks along a path and of those below its end, which is the root. Raises
     TooLarge."""
     parts = [car.encode_header(path[-1].raw_cid)]
-    size, written = len(parts[0]), set[str]()
+    size, cids = len(parts[0]), set[str]()
     for block in _chain(path, below):
-        if block.cid == PROBE_CID or (block.cid in written and not has_duplicates):
+        if block.cid == PROBE_CID or (block.cid in cids and not has_duplicates):
             continue  # the bytes of an identity CID are in the CID
-        written.add(block.cid)
+        cids.add(block.cid)
         parts.append(car.encode_section(block.raw_cid, block.data))
         size += len(parts[-1])
         if size > MAX_BYTES:

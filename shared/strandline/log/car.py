@@ -21,9 +21,9 @@ def encode_section(cid: bytes, data: bytes) -> bytes:
 
 def _encode_varint(number: int) -> bytes:
     """An unsigned LEB128."""
-    encoded = bytearray()
+    varint = bytearray()
     while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
+        varint.append(number & 0x7F | 0x80)
         number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    varint.append(number)
+    return bytes(varint)

@@ -31,13 +31,13 @@ def store_charged(
         "stored_bytes": costs,
     }
     tenant = access.caller.tenant
-    charged: list[Quota] = []
+    debits: list[Quota] = []
     unused: Collection[int] = costs.keys()
     try:
         try:
             for quota, amounts in costs_by_quota.items():
                 quotas.spend(tenant, quota, sum(amounts.values()), deadline)
-                charged.append(quota)
+                debits.append(quota)
         except (QuotaExceeded, TooLarge):
             if not _costs_nothing(access, batch):
                 raise
@@ -49,7 +49,7 @@ def store_charged(
         unused = ()
         raise
     finally:
-        for quota in charged if unused else ():
+        for quota in debits if unused else ():
             amounts = costs_by_quota[quota]
             quotas.refund(tenant, quota, sum(amounts[n] for n in unused))
 

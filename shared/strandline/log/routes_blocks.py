@@ -32,13 +32,13 @@ def get_block(request: Request) -> Response:
     cid = request.path_parameter("cid")
     if form.kind == "car":
         return _answer_car(request, query, form, reader.resolve(cid, ()), reader)
-    found = reader.find(cid)
+    record = reader.find(cid)
     headers = _make_headers(f'"{cid}.raw"', f"{cid}.bin", query, form)
     if _is_unchanged(request, headers["Etag"]):
         return _answer_unchanged(headers, form)
-    if isinstance(found, Payload) and found.size > blocks.MAX_BYTES:
-        return _redirect(request, found)
-    return binary_response(reader.load(found).data, RAW_TYPE, headers)
+    if isinstance(record, Payload) and record.size > blocks.MAX_BYTES:
+        return _redirect(request, record)
+    return binary_response(reader.load(record).data, RAW_TYPE, headers)
 
 
 def get_dag(request: Request) -> Response:

@@ -141,13 +141,13 @@ def store_statements(
 
     def store_batch(batch: AppendBatch) -> AppendBatch:
         with access.transaction():
-            stored = append_statements(access, batch)
+            outcome = append_statements(access, batch)
             store_marks.refuse_marked(access, {event.scope_id for event in batch.events.values()})
-            write_rows(_list_results(stored))
-        return stored
+            write_rows(_list_results(outcome))
+        return outcome
 
-    stored = charges.store_charged(quotas, access, batch, store_batch, deadline)
-    results = _list_results(stored)
+    outcome = charges.store_charged(quotas, access, batch, store_batch, deadline)
+    results = _list_results(outcome)
     new_scopes = {item.receipt.scope_id for item in results if item.receipt and item.is_new}
     work_queue.send(access.caller.tenant, sorted(new_scopes))
     return results

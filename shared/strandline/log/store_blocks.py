@@ -40,15 +40,15 @@ def list_reachable(
 
 
 @dataclass(frozen=True)
-class _Erased:
-    erased: bool
+class _Erasure:
+    is_erased: bool
 
 
 def is_target_erased(access: TenantDb, event_id: UUID, cid: str) -> bool:
     """Whether a visible event links to this block, and the event that had it is erased, or being
     erased."""
     (row,) = access.fetch(
-        _Erased,
+        _Erasure,
         """
         with targets as materialized (
             select m.cited_id from memory_edges m
@@ -59,8 +59,8 @@ def is_target_erased(access: TenantDb, event_id: UUID, cid: str) -> bool:
                 join events e on e.tenant_id = current_tenant() and e.event_id = t.cited_id
                 where e.erased_at is not null)
             or exists (select from events_marked(array(select t.cited_id from targets t)))
-                as erased
+                as is_erased
         """,
         {"event_id": event_id, "cid": cid},
     )
-    return row.erased
+    return row.is_erased

@@ -11,7 +11,7 @@ class DueWork:
     """The pending work of one tenant."""
 
     scopes: int
-    stuck: int
+    stuck_scopes: int
     """Scopes of these that were postponed five times in a row."""
     seconds: float
     """How long the oldest work has been due, in seconds."""
@@ -35,7 +35,7 @@ def read_due_work(access: TenantDb, space: str) -> DueWork:
             left join embedding_progress p on p.tenant_id = w.tenant_id and p.scope_id = w.scope_id
                 and p.space = %(space)s)
         select count(*) filter (where w.due_at <= now()) as scopes,
-            count(*) filter (where w.attempts >= %(stuck_attempts)s) as stuck,
+            count(*) filter (where w.attempts >= %(stuck_attempts)s) as stuck_scopes,
             greatest(0, coalesce(extract(epoch from now() - min(w.due_at)), 0))::float8 as seconds,
             coalesce(extract(epoch from now() - min(e.recorded_at)), 0)::float8
                 as unembedded_seconds,

@@ -94,7 +94,7 @@ class UnembeddedEvent:
     mime_type: str | None
     file_name: str | None
     said_at: datetime
-    erased: bool
+    is_erased: bool
 
 
 def list_unembedded(
@@ -106,7 +106,7 @@ def list_unembedded(
         """
         select e.event_id, e.scope_id, e.seq, e.participants, e.speaker,
             left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
-            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as is_erased
         from unnest(%(scope_ids)s) scope_id
         left join lateral (  -- forces the index, whatever the planner's estimate
             select p.embedded_seq from embedding_progress p
@@ -164,7 +164,7 @@ def list_refused(
         """
         select e.event_id, e.scope_id, e.seq, e.participants, e.speaker,
             left(e.content, 4000) as content, e.blob_cid, e.mime_type, e.file_name,
-            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as erased
+            coalesce(e.occurred_at, e.recorded_at) as said_at, e.erased_at is not null as is_erased
         from event_vectors v
         join events e on e.tenant_id = v.tenant_id and e.event_id = v.event_id
         where v.space = %(space)s and v.scope_id = %(scope_id)s and v.refusal is not null

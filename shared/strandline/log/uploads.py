@@ -94,15 +94,15 @@ def _make_upload_answer(
     settings: ServiceSettings,
 ) -> UploadOut:
     expires_at = datetime.now(UTC) + timedelta(seconds=settings.upload_seconds)
-    presigned = blobs.presign_put(
+    target = blobs.presign_put(
         tenant, pending_upload.upload_id, size, digest, settings.upload_seconds
     )
     return UploadOut(
         upload_id=pending_upload.upload_id,
         cid=cid,
         size=size,
-        url=presigned.url,
-        headers=presigned.headers,
+        url=target.url,
+        headers=target.headers,
         expires_at=expires_at,
         cite_until=pending_upload.remove_at,
     )

@@ -10,11 +10,11 @@ import re
 _SPACE = r"\s\u180e\u200b\u2060\ufeff"
 """Characters that Postgres treats as a space on any platform, so that no word is split further
 there."""
-_IGNORED = "!&|()"
+_OPERATORS = "!&|()"
 """Characters that Postgres ignores wherever they occur."""
 _TERM = re.compile(
-    rf"""(?P<dashes>-*)[{_IGNORED}]*
-    (?P<term>"[^"]*"?|[^-"{_IGNORED}{_SPACE}][^"{_IGNORED}{_SPACE}]*)""",
+    rf"""(?P<dashes>-*)[{_OPERATORS}]*
+    (?P<term>"[^"]*"?|[^-"{_OPERATORS}{_SPACE}][^"{_OPERATORS}{_SPACE}]*)""",
     re.VERBOSE,
 )
 

@@ -69,8 +69,8 @@ class Connection:
     def tools(self) -> list[Tool]:
         """The tools that are switched on and that the credential has the right for."""
         principal = self.context.principal
-        chosen = [tool for name in self.toolsets for tool in TOOLSETS[name]]
-        return [tool for tool in chosen if tool.is_allowed(principal)]
+        tools = [tool for name in self.toolsets for tool in TOOLSETS[name]]
+        return [tool for tool in tools if tool.is_allowed(principal)]
 
 
 def answer(message: Message, connection: Connection) -> Object:
@@ -165,14 +165,14 @@ def _explain(refusal: Refusal) -> str:
 
 def _list_resources(params: Object, connection: Connection) -> Object:
     _require_first_page(params)
-    shown = memory_resources.RESOURCES if "memory" in connection.toolsets else ()
-    return {"resources": list(shown), **_CACHE}
+    resources = memory_resources.RESOURCES if "memory" in connection.toolsets else ()
+    return {"resources": list(resources), **_CACHE}
 
 
 def _list_templates(params: Object, connection: Connection) -> Object:
     _require_first_page(params)
-    shown = [t for t in memory_resources.TEMPLATES if t.toolset in connection.toolsets]
-    return {"resourceTemplates": [template.definition for template in shown], **_CACHE}
+    templates = [t for t in memory_resources.TEMPLATES if t.toolset in connection.toolsets]
+    return {"resourceTemplates": [template.definition for template in templates], **_CACHE}
 
 
 def _read_resource(params: Object, connection: Connection) -> Object:
@@ -191,16 +191,18 @@ def _read_resource(params: Object, connection: Connection) -> Object:
 
 def _list_prompts(params: Object, connection: Connection) -> Object:
     _require_first_page(params)
-    shown = PROMPTS.values() if "memory" in connection.toolsets else ()
-    return {"prompts": [prompt.definition for prompt in shown], **_CACHE}
+    prompts = PROMPTS.values() if "memory" in connection.toolsets else ()
+    return {"prompts": [prompt.definition for prompt in prompts], **_CACHE}
 
 
 def _get_prompt(params: Object, connection: Connection) -> Object:
     prompt = PROMPTS.get(_text(params, "name")) if "memory" in connection.toolsets else None
     if prompt is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown prompt. There are: {', '.join(PROMPTS)}")
-    given: object = params.get("arguments", {})
-    value = cast("Arguments", given).get(prompt.argument) if isinstance(given, dict) else None
+    arguments: object = params.get("arguments", {})
+    value = (
+        cast("Arguments", arguments).get(prompt.argument) if isinstance(arguments, dict) else None
+    )
     if not isinstance(value, str | None) or (prompt.is_required and not value):
         raise ProtocolError(INVALID_PARAMS, f"{prompt.argument}: give a text")
     try:

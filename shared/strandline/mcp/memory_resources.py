@@ -15,28 +15,28 @@ from strandline.mcp.tools_memory import get_context
 _RECENT = "mie://context/recent"
 _MAX_TEXT_BYTES = 1024 * 1024
 """A longer text is given by its address."""
-type Contents = dict[str, Any]
+type ResourceContents = dict[str, Any]
 
 
-def read_recent(context: ToolContext, cid: str) -> Contents:
+def read_recent(context: ToolContext, cid: str) -> ResourceContents:
     """The newest events and topics, as the block for a prompt."""
     del cid
     return {"mimeType": "text/plain", "text": get_context(context, {})}
 
 
-def read_block(context: ToolContext, cid: str) -> Contents:
+def read_block(context: ToolContext, cid: str) -> ResourceContents:
     """The bytes that a CID hashes."""
     data = context.operations.read("GET /ipfs/{cid}", path={"cid": cid}, query=_query(context))
     return {"mimeType": "application/vnd.ipld.raw", "blob": base64.b64encode(data).decode()}
 
 
-def read_memory(context: ToolContext, cid: str) -> Contents:
+def read_memory(context: ToolContext, cid: str) -> ResourceContents:
     """An event as JSON."""
     event = context.operations.call("GET /memory/{cid}", path={"cid": cid}, query=_query(context))
     return {"mimeType": "application/json", "text": escape_json(event)}
 
 
-def read_file(context: ToolContext, cid: str) -> Contents:
+def read_file(context: ToolContext, cid: str) -> ResourceContents:
     """The text of a payload; of one that is large or no text, where it can be downloaded."""
     file = context.operations.call("GET /file/{cid}", path={"cid": cid}, query=_query(context))
     if not is_text(file["mime_type"]) or file["size"] > _MAX_TEXT_BYTES:
@@ -46,7 +46,7 @@ def read_file(context: ToolContext, cid: str) -> Contents:
     return {"mimeType": file["mime_type"], "text": text}
 
 
-def read_sona(context: ToolContext, uuid: str) -> Contents:
+def read_sona(context: ToolContext, uuid: str) -> ResourceContents:
     """A sona as JSON."""
     sona = context.operations.call("GET /sona/{uuid}", path={"uuid": uuid}, query=_query(context))
     return {"mimeType": "application/json", "text": escape_json(sona)}
@@ -64,7 +64,7 @@ class Template:
     name: str
     description: str
     media: str
-    read: Callable[[ToolContext, str], Contents]
+    read: Callable[[ToolContext, str], ResourceContents]
     toolset: McpToolset = "memory"
     """With which it is switched on."""
 
@@ -120,7 +120,7 @@ _URI = re.compile(r"(ipfs://|memoria://(?:memory|file|sona)/)([a-zA-Z0-9-]{1,128
 
 def find_reader(
     uri: str, toolsets: Collection[McpToolset]
-) -> Callable[[ToolContext], Contents] | None:
+) -> Callable[[ToolContext], ResourceContents] | None:
     """What reads a resource of these toolsets; None for an address that is none."""
     if uri == _RECENT and "memory" in toolsets:
         return lambda context: read_recent(context, "")

@@ -61,8 +61,12 @@ class Message:
 
 def message_id(value: object) -> MessageId:
     """The id of what may be a message, for the answer to it; None where it has no proper one."""
-    found = cast("Object", value).get("id") if isinstance(value, dict) else None
-    return found if isinstance(found, str | int) and not isinstance(found, bool) else None
+    identifier = cast("Object", value).get("id") if isinstance(value, dict) else None
+    return (
+        identifier
+        if isinstance(identifier, str | int) and not isinstance(identifier, bool)
+        else None
+    )
 
 
 def parse_message(value: object) -> Message:
@@ -85,10 +89,10 @@ def check_version(message: Message, headers: Mapping[str, str]) -> bool:
     Raises ProtocolError for a version that is not supported, and for headers that differ from the
     body."""
     header = headers.get(VERSION_HEADER)
-    named = message.version
-    if named is None and header != MODERN and message.method != "server/discover":
+    version = message.version
+    if version is None and header != MODERN and message.method != "server/discover":
         if header is not None and header not in HANDSHAKE_VERSIONS:
-            raise _unsupported(header)
+            raise _version_error(header)
         return False
     if message.id is None:
         return True  # headers of notifications are not defined
@@ -96,8 +100,8 @@ def check_version(message: Message, headers: Mapping[str, str]) -> bool:
     if missing:
         raise ProtocolError(INVALID_PARAMS, f"params._meta: lacks {' and '.join(missing)}")
     _check_headers(message, headers)
-    if named != MODERN:
-        raise _unsupported(named)
+    if version != MODERN:
+        raise _version_error(version)
     return True
 
 
@@ -107,14 +111,14 @@ def _check_headers(message: Message, headers: Mapping[str, str]) -> None:
     if parameter is not None and parameter in message.params:
         expected[NAME_HEADER] = message.params[parameter]
     for name, value in expected.items():
-        given = headers.get(name)
-        if name == NAME_HEADER and given is not None:
-            given = _decode_header(given)
-        if given != value:
+        actual = headers.get(name)
+        if name == NAME_HEADER and actual is not None:
+            actual = _decode_header(actual)
+        if actual != value:
             raise ProtocolError(HEADER_MISMATCH, f"The header {name} is not what the body says.")
 
 
-def _unsupported(version: object) -> ProtocolError:
+def _version_error(version: object) -> ProtocolError:
     return ProtocolError(
         UNSUPPORTED_VERSION,
         "Unsupported protocol version",
@@ -134,9 +138,9 @@ def _decode_header(value: str) -> str | None:
     """The value of a header; None where its base64 cannot be read."""
     if not (value.startswith(_ENCODED_START) and value.endswith(_ENCODED_END)):
         return value
-    encoded = value[len(_ENCODED_START) : -len(_ENCODED_END)]
+    payload = value[len(_ENCODED_START) : -len(_ENCODED_END)]
     try:
-        return base64.b64decode(encoded, validate=True).decode()
+        return base64.b64decode(payload, validate=True).decode()
     except (ValueError, binascii.Error):
         return None
 
@@ -144,8 +148,8 @@ def _decode_header(value: str) -> str | None:
 def negotiate(params: Object) -> str:
     """The version of an `initialize`: the one that is asked for, else the newest with a
     handshake."""
-    requested = params.get("protocolVersion")
-    return requested if requested in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
+    version = params.get("protocolVersion")
+    return version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
 
 
 def make_result(message: Message, result: Object, *, modern: bool) -> dict[str, Any]:

@@ -33,9 +33,9 @@ def escape_json(value: object) -> str:
 
 def shorten(text: str) -> str:
     """Stored text on one line, the beginning of a long one."""
-    shown = sanitize(text[: 2 * _TEXT_CHARS])
-    is_cut = len(shown) > _TEXT_CHARS or len(text) > 2 * _TEXT_CHARS
-    return f"{shown[:_TEXT_CHARS]}…" if is_cut else shown
+    safe_text = sanitize(text[: 2 * _TEXT_CHARS])
+    is_cut = len(safe_text) > _TEXT_CHARS or len(text) > 2 * _TEXT_CHARS
+    return f"{safe_text[:_TEXT_CHARS]}…" if is_cut else safe_text
 
 
 def label(name: str | None) -> str:
@@ -92,8 +92,8 @@ def node_line(node: Item) -> str:
 def edge_line(edge: Item) -> str:
     """An edge of the graph."""
     role = f" ({label(edge['label'])})" if edge["label"] else ""
-    ended = f", ended {moment(edge['valid_to'])}" if edge["valid_to"] else ""
-    return f"- {edge['from_id']} {edge['type']} {edge['to_id']}{ended}{role}"
+    end = f", ended {moment(edge['valid_to'])}" if edge["valid_to"] else ""
+    return f"- {edge['from_id']} {edge['type']} {edge['to_id']}{end}{role}"
 
 
 def conflict_line(conflict: Item) -> str:
@@ -103,12 +103,12 @@ def conflict_line(conflict: Item) -> str:
     return f"- {ids} (cosine {conflict['similarity']:.2f}). {conflict['suggestion']}: {texts}"
 
 
-def citations(cited: Iterable[Item]) -> str:
+def citations(items: Iterable[Item]) -> str:
     """The events behind the numbers of a block."""
-    ids = ", ".join(f"[{one['n']}] {one['event_id']}" for one in cited)
+    ids = ", ".join(f"[{one['n']}] {one['event_id']}" for one in items)
     return f"\nEvents: {ids}" if ids else ""
 
 
-def limits(degraded: Sequence[str]) -> str:
+def limits(codes: Sequence[str]) -> str:
     """How an answer is limited; empty if it is not."""
-    return f"\nLimited: {', '.join(degraded)}." if degraded else ""
+    return f"\nLimited: {', '.join(codes)}." if codes else ""

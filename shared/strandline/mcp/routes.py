@@ -69,11 +69,11 @@ def post_message(request: Request, perform: Perform) -> Response:
     _check_origin(request)
     principal = request.authenticate()
     query = request.parse_query(McpQuery)
-    offered = get_settings().mcp_toolsets
-    if refused := [name for name in query.toolsets if name not in offered]:
+    toolsets = get_settings().mcp_toolsets
+    if unavailable := [name for name in query.toolsets if name not in toolsets]:
         raise Invalid(
-            f"toolsets: this deployment does not offer {refused[0]}; it offers "
-            f"{', '.join(offered)}",
+            f"toolsets: this deployment does not offer {unavailable[0]}; it offers "
+            f"{', '.join(toolsets)}",
             field="toolsets",
         )
     operations = Operations(request, perform)

@@ -57,20 +57,20 @@ class ToolContext:
 
     def readers(self, arguments: Arguments) -> dict[str, list[str]]:
         """The parameter `participants` of a read: those of the call, else of the connection."""
-        named = arguments.get("participants") or [*self.participants]
-        return {"participants": named} if named else {}
+        participants = arguments.get("participants") or [*self.participants]
+        return {"participants": participants} if participants else {}
 
     def members(self, arguments: Arguments) -> dict[str, list[str]]:
         """The parameter `participants` of a write, where the credential's own user takes part.
         Raises WrongArgument."""
-        named = [*self.readers(arguments).get("participants", [])]
-        if self.principal.user and self.principal.user not in named:
-            named.append(self.principal.user)
-        if not named:
+        participants = [*self.readers(arguments).get("participants", [])]
+        if self.principal.user and self.principal.user not in participants:
+            participants.append(self.principal.user)
+        if not participants:
             raise WrongArgument(
                 'participants: say whose memory it is, as in ["user:alice", "agent:helper"]'
             )
-        return {"participants": named}
+        return {"participants": participants}
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ def _check(name: str, schema: Schema, value: object) -> None:
             _check(f"{name}[{position}]", schema["items"], item)
 
 
-def pick(arguments: Arguments, *names: str, **renamed: str) -> dict[str, Any]:
-    """The arguments that are given of `names`, and of `renamed` under the name of a field:
+def pick(arguments: Arguments, *names: str, **aliases: str) -> dict[str, Any]:
+    """The arguments that are given of `names`, and of `aliases` under the name of a field:
     `pick(arguments, "limit", types="node_types")`."""
-    fields = {name: name for name in names} | renamed
+    fields = {name: name for name in names} | aliases
     return {f: arguments[a] for f, a in fields.items() if arguments.get(a) is not None}

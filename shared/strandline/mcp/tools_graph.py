@@ -59,13 +59,13 @@ def bulk_store(context: ToolContext, arguments: Arguments) -> str:
 def _create(context: ToolContext, arguments: Arguments, nodes: list[Arguments]) -> str:
     body = context.members(arguments) | {"nodes": [_to_node(node) for node in nodes]}
     answer = context.operations.call(f"POST {_NODES}", body)
-    stored = [f"{node['id']} (event {node['event_id']})" for node in answer["nodes"]]
-    corrected = [
+    entries = [f"{node['id']} (event {node['event_id']})" for node in answer["nodes"]]
+    notes = [
         f" An edge that is not known was stored as {edge['type']}."
         for edge in answer["edges"]
         if edge["corrected_from"]
     ]
-    return f"Stored {', '.join(stored)}.{''.join(corrected)}"
+    return f"Stored {', '.join(entries)}.{''.join(notes)}"
 
 
 def _to_node(arguments: Arguments) -> dict[str, Any]:
@@ -75,9 +75,9 @@ def _to_node(arguments: Arguments) -> dict[str, Any]:
     node = {name: value for name, value in arguments.items() if name not in others}
     if "invalidates" in node:
         node.setdefault("reason", "Replaced by a newer fact.")
-    given: object = arguments.get("relationships")
-    if isinstance(given, list):
-        node["relationships"] = [_to_edge(edge) for edge in cast("list[object]", given)]
+    edges: object = arguments.get("relationships")
+    if isinstance(edges, list):
+        node["relationships"] = [_to_edge(edge) for edge in cast("list[object]", edges)]
     return node
 
 
@@ -107,11 +107,11 @@ def query(context: ToolContext, arguments: Arguments) -> str:
 
 def list_nodes(context: ToolContext, arguments: Arguments) -> str:
     """List nodes."""
-    named = pick(arguments, "status", "cursor", type="node_type", sort="sort_by")
-    named |= pick(arguments, order="sort_order", category="category") | pick(
+    fields = pick(arguments, "status", "cursor", type="node_type", sort="sort_by")
+    fields |= pick(arguments, order="sort_order", category="category") | pick(
         arguments, category="kind"
     )
-    query = {name: [str(value)] for name, value in named.items()}
+    query = {name: [str(value)] for name, value in fields.items()}
     query["limit"] = [str(arguments.get("limit", 20))]
     query["valid_only"] = ["false" if arguments.get("valid_only") is False else "true"]
     page = context.operations.call(f"GET {_NODES}", query=query | context.readers(arguments))
@@ -127,15 +127,19 @@ def update(context: ToolContext, arguments: Arguments) -> str:
         if "reason" not in arguments:
             raise WrongArgument("reason: say why the fact does not hold any more")
         body |= pick(arguments, "reason", "replacement_id")
-        ended = context.operations.call(f"POST {_NODES}/{{node_id}}/invalidate", body, path=path)
-        instead = f" {ended['replacement']} holds instead." if ended["replacement"] else ""
-        return f"{ended['id']} does not hold since {ended['valid_to']}.{instead}"
+        invalidation = context.operations.call(
+            f"POST {_NODES}/{{node_id}}/invalidate", body, path=path
+        )
+        instead = (
+            f" {invalidation['replacement']} holds instead." if invalidation["replacement"] else ""
+        )
+        return f"{invalidation['id']} does not hold since {invalidation['valid_to']}.{instead}"
     if "new_value" not in arguments:
         raise WrongArgument("new_value: give the new description or status")
     field = arguments["action"].removeprefix("update_")
     body[field] = arguments["new_value"]
-    changed = context.operations.call(f"PATCH {_NODES}/{{node_id}}", body, path=path)
-    return f"{changed['id']} has a new {field} (event {changed['event_id']})."
+    change = context.operations.call(f"PATCH {_NODES}/{{node_id}}", body, path=path)
+    return f"{change['id']} has a new {field} (event {change['event_id']})."
 
 
 def find_conflicts(context: ToolContext, arguments: Arguments) -> str:
@@ -146,8 +150,8 @@ def find_conflicts(context: ToolContext, arguments: Arguments) -> str:
     )
     lines = [conflict_line(conflict) for conflict in answer["conflicts"]]
     if not lines:
-        compared = f"No contradiction among {answer['compared']} similar pairs."
-        return compared + limits(answer["degraded"])
+        text = f"No contradiction among {answer['compared']} similar pairs."
+        return text + limits(answer["degraded"])
     return fence_lines(lines) + limits(answer["degraded"])
 
 

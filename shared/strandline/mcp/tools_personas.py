@@ -85,14 +85,14 @@ def next_act(context: ToolContext, arguments: Arguments) -> str:
 
 def stream_acts(context: ToolContext, arguments: Arguments) -> str:
     """The acts after a cursor."""
-    sent = pick(arguments, "cursor", "wait", "limit")
-    path, options = {"uuid": arguments["sona"]}, {name: [str(sent[name])] for name in sent}
+    fields = pick(arguments, "cursor", "wait", "limit")
+    path, options = {"uuid": arguments["sona"]}, {name: [str(fields[name])] for name in fields}
     page = context.operations.call(
         f"GET {_ACTS}", path=path, query=context.readers(arguments) | options
     )
     lines = [act_line(act) for act in page["acts"]]
-    shown = fence_lines(lines) if lines else "No further act."
-    return f"{shown}\nHead: {page['head']}. Go on with cursor={page['cursor']}"
+    text = fence_lines(lines) if lines else "No further act."
+    return f"{text}\nHead: {page['head']}. Go on with cursor={page['cursor']}"
 
 
 _SONA = {"sona": TEXT}

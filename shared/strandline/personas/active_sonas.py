@@ -26,11 +26,11 @@ def record_named_sonas(
 
 
 def _group(
-    named: Sequence[store_members.NamedSona],
+    rows: Sequence[store_members.NamedSona],
 ) -> list[tuple[str, UUID, list[UUID]]]:
     """The events of each writer and sona."""
     groups: dict[tuple[str, UUID], list[UUID]] = {}
-    for row in named:
+    for row in rows:
         try:
             sona_id = UUID(row.sona)
         except ValueError:

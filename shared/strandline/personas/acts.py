@@ -73,12 +73,12 @@ def read_next(access: TenantDb, sona_id: UUID, after: UUID | None) -> NextAct:
     """The first visible act after this one, or of the thread. Raises NotFound for a sona that is
     none of the caller's; an act that it does not see has none after it."""
     thread = _require_thread(access, sona_id)
-    found = (
+    rows = (
         store_acts.list_after(access, sona_id, 0, 1)
         if after is None
         else store_acts.list_after_act(access, sona_id, after)
     )
-    return NextAct(act=_to_out(found[0]) if found else None, head=thread.head_id)
+    return NextAct(act=_to_out(rows[0]) if rows else None, head=thread.head_id)
 
 
 def read_stream(
@@ -99,10 +99,10 @@ def read_stream(
     while True:
         thread = _require_thread(access, sona_id)
         acts = store_acts.list_after(access, sona_id, step, limit)
-        left = end - time.monotonic()
-        if acts or left <= 0:
+        seconds_left = end - time.monotonic()
+        if acts or seconds_left <= 0:
             break
-        time.sleep(min(pause, left))
+        time.sleep(min(pause, seconds_left))
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
     last = acts[-1].step if acts else step
     return ActsPage(

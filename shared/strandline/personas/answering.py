@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from strandline.config import PREFIX, get_settings
-from strandline.context.build import Answering, Use, build_context_text
+from strandline.context.build import AnswerOptions, AnswerUse, build_context_text
 from strandline.context.layout import BYTES_PER_TOKEN
 from strandline.context.schemas import MIN_BUDGET, ContextTextOut, ContextTextRequest
 from strandline.db.database import TenantDb
@@ -30,7 +30,7 @@ from strandline.tenants.store_due import read_tuning
 RESERVE_SECONDS = 4.0
 """So much of a request's time is kept for storing what the model says, or what is to be answered
 later."""
-FORGOTTEN = "I don't remember."
+NO_MEMORY_ANSWER = "I don't remember."
 """The answer to a question about which memory holds nothing: no model is asked."""
 LATE_REASONS = frozenset({"out_of_time", "late"})
 """Why a model gave no answer that it may give if it has more time."""
@@ -57,14 +57,16 @@ class Question:
     """The event that holds the text."""
 
 
-class Recalled(NamedTuple):
+class Recollection(NamedTuple):
     """What the model is shown, and the use that counts once it has answered."""
 
     context: ContextTextOut
-    use: Use
+    use: AnswerUse
 
 
-def recall_for(access: TenantDb, embedder: Embedder, question: Question, now: datetime) -> Recalled:
+def recall_for(
+    access: TenantDb, embedder: Embedder, question: Question, now: datetime
+) -> Recollection:
     """The block of what is in view about a question, without the question itself. Raises Invalid as
     a context."""
     settings = get_settings()
@@ -88,25 +90,25 @@ def recall_for(access: TenantDb, embedder: Embedder, question: Question, now: da
         tuning=tuning,
         now=now,
         vector_timeout=settings.query_vector_seconds,
-        answering=Answering(
+        answering=AnswerOptions(
             exclude={question.input_id} if question.input_id else (),
             weights=question.weights,
             sona=SonaPlace(question.sona_id, embedder.space) if question.sona_id else None,
         ),
     )
-    return Recalled(context, use)
+    return Recollection(context, use)
 
 
-def list_sources(access: TenantDb, recalled: Recalled) -> list[UUID]:
+def list_sources(access: TenantDb, recollection: Recollection) -> list[UUID]:
     """The events that an answer from this block rests on, whether or not the model cites them: all
     that it is shown, and all whose chains are told."""
-    shown = [citation.event_id for citation in recalled.context.citations]
-    told = recalled.use.source_ids
-    told_too = store_turns.list_chain_events(access, told) if told else ()
-    return list(dict.fromkeys([*shown, *told, *told_too]))
+    citation_ids = [citation.event_id for citation in recollection.context.citations]
+    source_ids = recollection.use.source_ids
+    chain_event_ids = store_turns.list_chain_events(access, source_ids) if source_ids else ()
+    return list(dict.fromkeys([*citation_ids, *source_ids, *chain_event_ids]))
 
 
-def require_model(llm: LlmTasks, recalled: ContextTextOut) -> None:
+def require_model(llm: LlmTasks, context: ContextTextOut) -> None:
     """Raise StateConflict where no language model is configured: it says what to configure, and has
     the block that would have been sent, for the caller's own model."""
     if llm.has_model:
@@ -115,7 +117,7 @@ def require_model(llm: LlmTasks, recalled: ContextTextOut) -> None:
         f"No language model is configured. Set {PREFIX}LLM_PROVIDER and {PREFIX}LLM_MODEL, or put "
         "`block` into the prompt of your own model and store what it says.",
         settings=[f"{PREFIX}LLM_PROVIDER", f"{PREFIX}LLM_MODEL", f"{PREFIX}LLM_API_KEY"],
-        block=recalled.text,
+        block=context.text,
     )
 
 
@@ -162,7 +164,7 @@ def ask_model(
 
 def make_failure(failure: Fallback, key: str | None, input_id: UUID | None) -> ModelUnavailable:
     """The error that tells why the model gave no answer, and what is stored."""
-    stored = (
+    note = (
         ""
         if input_id is None
         else " The message is stored; send the request again with the same Idempotency-Key for an "
@@ -172,7 +174,7 @@ def make_failure(failure: Fallback, key: str | None, input_id: UUID | None) -> M
     if input_id is not None:
         details |= {"input_id": str(input_id), "idempotency_key": key}
     error = ModelUnavailable(
-        f"The language model gave no answer ({failure.reason}).{stored}", **details
+        f"The language model gave no answer ({failure.reason}).{note}", **details
     )
     if failure.retry_after:
         error.retry_after = math.ceil(failure.retry_after)

@@ -32,7 +32,7 @@ from strandline.log.append import append, make_caller
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.log.schemas_append import MAX_EDGES, Receipt
 from strandline.personas import store_turns
-from strandline.personas.answering import Question, Recalled, ask_model, list_sources
+from strandline.personas.answering import Question, Recollection, ask_model, list_sources
 from strandline.personas.queries import empty_turn, to_turn
 from strandline.personas.schemas_chat import ChatRequest, TurnOut
 from strandline.personas.store_turns import StoredEvent
@@ -43,7 +43,7 @@ from strandline.sessions.store import Session
 
 _NOTE = "chat"
 """The member of a reply's metadata that says what it rests on."""
-_NOTED = ("remembers", "citations", "known", "degraded", "model", "prompt")
+_NOTE_FIELDS = ("remembers", "citations", "known", "degraded", "model", "prompt")
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class Chat:
         """A stored one."""
         sona_id: str | None = fields["sona_id"]
         weights: object = fields.get("weights")
-        changed: dict[str, Any] = {
+        values: dict[str, Any] = {
             "weights": None if weights is None else RecallWeights.model_validate(weights),
             "participants": tuple(fields["participants"]),
             "sona_id": None if sona_id is None else UUID(sona_id),
         }
-        return cls(**{**fields, **changed})
+        return cls(**{**fields, **values})
 
 
 def make_chat(
@@ -98,8 +98,8 @@ def make_chat(
         )
     agents = [name for name in members if name.startswith("agent:")]
     if request.reply_as is not None:
-        wanted = participants.normalize(request.reply_as, "reply_as")
-        agents = [name for name in agents if name == wanted]
+        agent = participants.normalize(request.reply_as, "reply_as")
+        agents = [name for name in agents if name == agent]
     if len(agents) != 1:
         raise Invalid(
             "reply_as: name the agent among the participants that replies", field="reply_as"
@@ -158,8 +158,8 @@ def find_reply(
 ) -> TurnOut | None:
     """The reply that is stored already; None if there is none."""
     access = resources.database.connect_as(make_caller(principal), deadline)
-    stored = store_turns.find_by_key(access, HTTP_CHANNEL, f"{chat.key}#answer")
-    return None if stored is None else _from_stored(stored, chat, input_id)
+    event = store_turns.find_by_key(access, HTTP_CHANNEL, f"{chat.key}#answer")
+    return None if event is None else _from_stored(event, chat, input_id)
 
 
 def find_session(access: TenantDb, chat: Chat, scope_id: UUID) -> Session | None:
@@ -198,19 +198,19 @@ def reply(
     chat: Chat,
     task: TaskContext,
     question: Question,
-    recalled: Recalled,
+    recollection: Recollection,
     deadline: float,
 ) -> TurnOut:
     """Have the model reply, and store its reply. What answered counts as used. Raises Fallback
     where the model gives none, and as an append; Unavailable where anything that the model saw is
     erased before its reply is stored."""
     assert question.input_id is not None, "a chat's message is stored before it is answered"
-    source_ids = [*list_sources(access, recalled), question.input_id]
+    source_ids = [*list_sources(access, recollection), question.input_id]
     try:
-        result = ask_model(resources.llm, task, question, recalled.context)
+        result = ask_model(resources.llm, task, question, recollection.context)
     finally:
         resources.llm.store_call_records(access)
-    turn = to_turn("chat", recalled, result, input_id=question.input_id, sona=chat.sona_id)
+    turn = to_turn("chat", recollection, result, input_id=question.input_id, sona=chat.sona_id)
     body = _reply_body(chat, question.input_id, turn, result)
     try:
         key = f"{chat.key}#answer"
@@ -226,11 +226,11 @@ def reply(
             "A memory that this answer rests on was just erased. Try again."
         ) from None
     if receipt is None or is_replay:
-        stored = find_reply(resources, principal, chat, question.input_id, deadline)
-        if stored is None:
+        earlier_turn = find_reply(resources, principal, chat, question.input_id, deadline)
+        if earlier_turn is None:
             raise Unavailable("The stored answer just changed. Try again.")
-        return stored
-    record_use(access, recalled.use, datetime.now(UTC))
+        return earlier_turn
+    record_use(access, recollection.use, datetime.now(UTC))
     return turn.model_copy(update={"answer_id": receipt.event_id})
 
 
@@ -238,8 +238,8 @@ def _reply_body(
     chat: Chat, input_id: UUID, turn: TurnOut, result: ModelResult[MemoryAnswer]
 ) -> dict[str, object]:
     """The event of a reply: it cites the message, and what the model says that it rests on."""
-    cited = dict.fromkeys([input_id, *(citation.event_id for citation in turn.citations)])
-    note = turn.model_dump(mode="json", include={*_NOTED})
+    event_ids = dict.fromkeys([input_id, *(citation.event_id for citation in turn.citations)])
+    note = turn.model_dump(mode="json", include={*_NOTE_FIELDS})
     return {
         "participants": list(chat.participants),
         "role": "agent",
@@ -247,7 +247,7 @@ def _reply_body(
         "content": result.value.text,
         "model": result.model[:200],
         "session_id": chat.session_id,
-        "edges": [{"event_id": str(event_id)} for event_id in [*cited][:MAX_EDGES]],
+        "edges": [{"event_id": str(event_id)} for event_id in [*event_ids][:MAX_EDGES]],
         "metadata": {_NOTE: note, **_sona_metadata(chat)},
     }
 
@@ -256,22 +256,22 @@ def _sona_metadata(chat: Chat) -> dict[str, object]:
     return {} if chat.sona_id is None else {"sona": str(chat.sona_id)}
 
 
-def _from_stored(stored: StoredEvent, chat: Chat, input_id: UUID) -> TurnOut:
+def _from_stored(event: StoredEvent, chat: Chat, input_id: UUID) -> TurnOut:
     """A reply as it was given first. Raises Conflict where the key is that of another event, which
     its writer appended under it."""
-    note = stored.metadata.get(_NOTE)
+    note = event.metadata.get(_NOTE)
     if isinstance(note, dict):
-        said = cast("dict[str, Any]", note)
-        known = {name: said.get(name) for name in _NOTED}
+        note_fields = cast("dict[str, Any]", note)
+        turn_fields = {name: note_fields.get(name) for name in _NOTE_FIELDS}
         with contextlib.suppress(ValidationError):
             return empty_turn(
                 "chat",
                 "done",
-                text=stored.content,
+                text=event.content,
                 input_id=input_id,
-                answer_id=stored.event_id,
+                answer_id=event.event_id,
                 sona=chat.sona_id,
-                **known,
+                **turn_fields,
             )
     raise Conflict("Another event was stored under the key of this request's reply. Use a new key.")
 
@@ -285,14 +285,14 @@ def _append(
     source_ids: Sequence[UUID] = (),
 ) -> tuple[Receipt, bool]:
     """Append one event. Returns its receipt, and whether it is a replay."""
-    said = {name: value for name, value in body.items() if value is not None}
+    fields = {name: value for name, value in body.items() if value is not None}
     (result,) = append(
         resources.database,
         resources.blobs,
         resources.work_queue,
         resources.quotas,
         principal,
-        [(said, key)],
+        [(fields, key)],
         deadline=deadline,
         source_ids=source_ids,
     )

@@ -61,8 +61,8 @@ def refuse_without_model(
     said_at = request.occurred_at or now
     speaker = chats.find_speaker(requester.principal, request, chat)
     question = chats.make_question(chat, request.message, said_at, speaker, session)
-    recalled = recall_for(readers, resources.embedder, question, now)
-    require_model(resources.llm, recalled.context)
+    recollection = recall_for(readers, resources.embedder, question, now)
+    require_model(resources.llm, recollection.context)
 
 
 def run_chat(
@@ -74,9 +74,9 @@ def run_chat(
     principal, deadline = requester.principal, requester.deadline
     receipt, is_replay = chats.store_message(resources, principal, request, chat, deadline)
     if is_replay:
-        known = _find_known(resources, requester, chat, receipt.event_id)
-        if known is not None:
-            return Outcome(known, is_replay=True, is_new_message=False)
+        earlier_turn = _find_known(resources, requester, chat, receipt.event_id)
+        if earlier_turn is not None:
+            return Outcome(earlier_turn, is_replay=True, is_new_message=False)
     readers = requester.connect_readers(resources, chat)
     session = chats.find_session(readers, chat, receipt.scope_id)
     said_at = request.occurred_at or receipt.recorded_at
@@ -98,12 +98,14 @@ def _reply(
     scope_id: UUID,
 ) -> TurnOut:
     principal, deadline = requester.principal, requester.deadline
-    recalled = recall_for(readers, resources.embedder, question, datetime.now(UTC))
+    recollection = recall_for(readers, resources.embedder, question, datetime.now(UTC))
     task = make_task(
         principal.tenant, requester.subject, chat.participants, deadline, scope_id=scope_id
     )
     try:
-        return chats.reply(resources, principal, readers, chat, task, question, recalled, deadline)
+        return chats.reply(
+            resources, principal, readers, chat, task, question, recollection, deadline
+        )
     except Fallback as failure:
         if failure.reason not in LATE_REASONS:
             raise make_failure(failure, chat.key, question.input_id) from None
@@ -116,9 +118,9 @@ def _find_known(
 ) -> TurnOut | None:
     """The reply of an earlier request, or that it is waited for; None where there is to be one."""
     principal, deadline = requester.principal, requester.deadline
-    done = chats.find_reply(resources, principal, chat, input_id, deadline)
-    if done is not None:
-        return done
+    earlier_turn = chats.find_reply(resources, principal, chat, input_id, deadline)
+    if earlier_turn is not None:
+        return earlier_turn
     owner = resources.database.connect_as(make_caller(principal), deadline)
     turn = store_turns.find_turn_of(owner, input_id)
     if turn is None or turn.state != "waiting":

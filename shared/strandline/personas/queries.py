@@ -10,9 +10,9 @@ from strandline.db.database import TenantDb
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
 from strandline.personas.answering import (
-    FORGOTTEN,
+    NO_MEMORY_ANSWER,
     Question,
-    Recalled,
+    Recollection,
     ask_model,
 )
 from strandline.personas.schemas_chat import TurnCitation, TurnOut
@@ -23,30 +23,34 @@ def answer_query(
     llm: LlmTasks,
     task: TaskContext,
     question: Question,
-    recalled: Recalled,
+    recollection: Recollection,
     now: datetime,
 ) -> TurnOut:
     """The model's answer from what was recalled; that nothing is remembered where nothing was. What
     answered counts as used. Raises Fallback where the model gives none."""
-    if not recalled.context.citations:
-        return to_turn("query", recalled, None)
+    if not recollection.context.citations:
+        return to_turn("query", recollection, None)
     try:
-        result = ask_model(llm, task, question, recalled.context)
+        result = ask_model(llm, task, question, recollection.context)
     finally:
         llm.store_call_records(access)
-    record_use(access, recalled.use, now)
-    return to_turn("query", recalled, result)
+    record_use(access, recollection.use, now)
+    return to_turn("query", recollection, result)
 
 
 def to_turn(
     kind: str,
-    recalled: Recalled,
+    recollection: Recollection,
     result: ModelResult[MemoryAnswer] | None,
     **ids: UUID | None,
 ) -> TurnOut:
     """An answer as callers get it; without a result the one that nothing is remembered."""
-    context = recalled.context
-    answer = result.value if result else MemoryAnswer(text=FORGOTTEN, remembers=False, citations=[])
+    context = recollection.context
+    answer = (
+        result.value
+        if result
+        else MemoryAnswer(text=NO_MEMORY_ANSWER, remembers=False, citations=[])
+    )
     event_by_number = {citation.n: citation.event_id for citation in context.citations}
     return empty_turn(
         kind,
@@ -64,7 +68,7 @@ def to_turn(
     )
 
 
-def empty_turn(kind: str, state: str, **known: Any) -> TurnOut:
+def empty_turn(kind: str, state: str, **values: Any) -> TurnOut:
     """A turn of which this is known."""
     fields: Mapping[str, Any] = {
         "turn_id": None,
@@ -80,4 +84,4 @@ def empty_turn(kind: str, state: str, **known: Any) -> TurnOut:
         "answer_id": None,
         "sona": None,
     }
-    return TurnOut.model_validate({**fields, "kind": kind, "state": state, **known})
+    return TurnOut.model_validate({**fields, "kind": kind, "state": state, **values})

@@ -25,9 +25,9 @@ def push_act(request: Request) -> Response:
     body = request.parse_body(ActIn)
     access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
     space = request.resources.embedder.space
-    pushed = acts.push(access, request.path_id("uuid"), body, space)
-    headers = {REPLAYED_HEADER: "true"} if pushed.is_replay else None
-    return json_response(pushed.act, 201, headers)
+    result = acts.push(access, request.path_id("uuid"), body, space)
+    headers = {REPLAYED_HEADER: "true"} if result.is_replay else None
+    return json_response(result.act, 201, headers)
 
 
 def next_act(request: Request) -> Response:

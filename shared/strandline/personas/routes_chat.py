@@ -38,18 +38,18 @@ def answer_question(request: Request) -> Response:
     access = request.connect_reader(body.participants, query.participants)
     resources, now = request.resources, datetime.now(UTC)
     question = _make_question(request, body, now)
-    recalled = recall_for(access, resources.embedder, question, now)
-    require_model(resources.llm, recalled.context)
+    recollection = recall_for(access, resources.embedder, question, now)
+    require_model(resources.llm, recollection.context)
     viewer = access.caller.viewer
     task = make_task(access.caller.tenant, _subject(request), viewer, request.deadline)
     try:
-        turn = answer_query(access, resources.llm, task, question, recalled, now)
+        turn = answer_query(access, resources.llm, task, question, recollection, now)
     except Fallback as failure:
         if failure.reason not in LATE_REASONS:
             _count_failure(request)
             raise make_failure(failure, None, None) from None
-        stored = turns.query_request(question, viewer)
-        turn = turns.defer(access, resources, question, stored, viewer)
+        turn_request = turns.query_request(question, viewer)
+        turn = turns.defer(access, resources, question, turn_request, viewer)
     return _respond(request, turn.model_copy(update={"sona": question.sona_id}))
 
 

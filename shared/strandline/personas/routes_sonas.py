@@ -32,8 +32,8 @@ def post_sona(request: Request) -> Response:
     `meaning`. Else a new one: 201, `new`. Two calls at once make one sona. A sona is its writer's:
     a bound user's, or of all unbound credentials together."""
     body = request.parse_body(SonaIn)
-    found = sonas.find_or_make(connect_owner(request), body.name, make_nearness(request))
-    return json_response(found, 201 if found.found_by == "new" else 200)
+    sona = sonas.find_or_make(connect_owner(request), body.name, make_nearness(request))
+    return json_response(sona, 201 if sona.found_by == "new" else 200)
 
 
 def get_sona(request: Request) -> Response:

@@ -13,10 +13,10 @@ MAX_MEMORIES = 500
 
 
 def _clean_name(name: str) -> str:
-    cleaned = " ".join(name.split())
-    if not cleaned:
+    text = " ".join(name.split())
+    if not text:
         raise ValueError("must not be blank")
-    return cleaned
+    return text
 
 
 type SonaNameIn = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_clean_name)]

@@ -49,19 +49,19 @@ def find_or_make(access: TenantDb, name: str, nearness: Nearness) -> SonaFound:
     space, name_key = nearness.embedder.space, make_name_key(name)
     with access.transaction():
         store_sonas.lock_sonas(access)
-        found = recall_sonas.find_by_name(access, name_key)
-        if found is not None:
-            return SonaFound(**_to_fields(_require(access, found)), found_by="name")
+        match_id = recall_sonas.find_by_name(access, name_key)
+        if match_id is not None:
+            return SonaFound(**_to_fields(_require(access, match_id)), found_by="name")
         if vector is not None:
-            found = recall_sonas.find_nearest_name(access, vector, space, nearness.min_cosine)
-            if found is not None:
-                return SonaFound(**_to_fields(_require(access, found)), found_by="meaning")
+            match_id = recall_sonas.find_nearest_name(access, vector, space, nearness.min_cosine)
+            if match_id is not None:
+                return SonaFound(**_to_fields(_require(access, match_id)), found_by="meaning")
         sona_id = uuid7()
         store_sonas.insert_sona(access, sona_id)
         store_sonas.set_names(access, sona_id, [(name_key, name)])
         if vector is not None:
-            named = store_sonas.UnembeddedName(name_key, name)
-            store_sonas.store_name_vectors(access, space, [(named, vector_to_text(vector))])
+            name_row = store_sonas.UnembeddedName(name_key, name)
+            store_sonas.store_name_vectors(access, space, [(name_row, vector_to_text(vector))])
         return SonaFound(**_to_fields(_require(access, sona_id)), found_by="new")
 
 
@@ -75,8 +75,8 @@ def resolve(access: TenantDb, sona: str, nearness: Nearness, *, makes: bool) -> 
             name = " ".join(sona.split())
             if not name:
                 raise Invalid("sona: must not be blank", field="sona") from None
-            found = find_or_make(access, name, nearness)
-            return found.uuid, found.names[0]
+            sona_match = find_or_make(access, name, nearness)
+            return sona_match.uuid, sona_match.names[0]
     sona_id = require_sona(
         access,
         nearness.embedder,
@@ -133,13 +133,13 @@ def list_sonas(access: TenantDb, limit: int, cursor: str | None) -> SonaPage:
 def rename(access: TenantDb, sona_id: UUID, names: Sequence[str]) -> SonaOut:
     """Give a sona these names and no others. Raises NotFound; StateConflict where another sona of
     the caller has one of them; Invalid for a name that is given twice."""
-    keyed = [(make_name_key(name), name) for name in names]
-    if len({key for key, _ in keyed}) < len(keyed):
+    name_pairs = [(make_name_key(name), name) for name in names]
+    if len({key for key, _ in name_pairs}) < len(name_pairs):
         raise Invalid("names: a name is given twice", field="names")
     with access.transaction():
         store_sonas.lock_sonas(access)
         sona = _require(access, sona_id)
-        if store_sonas.set_names(access, sona.sona_id, keyed):
+        if store_sonas.set_names(access, sona.sona_id, name_pairs):
             raise StateConflict(
                 "names: another sona of yours has one of these; merge the two, or rename that one "
                 "first",
@@ -174,13 +174,13 @@ def add_memories(
 ) -> SonaMemories:
     """Record that a sona was active in these events. Raises NotFound; Invalid where one of them is
     not visible, then none is recorded."""
-    wanted = sorted(set(event_ids))
+    ids = sorted(set(event_ids))
     with access.transaction():
         sona = _require(access, sona_id)
-        if len(store_members.list_visible(access, wanted)) < len(wanted):
+        if len(store_members.list_visible(access, ids)) < len(ids):
             raise Invalid("event_ids: there is none with one of these ids", field="event_ids")
-        added = store_members.add_members(access, sona.sona_id, wanted, space)
-    return SonaMemories(uuid=sona.sona_id, added=len(added), known=len(wanted) - len(added))
+        new_ids = store_members.add_members(access, sona.sona_id, ids, space)
+    return SonaMemories(uuid=sona.sona_id, added=len(new_ids), known=len(ids) - len(new_ids))
 
 
 def _require(access: TenantDb, sona_id: UUID) -> Sona:

@@ -87,10 +87,10 @@ def add_members(
         """,
         params,
     )
-    added = [row.event_id for row in rows]
-    if added:
-        count_members(access, added, space)
-    return added
+    new_ids = [row.event_id for row in rows]
+    if new_ids:
+        count_members(access, new_ids, space)
+    return new_ids
 
 
 def count_members(access: TenantDb, event_ids: Sequence[UUID], space: str) -> None:
@@ -137,7 +137,7 @@ def count_members(access: TenantDb, event_ids: Sequence[UUID], space: str) -> No
 
 
 @dataclass(frozen=True)
-class _Forgotten:
+class _TableCount:
     name: str
     total: int
 
@@ -147,7 +147,7 @@ def forget_events(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]
     gone, and so are turns that rest on them. Returns how many rows of each table it concerned. In a
     transaction that holds the locks of the events' rows."""
     rows = access.fetch(
-        _Forgotten,
+        _TableCount,
         "select f.name, f.total from forget_in_personas(%(event_ids)s::uuid[]) f",
         {"event_ids": list(event_ids)},
     )

@@ -2,7 +2,7 @@
 its own writer."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -109,20 +109,8 @@ def set_names(access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]])
             [{"key": key, "name": name, "place": n} for n, (key, name) in enumerate(names)]
         ),
     }
-    taken = access.fetch(
-        _NameKey,
-        """
-        select n.name_key from sona_names n
-        join sonas f on f.tenant_id = n.tenant_id and f.sona_id = n.sona_id
-        where n.tenant_id = current_tenant() and n.writer = current_writer()
-            and %(sona_id)s not in (f.sona_id, coalesce(f.merged_into, f.sona_id))
-            and n.name_key in (
-                select w.key from jsonb_to_recordset(%(names)s::jsonb) w (key text))
-        """,
-        params,
-    )
-    if taken:
-        return [row.name_key for row in taken]
+    if taken_keys := _list_taken_keys(access, params):
+        return taken_keys
     access.execute(  # those of sonas that were merged into it become its own
         """
         delete from sona_names n using sonas f
@@ -146,6 +134,23 @@ def set_names(access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]])
         params,
     )
     return []
+
+
+def _list_taken_keys(access: TenantDb, params: Mapping[str, object]) -> list[str]:
+    """The keys of these names that another sona has."""
+    rows = access.fetch(
+        _NameKey,
+        """
+        select n.name_key from sona_names n
+        join sonas f on f.tenant_id = n.tenant_id and f.sona_id = n.sona_id
+        where n.tenant_id = current_tenant() and n.writer = current_writer()
+            and %(sona_id)s not in (f.sona_id, coalesce(f.merged_into, f.sona_id))
+            and n.name_key in (
+                select w.key from jsonb_to_recordset(%(names)s::jsonb) w (key text))
+        """,
+        params,
+    )
+    return [row.name_key for row in rows]
 
 
 def lock_members(access: TenantDb, sona_ids: Sequence[UUID]) -> None:

@@ -173,7 +173,7 @@ def finish_turn(
 ) -> None:
     """Record the outcome of a turn, failed where there is a `reason`, and the events that it rests
     on. A turn that is finished stays as it is. In a transaction."""
-    changed = access.execute(
+    row_count = access.execute(
         """
         update turns set state = case when %(reason)s = '' then 'done' else 'failed' end,
             reason = %(reason)s, answer = %(answer)s::jsonb, leased_until = null, due_at = null,
@@ -189,7 +189,7 @@ def finish_turn(
     parts = [{"event_id": str(event_id), "part": "source"} for event_id in source_ids]
     if answer_id is not None:
         parts.append({"event_id": str(answer_id), "part": "answer"})
-    if changed and parts:
+    if row_count and parts:
         access.execute(
             """
             insert into turn_events (tenant_id, turn_id, event_id, part, participants)

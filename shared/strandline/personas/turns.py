@@ -85,10 +85,10 @@ def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: f
     if turn.state == "done" and turn.input_id is not None:
         principal = _principal_of(access.caller.tenant, turn)
         chat = Chat.from_json(turn.request)
-        done = chats.find_reply(resources, principal, chat, turn.input_id, deadline)
-        if done is None:  # erased meanwhile
+        reply = chats.find_reply(resources, principal, chat, turn.input_id, deadline)
+        if reply is None:  # erased meanwhile
             raise NotFound
-        return done.model_copy(update={"turn_id": turn_id})
+        return reply.model_copy(update={"turn_id": turn_id})
     return describe(turn)
 
 
@@ -137,10 +137,10 @@ def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: 
     viewer = tuple(turn.request["participants"])
     caller = Caller(access.caller.tenant, viewer, turn.asked_by)
     reader, now = resources.database.connect_as(caller, deadline), datetime.now(UTC)
-    recalled = recall_for(reader, resources.embedder, question, now)
-    source_ids = list_sources(reader, recalled)  # before the model: as the block has them
+    recollection = recall_for(reader, resources.embedder, question, now)
+    source_ids = list_sources(reader, recollection)  # before the model: as the block has them
     task = make_task(caller.tenant, _subject(turn), caller.viewer, deadline, job=_JOB)
-    answer = answer_query(reader, resources.llm, task, question, recalled, now)
+    answer = answer_query(reader, resources.llm, task, question, recollection, now)
     answer = answer.model_copy(update={"sona": question.sona_id})
     with access.transaction():
         store_turns.finish_turn(
@@ -175,15 +175,15 @@ def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: f
         with access.transaction():
             store_turns.finish_turn(access, turn, reason="input_gone")
         return
-    done = chats.find_reply(resources, principal, chat, message.event_id, deadline)
-    if done is None:
+    reply = chats.find_reply(resources, principal, chat, message.event_id, deadline)
+    if reply is None:
         readers = chats.connect_readers(resources, tenant, turn.asked_by, chat, deadline)
         session = chats.find_session(readers, chat, message.scope_id)
         question = chats.make_question(
             chat, message.content, message.said_at, message.speaker, session
         )
         question = replace(question, input_id=message.event_id)
-        recalled = recall_for(readers, resources.embedder, question, datetime.now(UTC))
+        recollection = recall_for(readers, resources.embedder, question, datetime.now(UTC))
         task = make_task(
             tenant,
             _subject(turn),
@@ -192,9 +192,11 @@ def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: f
             scope_id=message.scope_id,
             job=_JOB,
         )
-        done = chats.reply(resources, principal, readers, chat, task, question, recalled, deadline)
+        reply = chats.reply(
+            resources, principal, readers, chat, task, question, recollection, deadline
+        )
     with access.transaction():
-        store_turns.finish_turn(access, turn, answer_id=done.answer_id)
+        store_turns.finish_turn(access, turn, answer_id=reply.answer_id)
 
 
 def _subject(turn: Turn) -> str:

@@ -75,8 +75,8 @@ class CalendarDate:
 
     def match(self, moment: date) -> float:
         """1 if the moment's month, or year, is the one that is named, and 2 if its day is, too."""
-        for named, actual in ((self.year, moment.year), (self.month, moment.month)):
-            if named is not None and named != actual:
+        for part, actual in ((self.year, moment.year), (self.month, moment.month)):
+            if part is not None and part != actual:
                 return 0.0
         if self.day is None:
             return 1.0

@@ -35,14 +35,14 @@ def fit_to_budget(hits: Iterable[Hit], max_tokens: int | None) -> list[Hit]:
     """The hits whose texts fit into the budget, first come, first served. A token is four bytes of
     UTF-8, begun ones included."""
     fitting: list[Hit] = []
-    left = max_tokens
+    tokens_left = max_tokens
     for hit in hits:
         tokens = -(-len((hit.text or "").encode()) // 4)
-        if left is None:
+        if tokens_left is None:
             fitting.append(hit)
-        elif tokens <= left:
+        elif tokens <= tokens_left:
             fitting.append(hit)
-            left -= tokens
+            tokens_left -= tokens
     return fitting
 
 
@@ -50,26 +50,26 @@ def sort_by_time(hits: Sequence[Hit], cited_ids: Callable[[UUID], Iterable[UUID]
     """The hits so that none comes before one that it cites; else oldest first by when they
     happened, and by id."""
     hit_by_id = {hit.event_id: hit for hit in hits}
-    waits_for = {hit.event_id: _known(cited_ids(hit.event_id), hit_by_id) for hit in hits}
+    waits_for = {hit.event_id: _keep_hits(cited_ids(hit.event_id), hit_by_id) for hit in hits}
     waiting: dict[UUID, list[UUID]] = {}
-    for event_id, cited in waits_for.items():
-        for cited_id in cited:
+    for event_id, dependencies in waits_for.items():
+        for cited_id in dependencies:
             waiting.setdefault(cited_id, []).append(event_id)
     ready = [_time_key(hit) for hit in hits if not waits_for[hit.event_id]]
     heapq.heapify(ready)
-    ordered: list[Hit] = []
+    result: list[Hit] = []
     while ready:
         event_id = heapq.heappop(ready)[1]
-        ordered.append(hit_by_id[event_id])
+        result.append(hit_by_id[event_id])
         for later_id in waiting.get(event_id, ()):
             waits_for[later_id].discard(event_id)
             if not waits_for[later_id]:
                 heapq.heappush(ready, _time_key(hit_by_id[later_id]))
-    return ordered
+    return result
 
 
-def _known(cited: Iterable[UUID], hit_by_id: Mapping[UUID, Hit]) -> set[UUID]:
-    return {event_id for event_id in cited if event_id in hit_by_id}
+def _keep_hits(event_ids: Iterable[UUID], hit_by_id: Mapping[UUID, Hit]) -> set[UUID]:
+    return {event_id for event_id in event_ids if event_id in hit_by_id}
 
 
 def _time_key(hit: Hit) -> tuple[datetime, UUID]:

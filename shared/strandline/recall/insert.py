@@ -32,11 +32,11 @@ def make_link_finder(
     time.monotonic() seconds; `min_known` is the deployment's threshold. It raises Unavailable."""
 
     def find_links(draft: EventDraft) -> Links:
-        found = Links(options.model_dump(mode="json"))
+        links = Links(options.model_dump(mode="json"))
         room = min(options.limit, MAX_EDGES) - len(draft.request.edges)
         text = _question(draft)
         if room < 1 or not text:
-            return found
+            return links
         # Every reader of the new event must see what it cites, whoever writes it.
         readers = Caller(tenant, tuple(draft.participants), NOBODY)
         result = search(
@@ -49,12 +49,12 @@ def make_link_finder(
             min_known=min_known,
         )
         own_ids = {edge.event_id for edge in draft.request.edges}
-        related = (e for e in _select(result, options) if e.candidate.event_id not in own_ids)
+        events = (e for e in _select(result, options) if e.candidate.event_id not in own_ids)
         edges = [
             EdgeIn(event_id=event.candidate.event_id, weight=round(event.relevance, 4))
-            for event in islice(related, room)
+            for event in islice(events, room)
         ]
-        return Links(found.options, edges, result.degraded)
+        return Links(links.options, edges, result.degraded)
 
     return find_links
 
@@ -68,13 +68,13 @@ def _question(draft: EventDraft) -> str:
     return "\n".join(filter(None, parts))[:_QUESTION_CHARS].strip()
 
 
-def _select(found: Search, options: LinkOptions) -> list[ScoredEvent]:
+def _select(search: Search, options: LinkOptions) -> list[ScoredEvent]:
     """The events to cite, best first. Edges stay, so a degraded or fresh result that has nothing in
     common with the text is left out, unlike in an answer."""
     floor = options.min_relevance or 0.0
     return [
         event
-        for event in found.select(options.min_relevance)
+        for event in search.select(options.min_relevance)
         if event.relevance >= floor
         and (event.candidate.word_bits or (event.candidate.cosine or 0.0) >= _MIN_COSINE)
     ]

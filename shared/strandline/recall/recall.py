@@ -139,7 +139,7 @@ def search_by(
 ) -> Search:
     """As `search`, with what `embed_query` gave for the question. It calls no model, so it may be a
     part of `snapshot_transaction`."""
-    vector, degraded = query_vector
+    vector, degradations = query_vector
     space = embedder.space if vector else None
     result = store.search_candidates(
         access,
@@ -155,14 +155,14 @@ def search_by(
     words, calibration = _words(head), calibration_for(space)
     parsed_question = read_question(question, (head and head.today) or now.date())
     events_in_view = (head and head.events_in_view) or 0
-    searched = _count_searched(rows) if filters and vector else None
+    searched_count = _count_searched(rows) if filters and vector else None
     return Search(
-        ranking=rank(parsed_question, words, rows, events_in_view, calibration, searched),
+        ranking=rank(parsed_question, words, rows, events_in_view, calibration, searched_count),
         candidates={row.event_id: row for row in rows},
         words=words,
         result=result,
         vector=vector,
-        degraded=degraded,
+        degraded=degradations,
         space=space,
         calibration=calibration,
         min_known=_choose_threshold(head, min_known, calibration) if space else 0.0,
@@ -204,7 +204,7 @@ def recall(
     """The best hits for a question, best first; none where nothing is relevant enough. It says in
     `degraded` if it was searched by words alone, or the response is full before `limit` hits.
     `min_known` is the deployment's threshold, `sona_id` the sona that the request names."""
-    found = search(
+    search_result = search(
         access,
         embedder,
         request.query,
@@ -213,29 +213,32 @@ def recall(
         filters=request.to_filter(),
         min_known=min_known,
     )
-    selected = found.select(request.min_relevance)
+    relevant = search_result.select(request.min_relevance)
     sona = SonaPlace(sona_id, embedder.space) if sona_id else None
-    ordered, traits = weigh(access, selected, request.weights, request.now or now, now, sona)
-    best = ordered[: request.limit]
+    by_weight, traits = weigh(access, relevant, request.weights, request.now or now, now, sona)
+    best = by_weight[: request.limit]
     supporting = find_supporting(access, best, request)
     events = store.read_hits(access, [e.candidate.event_id for e in best] + supporting)
     found_hits = [
-        _to_hit(scored, events[scored.candidate.event_id], found, request, traits)
-        for scored in best
-        if scored.candidate.event_id in events
+        _to_hit(
+            scored_event, events[scored_event.candidate.event_id], search_result, request, traits
+        )
+        for scored_event in best
+        if scored_event.candidate.event_id in events
     ]
     edge_hits = [_to_edge_hit(events[n], request) for n in supporting if n in events]
-    wanted = fit_to_budget(found_hits + edge_hits, request.max_tokens)
-    hits = fit_to_page(wanted)
-    is_cut = len(hits) < len(wanted)
+    fitting = fit_to_budget(found_hits + edge_hits, request.max_tokens)
+    hits = fit_to_page(fitting)
+    is_cut = len(hits) < len(fitting)
     if request.order == "time":
         hits = sort_by_time(hits, lambda n: (UUID(edge["event_id"]) for edge in events[n].edges))
     return RecallAnswer(
-        known=found.known,
+        known=search_result.known,
         hits=hits,
-        degraded=found.note_floor(request.min_relevance) + (["cut_by_size"] if is_cut else []),
-        not_yet_embedded=found.not_yet_embedded,
-        read_token=make_token(access, found.result, found.space),
+        degraded=search_result.note_floor(request.min_relevance)
+        + (["cut_by_size"] if is_cut else []),
+        not_yet_embedded=search_result.not_yet_embedded,
+        read_token=make_token(access, search_result.result, search_result.space),
     )
 
 
@@ -258,14 +261,14 @@ def embed_query(
 
 
 def _to_hit(
-    scored: ScoredEvent,
+    scored_event: ScoredEvent,
     event: HitEvent,
-    found: Search,
+    search_result: Search,
     request: RecallRequest,
     traits: Mapping[UUID, Traits],
 ) -> Hit:
-    row = found.candidates[event.event_id]
-    features = scored.features._asdict()
+    row = search_result.candidates[event.event_id]
+    features = scored_event.features._asdict()
     if event.event_id in traits:
         features |= traits[event.event_id].to_features()
     piece = None
@@ -279,8 +282,8 @@ def _to_hit(
         text=event.content,
         name=event.file_name,
         piece=piece,
-        relevance=found.to_probability(scored.relevance),
-        why=_explain(row, found.words),
+        relevance=search_result.to_probability(scored_event.relevance),
+        why=_explain(row, search_result.words),
         features=features if request.explain else None,
         event=to_event_out(event) if request.include == "full" else None,
     )
@@ -305,23 +308,24 @@ def _to_edge_hit(event: HitEvent, request: RecallRequest) -> Hit:
 
 def _explain(row: CandidateRow, words: Sequence[Word]) -> list[str]:
     """The question's words that an event holds, rarest first, and `meaning` if it is similar."""
-    matched = [word for n, word in enumerate(words) if row.word_bits >> n & 1]
+    matches = [word for n, word in enumerate(words) if row.word_bits >> n & 1]
     similar = row.cosine is not None and row.cosine >= _SIMILAR_COSINE
-    rarest_first = [word.text for word in sorted(matched, key=lambda word: word.events)]
+    rarest_first = [word.text for word in sorted(matches, key=lambda word: word.events)]
     return rarest_first + (["meaning"] if similar else [])
 
 
 def record_use(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:
     """Record that an answer contained these events, which keeps their chains warm. A failure here
     does not affect the answer, which is already built; returns False if nothing was recorded."""
-    scored = [hit for hit in answer.hits if hit.why != _EDGE]
-    by_rank = sorted(scored, key=lambda hit: (hit.relevance or 0.0, hit.event_id), reverse=True)
-    best = by_rank[:_MAX_USED_HITS]  # ties go to the newer event, as in the answer by relevance
+    own_hits = [hit for hit in answer.hits if hit.why != _EDGE]
+    # ties go to the newer event, as in an answer by relevance
+    by_rank = sorted(own_hits, key=lambda hit: (hit.relevance or 0.0, hit.event_id), reverse=True)
+    best = by_rank[:_MAX_USED_HITS]
     used_events = [hit.event_id for hit in best if hit.why]
     try:
         if answer.hits:
-            given = [hit.event_id for hit in answer.hits]
-            store_recalls.record_events(access, uuid7(), used_events, now, given)
+            event_ids = [hit.event_id for hit in answer.hits]
+            store_recalls.record_events(access, uuid7(), used_events, now, event_ids)
     except Exception as error:  # without the record the chain only cools sooner
         logger.warning("recall not recorded", extra={"error": type(error).__name__})
         return False

@@ -33,11 +33,11 @@ def post_insert(request: Request) -> Response:
         min_known=settings.tuning.min_known,
         deadline=request.deadline,
     )
-    found: list[Links] = []
+    links: list[Links] = []
 
     def find_links(draft: EventDraft) -> Links:
-        found.append(finder(draft))
-        return found[-1]
+        links.append(finder(draft))
+        return links[-1]
 
     event = {name: value for name, value in body.items() if name != "recall"}
     (result,) = append_bodies(request, [(event, key)], atomic=False, find_links=find_links)
@@ -46,8 +46,8 @@ def post_insert(request: Request) -> Response:
     if result.error is not None or result.receipt is None:
         raise result.error or Invalid()
     request.metrics |= {
-        "LinksFound": len(found[-1].edges) if result.is_new else 0,
-        "RecallsDegraded": int(bool(found[-1].degraded)),
+        "LinksFound": len(links[-1].edges) if result.is_new else 0,
+        "RecallsDegraded": int(bool(links[-1].degraded)),
     }
     return _respond(request, result)
 
@@ -61,12 +61,12 @@ def _respond(request: Request, result: AppendResult) -> Response:
     assert result.receipt is not None, "refused results are raised"
     caller = make_caller(request.principal)
     access = request.resources.database.connect_as(caller, request.deadline)
-    stored = store_links.read_links(access, result.receipt.event_id)
+    row = store_links.read_links(access, result.receipt.event_id)
     receipt = InsertReceipt.model_validate(
         {
             **vars(result.receipt),
-            "edges": stored.edges if stored else [],
-            "degraded": stored.links["degraded"] if stored else [],
+            "edges": row.edges if row else [],
+            "degraded": row.links["degraded"] if row else [],
         }
     )
     return json_response(receipt, 201, {REPLAYED_HEADER: "true"} if result.is_replay else None)

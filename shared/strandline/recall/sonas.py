@@ -14,8 +14,8 @@ from strandline.recall.recall import embed_query
 def make_name_key(name: str) -> str:
     """What two spellings of one name have in common: case, width of letters and space do not count.
     A hash, because folding can make a name many times as long."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return hashlib.sha256(" ".join(folded.split()).encode()).hexdigest()
+    canonical = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return hashlib.sha256(" ".join(canonical.split()).encode()).hexdigest()
 
 
 def find_sona(
@@ -28,9 +28,9 @@ def find_sona(
         return store_sonas.find_by_id(access, UUID(sona))
     except ValueError:
         pass
-    found = store_sonas.find_by_name(access, make_name_key(sona))
-    if found is not None:
-        return found
+    sona_id = store_sonas.find_by_name(access, make_name_key(sona))
+    if sona_id is not None:
+        return sona_id
     vector, _ = embed_query(embedder, sona, timeout)
     if vector is None:
         return None
@@ -41,10 +41,10 @@ def require_sona(
     access: TenantDb, embedder: Embedder, sona: str, *, min_cosine: float, timeout: float
 ) -> UUID:
     """As `find_sona`. Raises Invalid where there is none."""
-    found = find_sona(access, embedder, sona, min_cosine=min_cosine, timeout=timeout)
-    if found is None:
+    sona_id = find_sona(access, embedder, sona, min_cosine=min_cosine, timeout=timeout)
+    if sona_id is None:
         raise Invalid(
             "sona: none of yours has this id or a name like this; POST /api/v1/sonas makes one",
             field="sona",
         )
-    return found
+    return sona_id

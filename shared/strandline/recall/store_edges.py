@@ -21,13 +21,13 @@ class _EventId:
 def list_supporting(
     access: TenantDb,
     seeds: Sequence[tuple[UUID, float]],
-    known: Sequence[UUID],
+    exclude_ids: Sequence[UUID],
     filters: Mapping[str, object],
     limit: int,
 ) -> list[UUID]:
     """The visible events that the seeds cite, or that those cite, and match the filters: the
-    greatest product of the seed's own weight and those of the edges first. Events in `known` are
-    left out. An edge leads only to what all readers of its event see."""
+    greatest product of the seed's own weight and those of the edges first. Events in `exclude_ids`
+    are left out. An edge leads only to what all readers of its event see."""
     rows = access.fetch(
         _EventId,
         """
@@ -44,7 +44,7 @@ def list_supporting(
             where w.depth < %(max_depth)s),
         reached as materialized (
             select w.event_id, max(w.weight) as weight from walk w
-            where w.depth > 0 and w.event_id <> all (%(known)s::uuid[])
+            where w.depth > 0 and w.event_id <> all (%(exclude_ids)s::uuid[])
             group by w.event_id)
         select r.event_id
         from reached r
@@ -56,7 +56,7 @@ def list_supporting(
         """,
         {
             "seeds": json.dumps([{"event_id": str(i), "weight": weight} for i, weight in seeds]),
-            "known": list(known),
+            "exclude_ids": list(exclude_ids),
             "filter": json.dumps(filters),
             "edges_per_event": _EDGES_PER_EVENT,
             "max_depth": _MAX_DEPTH,

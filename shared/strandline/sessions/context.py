@@ -126,9 +126,11 @@ def find_chains(
             view.access, view.only_scope_id, max_chains, session_id=view.only_session_id
         )
         return FoundChains(result.rows, None, make_token(view.access, result, None))
-    found = search_view(view, embedder, query.query, vector_timeout)
-    rows = list_relevant_in_view(view, embedder.space, found, query.min_relevance, None, max_chains)
-    return FoundChains(rows, found, make_token(view.access, found.result, found.space))
+    search = search_view(view, embedder, query.query, vector_timeout)
+    rows = list_relevant_in_view(
+        view, embedder.space, search, query.min_relevance, None, max_chains
+    )
+    return FoundChains(rows, search, make_token(view.access, search.result, search.space))
 
 
 def build_context(
@@ -137,26 +139,26 @@ def build_context(
     """Build a session's context: short-term memory, and chains, those relevant to a query, else the
     latest. Also returns the chains that answer a query, to be recorded as used."""
     session = view.session
-    found = find_chains(view, embedder, query, vector_timeout)
+    matches = find_chains(view, embedder, query, vector_timeout)
     recent = [
         RecentOut(event=log_read.to_event_out(row), count=count, chain_id=row.chain_id)
         for row, count in read_short_term(view, query.limit)
     ]
-    chains = [to_chain_out(row, view) for row in found.chains]
+    chains = [to_chain_out(row, view) for row in matches.chains]
     # Short-term memory comes first: chains are cut before it.
     fitting_items = log_read.fit_to_page([*recent, *chains])
     answer = ContextOut(
         session_id=session.session_id,
         scope_id=session.scope_id,
         participants=session.participants,
-        known=found.search.known if found.search else None,
+        known=matches.search.known if matches.search else None,
         recent=of_type(RecentOut, fitting_items),
         chains=of_type(ChainOut, fitting_items),
-        degraded=(found.search.note_floor(query.min_relevance) if found.search else [])
+        degraded=(matches.search.note_floor(query.min_relevance) if matches.search else [])
         + (["cut_by_size"] if len(fitting_items) < len(recent) + len(chains) else []),
-        read_token=found.read_token,
+        read_token=matches.read_token,
     )
-    return answer, list(found.chains[: len(answer.chains)]) if found.search else []
+    return answer, list(matches.chains[: len(answer.chains)]) if matches.search else []
 
 
 def of_type[Model: BaseModel](model_type: type[Model], models: Sequence[BaseModel]) -> list[Model]:
@@ -183,7 +185,7 @@ def search_view(
 def list_relevant_in_view(
     view: SessionView,
     space: str,
-    found: Search,
+    search: Search,
     min_relevance: float | None,
     min_similarity: float | None,
     limit: int,
@@ -192,7 +194,7 @@ def list_relevant_in_view(
     return list_relevant_chains(
         view.access,
         space,
-        found,
+        search,
         min_relevance,
         limit,
         min_similarity=min_similarity,
@@ -204,7 +206,7 @@ def list_relevant_in_view(
 def list_relevant_chains(
     access: TenantDb,
     space: str,
-    found: Search,
+    search: Search,
     min_relevance: float | None,
     limit: int = _DEFAULT_QUERY_CHAINS,
     *,
@@ -215,7 +217,7 @@ def list_relevant_chains(
     """The chains that hold the best of the events found, best first; of one scope, and of one
     session of it, where they are given. With `min_relevance` those that hold an event so relevant;
     0 leaves out none that hold an event found."""
-    relevance = _relevance_of_answers(found, min_relevance)
+    relevance = _relevance_of_answers(search, min_relevance)
     if not relevance:
         return ()
     return store_chains.list_relevant(
@@ -223,22 +225,22 @@ def list_relevant_chains(
         scope_id,
         session_id=session_id,
         relevance=relevance,
-        vector=found.vector,
+        vector=search.vector,
         space=space,
         min_similarity=-1.0 if min_similarity is None else min_similarity,
         limit=limit,
     )
 
 
-def _relevance_of_answers(found: Search, min_relevance: float | None) -> dict[UUID, float]:
+def _relevance_of_answers(search: Search, min_relevance: float | None) -> dict[UUID, float]:
     """The relevance of the events whose chains answer, by id."""
-    selected = found.select(min_relevance)
-    if min_relevance is None and selected:
-        best = selected[0].relevance
+    events = search.select(min_relevance)
+    if min_relevance is None and events:
+        best = events[0].relevance
         odds = _CHAIN_ODDS * best / max(1 - best, 1e-9)
         floor = odds / (1 + odds)
-        selected = [event for event in selected[:_CHAIN_EVENTS] if event.relevance >= floor]
-    return {event.candidate.event_id: event.relevance for event in selected}
+        events = [event for event in events[:_CHAIN_EVENTS] if event.relevance >= floor]
+    return {event.candidate.event_id: event.relevance for event in events}
 
 
 def record_use(view: SessionView, answer_chains: Sequence[MatchedChain]) -> bool:

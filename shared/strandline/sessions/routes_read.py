@@ -83,13 +83,13 @@ def open_session(
 
 
 def record_chains_used(
-    request: Request, view: SessionView, chains: list[MatchedChain], degraded: list[str]
+    request: Request, view: SessionView, chains: list[MatchedChain], degradations: list[str]
 ) -> None:
     """Record that an answer contained these chains, and count it."""
     is_recorded = context.record_use(view, chains)
     request.metrics |= {
         "SearchHits": len(chains),
-        "RecallsDegraded": int(bool(degraded)),
+        "RecallsDegraded": int(bool(degradations)),
         "RecallsNotRecorded": int(not is_recorded),
     }
 

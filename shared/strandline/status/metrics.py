@@ -89,7 +89,7 @@ def render_metrics(access: TenantDb, space: str) -> str:
         **vars(store_counts.read_counters(access, space)),
         **vars(store.read_topic_index(access)),
         "scopes_due": due_work.scopes,
-        "scopes_stuck": due_work.stuck,
+        "scopes_stuck": due_work.stuck_scopes,
         "oldest_due_seconds": due_work.seconds,
         "unembedded_seconds": due_work.unembedded_seconds,
         "unfolded_seconds": due_work.unfolded_seconds,

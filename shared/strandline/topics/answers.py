@@ -160,7 +160,7 @@ def hash_question(access: TenantDb, request: ReferencesRequest) -> bytes:
 
 
 @dataclass(frozen=True)
-class Stored:
+class AnswerRecord:
     """What could be stored of an answer. A failure costs only what it was for."""
 
     token: str
@@ -174,7 +174,7 @@ def store_answer(
     request: ReferencesRequest,
     mark: str,
     used_events: Sequence[UUID],
-) -> Stored:
+) -> AnswerRecord:
     """Store what an answer selected, to give it again, and that it used these events, which keeps
     their chains warm. Both at once; if that fails, each alone."""
     answer_id = uuid7()
@@ -202,13 +202,13 @@ def store_answer(
         return store_recalls.query_insert(access, uuid7(), used_events, plan.answered_at)
 
     if not used_events:
-        return Stored(token, _run(access, query_answer), is_use_recorded=True)
+        return AnswerRecord(token, _run(access, query_answer), is_use_recorded=True)
     try:
         access.fetch_pair(query_answer(), query_use())
     except Exception as error:  # the answer is selected already
         logger.warning("answer and its use not stored", extra={"error": type(error).__name__})
-        return Stored(token, _run(access, query_answer), _run(access, query_use))
-    return Stored(token, is_repeatable=True, is_use_recorded=True)
+        return AnswerRecord(token, _run(access, query_answer), _run(access, query_use))
+    return AnswerRecord(token, is_repeatable=True, is_use_recorded=True)
 
 
 def _run(access: TenantDb, make_query: Callable[[], RowQuery[Any]]) -> bool:
@@ -246,7 +246,7 @@ def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -
     if (
         (answer.version and snapshot is None)
         or not contents.nodes.keys() >= set(plan.node_ids)
-        or any(node.erased for node in contents.nodes.values())
+        or any(node.is_erased for node in contents.nodes.values())
         or not contents.events.keys() >= set(plan.event_ids)
         or len(participants) < len(plan.scopes)
     ):

@@ -42,7 +42,7 @@ _ADVICE = (
 """What an admin is told about a scope that failed."""
 
 
-class Overtaken(StrandlineError):
+class BuildOvertaken(StrandlineError):
     """Another version was published since the build began, so that it cannot be."""
 
     code = "overtaken"
@@ -60,7 +60,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
     """Grow the trees of a shard's scopes, one after the other; a scope that fails stops no other.
-    The tenant's last shard publishes. Returns counts. Raises Overtaken."""
+    The tenant's last shard publishes. Returns counts. Raises BuildOvertaken."""
     builder = _make_builder(resources, lease, now)
     job_id, totals = builder.job_id, Counter[str]()
     with lease.transaction():
@@ -113,9 +113,9 @@ def _grow(builder: Builder, lease: Lease, scope: BuildScope, totals: Counter[str
     with lease.transaction():
         store_build.begin_scope(lease.access, job_id, scope_id)
     try:
-        grown = grow_scope(builder, scope)
+        tree = grow_scope(builder, scope)
         with lease.transaction():
-            state = _store_growth(builder, scope, grown)
+            state = _store_growth(builder, scope, tree)
     except LeaseLost:
         raise
     except Exception as error:  # the other scopes are still grown
@@ -125,40 +125,38 @@ def _grow(builder: Builder, lease: Lease, scope: BuildScope, totals: Counter[str
             store_build.end_scope(lease.access, job_id, scope_id, "failed", reason=reason)
         return
     totals[f"scopes_{state}"] += 1
-    if grown is not None:
-        totals["versions_taken"] += grown.leaves
-        totals["summaries"] += grown.summaries
+    if tree is not None:
+        totals["versions_taken"] += tree.leaves
+        totals["summaries"] += tree.summaries
 
 
-def _store_growth(builder: Builder, scope: BuildScope, grown: GrownTree | None) -> str:
+def _store_growth(builder: Builder, scope: BuildScope, tree: GrownTree | None) -> str:
     """Store what a scope's growth made, to be published with the rest. Returns its state. In a
     transaction."""
     access, state = builder.access, "unchanged"
     if store_build.is_erased_since(access, scope):
         raise ChainsChanged  # the texts that were read may be those of erased events
-    if grown is not None and grown.is_changed:
+    if tree is not None and tree.is_changed:
         state = "grown"
         store_growth.add_nodes(
-            access, scope.scope_id, scope.participants, builder.space, grown.nodes
+            access, scope.scope_id, scope.participants, builder.space, tree.nodes
         )
-        store_growth.add_events(access, scope.scope_id, scope.participants, grown.events)
-        store_decisions.add_new_decisions(
-            access, scope.scope_id, scope.participants, grown.give_ups
-        )
-    stage = None if grown is None else grown.stage
+        store_growth.add_events(access, scope.scope_id, scope.participants, tree.events)
+        store_decisions.add_new_decisions(access, scope.scope_id, scope.participants, tree.give_ups)
+    stage = None if tree is None else tree.stage
     if not store_build.end_scope(access, builder.job_id, scope.scope_id, state, tree=stage):
-        raise Overtaken
+        raise BuildOvertaken
     return state
 
 
 def _publish_if_last(builder: Builder, lease: Lease, totals: Counter[str]) -> None:
     """Publish the build, unless another shard is still at work or it was published before. Raises
-    Overtaken, and nothing is changed then."""
+    BuildOvertaken, and nothing is changed then."""
     access, job_id = lease.access, builder.job_id
     with lease.transaction():
         store_build.lock_build(access, job_id)
         state = store_build.read_state(access, job_id)
-        if state.unfinished or state.published_version is not None:
+        if state.open_scopes or state.published_version is not None:
             return
         store_publish.validate_trees(access, job_id)
         outcomes = store_build.list_outcomes(access, job_id)
@@ -168,7 +166,7 @@ def _publish_if_last(builder: Builder, lease: Lease, totals: Counter[str]) -> No
         if grown_count:
             version = store_publish.activate_next(access, state.base_version)
             if version is None:
-                raise Overtaken
+                raise BuildOvertaken
             store_publish.write_trees(access, job_id, version)
             reasons = [{"scope_id": str(item.scope_id), "reason": item.reason} for item in failed]
             snapshot = _make_snapshot(builder, version, job_id, grown_count, reasons)

@@ -157,7 +157,7 @@ def _make_inner_node(
         event_count=sum(child.event_count for child in children),
         leaf_count=sum(child.leaf_count for child in children),
         trust=least_trusted(child.trust for child in children),
-        packed=pack_vector(vector),
+        vector_bytes=pack_vector(vector),
         vector_count=vector.weight if vector else 0,
         models={"summary": provenance},
     )

@@ -119,12 +119,12 @@ class _Growth:
             return self._make_grown([], [], [], [])
         new_inner_nodes = self.contents.renew_inner_nodes(self.tree)
         rows, base = self.tree.rows(), {row.slot: row for row in self.base_rows}
-        changed = [row for row in rows if base.get(row.slot) != row]
+        new_rows = [row for row in rows if base.get(row.slot) != row]
         present = {row.slot for row in rows}
-        gone = [slot for slot in base if slot not in present]
-        leaves = [self.contents.nodes[row.node_id] for row in changed if row.is_leaf]
+        old_slots = [slot for slot in base if slot not in present]
+        leaves = [self.contents.nodes[row.node_id] for row in new_rows if row.is_leaf]
         new_leaves = [leaf for leaf in leaves if leaf.chain_id in self.leaf_events]
-        return self._make_grown(changed, gone, new_leaves, new_inner_nodes)
+        return self._make_grown(new_rows, old_slots, new_leaves, new_inner_nodes)
 
     def _load_vectors(self, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
         return self.contents.load_vectors(self.tree, slots)
@@ -222,22 +222,22 @@ class _Growth:
             event_count=len(events),
             leaf_count=1,
             trust=version.trust,
-            packed=pack_vector(vector),
+            vector_bytes=pack_vector(vector),
             vector_count=vector.weight if vector else 0,
             models=version.models,
         )
 
     def _make_grown(
         self,
-        changed: Sequence[TreeRow],
-        gone: Sequence[UUID],
+        new_rows: Sequence[TreeRow],
+        old_slots: Sequence[UUID],
         new_leaves: Sequence[Node],
         new_inner_nodes: Sequence[Node],
     ) -> GrownTree:
         stage: dict[str, Any] = {"position": self.position, "is_cut": self.is_cut}
-        is_changed = bool(changed or gone)
+        is_changed = bool(new_rows or old_slots)
         if is_changed:
-            stage |= self._stage_tree(changed, gone)
+            stage |= self._stage_tree(new_rows, old_slots)
         slots = [leaf.chain_id for leaf in new_leaves if leaf.chain_id]
         return GrownTree(
             stage,
@@ -249,7 +249,7 @@ class _Growth:
             self.leaf_count,
         )
 
-    def _stage_tree(self, changed: Sequence[TreeRow], gone: Sequence[UUID]) -> dict[str, Any]:
+    def _stage_tree(self, new_rows: Sequence[TreeRow], old_slots: Sequence[UUID]) -> dict[str, Any]:
         root = self.contents.nodes[self.tree.node_ids[self.tree.root]]
         return {
             "scope": {
@@ -270,9 +270,9 @@ class _Growth:
                     "is_leaf": row.is_leaf,
                     "chain_version": row.chain_version,
                 }
-                for row in changed
+                for row in new_rows
             ],
-            "gone": [str(slot) for slot in gone],
+            "gone": [str(slot) for slot in old_slots],
         }
 
     def _find_cutoff(self) -> int:

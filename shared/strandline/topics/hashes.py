@@ -16,8 +16,8 @@ def hash_leaf(
     """The content hash of a leaf: SHA-256 over its chain version's hash and its vector in this
     space."""
     values = None if vector is None else vector.values
-    packed = None if values is None else struct.pack(f"<{len(values)}e", *values).hex()
-    return _hash([tenant, str(scope_id), "leaf", chain_hash.hex(), space, packed])
+    vector_hex = None if values is None else struct.pack(f"<{len(values)}e", *values).hex()
+    return _hash([tenant, str(scope_id), "leaf", chain_hash.hex(), space, vector_hex])
 
 
 def hash_inner(

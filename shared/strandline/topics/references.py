@@ -45,17 +45,17 @@ def answer_references(
     contents = _read_contents(question.access, selection)
     plan, outline = _lay_out(question, selection, contents, now)
     contents = _cite(question.access, plan, contents)
-    stored = answers.store_answer(
+    record = answers.store_answer(
         question.access,
         plan,
         request,
         selection.read.pg_snapshot,
         selection.used_events(plan.events),
     )
-    if not stored.is_repeatable:
+    if not record.is_repeatable:
         plan = plan.model_copy(update={"degraded": (*plan.degraded, "not_repeatable")})
-    answer = answers.render(plan, contents, selection.snapshot, request, stored.token, outline)
-    return answer, stored.is_use_recorded
+    answer = answers.render(plan, contents, selection.snapshot, request, record.token, outline)
+    return answer, record.is_use_recorded
 
 
 def _read_contents(access: TenantDb, selection: Selection) -> AnswerContents:
@@ -103,10 +103,10 @@ def _lay_out(
 
 def _to_plan(question: Question, selection: Selection, layout: Layout, now: datetime) -> Plan:
     search, nodes, events = selection.search, layout.shown_nodes(), layout.events
-    degraded = selection.degraded
+    degradations = selection.degraded
     if search is not None:
-        degraded = list(
-            dict.fromkeys([*search.note_floor(question.request.min_relevance), *degraded])
+        degradations = list(
+            dict.fromkeys([*search.note_floor(question.request.min_relevance), *degradations])
         )
     if search is not None and not search.calibration.is_calibrated:
         nodes = [node.model_copy(update={"relevance": None}) for node in nodes]
@@ -121,7 +121,7 @@ def _to_plan(question: Question, selection: Selection, layout: Layout, now: date
         answered_at=now,
         known=search.known if search else None,
         space=search.space if search else None,
-        degraded=tuple(degraded),
+        degraded=tuple(degradations),
         not_yet_embedded=search.not_yet_embedded if search else 0,
         walk=selection.walk,
         cut=Cut(

@@ -150,7 +150,7 @@ def describe_state(access: TenantDb, now: datetime, *, has_model: bool) -> Topic
         next_build=NextBuild(
             shards=limits.count_shards(waiting.scopes),
             scopes=waiting.scopes,
-            versions=waiting.taken,
+            versions=waiting.next_versions,
         ),
         scopes=[
             WaitingScopeOut(

@@ -217,9 +217,9 @@ class BuildState:
     """How far a build is."""
 
     base_version: int
-    unfinished: int
+    open_scopes: int
     """Scopes that wait or are being grown."""
-    grown: int
+    grown_scopes: int
     published_version: int | None
     """The version that it has published, if it has."""
 
@@ -230,8 +230,8 @@ def read_state(access: TenantDb, job_id: UUID) -> BuildState:
         BuildState,
         """
         select b.base_version,
-            count(*) filter (where s.state in ('waiting', 'begun')) as unfinished,
-            count(*) filter (where s.state = 'grown') as grown,
+            count(*) filter (where s.state in ('waiting', 'begun')) as open_scopes,
+            count(*) filter (where s.state = 'grown') as grown_scopes,
             (select version from snapshots p where p.job_id = %(job_id)s) as published_version
         from topic_builds b left join topic_build_scopes s using (tenant_id, job_id)
         where b.job_id = %(job_id)s group by b.tenant_id, b.job_id

@@ -30,7 +30,7 @@ def find_first_kept(access: TenantDb, before: datetime) -> int | None:
 
 
 @dataclass(frozen=True)
-class _Ended:
+class _DeletedSlot:
     slot: UUID
     node_id: UUID
     is_leaf: bool
@@ -40,7 +40,7 @@ def delete_ended_slots(access: TenantDb, first_kept: int, limit: int) -> int:
     """Delete up to `limit` slots that no kept version has, with the contents and the links to
     events that only they named. Returns how many. In a transaction."""
     rows = access.fetch(
-        _Ended,
+        _DeletedSlot,
         """
         with ended as materialized (
             select scope_id, slot, from_version from topic_tree
@@ -91,7 +91,7 @@ def delete_answers(access: TenantDb, before: datetime, limit: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Staged:
+class _StagedTree:
     scope_id: UUID
     node_ids: list[UUID]
     slots: list[UUID]
@@ -101,7 +101,7 @@ def delete_unpublished(access: TenantDb, limit: int) -> int:
     """Delete the staged trees of up to `limit` scopes of builds that ended without a publish, with
     the contents that only they named. Returns how many. In a transaction."""
     rows = access.fetch(
-        _Staged,
+        _StagedTree,
         """
         with staged as materialized (
             select b.tenant_id, b.job_id, b.scope_id, b.tree from topic_build_scopes b

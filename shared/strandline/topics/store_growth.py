@@ -159,7 +159,7 @@ class LeafEvent:
     event_id: UUID
     seq: int
     since_version: int
-    packed: bytes | None
+    vector_bytes: bytes | None
     """The vector as `halfvec_send` writes it; None where there is none, or it was given up."""
     has_row: bool
     """Whether the event was embedded, or refused."""
@@ -168,7 +168,7 @@ class LeafEvent:
     @property
     def vector(self) -> MeanVector | None:
         """The vector, of weight 1."""
-        return None if self.packed is None else unpack_vector(self.packed, 1)
+        return None if self.vector_bytes is None else unpack_vector(self.vector_bytes, 1)
 
 
 def list_events(
@@ -179,7 +179,7 @@ def list_events(
         LeafEvent,
         """
         select c.chain_id, c.event_id, c.seq, c.since_version,
-            case when not g.is_given_up then halfvec_send(v.embedding) end as packed,
+            case when not g.is_given_up then halfvec_send(v.embedding) end as vector_bytes,
             v.event_id is not null as has_row, g.is_given_up
         from chain_events c
         left join lateral (
@@ -198,10 +198,10 @@ def list_events(
     )
 
 
-def unpack_vector(packed: bytes, weight: int) -> MeanVector:
+def unpack_vector(data: bytes, weight: int) -> MeanVector:
     """A vector from `halfvec_send`'s format: its dimension, two bytes unused, and its values."""
-    (dimension,) = struct.unpack_from(">H", packed)
-    return MeanVector(struct.unpack_from(f">{dimension}e", packed, 4), weight)
+    (dimension,) = struct.unpack_from(">H", data)
+    return MeanVector(struct.unpack_from(f">{dimension}e", data, 4), weight)
 
 
 def pack_vector(vector: MeanVector | None) -> bytes | None:
@@ -229,7 +229,7 @@ class Node:
     event_count: int
     leaf_count: int
     trust: str
-    packed: bytes | None
+    vector_bytes: bytes | None
     """The vector as `halfvec_send` writes it."""
     vector_count: int
     models: dict[str, Any]
@@ -237,7 +237,11 @@ class Node:
     @property
     def vector(self) -> MeanVector | None:
         """The mean of its events' vectors."""
-        return None if self.packed is None else unpack_vector(self.packed, self.vector_count)
+        return (
+            None
+            if self.vector_bytes is None
+            else unpack_vector(self.vector_bytes, self.vector_count)
+        )
 
 
 def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, Node]:
@@ -249,7 +253,7 @@ def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, No
         """
         select node_id, kind, content_hash, chain_id, chain_version, chain_hash, topic, summary,
             started_at, last_event_at, event_count, leaf_count, trust,
-            halfvec_send(embedding) as packed, vector_count, models
+            halfvec_send(embedding) as vector_bytes, vector_count, models
         from topic_nodes where node_id = any (%(node_ids)s)
         """,
         {"node_ids": list(node_ids)},
@@ -297,7 +301,7 @@ def add_nodes(
 def _to_fields(node: Node) -> dict[str, Any]:
     vector = node.vector
     return {
-        **{name: value for name, value in vars(node).items() if name != "packed"},
+        **{name: value for name, value in vars(node).items() if name != "vector_bytes"},
         "node_id": str(node.node_id),
         "content_hash": node.content_hash.hex(),
         "chain_id": node.chain_id and str(node.chain_id),

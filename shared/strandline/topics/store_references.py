@@ -239,7 +239,7 @@ class NodeContent:
     leaf_count: int
     trust: str
     models: dict[str, Any]
-    erased: bool = False
+    is_erased: bool = False
     """Its text is gone, as an event below it was erased."""
 
 
@@ -258,7 +258,8 @@ def query_nodes(node_ids: Collection[UUID]) -> RowQuery[NodeContent]:
         NodeContent,
         """
         select node_id, scope_id, participants, chain_id, chain_version, topic, summary, started_at,
-            last_event_at, event_count, leaf_count, trust, models, erased_at is not null as erased
+            last_event_at, event_count, leaf_count, trust, models,
+            erased_at is not null as is_erased
         from topic_nodes where tenant_id = current_tenant() and node_id = any (%(node_ids)s)
         """,
         {"node_ids": list(node_ids)},

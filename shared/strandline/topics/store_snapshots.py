@@ -212,25 +212,25 @@ def count_changes(access: TenantDb, before: int, after: int) -> ChangeCounts:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class BuildBacklog:
     """What waits for the tenant's next build."""
 
     scopes: int
     versions: int
-    taken: int
+    next_versions: int
     """Of these versions, how many a build takes in."""
     oldest_at: datetime | None
     due_at: datetime | None
     """When the next build is due; None: nothing waits."""
 
 
-def read_waiting(access: TenantDb, max_versions: int) -> Waiting:
+def read_waiting(access: TenantDb, max_versions: int) -> BuildBacklog:
     """What waits for the next build, where a build takes in `max_versions` of a scope."""
     (row,) = access.fetch(
-        Waiting,
+        BuildBacklog,
         """
         select count(*) as scopes, coalesce(sum(w.waiting), 0)::bigint as versions,
-            coalesce(sum(least(w.waiting, %(max_versions)s)), 0)::bigint as taken,
+            coalesce(sum(least(w.waiting, %(max_versions)s)), 0)::bigint as next_versions,
             min(w.oldest_at) as oldest_at,
             least(min(w.oldest_at) + interval '15 minutes',
                 case when sum(w.waiting) >= 20 then max(w.newest_at) end) as due_at

@@ -84,7 +84,7 @@ class _Seq:
 
 
 def find_uncovered_seq(
-    access: TenantDb, scope_id: UUID, after: int, mark: int, covered: Collection[int]
+    access: TenantDb, scope_id: UUID, after: int, mark: int, leaf_seqs: Collection[int]
 ) -> int | None:
     """The first event of a scope past `after`, up to the mark, that a leaf has to hold and that is
     not among those covered; None if there is none. No leaf holds a statement or what is erased."""
@@ -97,7 +97,7 @@ def find_uncovered_seq(
             and e.seq <> all (%(covered)s::bigint[])
         order by e.seq limit 1
         """,
-        {"scope_id": scope_id, "after": after, "mark": mark, "covered": list(covered)},
+        {"scope_id": scope_id, "after": after, "mark": mark, "covered": list(leaf_seqs)},
     )
     return rows[0].seq if rows else None
 

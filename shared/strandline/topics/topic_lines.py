@@ -93,10 +93,10 @@ def _drop_repetition(topic: TopicSource) -> TopicSource:
 def event_start(line: Line[EventSource], day: str | None) -> str:
     """What stands between an event's citation and its text, without the day of its topic. A name
     with a comma could pass for a date, so that the date stays before it."""
-    dated = f" {day}, "
-    if day is None or not line.start.startswith(dated):
+    date_prefix = f" {day}, "
+    if day is None or not line.start.startswith(date_prefix):
         return line.start
-    who = line.start.removeprefix(dated)
+    who = line.start.removeprefix(date_prefix)
     return line.start if "," in who else f" {who}"
 
 

@@ -99,7 +99,7 @@ class Tree:
         assert len(roots) <= 1, "a tree has one root"
         self.root = roots[0] if roots else self._add_inner(None)
         """The slot of the root; it stays the same."""
-        self._stored = {row.slot: row for row in self.rows()} if roots else {}
+        self._base_rows = {row.slot: row for row in self.rows()} if roots else {}
 
     def insert(self, leaf: NewLeaf) -> None:
         """Insert a leaf, in place of its chain's earlier version if there is one."""
@@ -167,8 +167,8 @@ class Tree:
         rows = self.rows()
         present = {row.slot for row in rows}
         return (
-            [row for row in rows if self._stored.get(row.slot) != row],
-            sorted(slot for slot in self._stored if slot not in present),
+            [row for row in rows if self._base_rows.get(row.slot) != row],
+            sorted(slot for slot in self._base_rows if slot not in present),
         )
 
     def _find_parent(self, leaf: NewLeaf) -> UUID:
@@ -200,8 +200,8 @@ class Tree:
         those of changed inner slots from what is below them."""
         missing = self._stored_slots_without_vector(slots)
         if missing:
-            loaded = self._load_vectors(missing)
-            self._vectors |= {slot: loaded.get(slot) for slot in missing}
+            vectors = self._load_vectors(missing)
+            self._vectors |= {slot: vectors.get(slot) for slot in missing}
         for slot in slots:
             if slot not in self._vectors:
                 children = self.children(slot)
@@ -280,15 +280,15 @@ class Tree:
     def _split_upwards(self, slot: UUID) -> None:
         """Split a slot with too many children, and then those above it that get too many by it."""
         while len(self._slots[slot].children) > MAX_CHILDREN:
-            kept, moved = self._divide(self.children(slot))
+            first, second = self._divide(self.children(slot))
             if slot == self.root:  # it keeps its slot above two new ones
-                for group in (kept, moved):
+                for group in (first, second):
                     self._move(group, self._add_inner(self.root))
                 return
             parent = self._slots[slot].parent
             assert parent is not None
             sibling = self._add_inner(parent)
-            self._move(moved, sibling)
+            self._move(second, sibling)
             slot = parent
 
     def _move(self, group: Iterable[UUID], parent: UUID) -> None:

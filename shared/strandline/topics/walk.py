@@ -49,7 +49,7 @@ class Forest:
 
 
 @dataclass(frozen=True)
-class Walk:
+class WalkResult:
     """Where a walk came to."""
 
     slot_by_event: Mapping[UUID, UUID]
@@ -62,7 +62,7 @@ class Walk:
 
 def walk_beam(
     forest: Forest, *, depth: int, width: int, is_late: Callable[[], bool] = lambda: False
-) -> Walk:
+) -> WalkResult:
     """Go down level by level, on each to the best `width` slots, for at most `depth` levels. The
     root is the first. Ties go to the lower slot."""
     children: dict[UUID | None, list[UUID]] = defaultdict(list)
@@ -86,7 +86,7 @@ def walk_beam(
             cut += len(node.event_ids)
         else:
             slot_by_event |= dict.fromkeys(node.event_ids, stop)
-    return Walk(slot_by_event, cut, late and any(not forest.nodes[s].is_leaf for s in stops))
+    return WalkResult(slot_by_event, cut, late and any(not forest.nodes[s].is_leaf for s in stops))
 
 
 def order_by_topic[Group](
@@ -98,8 +98,8 @@ def order_by_topic[Group](
     for event, group in group_by_event.items():
         by_group[group].append(relevance_by_event[event])
     weights = {
-        group: TOPIC_WEIGHT * sum(sorted(found, reverse=True)[:TOPIC_EVENTS]) / TOPIC_EVENTS
-        for group, found in by_group.items()
+        group: TOPIC_WEIGHT * sum(sorted(relevances, reverse=True)[:TOPIC_EVENTS]) / TOPIC_EVENTS
+        for group, relevances in by_group.items()
     }
     return sorted(
         relevance_by_event, key=lambda e: -(relevance_by_event[e] + weights[group_by_event[e]])

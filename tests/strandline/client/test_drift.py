@@ -82,8 +82,8 @@ def sent(verb: AnyVerb) -> dict[str, bool]:
         for name, default in parameters.items()
         if name not in here_only
     }
-    fields |= dict.fromkeys(operation.fixed, True)
-    if operation.fixed.get("format") == "json":
+    fields |= dict.fromkeys(operation.constants, True)
+    if operation.constants.get("format") == "json":
         fields["budget"] = False  # which limits a text
     if "{session_id}" in operation.name:
         fields |= {"session_id": True, "scope_id": True}
@@ -102,7 +102,9 @@ def differences(verb: AnyVerb, operation: Mapping[str, Any]) -> list[str]:
         if must and not given.get(name, True) and name not in joined
     ]
     keyed = any(p["name"] == "Idempotency-Key" for p in operation.get("parameters", []))
-    keyed = keyed and not verb.declaration.operation.fixed.get("dry_run")  # which stores nothing
+    keyed = keyed and not verb.declaration.operation.constants.get(
+        "dry_run"
+    )  # which stores nothing
     has_key = "idempotency_key" in verb.declaration.defaults
     if keyed != has_key and verb is not declared(Strandline)["post_batch"]:
         said.append("disagrees about the idempotency key")
@@ -168,9 +170,9 @@ def test_an_answer_is_what_its_route_gives(name: str) -> None:
         kind = bytes if is_binary else str
         kind = dict[str, Any] if media == {"application/json"} else kind
         assert verb.declaration.answer == kind
-    elif verb.declaration.operation.fixed and len(promised) > 1:  # one of two statuses
+    elif verb.declaration.operation.constants and len(promised) > 1:  # one of two statuses
         assert answer_types(verb) < promised
-    elif verb.declaration.operation.fixed:  # one of two formats
+    elif verb.declaration.operation.constants:  # one of two formats
         (both,) = promised
         assert isinstance(both, type)
         union = both.model_fields["root"].annotation  # type: ignore[union-attr]

@@ -25,7 +25,7 @@ def test_statements_are_held_against_what_was_expected_of_the_events_they_cite()
     wrong = Statement("Mara is tall.", frozenset({"one"}))
     relation = Statement("linnea mara", None)
     score = demo_scores.score_statements([right, elsewhere, wrong, relation], ROWS, IDS)
-    assert score == GraphScore(found=4, right=2, met=2, expected=3)
+    assert score == GraphScore(total=4, right=2, matches=2, expected=3)
     assert (score.precision, round(score.recall, 2)) == (0.5, 0.67)
     nothing = demo_scores.score_statements([], [], {})
     assert (nothing.precision, nothing.recall) == (1.0, 1.0)
@@ -33,7 +33,7 @@ def test_statements_are_held_against_what_was_expected_of_the_events_they_cite()
 
 def test_entities_are_held_against_names_however_they_are_written() -> None:
     score = demo_scores.score_entities(sample(), frozenset({"mara", "keel"}))
-    assert score == GraphScore(found=4, right=1, met=1, expected=2)
+    assert score == GraphScore(total=4, right=1, matches=1, expected=2)
 
 
 def test_groups_that_hear_it_all_anyway_are_left_out() -> None:

@@ -341,7 +341,9 @@ def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
         assert "\nstrandline_scopes_stuck 1\n" in metrics
         stuck(worker, scope, 1)
         assert len(scope.jobs()) == 1, "the same failure"
-        assert max(due.stuck for due in worker.tally.due_work) == 1, "what the alarm looks at"
+        assert max(due.stuck_scopes for due in worker.tally.due_work) == 1, (
+            "what the alarm looks at"
+        )
         with pytest.raises(Unavailable):
             embed.process_scope_now(worker, "acme", scope.id)
     embed.process_scope_now(worker, "acme", scope.id)

@@ -29,9 +29,9 @@ class _NameIndex:
     take minutes for a text with thousands of names."""
 
     def __init__(self, names: Collection[str]) -> None:
-        self._normalized = {name: _normalize(name) for name in names}
+        self._normal_forms = {name: _normalize(name) for name in names}
         self._best_spelling = {
-            self._normalized[name]: name for name in sorted(names, key=_spelling_rank)
+            self._normal_forms[name]: name for name in sorted(names, key=_spelling_rank)
         }
         """The best spelling of each normalized name."""
         self._sorted_names = sorted(self._best_spelling)
@@ -42,7 +42,7 @@ class _NameIndex:
 
     def longer_names(self, name: str) -> tuple[str, ...]:
         """Normalized names that contain a name; also its own, if it has a better spelling."""
-        key = part, is_lower_case = self._normalized[name], name.islower()
+        key = part, is_lower_case = self._normal_forms[name], name.islower()
         if key not in self._longer_cache:
             candidates = sorted(self._candidates(part))
             self._longer_cache[key] = tuple(
@@ -109,9 +109,9 @@ def _first_word(name: str) -> str:
 def _normalize(name: str) -> str:
     """The name as people write it in haste: in lower case, without diacritics."""
     letters = unicodedata.normalize("NFKD", name.lower())
-    unaccented = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    title, dot, surname = unaccented.partition(". ")
-    return f"{title} {surname}" if dot and title in word_list("titles") else unaccented
+    plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    title, dot, surname = plain.partition(". ")
+    return f"{title} {surname}" if dot and title in word_list("titles") else plain
 
 
 def _spelling_rank(name: str) -> tuple[bool, bool, str]:

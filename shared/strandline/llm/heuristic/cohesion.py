@@ -62,7 +62,7 @@ _NEWS = re.compile(
 )
 """Something happened, arrived, or is wanted."""
 _NEWS_WORDS = 10
-_DONE = re.compile(
+_COMPLETION = re.compile(
     r"\b(?:noted|recorded|understood|logged|set|booked|confirmed|entered|stored|kept|saved|done"
     r"|updated|marked|added|blocked|ordered|sent|on record|stays? (?:here|between)|reminder"
     r"|i['’]ll|i will|i['’]ve (?:put|added|set|marked|moved|blocked))\b",  # noqa: RUF001
@@ -168,8 +168,8 @@ class Weights(NamedTuple):
 @functools.cache
 def load_weights() -> Weights:
     """Read weights.json, where each weight has the name of its cue."""
-    found = json.loads((Path(__file__).parent / "weights.json").read_text(encoding="utf-8"))
-    return Weights(tuple(found["weights"][name] for name in Cues._fields), found["bias"])
+    document = json.loads((Path(__file__).parent / "weights.json").read_text(encoding="utf-8"))
+    return Weights(tuple(document["weights"][name] for name in Cues._fields), document["bias"])
 
 
 def continues_topic(
@@ -255,7 +255,7 @@ def _rarity(stems_found: Iterable[str]) -> float:
 
 
 def _settles(event: PromptEvent) -> bool:
-    return event.role != "user" and bool(_DONE.search(event.text))
+    return event.role != "user" and bool(_COMPLETION.search(event.text))
 
 
 def _count_listed(words: Sequence[str], list_name: str) -> int:

@@ -188,7 +188,7 @@ def _weigh_stems(texts: Sequence[str]) -> Counter[str]:
     return Counter(token for text in (*texts, *texts[:1]) for token in set(iter_stems(text)))
 
 
-def _find_phrases(text: str, excluded: set[str]) -> Iterator[str]:
+def _find_phrases(text: str, exclusions: set[str]) -> Iterator[str]:
     """Noun phrases as they stand in the text: names, and the words after an article, a genitive or
     a preposition. A phrase is too long for a topic where its words are, or what stands between
     them, such as a row of hyphens."""
@@ -196,14 +196,14 @@ def _find_phrases(text: str, excluded: set[str]) -> Iterator[str]:
         matches = list(WORD.finditer(part))
         words = [match[0] for match in matches]
         for start in range(1, len(words)):
-            end = _end_of_phrase(words, start, excluded)
+            end = _end_of_phrase(words, start, exclusions)
             phrase = part[matches[start].start() : matches[end - 1].end()]
             fits = len(phrase) <= MAX_TOPIC_CHARACTERS
             if end > start and fits and _PHRASE.fullmatch(phrase):
                 yield phrase
 
 
-def _end_of_phrase(words: Sequence[str], start: int, excluded: set[str]) -> int:
+def _end_of_phrase(words: Sequence[str], start: int, exclusions: set[str]) -> int:
     """The end of the noun phrase that begins at `start`, which is not 0; `start` if none does."""
     before, word_before = words[start - 1], normalize_word(words[start - 1])
     opens_name = words[start][0].isupper() and not before[0].isupper()
@@ -215,7 +215,7 @@ def _end_of_phrase(words: Sequence[str], start: int, excluded: set[str]) -> int:
         return start
     end = start
     while end < min(len(words), start + _MAX_PHRASE_WORDS) and (
-        _is_topic_word(words[end], excluded) and (is_introduced or words[end][0].isupper())
+        _is_topic_word(words[end], exclusions) and (is_introduced or words[end][0].isupper())
     ):
         end += 1
         is_name = end > start + 1 and words[end - 1][0].isupper() and words[end - 2][0].isupper()
@@ -249,12 +249,12 @@ def _is_plural(word: str) -> bool:
     return word.islower() and word.endswith("s") and not word.endswith(("ss", "us", "is"))
 
 
-def _is_topic_word(word: str, excluded: set[str]) -> bool:
+def _is_topic_word(word: str, exclusions: set[str]) -> bool:
     """Whether a word can be part of a topic: by its form, a noun or an attribute of one."""
     bare_word = strip_genitive(word)
     return (
         2 < len(bare_word) <= _MAX_WORD_CHARACTERS
-        and bare_word not in excluded
+        and bare_word not in exclusions
         and not _NO_WORD.search(normalize_word(word))
         and not any(
             {bare_word, bare_word.removesuffix("s")} & word_list(name) for name in _NO_TOPIC_LISTS

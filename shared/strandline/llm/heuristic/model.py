@@ -75,7 +75,7 @@ class HeuristicModel:
         reason = contradiction.find_contradiction(first, second)
         return Contradiction(contradicts=reason is not None)
 
-    def extract(self, events: Sequence[PromptEvent], named: Sequence[Entity]) -> Extraction:
+    def extract(self, events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extraction:
         """The facts, decisions and relations that a few forms of English sentences state, and the
         entities that are named already."""
-        return statements.extract(events, named)
+        return statements.extract(events, entities)

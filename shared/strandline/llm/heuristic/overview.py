@@ -31,11 +31,11 @@ def describe_parts(parts: Sequence[TopicPart]) -> Overview:
     if not names:
         count = sum(part.event_count for part in parts)
         return Overview(summary=f"{count} events without a topic ({dates})", topic=None)
-    shown = _choose_names(names, OVERVIEW_CHARACTERS - len(f"; and {len(names)} more ({dates})"))
-    hidden_count = len(names) - len(shown)
+    listing = _choose_names(names, OVERVIEW_CHARACTERS - len(f"; and {len(names)} more ({dates})"))
+    hidden_count = len(names) - len(listing)
     more = f"; and {hidden_count} more" if hidden_count else ""
     topic = next((name.text for name in names if name.is_topic), None)
-    return Overview(summary=f"{'; '.join(shown)}{more} ({dates})", topic=topic)
+    return Overview(summary=f"{'; '.join(listing)}{more} ({dates})", topic=topic)
 
 
 def _rank_names(parts: Sequence[TopicPart]) -> list[_Name]:

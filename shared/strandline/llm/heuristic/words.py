@@ -15,7 +15,9 @@ _SENTENCE = re.compile(  # the dot after a title ends no sentence
     r"(?<!\b[Ss]t\.)(?<!\s[A-Z]\.)"
     r"[\"'”’)\]]*\s+|(?<=[。！？])|\n+"  # noqa: RUF001
 )
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_SCRIPTS_WITHOUT_SPACES = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]"
+)
 """Letters of scripts without spaces between words."""
 
 _ENDING = re.compile(
@@ -63,7 +65,7 @@ def iter_stems(text: str) -> Iterator[str]:
     each pair of letters counts as a word."""
     stop_words = word_list("stop")
     for token in map(strip_genitive, WORD.findall(text)):
-        if _UNSPACED.search(token):
+        if _SCRIPTS_WITHOUT_SPACES.search(token):
             yield from (token[index : index + 2] for index in range(max(1, len(token) - 1)))
         elif (
             token not in stop_words

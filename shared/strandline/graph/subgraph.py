@@ -11,11 +11,11 @@ from strandline.graph.store_joined import (
     JoinedNode,
     read_nodes_and_edges,
 )
-from strandline.graph.store_walk import MAX_NODES, Walk, walk_graph
+from strandline.graph.store_walk import MAX_NODES, WalkFilter, walk_graph
 
 
 @dataclass(frozen=True)
-class Reach:
+class Subgraph:
     """A part of the graph around some nodes."""
 
     nodes: Sequence[JoinedNode]
@@ -28,7 +28,7 @@ class Reach:
     """There may be more nodes or edges."""
 
 
-def read_reach(access: TenantDb, start_ids: Sequence[UUID], walk: Walk) -> Reach:
+def read_subgraph(access: TenantDb, start_ids: Sequence[UUID], walk: WalkFilter) -> Subgraph:
     """What a walk from these nodes reaches. Two round trips, whatever it is."""
     steps = walk_graph(access, start_ids, walk)
     hops = dict.fromkeys(start_ids, 0)
@@ -38,7 +38,7 @@ def read_reach(access: TenantDb, start_ids: Sequence[UUID], walk: Walk) -> Reach
     nodes, edges = read_nodes_and_edges(access, list(hops), list(followed_ids), walk)
     others = [edge.edge_id for edge in edges if edge.edge_id not in followed_ids]
     left_out = frozenset(others[MAX_EDGES_BETWEEN:])
-    return Reach(
+    return Subgraph(
         nodes,
         hops,
         [edge for edge in edges if edge.edge_id not in left_out],
