@@ -1,4 +1,4 @@
-"""SQL that lists and counts erasures."""
+"""SQL that lists erasures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,27 +62,3 @@ def list_newest(
             "limit": limit,
         },
     )
-
-
-@dataclass(frozen=True)
-class WaitingErasures:
-    """A tenant's erasures that are not complete."""
-
-    erasures: int
-    seconds: float
-    """How long ago the oldest was asked for."""
-
-
-def read_waiting(access: TenantDb) -> WaitingErasures:
-    """The erasures of the tenant that are not complete."""
-    (row,) = access.fetch(
-        WaitingErasures,
-        """
-        select count(*) as erasures,
-            greatest(0, coalesce(extract(epoch from now() - min(asked_at)), 0))::float8 as seconds
-        from erasures
-        where tenant_id = current_tenant() and completed_at is null
-        """,
-        {},
-    )
-    return row
