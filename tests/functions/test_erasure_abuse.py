@@ -9,6 +9,7 @@ import pytest
 
 from strandline import cli
 from strandline.erasure import receipts
+from strandline.local.aws import LocalAws
 from tests.functions.conftest import Told
 from tests.functions.test_erasure import ALICE, BOB, ERASURES, HELPER, erase, eraser
 from tests.functions.test_erasure_lists import MAY_ERASE, forget
@@ -288,8 +289,46 @@ def test_a_receipt_that_is_forged_in_any_field_is_none(
     assert check(json.dumps(done), "--public-key", "not hex")[0] == 1
 
 
+def test_what_is_uploaded_and_not_cited_goes_with_what_its_uploader_said(
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, tell: Told, eraser: str
+) -> None:
+    """By the same rule for everybody: a bound user's own, a user's whom somebody may erase, all of
+    the tenant. Whoever erases less leaves it."""
+    alice, bob = (gateway.key(user=one, rights=MAY_ERASE) for one in (ALICE, BOB))
+
+    def upload(key: str, word: str) -> None:
+        uploaded(gateway, key, word.encode(), mime_type="text/plain", name=f"{word}.txt")
+
+    def left() -> list[str]:
+        rows = scratch_db.rows("select file_name from uploads where tenant_id = 'acme' order by 1")
+        return [name.removesuffix(".txt") for (name,) in rows]
+
+    for key, word in ((alice, "alices"), (bob, "bobs"), (eraser, "nobodys")):
+        upload(key, word)
+    foreign = gateway.key("globex", rights=MAY_ERASE)
+    upload(foreign, "elsewhere")
+    said = tell(eraser, "A word.", ALICE, BOB, speaker=ALICE)
+    assert post(gateway, alice, participant=ALICE, scope_id=said["scope_id"]).status == 202
+    assert left() == ["alices", "bobs", "nobodys"], "no word of the scope"
+    assert post(gateway, alice, participant=ALICE).body["counts"] == {"uploads": 1}
+    assert left() == ["bobs", "nobodys"]
+    assert post(gateway, alice, participant=ALICE).status == 404, "nothing is left"
+    upload(alice, "again")
+    assert post(gateway, eraser, participant=ALICE).body["counts"] == {"uploads": 1}
+    whole = post(gateway, eraser, tenant=True)
+    assert (whole.status, whole.body["counts"]) == (202, {"uploads": 2})
+    gateway.run_job("eraser", "acme")
+    assert left() == []
+    assert [key.split("/")[1] for key in objects(aws, "_uploads/")] == ["globex"]
+    scratch_db.rows("update erased_payloads set marked_at = marked_at - interval '1 hour'")
+    gateway.run_job("eraser", "acme")
+    path = f"{ERASURES}/{whole.body['erasure_id']}"
+    counts = gateway.call("GET", path, key=eraser).body["receipt"]["counts"]
+    assert (counts["s3_uploads"], counts["uploads"]) == (2, 2)
+
+
 def test_an_upload_that_is_pending_when_its_twin_is_erased_cannot_be_cited(
-    gateway: Gateway, scratch_db: ScratchDatabase, aws: Any, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, eraser: str
 ) -> None:
     data = b"the same bytes"
     uploaded(gateway, eraser, data, mime_type="text/plain")

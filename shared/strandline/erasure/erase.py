@@ -179,11 +179,20 @@ def _clear(
         if event_ids:
             _clear_events(access, erasure_id, event_ids, now)
         store.mark_cleared(access, erasure_id)
+    counts = _clear_uploads(access, erasure_id, selection)
     if selection.is_whole:
-        counts = _clear_whole(access, selection, scope_ids)
+        counts |= _clear_whole(access, selection, scope_ids)
+    if any(counts.values()):
         store.add_counts(access, {erasure_id: counts})
-        has_any = has_any or any(counts.values())
-    return has_any
+    return has_any or any(counts.values())
+
+
+def _clear_uploads(access: TenantDb, erasure_id: UUID, selection: Selection) -> dict[str, int]:
+    """Clear the uploads of a tenant, or of who said all that is erased, also those that no event
+    cites. Returns how many rows of each table. In a transaction."""
+    if selection.kind not in ("tenant", "participant") or selection.scope_id is not None:
+        return {}
+    return {"uploads": store.forget_uploads(access, erasure_id, selection.participant)}
 
 
 def _clear_whole(
