@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -347,3 +348,30 @@ def test_an_upload_that_is_pending_when_its_twin_is_erased_cannot_be_cited(
     file = gateway.call("GET", f"/file/{cid_of(data)}", key=eraser, query=query)
     assert file.status in (200, 307), "it was said again"
     assert len(objects(aws, "acme/")) == 1
+
+
+def test_an_event_that_is_erased_by_several_at_once_has_one_erasure(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+) -> None:
+    """Each DELETE gives it; each POST is the one or a 410."""
+    for n in range(5):
+        one, other = (tell(eraser, f"{n} {word}.")["event_id"] for word in ("one", "other"))
+
+        def delete(_: int, event_id: str = one) -> Reply:
+            return gateway.call("DELETE", f"/api/v1/events/{event_id}", key=eraser)
+
+        def erase_two(_: int, ids: tuple[str, ...] = (one, other)) -> Reply:
+            return post(gateway, eraser, event_ids=[*ids])
+
+        with ThreadPoolExecutor(6) as threads:
+            posts = threads.map(erase_two, range(3))
+            deletes = [*threads.map(delete, range(3))]
+        assert {reply.status for reply in deletes} == {200}, [r.text for r in deletes]
+        assert {reply.status for reply in posts} <= {202, 410}
+        erase(gateway, eraser, other)
+        counts = scratch_db.rows(
+            "select sum((counts ->> 'events')::int), count(*) filter (where counts ->> 'events' is"
+            " null), count(distinct erasure_id) from erasures"
+        )
+        assert counts == [(2 * (n + 1), 0, counts[0][2])], "each once, and no erasure of nothing"
+        assert len({reply.body["erasure_id"] for reply in deletes}) == 1

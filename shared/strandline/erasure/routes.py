@@ -45,8 +45,15 @@ def delete_event(request: Request) -> Response:
     earlier = store.find_erasure_of(access, event_id)
     if earlier is not None:
         return _respond(earlier)
-    erase.check_events(access, request.principal, [event_id])
-    return _erase(request, access, Selection("event", event_ids=[event_id]))
+    try:
+        erase.check_events(access, request.principal, [event_id])
+        return _erase(request, access, Selection("event", event_ids=[event_id]))
+    except (NotFound, Gone):  # another erasure may have been faster
+        earlier = store.find_erasure_of(access, event_id)
+        if earlier is None:
+            erase.check_events(access, request.principal, [event_id])  # says how it stands now
+            raise
+        return _respond(earlier)
 
 
 def post_erasure(request: Request) -> Response:
@@ -66,7 +73,12 @@ def post_erasure(request: Request) -> Response:
     if body.dry_run:
         preview = store_selections.preview(access, selection)
         return json_response(ErasurePreview.model_validate(vars(preview)))
-    return _erase(request, access, selection, 202, key)
+    try:
+        return _erase(request, access, selection, 202, key)
+    except NotFound:
+        if body.event_ids is not None:  # another erasure was faster, and this names it
+            erase.check_events(access, request.principal, body.event_ids)
+        raise
 
 
 def delete_session(request: Request) -> Response:
