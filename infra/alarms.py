@@ -20,6 +20,7 @@ from infra.metrics import (
     aws_metric,
     function_metric,
     job_metric,
+    max_metrics,
     rds_metric,
     sqs_metric,
     sum_metrics,
@@ -117,6 +118,7 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
     yield AlarmSpec(
         "failed-shards", "Shards of a job failed finally.", sum_metrics(parts), _SHARD_ATTEMPTS
     )
+    yield from _erasure_alarms(settings, resources)
     failed_trees = job_metric(resources, "TreesFailed", "builder", "Sum")
     yield AlarmSpec("failed-trees", "Topic trees could not be grown.", failed_trees, 1)
     group = {"ScheduleGroup": resources.schedules}
@@ -125,6 +127,19 @@ def _job_alarms(settings: StackSettings, resources: MonitoredResources) -> Itera
     yield AlarmSpec(
         "failed-starts", "A job was due and could not be started.", sum_metrics(failed_starts), 1
     )
+
+
+def _erasure_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+    given_up = job_metric(resources, "VacuumsGivenUp", "eraser", "Sum")
+    says = "Erasures were completed without a vacuum."
+    yield AlarmSpec("failed-vacuums", says, given_up, 1)
+    # The sweeper's too: it sees an erasure that no eraser goes on with.
+    oldest = [
+        job_metric(resources, "OldestErasureSeconds", job, "Maximum")
+        for job in ("eraser", "sweeper")
+    ]
+    says, limit = "Erasures are not complete.", settings.alarms.erasure_seconds
+    yield AlarmSpec("late-erasures", says, max_metrics(oldest), limit)
 
 
 def _api_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:

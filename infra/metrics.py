@@ -100,3 +100,13 @@ def sum_metrics(
         using_metrics=metrics_by_id,
         period=Duration.minutes(minutes),
     )
+
+
+def max_metrics(metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.MathExpression:
+    """The largest of all metrics; missing data count as zero."""
+    metrics_by_id = {f"m{number}": metric for number, metric in enumerate(metrics)}
+    return cloudwatch.MathExpression(
+        expression=f"MAX([{', '.join(f'FILL({name}, 0)' for name in metrics_by_id)}])",
+        using_metrics=metrics_by_id,
+        period=Duration.minutes(PERIOD_MINUTES),
+    )

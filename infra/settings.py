@@ -119,6 +119,8 @@ class Alarms(_SettingsModel):
     """Age of the oldest event without a vector."""
     unfolded_seconds: int = Field(default=7200, gt=0)
     """Age of the oldest event that is due for folding into chains."""
+    erasure_seconds: int = Field(default=21600, gt=0)
+    """Age of the oldest erasure that is not complete: five vacuums may take five hours."""
     failed_runs: int = Field(default=1, gt=0)
     """Failed executions of the state machine within five minutes."""
     errors_percent: float = Field(default=1.0, gt=0, le=100)

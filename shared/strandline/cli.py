@@ -31,6 +31,7 @@ from strandline.config import get_settings
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.erasure import receipts
 from strandline.errors import Invalid, NotFound, StrandlineError
+from strandline.schemas import parse_json
 from strandline.tenants.store_audit import AuditContext
 
 _MAX_OVERLAP_HOURS = 30 * 24
@@ -149,9 +150,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _check_receipt(file: Path, public_key: str | None) -> int:
     """Print whether a receipt is the deployment's own. Returns 0 where it is, else 1."""
     try:
-        answer = json.loads(file.read_text())
+        answer = parse_json(file.read_bytes())  # a name that stands twice is read in two ways
         receipt, signature = answer["receipt"], answer["signature"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, StrandlineError, KeyError, TypeError):
         raise Invalid(f"{file}: is not the answer of GET /api/v1/erasures/{{id}}") from None
     if receipt is None:
         raise Invalid(f"{file}: the erasure is not complete and has no receipt yet")

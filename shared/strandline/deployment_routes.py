@@ -38,6 +38,7 @@ QUERY_ROUTES = (
     "POST /api/v1/graph/imports",
     "DELETE /api/v1/events/{event_id}",
     "POST /api/v1/erasures",
+    "GET /api/v1/erasures",
     "GET /api/v1/erasures/{erasure_id}",
     "GET /api/v1/scopes/{scope_id}/erasures",
     "DELETE /api/v1/sessions/{session_id}",

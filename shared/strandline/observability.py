@@ -88,6 +88,7 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "ChainsRenewed": "Count",
     "ErasuresCompleted": "Count",
     "VacuumsFailed": "Count",
+    "VacuumsGivenUp": "Count",
     "ChainsEvaluated": "Count",
     "ChainsPromoted": "Count",
     "ChainHeat": "None",
@@ -118,6 +119,7 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "OldestDueSeconds": "Seconds",
     "OldestUnembeddedSeconds": "Seconds",
     "OldestUnfoldedSeconds": "Seconds",
+    "OldestErasureSeconds": "Seconds",
 }
 """Every metric and its unit; docs/metrics.md says what each counts."""
 PER_FUNCTION_METRICS = frozenset({"ModelCostMicroUsd", "ModelBreakerRejections"})

@@ -270,7 +270,13 @@ def test_the_dependency_map_needs_a_key(gateway: Gateway) -> None:
         "status": "ok",
         "dependencies": dict.fromkeys(names, "ok"),
         "language": {"provider": None},
-        "background": {"scopes_stuck": 0, "jobs_failed": 0, "turns_late": 0},
+        "background": {
+            "scopes_stuck": 0,
+            "jobs_failed": 0,
+            "turns_late": 0,
+            "erasures_waiting": 0,
+            "oldest_erasure_seconds": 0,
+        },
         "warnings": [],
     }
     for key in (None, "strandline_made-up", gateway.key()[:-2] + "AA"):

@@ -5,12 +5,14 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from strandline.config import get_settings
+from strandline.erasure import eraser
 from strandline.local.lambda_context import LambdaContext
 from strandline.observability import METRIC_NAMESPACE, logger
 from tests import support
@@ -111,6 +113,15 @@ def emitted(printed: str) -> set[Watching]:
     return found
 
 
+def give_up_a_vacuum(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Complete an erasure without one."""
+    monkeypatch.setattr(eraser, "_MAX_VACUUMS", 0)
+    monkeypatch.setattr(eraser, "_REQUEST_WAIT", timedelta(0))
+    key = gateway.key(rights=["erase"])
+    assert gateway.call("POST", "/api/v1/erasures", {"tenant": True}, key=key).status == 202
+    assert gateway.run_job("eraser", "acme")["vacuums_given_up"] == 1
+
+
 def test_what_alarms_watch_is_what_the_handlers_print(
     gateway: Gateway,
     tell: Told,
@@ -140,7 +151,7 @@ def test_what_alarms_watch_is_what_the_handlers_print(
     gateway.run_job("analytics", "acme")
     gateway.run_job("builder", "acme")
     gateway.run_job("promoter", "acme")
-    gateway.run_job("eraser", "acme")
+    give_up_a_vacuum(gateway, monkeypatch)
     found = emitted(printed.getvalue())
     looked_at = watching(alarms(**MODEL))
     # A sweeper asks a model where it folds, a builder where it summarises, a promoter and an
@@ -238,7 +249,7 @@ def test_a_sweep_that_never_comes_wakes_somebody() -> None:
 def test_what_the_issue_asks_for_is_watched() -> None:
     found = alarms(**MODEL)
     asked = {"work-queue-dead-letters", "job-queue-dead-letters", "unembedded", "unfolded"}
-    asked |= {"failed-runs", "errors", "slow"}
+    asked |= {"failed-runs", "errors", "slow", "failed-vacuums", "late-erasures"}
     assert asked | {"connections", "capacity", "breaker-open", "model-spend"} <= set(found)
     assert set(found) - set(alarms()) == {"breaker-open", "model-spend"}, "without a model: none"
 

@@ -35,8 +35,8 @@ PARALLEL = (
     (
         "erasure",
         "tests/prove/test_erasure.py tests/prove/test_erasure_crashes.py"
-        " tests/functions/test_eraser.py",
-        15,
+        " tests/prove/test_eraser_killed.py tests/functions/test_eraser.py",
+        25,
     ),
     ("uploads", "tests/prove/test_uploads.py", 6),
     ("builder", "tests/prove/test_builder_killed.py tests/strandline/topics/test_growth.py", 20),

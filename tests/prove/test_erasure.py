@@ -20,6 +20,7 @@ from strandline.observability import logger
 from strandline.sealing import Sealer
 from strandline.tenants.store_audit import AuditContext
 from tests.graph_files import export
+from tests.mcp_calls import EVERYTHING, call_tool, post
 from tests.prove.erasure_kinds import HELD_IDS, PLACES, Kinds, queued_messages
 from tests.prove.erasure_stores import (
     ERASED,
@@ -89,6 +90,8 @@ def test_canaries_are_in_no_byte(
     assert {name for name, text in before.items() if ERASED in text} >= PLACES
     objects = {key.split("/")[0] for (key, _), t in every_object(versioned).items() if ERASED in t}
     assert objects == {"acme", "_uploads", "_exports"}
+    told = asked_of_tools(kinds, [])
+    assert {name for name, text in told.items() if bears(text)} >= TELLING
     ids = kinds.bearers()
     assert len(ids) >= BEARERS * rounds
     cids = [cid for (cid,) in scratch_db.rows(CIDS, ids)]
@@ -158,6 +161,42 @@ UNSCOPED = ("/metrics", "/admin/", "/sessions/", "/scopes", "/model-calls", "/us
 """Reads that name nobody."""
 
 
+TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("recall", {"query": "sister"}),
+    ("context", {"query": "sister"}),
+    ("query_event_nodes", {"text": "sister"}),
+    ("query_references", {"query": "sister"}),
+    ("mie_query", {"query": "topic", "mode": "exact"}),
+    *(("mie_list", {"node_type": kind}) for kind in ("fact", "decision", "entity", "topic")),
+    ("mie_conflicts", {"content": "My sister sails."}),
+    ("mie_export", {}),
+    ("mie_status", {}),
+    *((name, {}) for name in ("status", "jobs", "snapshots", "usage")),
+)
+RESOURCES = ("mie://context/recent",)
+TELLING = {
+    *("recall", "context", "query_event_nodes", "query_references", "mie://context/recent"),
+    *("mie_list fact", "mie_list decision", "mie_list entity", "mie_list topic"),
+}
+"""What of MCP shows the word before it is erased."""
+
+
+def asked_of_tools(kinds: Kinds, cids: list[str]) -> dict[str, str]:
+    """What MCP answers, by tool or resource, in lower case. Raises AssertionError where a tool
+    fails."""
+    asker: dict[str, Any] = {"key": kinds.key, "participants": [WHO[0]]}
+    found: dict[str, str] = {}
+    for name, arguments in TOOLS:
+        text, is_error = call_tool(kinds.gateway, name, arguments, **asker)
+        assert not is_error, (name, text)
+        found[" ".join([name, *arguments.get("node_type", "").split()])] = text.lower()
+    blocks = [f"{scheme}{cid}" for cid in cids for scheme in ("ipfs://", "memoria://memory/")]
+    for uri in (*RESOURCES, *blocks):
+        given: dict[str, Any] = {"toolsets": EVERYTHING, **asker}
+        found[uri] = post(kinds.gateway, "resources/read", {"uri": uri}, **given).text.lower()
+    return found
+
+
 def shown(kinds: Kinds, ids: list[str], cids: list[str]) -> list[str]:
     """The answers that still hold the word, or are none."""
     found: list[str] = []
@@ -174,6 +213,12 @@ def shown(kinds: Kinds, ids: list[str], cids: list[str]) -> list[str]:
         reply = kinds.gateway.call("GET", path, key=kinds.key, query=who)
         if reply.status != status or bears(reply.text.lower()):
             found.append(f"{path}: {reply.status} {reply.text[:300]}")
+    told = asked_of_tools(kinds, cids)
+    found += [
+        f"mcp {name}: {text[:300]}"
+        for name, text in told.items()
+        if bears(text) or (name.startswith(("ipfs:", "memoria:")) and '"error"' not in text)
+    ]
     _, exported = export(kinds.gateway, kinds.key, *WHO)
     return [*found, "export"] if bears(exported.decode().lower()) else found
 

@@ -57,6 +57,7 @@ CLEARING: Steps = (
 RECORDING: Steps = (
     (store_selections, "list_some"),
     (store, "add_erasure"),
+    (store, "forget_uploads"),
     (store, "mark_hidden"),
 )
 MARKING: Steps = (

@@ -37,4 +37,7 @@ def log_job(tally: Tally, function: str, kind: str, trace: str) -> Generator[Non
                     d.unembedded_seconds for d in tally.due_work
                 )
                 metrics["OldestUnfoldedSeconds"] = max(d.unfolded_seconds for d in tally.due_work)
+            swept_seconds = [due.erasure_seconds for due in tally.due_work]
+            if erasure_seconds := [*swept_seconds, *tally.erasure_seconds]:
+                metrics["OldestErasureSeconds"] = round(max(erasure_seconds), 1)
             logger.info("job", extra=emf_fields({"function": function, "job": kind}, metrics))

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from strandline.context.schemas import ContextTextOut as ContextTextOut
     from strandline.context.schemas import SearchOut as SearchOut
     from strandline.erasure.schemas import ErasureFeed as ErasureFeed
+    from strandline.erasure.schemas import ErasureItem as ErasureItem
     from strandline.erasure.schemas import ErasureOut as ErasureOut
+    from strandline.erasure.schemas import ErasurePage as ErasurePage
     from strandline.erasure.schemas import ErasurePreview as ErasurePreview
     from strandline.graph.schemas_changes import EdgeEnd as EdgeEnd
     from strandline.graph.schemas_changes import Invalidation as Invalidation
@@ -98,7 +100,7 @@ _MODULES = {
     "admin.schemas_keys": "KeyOut KeyPage NewKeyOut RotatedOut",
     "admin.schemas_tenants": "TenantDetails TenantOut TenantPage Usage",
     "context.schemas": "ContextTextOut SearchOut",
-    "erasure.schemas": "ErasureFeed ErasureOut ErasurePreview",
+    "erasure.schemas": "ErasureFeed ErasureItem ErasureOut ErasurePage ErasurePreview",
     "graph.schemas_changes": (
         "EdgeEnd Invalidation Merge MergeUndo Proposals RelationsAnswer StoredChange"
     ),

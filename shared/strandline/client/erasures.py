@@ -8,7 +8,7 @@ from uuid import UUID
 
 from strandline.client import answers
 from strandline.client.calls import Caller
-from strandline.client.verbs import operation
+from strandline.client.verbs import operation, pages
 
 
 class Erasures(Caller):
@@ -47,6 +47,21 @@ class Erasures(Caller):
         tenant: Literal[True] | None = None,
     ) -> answers.ErasurePreview:
         """Count what `erase` would concern, and erase nothing."""
+        ...
+
+    @pages("GET /api/v1/erasures", "ErasurePage.erasures", names={"page_size": "limit"})
+    def list_erasures(
+        self,
+        *,
+        state: Literal["hidden", "complete"] | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+        page_size: int | None = None,
+        cursor: str | None = None,
+    ) -> answers.ErasureItem:
+        """Erasures, newest first, without their receipts. `erasures` is a scope's feed of what was
+        erased."""
         ...
 
     @operation("GET /api/v1/erasures/{erasure_id}")

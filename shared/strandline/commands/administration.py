@@ -207,6 +207,9 @@ def status(run: Invocation) -> None:
     print_table(("dependency", "state"), health.dependencies.items(), "")
     if health.background is not None and health.background.jobs_failed:
         click.echo(f"failed jobs: {health.background.jobs_failed}; see `strandline jobs list`")
+    if health.background is not None and health.background.erasures_waiting:
+        count = health.background.erasures_waiting
+        click.echo(f"erasures that wait: {count}; see `strandline erasures --state hidden`")
     for warning in health.warnings:
         click.echo(f"warning: {warning}")
     if health.status == "ok":

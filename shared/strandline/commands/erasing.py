@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Literal
 
 import click
 
 from strandline.client import answers
-from strandline.commands.invocation import Invocation
-from strandline.commands.output import print_json
+from strandline.commands.invocation import Invocation, Participants, participant_options
+from strandline.commands.output import print_json, print_table
 
 
 @click.command()
@@ -85,4 +86,26 @@ def erasure(run: Invocation, erasure_id: Any) -> None:
     click.echo(counts or "nothing is counted yet")
 
 
-COMMANDS = (erase, erasure)
+@click.command()
+@participant_options
+@click.option("--state", type=click.Choice(["hidden", "complete"]), help="Only these.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.pass_obj
+def erasures(run: Invocation, people: Participants, state: Any, limit: int) -> None:
+    """List erasures, newest first.
+
+    A key with the right to erase that is bound to nobody sees them all.
+    """
+    found = [*itertools.islice(run.client.list_erasures(state=state, **people), limit)]
+    if run.as_json:
+        print_json(found)
+        return
+    rows = (
+        (e.erasure_id, e.kind, e.state, e.asked_at, e.asked_by["user"], e.counts.get("events", 0))
+        for e in found
+    )
+    columns = ("erasure", "kind", "state", "asked", "by", "events")
+    print_table(columns, rows, "There are no erasures.")
+
+
+COMMANDS = (erase, erasure, erasures)

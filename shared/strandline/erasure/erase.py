@@ -131,7 +131,7 @@ def erase(
     """Erase what a selection names, which `select_for` has narrowed. Nothing of it can be read when
     this returns; while `cleared_at` is None the job goes on. Where a request with the same
     `Idempotency-Key` was faster, it gives that one's erasure. Raises NotFound where nothing
-    matches."""
+    matches, or another erasure was faster."""
     erasure_id = uuid7()
     event_ids = store_selections.list_some(access, selection, EVENTS_AT_ONCE + 1)
     eraser = access.seeing_erased()
@@ -169,21 +169,30 @@ def _clear(
 ) -> bool:
     """Clear what a selection names, of which these events are some, or mark it where they are too
     many. Returns whether there was anything. In a transaction."""
-    is_many, has_any = len(event_ids) > EVENTS_AT_ONCE, bool(event_ids)
+    is_many, has_any = len(event_ids) > EVENTS_AT_ONCE, False
     scope_ids: list[UUID] = []
     if selection.is_whole:
         scope_ids = store_sessions.lock_sessions(access, selection, [] if is_many else event_ids)
     if is_many:
         has_any = store_selections.add_marks(access, erasure_id, selection) > 0
     else:
-        if event_ids:
-            _clear_events(access, erasure_id, event_ids, now)
+        if event_ids:  # another erasure may have been faster
+            has_any = _clear_events(access, erasure_id, event_ids, now) > 0
         store.mark_cleared(access, erasure_id)
+    counts = _clear_uploads(access, erasure_id, selection)
     if selection.is_whole:
-        counts = _clear_whole(access, selection, scope_ids)
+        counts |= _clear_whole(access, selection, scope_ids)
+    if any(counts.values()):
         store.add_counts(access, {erasure_id: counts})
-        has_any = has_any or any(counts.values())
-    return has_any
+    return has_any or any(counts.values())
+
+
+def _clear_uploads(access: TenantDb, erasure_id: UUID, selection: Selection) -> dict[str, int]:
+    """Clear the uploads of a tenant, or of who said all that is erased, also those that no event
+    cites. Returns how many rows of each table. In a transaction."""
+    if selection.kind not in ("tenant", "participant") or selection.scope_id is not None:
+        return {}
+    return {"uploads": store.forget_uploads(access, erasure_id, selection.participant)}
 
 
 def _clear_whole(
@@ -229,10 +238,10 @@ def _to_selection(erasure: Erasure, mark: Mark) -> Selection:
 
 def _clear_events(
     access: TenantDb, erasure_id: UUID, event_ids: Sequence[UUID], now: datetime
-) -> None:
+) -> int:
     """Erase these events and all that rests on them, in the transaction under way. Locks are taken
     in one order: scopes, chains, graph, events. What rests on them may be told of chains that were
-    dropped and are not folded again yet."""
+    dropped and are not folded again yet. Returns how many were not erased before."""
     scope_ids = store_derived.lock_scopes(access, event_ids)
     pending = store.drop_pending_decisions(access, event_ids)
     dropped_ids = [*pending.chain_ids, *store_derived.list_slots(access, event_ids)]
@@ -257,6 +266,7 @@ def _clear_events(
         for name in _OF_OTHERS:
             del counts[name]
     store.add_counts(access, {erasure_id: counts})
+    return counts["events"]
 
 
 def _to_target(selection: Selection) -> dict[str, object]:

@@ -61,6 +61,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     del shard
     totals = Counter[str]()
     erasures = store_job.list_open(lease.access)
+    lease.tally.erasure_seconds += [(now - one.asked_at).total_seconds() for one in erasures[:1]]
     for erasure in erasures:
         if erasure.cleared_at is None:
             _clear(resources, lease, erasure, now, totals)
@@ -83,6 +84,7 @@ _METRICS = {
     "chains_renewed": "ChainsRenewed",
     "erasures_completed": "ErasuresCompleted",
     "vacuums_failed": "VacuumsFailed",
+    "vacuums_given_up": "VacuumsGivenUp",
 }
 """The metrics of a shard's counts."""
 
@@ -314,3 +316,4 @@ def _settle(
             signature = receipts.sign(settings.sealing_secret, receipt)
             store_job.complete(access, erasure.erasure_id, receipt, signature, completed_at)
             totals["erasures_completed"] += 1
+            totals["vacuums_given_up"] += erasure.vacuumed_at is None

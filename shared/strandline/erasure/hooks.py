@@ -29,7 +29,7 @@ HOOKS = {
     "sessions": Hook("session and scope", "deleted", "with its last event"),
     "lanes": Hook("session and scope", "deleted", "with its last event"),
     "blobs": Hook("blob_cid and writer", "deleted", "unless the writer's other events cite it"),
-    "uploads": Hook("blob_cid and writer", "deleted"),
+    "uploads": Hook("blob_cid and writer; writer, tenant", "deleted", "uncited ones too"),
     # indexes
     "event_search": Hook("event_id, cited_id", "deleted", "the event after it is indexed anew"),
     "event_texts": Hook("event_id", "deleted"),

@@ -1,21 +1,29 @@
 """HTTP routes of erasure, and the end of sessions."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from strandline import participants
 from strandline.config import get_settings
+from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
-from strandline.erasure import erase, receipts, store, store_selections
+from strandline.erasure import erase, receipts, store, store_lists, store_selections
 from strandline.erasure.schemas import (
     DeleteSessionQuery,
     ErasedEventOut,
     ErasureFeed,
     ErasureFeedQuery,
     ErasureHeaders,
+    ErasureItem,
     ErasureOut,
+    ErasurePage,
     ErasurePreview,
     ErasureRequest,
+    ErasuresQuery,
+    ErasureState,
 )
 from strandline.erasure.store import Erasure, RequestKey
+from strandline.erasure.store_lists import ListedErasure
 from strandline.erasure.store_selections import Kind, Selection
 from strandline.errors import Conflict, Forbidden, Gone, NotFound, StateConflict
 from strandline.http.request import Request
@@ -37,15 +45,22 @@ def delete_event(request: Request) -> Response:
     earlier = store.find_erasure_of(access, event_id)
     if earlier is not None:
         return _respond(earlier)
-    erase.check_events(access, request.principal, [event_id])
-    return _erase(request, access, Selection("event", event_ids=[event_id]))
+    try:
+        erase.check_events(access, request.principal, [event_id])
+        return _erase(request, access, Selection("event", event_ids=[event_id]))
+    except (NotFound, Gone):  # another erasure may have been faster
+        earlier = store.find_erasure_of(access, event_id)
+        if earlier is None:
+            erase.check_events(access, request.principal, [event_id])  # says how it stands now
+            raise
+        return _respond(earlier)
 
 
 def post_erasure(request: Request) -> Response:
     """Erase events, a session, somebody's words, a scope or the tenant (202). With `dry_run` it
     only counts (200). With an `Idempotency-Key` a request that is repeated gets the same erasure;
     events that were erased before are a 410 that names their erasures."""
-    body, access, key = request.parse_body(ErasureRequest), _connect(request), None
+    body, access, key = _parse_request(request), _connect(request), None
     selection, header = _to_selection(body), idempotency_key(request)
     if header is not None and not body.dry_run:
         key = erase.make_key(access, header, body.model_dump(mode="json", exclude_none=True))
@@ -58,7 +73,12 @@ def post_erasure(request: Request) -> Response:
     if body.dry_run:
         preview = store_selections.preview(access, selection)
         return json_response(ErasurePreview.model_validate(vars(preview)))
-    return _erase(request, access, selection, 202, key)
+    try:
+        return _erase(request, access, selection, 202, key)
+    except NotFound:
+        if body.event_ids is not None:  # another erasure was faster, and this names it
+            erase.check_events(access, request.principal, body.event_ids)
+        raise
 
 
 def delete_session(request: Request) -> Response:
@@ -89,14 +109,49 @@ def delete_session(request: Request) -> Response:
 def get_erasure(request: Request) -> Response:
     """Get an erasure, with its receipt once it is complete. What a user erased is seen by that user
     and by admins, what a credential bound to nobody erased by such credentials."""
-    named = request.parse_query(ParticipantsQuery).participants
-    principal = request.principal
-    may_see_all = principal.user is None and not named and "erase" in principal.rights
-    access = _connect(request) if may_see_all else request.connect_reader(named)
+    access = _connect_reader(request, request.parse_query(ParticipantsQuery).participants)
     erasure = store.get_erasure(access, request.path_id("erasure_id"))
     if erasure is None:
         raise NotFound
     return _respond(erasure)
+
+
+def list_erasures(request: Request) -> Response:
+    """List erasures, newest first: those that `GET /api/v1/erasures/{erasure_id}` would show. The
+    list names no events and holds no receipts."""
+    query = request.parse_query(ErasuresQuery)
+    access = _connect_reader(request, query.participants)
+    caller = access.caller
+    cursors = Cursors(access.sealer, caller.tenant, "erasures", caller.viewer, query.state)
+    after = cursors.decode(query.cursor)
+    rows = store_lists.list_newest(access, query.state, after, query.limit)
+    last = rows[-1] if len(rows) == query.limit else None
+    position = last and Position(last.pg_snapshot, last.asked_at, last.erasure_id)
+    return json_response(
+        ErasurePage(
+            erasures=[_to_item(row) for row in rows],
+            next_cursor=position and cursors.encode(position),
+        )
+    )
+
+
+def _to_item(row: ListedErasure) -> ErasureItem:
+    return ErasureItem(
+        erasure_id=row.erasure_id,
+        kind=row.kind,
+        target=row.target,
+        state=_state_of(row.completed_at),
+        asked_at=row.asked_at,
+        asked_by=row.asked_by,
+        unreadable_at=row.hidden_at,
+        vacuumed_at=row.vacuumed_at,
+        complete_at=row.completed_at,
+        counts=row.counts,
+    )
+
+
+def _state_of(completed_at: datetime | None) -> ErasureState:
+    return "hidden" if completed_at is None else "complete"
 
 
 def feed_erasures(request: Request) -> Response:
@@ -126,6 +181,26 @@ def _without_scope(row: store.ErasedEvent) -> dict[str, object]:
 def _connect(request: Request) -> TenantDb:
     """The database on behalf of who erases: as for an append."""
     return request.resources.database.connect_as(make_caller(request.principal), request.deadline)
+
+
+def _connect_reader(request: Request, named: Sequence[str] | None) -> TenantDb:
+    """The database on behalf of who reads erasures: an unbound credential that may erase sees what
+    all asked for, without naming anybody."""
+    principal = request.principal
+    may_see_all = principal.user is None and not named and "erase" in principal.rights
+    return _connect(request) if may_see_all else request.connect_reader(named)
+
+
+def _parse_request(request: Request) -> ErasureRequest:
+    """What to erase, with the name of a participant in its canonical form and each id once. Raises
+    Invalid."""
+    body = request.parse_body(ErasureRequest)
+    if body.participant is not None:
+        name = participants.normalize(body.participant, "participant")
+        body = body.model_copy(update={"participant": name})
+    if body.event_ids is not None:
+        body = body.model_copy(update={"event_ids": list(dict.fromkeys(body.event_ids))})
+    return body
 
 
 def _to_selection(body: ErasureRequest) -> Selection:
@@ -162,7 +237,7 @@ def _respond(erasure: Erasure, status: int = 200, *, is_replay: bool = False) ->
         erasure_id=erasure.erasure_id,
         kind=erasure.kind,
         target=erasure.target,
-        state="hidden" if erasure.completed_at is None else "complete",
+        state=_state_of(erasure.completed_at),
         asked_at=erasure.asked_at,
         asked_by=erasure.asked_by,
         unreadable_at=erasure.hidden_at,
@@ -194,6 +269,7 @@ ROUTES = {
         errors=(Forbidden, NotFound, Conflict, Gone),
         audits_in_transaction=True,
     ),
+    "GET /api/v1/erasures": Route(list_erasures, "read", {200: ErasurePage}, query=ErasuresQuery),
     "GET /api/v1/erasures/{erasure_id}": Route(
         get_erasure, "read", {200: ErasureOut}, query=ParticipantsQuery
     ),

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from strandline.log.schemas_fields import IdempotencyKey, SessionId
 from strandline.schemas import (
     Count,
+    PagingQuery,
     Participant,
     ParticipantsQuery,
     RequestModel,
@@ -19,6 +20,15 @@ from strandline.schemas import (
 from strandline.sessions.schemas import ScopeQuery
 
 MAX_EVENT_IDS = 1000
+type ErasureState = Literal["hidden", "complete"]
+type ErasureKind = Literal["event", "events", "session", "participant", "scope", "tenant"]
+
+
+def _check_true(value: object) -> object:
+    """Refuse 1, which Python takes for True. Raises ValueError."""
+    if value is not True:
+        raise ValueError("must be true")
+    return value
 
 
 class ErasureRequest(RequestModel):
@@ -33,7 +43,7 @@ class ErasureRequest(RequestModel):
     """All that this participant said."""
     scope_id: UUID | None = None
     """All events of this scope."""
-    tenant: Literal[True] | None = None
+    tenant: Annotated[Literal[True], BeforeValidator(_check_true)] | None = None
     """All events of the credential's tenant."""
     dry_run: bool = Field(default=False, strict=True)
     """Only count what would be erased."""
@@ -77,10 +87,10 @@ class ErasureOut(ResponseModel):
     cleared, then `complete`: then it has a receipt."""
 
     erasure_id: UUID
-    kind: Literal["event", "events", "session", "participant", "scope", "tenant"]
+    kind: ErasureKind
     target: Mapping[str, Any]
     """What was asked for: ids and participants. A session's name is not kept."""
-    state: Literal["hidden", "complete"]
+    state: ErasureState
     asked_at: datetime
     asked_by: Mapping[str, Any]
     """The credential: the `key_id` of its API key or certificate, and the `user` that it is bound
@@ -98,6 +108,42 @@ class ErasureOut(ResponseModel):
     """Ed25519 over the receipt as JSON with sorted names and without spaces, in hex."""
     public_key: str
     """The deployment's key that checks it, in hex."""
+
+
+class ErasuresQuery(PagingQuery):
+    """The query string of the list of erasures."""
+
+    state: ErasureState | None = None
+    """Only erasures in this state: `hidden` ones are not complete yet."""
+
+
+class ErasureItem(ResponseModel):
+    """An erasure on a page of the list; `GET /api/v1/erasures/{erasure_id}` has its receipt."""
+
+    erasure_id: UUID
+    kind: ErasureKind
+    target: Mapping[str, Any]
+    """What was asked for, without the ids of events."""
+    state: ErasureState
+    asked_at: datetime
+    asked_by: Mapping[str, Any]
+    """The credential: its `key_id`, and the `user` that it is bound to."""
+    unreadable_at: datetime
+    """Since when no call reads anything of it."""
+    vacuumed_at: datetime | None
+    """When the vacuum began that gave up the rows that it cleared. Null in one that is complete:
+    none did."""
+    complete_at: datetime | None
+    """When all stores were cleared."""
+    counts: Mapping[str, int]
+    """Rows by table and objects by store, so far."""
+
+
+class ErasurePage(ResponseModel):
+    """Erasures, newest first."""
+
+    erasures: list[ErasureItem]
+    next_cursor: str | None
 
 
 class DeleteSessionQuery(ScopeQuery):

@@ -55,6 +55,22 @@ def blank_chains(
 
 
 @dataclass(frozen=True)
+class _UploadCount:
+    uploads: int
+
+
+def forget_uploads(access: TenantDb, erasure_id: UUID, writer: str | None) -> int:
+    """Forget the uploads of a writer, or of all (None); of a bound user's own alone. Their objects
+    wait for the job. Returns how many. In a transaction."""
+    (row,) = access.fetch(
+        _UploadCount,
+        "select forget_uploads(%(erasure_id)s, %(writer)s) as uploads",
+        {"erasure_id": erasure_id, "writer": writer},
+    )
+    return row.uploads
+
+
+@dataclass(frozen=True)
 class PendingDecisions:
     """Decisions that were deleted before they were folded again."""
 

@@ -76,6 +76,8 @@ class Tally:
     """Scopes postponed, tenants not swept, messages or sweeps that failed."""
     due_work: list[store_counts.DueWork] = field(default_factory=list[store_counts.DueWork])
     """The due work of each swept tenant, before the sweep began."""
+    erasure_seconds: list[float] = field(default_factory=list[float])
+    """Of each tenant whose erasures went on: the age of the oldest that was not complete."""
     fold_ms: list[float] = field(default_factory=list[float])
     """Milliseconds of each scope's fold."""
     cosines: list[float] = field(default_factory=list[float])

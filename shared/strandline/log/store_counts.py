@@ -19,6 +19,10 @@ class DueWork:
     """The age of the oldest event without a vector, among scopes with pending work."""
     unfolded_seconds: float
     """The age of the oldest event that is not folded into chains, likewise."""
+    erasures: int
+    """Erasures that are not complete."""
+    erasure_seconds: float
+    """How long ago the oldest of them was asked for."""
 
 
 def read_due_work(access: TenantDb, space: str) -> DueWork:
@@ -40,7 +44,13 @@ def read_due_work(access: TenantDb, space: str) -> DueWork:
             coalesce(extract(epoch from now() - min(e.recorded_at)), 0)::float8
                 as unembedded_seconds,
             coalesce(extract(epoch from now() - min(f.recorded_at)), 0)::float8
-                as unfolded_seconds
+                as unfolded_seconds,
+            (select count(*) from erasures x
+                where x.tenant_id = current_tenant() and x.completed_at is null) as erasures,
+            (select greatest(0, coalesce(extract(epoch from now() - min(x.asked_at)), 0))::float8
+                from erasures x
+                where x.tenant_id = current_tenant() and x.completed_at is null)
+                as erasure_seconds
         from due_work w
         left join events e on e.tenant_id = w.tenant_id and e.scope_id = w.scope_id
             and e.seq = w.to_embed
@@ -54,7 +64,8 @@ def read_due_work(access: TenantDb, space: str) -> DueWork:
 
 @dataclass(frozen=True)
 class BackgroundFailures:
-    """Failures of a tenant's background work that an operator must look at."""
+    """Failures of a tenant's background work that an operator must look at, and erasures that are
+    not complete."""
 
     scopes_stuck: int
     """Scopes whose work was postponed five times in a row."""
@@ -62,10 +73,15 @@ class BackgroundFailures:
     """Failed jobs of the last 30 days that were not tried again."""
     turns_late: int
     """Answers of the language model that have been waited for since more than ten minutes."""
+    erasures_waiting: int
+    """Erasures that are not complete."""
+    oldest_erasure_seconds: int
+    """How long ago the oldest of them was asked for."""
 
 
 def count_failures(access: TenantDb) -> BackgroundFailures:
-    """Count the failures of the tenant's background work."""
+    """Count the failures of the tenant's background work, and the erasures that are not
+    complete."""
     (row,) = access.fetch(
         BackgroundFailures,
         """
@@ -73,7 +89,13 @@ def count_failures(access: TenantDb) -> BackgroundFailures:
             where attempts >= %(stuck_attempts)s) as scopes_stuck,
             (select count(*) from jobs where state = 'failed') as jobs_failed,
             (select count(*) from turns where tenant_id = current_tenant() and state = 'waiting'
-                and created_at < now() - interval '10 minutes') as turns_late
+                and created_at < now() - interval '10 minutes') as turns_late,
+            erasure_totals.*
+        from (
+            select count(*) as erasures_waiting, greatest(0, coalesce(
+                extract(epoch from now() - min(asked_at)), 0))::int as oldest_erasure_seconds
+            from erasures
+            where tenant_id = current_tenant() and completed_at is null) erasure_totals
         """,
         {"stuck_attempts": STUCK_ATTEMPTS},
     )

@@ -65,6 +65,13 @@ _METRICS = (
         "How long the oldest chain version has waited for the topic index.",
         "unindexed_seconds",
     ),
+    ("strandline_erasures_waiting", "gauge", "Erasures not complete yet.", "erasures_waiting"),
+    (
+        "strandline_oldest_erasure_age_seconds",
+        "gauge",
+        "How long ago the oldest of them was asked for.",
+        "oldest_erasure_seconds",
+    ),
     ("strandline_jobs_failed", "gauge", "Jobs failed and not tried again.", "jobs_failed"),
     ("strandline_breakers_open", "gauge", "Models with an open circuit breaker.", "breakers_open"),
     ("strandline_model_calls_month", "gauge", "Requests to models this month.", "model_calls"),
@@ -93,6 +100,8 @@ def render_metrics(access: TenantDb, space: str) -> str:
         "oldest_due_seconds": due_work.seconds,
         "unembedded_seconds": due_work.unembedded_seconds,
         "unfolded_seconds": due_work.unfolded_seconds,
+        "erasures_waiting": due_work.erasures,
+        "oldest_erasure_seconds": due_work.erasure_seconds,
         "model_calls": model_spend.calls,
         "model_usd": model_spend.cost_usd,
     }

@@ -21,7 +21,8 @@ class LanguageState(ResponseModel):
 
 
 class BackgroundState(ResponseModel):
-    """Failures of the tenant's background work. GET /api/v1/admin/jobs returns the reasons."""
+    """Failures of the tenant's background work, and erasures that wait. GET /api/v1/admin/jobs
+    returns the reasons of failures."""
 
     scopes_stuck: int
     """Scopes whose work was postponed five times in a row. Their events are safe and can be
@@ -30,6 +31,10 @@ class BackgroundState(ResponseModel):
     """Failed jobs of the last 30 days that were not tried again."""
     turns_late: int
     """Answers to queries and chats that have been waited for since more than ten minutes."""
+    erasures_waiting: int
+    """Erasures that are not complete: unreadable, and without a receipt yet."""
+    oldest_erasure_seconds: int
+    """How long ago the oldest of them was asked for; 0 if there is none."""
 
 
 class Health(ResponseModel):

@@ -176,6 +176,8 @@ def test_what_is_erased_is_gone(service: HttpService) -> None:
         with pytest.raises(errors.GoneError):
             client.get(event.event_id, user="alice")
         assert client.erasure(erasure.erasure_id).receipt is None
+        (listed,) = client.list_erasures(state="hidden", page_size=1)
+        assert (listed.erasure_id, listed.counts) == (erasure.erasure_id, erasure.counts)
         (erased,) = client.erasures(event.scope_id, user="alice").erasures
         assert (erased.event_id, erased.n) == (event.event_id, 1)
         with client.session("crane", user="alice") as session:

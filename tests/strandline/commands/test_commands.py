@@ -195,6 +195,10 @@ def test_what_is_erased_is_counted_first(
     assert run("recall", "crane", "--user", "alice")[1] == "Nothing is known about this.\n"
     assert "2 events" in run(*eraser, "erasure", erasure_id)[1]
     assert json.loads(run(*eraser, "--json", "erasure", erasure_id)[1])["state"] == "hidden"
+    (listed,) = json.loads(run(*eraser, "--json", "erasures", "--state", "hidden")[1])
+    assert (listed["erasure_id"], listed["counts"]["events"]) == (erasure_id, 2)
+    assert erasure_id in run(*eraser, "erasures")[1]
+    assert run(*eraser, "erasures", "--user", "bob")[1] == "There are no erasures.\n"
     assert run(*eraser, "erase", *said, "--yes")[0] == 1, "nothing is left"
     event_id = run("add", "Again.", "--user", "alice")[1].split()[3].rstrip(",")
     first = run(*eraser, "erase", event_id, "--yes")[1]

@@ -37,7 +37,13 @@ from tests.support import Gateway, ScratchDatabase
 
 START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
-QUIET = {"scopes_stuck": 0, "jobs_failed": 0, "turns_late": 0}
+QUIET = {
+    "scopes_stuck": 0,
+    "jobs_failed": 0,
+    "turns_late": 0,
+    "erasures_waiting": 0,
+    "oldest_erasure_seconds": 0,
+}
 POISON = "poison"
 LINK = "https://example.com/reset/" + "Zm9vYmFy" * 43
 WIDE = {"similarity_low": -1.0, "similarity_high": 1.0}

@@ -74,6 +74,7 @@ PROBED = (
     "forget_turns",
     "forget_sona_names",
     "forget_all_turns",
+    "forget_uploads",
     "blank_chains",
     "drop_pending_decisions",
     "events_marked",
@@ -699,6 +700,8 @@ UNASKED = {
     " where n > 0",
     "forget_sona_names": "select n from (select forget_sona_names() n) t where n > 0",
     "forget_all_turns": "select n from (select forget_all_turns() n) t where n > 0",
+    "forget_uploads": "select n from (select forget_uploads(gen_random_uuid(), null) n) t"
+    " where n > 0",
     "is_turn_marked": "select t.turn_id from turns t where is_turn_marked(t.turn_id)",
     "events_marked": "select * from events_marked(array(select event_id from events))",
     "is_session_marked": "select s.session_id from sessions s"
@@ -848,6 +851,32 @@ def test_whoever_erases_reaches_what_is_in_view_and_nothing_else(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     assert erased_in_breach(app, truth) == []
+
+
+def test_whoever_forgets_uploads_reaches_the_writers_own_and_nothing_else(
+    app: Connection[Any], truth: dict[str, Table]
+) -> None:
+    """A bound user's own; who sees the whole tenant, all of it, or those of the writer that is
+    named."""
+    uploads = [row.full for row in truth["uploads"].rows]
+    forgotten = set[int]()
+    for asker in ASKERS:
+        erasures = [r for r in truth["erasures"].rows if r.full["tenant_id"] == asker.tenant]
+        erasure_id = erasures[0].full["erasure_id"] if erasures else str(uuid.uuid4())
+        for writer in (None, "user:alice", "user:nobody"):
+            own = [
+                one
+                for one in uploads
+                if one["tenant_id"] == asker.tenant
+                and writer in (None, one["writer"])
+                and (not asker.viewer or one["writer"] == asker.writer in asker.viewer)
+            ]
+            with app.transaction(force_rollback=True):
+                ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+                (count,) = rows(app, "select forget_uploads(%s, %s)", erasure_id, writer)
+            assert count == len(own), (asker, writer)
+            forgotten.add(count)
+    assert len(forgotten) > 1, "nobody reaches anything"
 
 
 def test_whoever_locks_sources_learns_of_those_in_view(
