@@ -23,11 +23,11 @@ import numpy as np
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
 from strandline.recall.features import (
-    AnswerFeatures,
+    AnswerabilityFeatures,
     Features,
     MissingCosine,
     Word,
-    compute_answer_features,
+    compute_answerability,
 )
 from strandline.recall.relevance import Calibration, Curve
 from tests.bench import recall_corpora
@@ -62,7 +62,7 @@ class Answer:
     """A sample's ranking: what `known` and `relevance` are fitted to."""
 
     sample: Sample
-    features: AnswerFeatures
+    features: AnswerabilityFeatures
     scores: Array
     """Of the best candidates, best first."""
     right: Sequence[bool]
@@ -81,7 +81,7 @@ def rank_sample(sample: Sample, weights: Array) -> Answer | None:
     scores = sample.features @ weights
     order = np.argsort(-scores, kind="stable")
     rows = [Features(*sample.features[n]) for n in order[:_TAIL]]
-    features = compute_answer_features(
+    features = compute_answerability(
         [float(scores[n]) for n in order[:_TAIL]],
         rows,
         sample.candidates.words,

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from strandline.chains import echoes
-from strandline.chains.echoes import ECHO_WINDOW, GivenText, SaidText, find_echoes, triples
+from strandline.chains.echoes import ECHO_WINDOW, EventText, RecalledText, find_echoes, triples
 
 NOW = datetime(2026, 5, 8, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 TEXT = "The red buoy at pier seven needs a new lamp before winter."
-SAID = SaidText(uuid.uuid4(), 7, "*", NOW, TEXT)
-GIVEN = GivenText(uuid.uuid4(), "*", [NOW - SECOND], TEXT)
+SAID = EventText(uuid.uuid4(), 7, "*", NOW, TEXT)
+GIVEN = RecalledText(uuid.uuid4(), "*", [NOW - SECOND], TEXT)
 
 
 def test_what_was_given_is_an_echo() -> None:

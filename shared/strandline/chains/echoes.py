@@ -23,7 +23,7 @@ _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
-class SaidText:
+class EventText:
     """An event to be folded."""
 
     event_id: UUID
@@ -34,7 +34,7 @@ class SaidText:
 
 
 @dataclass(frozen=True)
-class GivenText:
+class RecalledText:
     """An event that recalls by one writer gave, and when."""
 
     event_id: UUID
@@ -49,7 +49,9 @@ def triples(text: str) -> set[int]:
     return {hash(triple) for triple in zip(words, words[1:], words[2:], strict=False)}
 
 
-def find_echoes(texts: Sequence[SaidText], sources: Sequence[GivenText]) -> dict[UUID, Decision]:
+def find_echoes(
+    texts: Sequence[EventText], sources: Sequence[RecalledText]
+) -> dict[UUID, Decision]:
     """The decisions about those events that are echoes, by event.
 
     A user's recall gives to this user alone, and to those who write for anybody; a recall that was
@@ -72,7 +74,7 @@ def find_echoes(texts: Sequence[SaidText], sources: Sequence[GivenText]) -> dict
     return decisions
 
 
-def _was_given_to(source: GivenText, item: SaidText) -> bool:
+def _was_given_to(source: RecalledText, item: EventText) -> bool:
     if source.event_id == item.event_id:
         return False
     if source.writer != item.writer and NO_USER not in (source.writer, item.writer):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from strandline.chains.echoes import ECHO_WINDOW, GivenText, SaidText
+from strandline.chains.echoes import ECHO_WINDOW, EventText, RecalledText
 from strandline.db.database import TenantDb
 from strandline.participants import drop_agents
 
@@ -18,12 +18,12 @@ _MAX_CHARS = 8000
 
 def read_given(
     access: TenantDb, participants: Sequence[str], first: datetime, last: datetime
-) -> Sequence[GivenText]:
+) -> Sequence[RecalledText]:
     """The events that recalls on behalf of some of these participants gave, from the window before
     `first` until `last`. Of these only those that all of the participants may see, or where the
     tenant's agents share, all who are no agents: what others know must not show in a decision."""
     return access.fetch(
-        GivenText,
+        RecalledText,
         """
         with answers as materialized (
             select a.writer, a.event_ids, a.recalled_at
@@ -62,10 +62,10 @@ def read_given(
     )
 
 
-def read_said(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[SaidText]:
+def read_said(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[EventText]:
     """The texts of these events; erased ones and payloads are left out."""
     return access.fetch(
-        SaidText,
+        EventText,
         """
         select e.event_id, e.seq, e.writer, e.recorded_at, left(e.content, %(max_chars)s) as text
         from events e

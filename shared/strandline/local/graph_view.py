@@ -108,7 +108,7 @@ def read_graph(client: Caller, views: Sequence[People]) -> Graph:
         view_nodes = list(_read_nodes(client, people))
         for node in view_nodes:
             existing = nodes.get(node.key)
-            nodes[node.key] = _join(existing, node) if existing else node
+            nodes[node.key] = _join_nodes(existing, node) if existing else node
         edges |= dict.fromkeys(_read_edges(client, view_nodes))
         communities |= _read_communities(client, people)
     by_weight = sorted(nodes.values(), key=lambda node: (-node.weight, node.key))
@@ -143,7 +143,7 @@ def _read_nodes(client: Caller, people: People) -> Iterator[Node]:
         )
 
 
-def _join(first: Node, second: Node) -> Node:
+def _join_nodes(first: Node, second: Node) -> Node:
     return replace(
         max(first, second, key=lambda node: node.weight),
         valid_from=min(first.valid_from, second.valid_from),

@@ -205,7 +205,7 @@ def _speaker_name(speaker: str | None) -> str:
     return display_name(speaker).lower() if speaker else ""
 
 
-class AnswerFeatures(NamedTuple):
+class AnswerabilityFeatures(NamedTuple):
     """What tells whether a view holds an answer at all."""
 
     score: float
@@ -230,19 +230,19 @@ _MAX_FITTED_EVENTS = 1000
 """Larger views were not fitted, and count as one of so many events."""
 
 
-def compute_answer_features(
+def compute_answerability(
     scores: Sequence[float],
     features: Sequence[Features],
     words: Sequence[Word],
     events_in_view: int,
     events_searched: int,
-) -> AnswerFeatures:
+) -> AnswerabilityFeatures:
     """The features of an answer whose candidates come best first; there is at least one. Without
     filters all events in view are searched."""
     total = sum(word.weight(events_in_view) for word in words) or 1.0
     absent = sum(word.weight(events_in_view) for word in words if not word.events)
     is_long = len(scores) >= _SPREAD_PLACE
-    return AnswerFeatures(
+    return AnswerabilityFeatures(
         score=scores[0],
         cosine=max(candidate.cosine for candidate in features),
         words_absent=absent / total,

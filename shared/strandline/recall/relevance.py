@@ -16,7 +16,7 @@ from strandline.recall.features import (
     Features,
     MissingCosine,
     Word,
-    compute_answer_features,
+    compute_answerability,
     compute_features,
 )
 from strandline.recall.question import Question
@@ -40,7 +40,7 @@ class Calibration(NamedTuple):
     """The weight of each feature in an event's score."""
     missing_cosine: MissingCosine
     known: Curve
-    """Over AnswerFeatures."""
+    """Over AnswerabilityFeatures."""
     relevance: Curve
     """Over how far an event's score is below the best, and the logit of `known`."""
     min_known: float
@@ -89,7 +89,7 @@ def rank(
         reverse=True,
     )
     scores, order = [item[0] for item in scored], [item[2] for item in scored]
-    answer = compute_answer_features(
+    answer = compute_answerability(
         scores,
         [features[n] for n in order],
         words,

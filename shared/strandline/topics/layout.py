@@ -36,8 +36,8 @@ class LayoutCandidates:
 
 
 @dataclass
-class Layout:
-    """A selection that grows."""
+class AnswerLayout:
+    """The parts of an answer that are chosen so far, and the bytes that they take."""
 
     candidates: LayoutCandidates
     lines: Lines

@@ -6,7 +6,7 @@ from datetime import datetime
 from strandline.db.database import TenantDb
 from strandline.topics import answers, store_references
 from strandline.topics.answers import AnswerContents
-from strandline.topics.layout import Layout, LayoutCandidates
+from strandline.topics.layout import AnswerLayout, LayoutCandidates
 from strandline.topics.outline import Outline, group_by
 from strandline.topics.plan import Cut, Plan, PlannedNode
 from strandline.topics.schemas_references import ReferencesOut
@@ -90,7 +90,7 @@ def _lay_out(
     )
     candidates = LayoutCandidates(selection.events, selection.nodes, request.query is not None)
     lines = Lines(texts, request.budget)
-    layout = Layout(candidates, lines)
+    layout = AnswerLayout(candidates, lines)
     layout.fill()
     while True:
         plan = _to_plan(question, selection, layout, now)
@@ -101,7 +101,7 @@ def _lay_out(
             return plan, outline
 
 
-def _to_plan(question: Question, selection: Selection, layout: Layout, now: datetime) -> Plan:
+def _to_plan(question: Question, selection: Selection, layout: AnswerLayout, now: datetime) -> Plan:
     search, nodes, events = selection.search, layout.shown_nodes(), layout.events
     degradations = selection.degraded
     if search is not None:
