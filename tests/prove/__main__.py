@@ -25,7 +25,11 @@ BOUND_MINUTES = 90
 """After so many the whole is stopped."""
 SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answers_as_it_says"
 PARALLEL = (
-    ("erasure races", "tests/prove/test_erasure_races.py", 40),
+    (
+        "erasure races",
+        "tests/prove/test_erasure_races.py tests/functions/test_erasure_marks.py",
+        40,
+    ),
     ("texts", "tests/prove/test_any_text.py", 20),
     ("fold", "tests/prove/test_fold.py tests/strandline/services/test_statements.py", 15),
     ("references", "tests/prove/test_references.py", 20),
@@ -35,7 +39,7 @@ PARALLEL = (
     (
         "erasure",
         "tests/prove/test_erasure.py tests/prove/test_erasure_crashes.py"
-        " tests/functions/test_eraser.py tests/functions/test_erasure_marks.py",
+        " tests/functions/test_eraser.py",
         15,
     ),
     ("uploads", "tests/prove/test_uploads.py", 6),
