@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import fcntl
 import hashlib
+import importlib.util
 import json
 import py_compile
 import re
@@ -31,6 +32,7 @@ type Layer = Literal["deps", "domain", "model", "graph"]
 
 ARCHES: tuple[Arch, ...] = get_args(Arch.__value__)
 LAYERS: tuple[Layer, ...] = get_args(Layer.__value__)
+DEPLOYED: Arch = "arm64"
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 HANDLER = "handler.lambda_handler"
@@ -189,7 +191,7 @@ def _install(arch: Arch, name: Layer, into: Path) -> None:
     contents.check_licences(into / "python")
     contents.add_licences(into / "python", ROOT / "LICENSE")
     elf.check(into, arch)
-    _compile(into, "/opt")
+    _compile(into, "/opt", None if arch == DEPLOYED else layer_directory(DEPLOYED, name))
 
 
 def _select_packages(name: Layer) -> dict[str, str]:
@@ -208,14 +210,37 @@ def _read_lock(lock: str) -> dict[str, str]:
     return {entry.partition("==")[0]: entry for entry in entries if "==" in entry}
 
 
-def _compile(directory: Path, install_path: str) -> None:
+def _compile(directory: Path, install_path: str, other: Path | None = None) -> None:
     """Write bytecode beside every module, valid whatever the file's time. Lambda's disk is
     read-only, so a module that is not compiled here is compiled at every cold start. The compiler
     runs in a process of its own with a fixed hash seed, because the order of sets and interned
-    strings would show in the bytecode."""
+    strings would show in the bytecode. Of a module that a layer of `other` architecture has, too,
+    the bytecode is copied."""
+    modules = sorted(directory.rglob("*.py"))
+    if other is not None:
+        modules = [m for m in modules if not _copy_bytecode(other / m.relative_to(directory), m)]
+    if not modules:
+        return
     compiler = [sys.executable, "-S", "-m", "compileall", "-q", "--invalidation-mode"]
-    options = ["unchecked-hash", "-s", directory, "-p", install_path, directory]
-    subprocess.run([*compiler, *options], env={"PYTHONHASHSEED": "0"}, check=True)
+    options = ["unchecked-hash", "-s", directory, "-p", install_path, "-i", "-"]
+    subprocess.run(
+        [*compiler, *options],
+        input="\n".join(map(str, modules)).encode(),
+        env={"PYTHONHASHSEED": "0"},
+        check=True,
+    )
+
+
+def _copy_bytecode(source: Path, target: Path) -> bool:
+    """Copy the bytecode of one module to another one. Returns whether it has any, and is the
+    same."""
+    bytecode = Path(importlib.util.cache_from_source(source))
+    if not bytecode.exists() or source.read_bytes() != target.read_bytes():
+        return False
+    copy = Path(importlib.util.cache_from_source(target))
+    copy.parent.mkdir(exist_ok=True)
+    shutil.copyfile(bytecode, copy)
+    return True
 
 
 # What is built already ----------------------------------------------------------------------------

@@ -49,7 +49,15 @@ def shown(gateway: Gateway, key: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["participant", "scope_id", "session_id", "tenant"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "participant",
+        pytest.param("scope_id", marks=pytest.mark.proof),
+        pytest.param("session_id", marks=pytest.mark.proof),
+        "tenant",
+    ],
+)
 def test_many_events_are_out_of_view_at_once_and_tombstones_after_the_job(
     gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str, kind: str
 ) -> None:

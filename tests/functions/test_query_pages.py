@@ -163,7 +163,14 @@ def big(kind: str, n: int) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("kind", ["plain", "escaped", "parts"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("plain", marks=pytest.mark.proof),
+        "escaped",
+        pytest.param("parts", marks=pytest.mark.proof),
+    ],
+)
 def test_a_page_ends_by_bytes_and_the_list_still_completes(gateway: Gateway, kind: str) -> None:
     key = gateway.key(user=ALICE)
     events = [big(kind, n) for n in range(120)]

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 # Read once, when the CDK's JavaScript starts, of which Node it would complain.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+os.environ.setdefault("JSII_NODE", str(Path(__file__).with_name("node.sh")))
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam

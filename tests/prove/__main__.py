@@ -25,7 +25,11 @@ BOUND_MINUTES = 90
 """After so many the whole is stopped."""
 SHARE = "tests/prove/test_schemathesis.py::test_no_input_crashes_it_and_it_answers_as_it_says"
 PARALLEL = (
-    ("erasure races", "tests/prove/test_erasure_races.py", 40),
+    (
+        "erasure races",
+        "tests/prove/test_erasure_races.py tests/functions/test_erasure_marks.py",
+        40,
+    ),
     ("texts", "tests/prove/test_any_text.py", 20),
     ("fold", "tests/prove/test_fold.py tests/strandline/services/test_statements.py", 15),
     ("references", "tests/prove/test_references.py", 20),
@@ -45,7 +49,12 @@ PARALLEL = (
     ("plans", "tests/prove/test_plans.py", 8),
     ("graph", "tests/prove/test_graph_plans.py tests/strandline/graph", 12),
     ("transfer", "tests/prove/test_graph_transfer.py", 8),
-    ("inputs", "tests/functions/test_search_strings.py tests/functions/test_canary.py", 8),
+    (
+        "inputs",
+        "tests/functions/test_search_strings.py tests/functions/test_canary.py"
+        " tests/functions/test_query_pages.py tests/strandline/test_context_text.py",
+        8,
+    ),
     ("credentials", "tests/functions/test_authentication.py", 5),
     (
         "service",
@@ -59,7 +68,7 @@ PARALLEL = (
         "tests/infra/test_stack.py tests/infra/test_checkov.py tests/infra/test_kept_templates.py",
         8,
     ),
-    ("arm64", "tests/layers/test_arm64.py", 12),
+    ("layers", "tests/layers/test_arm64.py tests/layers/test_runtime.py", 12),
     ("state machine", "tests/strandline/local/test_state_machine.py", 3),
     ("restore", "tests/prove/test_restore.py", 8),
     ("own writes", "tests/prove/test_idempotency.py tests/prove/test_read_own_writes.py", 8),

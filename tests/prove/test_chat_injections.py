@@ -170,7 +170,7 @@ def test_nothing_comes_of_stored_orders_but_an_answer(
     for n in range(3):
         told = user_message(f"The buoy {n} goes out on Friday, {CANARY}.", OTHER, HELPER)
         assert front.call("POST", "/api/v1/events", told, key=other).status == 201
-    cases = take_sample(max(5, scaled(100)))
+    cases = take_sample(max(3, scaled(100)))
     data = b"\x00\x01 a file"
     cid = uploaded(front, key, data, mime_type="application/octet-stream")["cid"]
     for case in cases:

@@ -64,14 +64,14 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
     scratch_db: ScratchDatabase,
     scaled: Callable[[int], int],
 ) -> None:
-    """32 threads (16 in the sample) of 8 sonas of 4 users at once, by keys of their own and by one
+    """32 threads (8 in the sample) of 8 sonas of 4 users at once, by keys of their own and by one
     for all, where what was said before has become chains, topics and a graph, in the words of a
     model that repeats what it is shown."""
     provider.otherwise = believe
     keys = {user: front.key(user=user) for user in USERS}
     unbound = front.key()
     tell_all(front, keys, 10)
-    turns, threads = max(2, scaled(10)), max(16, scaled(32))
+    turns, threads = max(2, scaled(10)), max(8, scaled(32))
 
     def talk(thread: int, some: range) -> None:
         user, sona = USERS[thread % 4], SONAS[thread // 4 % 2]

@@ -12,7 +12,7 @@ from tests.prove.erasure_race import Race
 from tests.prove.erasure_stores import empty_bucket
 from tests.support import Gateway, ScratchDatabase
 
-SEEDS, SAMPLE_SEEDS = 300, 2
+SEEDS, SAMPLE_SEEDS = 300, 1
 REVEALING = 3
 """A seed that always runs: an erasure meets a fold."""
 

@@ -362,7 +362,7 @@ def test_all_chains_dropped_and_folded_again_are_the_same(
     """20 seeds, one after the other in tenants of their own scopes: content hashes and all."""
     kinds: set[str] = set()
     used = 0, 0
-    for seed in range(max(2, scaled(20))):
+    for seed in range(scaled(20) if scaled(20) == 20 else 1):
         scratch_db.rows(EMPTY)
         scopes = live(gateway, scratch_db, worker, seed, 150)
         kinds |= {kind for (kind,) in scratch_db.rows("select distinct kind from decisions")}

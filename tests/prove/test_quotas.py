@@ -183,6 +183,7 @@ def test_a_level_is_never_passed_and_filled_within_a_slice_an_instance(
     assert all(-LEFT_OVER <= over <= 0 for over in past.values())
 
 
+@pytest.mark.proof
 def test_without_the_lock_a_level_is_passed(scratch_db: ScratchDatabase, tenants: None) -> None:
     """The proof above can fail: check first and act later, and instances lease the same units."""
     plant(scratch_db, "for no key update;", "; perform pg_sleep(0.005);")

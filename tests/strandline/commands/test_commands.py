@@ -313,17 +313,21 @@ def test_the_shell_completes_commands_and_options(repository: Path, tmp_path: Pa
     )
     program.chmod(0o755)
 
+    def run(*command: str) -> str:
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    printed = run(str(program), "completion", "bash")
+
     def complete(*words: str) -> list[str]:
         line = " ".join(("strandline", *words))
         script = (
-            f'eval "$(strandline completion bash)"; COMP_WORDS=({line}); '
+            f"{printed}\nCOMP_WORDS=({line}); "
             f'COMP_CWORD={len(words)}; _strandline_completion strandline; echo "${{COMPREPLY[@]}}"'
         )
-        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        said = subprocess.run(
-            ["bash", "-c", script], env=environment, capture_output=True, text=True, check=True
-        )
-        return said.stdout.split()
+        return run("bash", "-c", script).split()
 
     assert {"keys", "simulate", "verify", "recall"} <= {*complete("''")}
     assert complete("keys", "ro") == ["rotate"]

@@ -6,16 +6,18 @@ import re
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client
 
 from strandline.personas import store_acts
 from tests.mcp_calls import Known, prepare
 from tests.strandline.client.conftest import HttpService, service
 from tests.strandline.commands.test_mcp import RIGHTS, TRANSPORTS, text_of
 from tests.support import Gateway
+
+if TYPE_CHECKING:
+    from mcp import Client  # imported where it is used: that takes a second
 
 __all__ = ["service"]
 pytestmark = pytest.mark.integration
@@ -45,7 +47,7 @@ def push(gateway: Gateway, key: str, known: Known, after: str | None) -> str:
     return reply.body["act_id"]
 
 
-async def stream(client: Client, known: Known, **arguments: Any) -> tuple[str, str]:
+async def stream(client: "Client", known: Known, **arguments: Any) -> tuple[str, str]:
     """A page as text, and the cursor to go on with."""
     result = await client.call_tool("act_stream", {"sona": known.sona, **arguments})
     text = text_of(result)

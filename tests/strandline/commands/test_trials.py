@@ -47,6 +47,7 @@ def verdicts_of(out: str, what: str) -> dict[str, str]:
     return {one["name"]: one["verdict"] for one in json.loads(out)[what]}
 
 
+@pytest.mark.proof
 @pytest.mark.integration
 def test_thirteen_scenarios_pass_on_one_machine(
     local: tuple[LocalService, str], capsys: pytest.CaptureFixture[str]
