@@ -80,6 +80,13 @@ def fill_tenant(base: ScratchDatabase, events: int, scopes: int) -> LargeTenant:
 _FILL_STATEMENTS = (
     "insert into tenants (tenant_id) values (%(tenant)s)",
     """
+    insert into erasures (tenant_id, erasure_id, participants, kind, target, asked_at, asked_by,
+        hidden_at, cleared_at, completed_at, receipt, signature)
+    select %(tenant)s, gen_random_uuid(), '{}', 'event', '{}', now(), '{}', now(), now(), now(),
+        '{}', 'none'
+    from generate_series(1, %(scopes)s)
+    """,
+    """
     create temp table scope_plan on commit drop as
     with planned as (select n, array(
         select who from unnest(array['agent:helper', 'user:p' || n,
