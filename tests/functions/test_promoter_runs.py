@@ -177,6 +177,7 @@ def kill_first(
     return run
 
 
+@pytest.mark.proof
 def test_a_function_that_is_killed_while_the_model_answers_is_resumed(
     scratch_db: ScratchDatabase,
     gateway: Gateway,

@@ -47,7 +47,12 @@ PARALLEL = (
     ("replay", "tests/prove/test_replay.py tests/strandline/topics/test_replay.py", 6),
     ("order", "tests/prove/test_order.py", 6),
     ("plans", "tests/prove/test_plans.py", 8),
-    ("graph", "tests/prove/test_graph_plans.py tests/strandline/graph", 12),
+    (
+        "graph",
+        "tests/prove/test_graph_plans.py tests/strandline/graph"
+        " tests/functions/test_promoter_injections.py tests/functions/test_promoter_runs.py",
+        12,
+    ),
     ("transfer", "tests/prove/test_graph_transfer.py", 8),
     (
         "inputs",

@@ -37,6 +37,7 @@ AT_ONCE_SECONDS, JOB_SECONDS = 1.0, 900.0
 """On a quiet machine: until a request has answered, and until the job is through."""
 
 
+@pytest.mark.proof
 @pytest.mark.own_database
 def test_a_user_with_a_hundred_thousand_events(
     wire_plenty: Callable[[WordEmbedder], Gateway],

@@ -238,6 +238,7 @@ def test_an_event_costs_the_same_however_many_are_folded(
         assert scans_of_the_log(scratch_db) - scans < count / 50
 
 
+@pytest.mark.proof
 def test_what_is_open_is_read_once_in_a_batch(
     plenty: Gateway, scratch_db: ScratchDatabase, worker: Worker, request: pytest.FixtureRequest
 ) -> None:

@@ -445,6 +445,7 @@ def test_an_idle_lane_is_closed_although_something_is_stated_later(
     ) == [("message", 4)]
 
 
+@pytest.mark.proof
 def test_dropped_and_folded_again_the_chains_are_the_same(
     scratch_db: ScratchDatabase, gateway: Gateway, database: Database, worker: Worker
 ) -> None:
