@@ -89,9 +89,7 @@ def inject(gateway: Gateway, key: str) -> None:
         assert reply.status in (200, 201), reply.text
 
 
-@pytest.mark.parametrize(
-    "model", [pytest.param(HeuristicModel, marks=pytest.mark.proof), Gullible]
-)
+@pytest.mark.parametrize("model", [pytest.param(HeuristicModel, marks=pytest.mark.proof), Gullible])
 def test_200_injections_change_no_origin_no_category_and_no_trust(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
