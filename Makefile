@@ -39,8 +39,8 @@ key: $(LEAN) ## make an API key while the service runs: make key ARGS="--tenant 
 quick: $(READY) ## run the tests that need no database and no other program, in under a minute
 	@$(PY) -m pytest -q --quick -n 2 --dist worksteal
 
-test: npm $(READY) node_modules ## run the tests in three processes, and of the proofs a sample
-	@$(PY) -m pytest -n 3 --dist worksteal
+test: npm $(READY) node_modules ## run the tests in four processes, and of the proofs a sample
+	@$(PY) -m pytest -n 4 --dist worksteal
 
 check: $(READY) ## format, lint, imports, types
 	@$(PY) -m ruff format --check .

@@ -173,7 +173,8 @@ CASES: dict[str, tuple[dict[str, object], Steps, Steps]] = {
 what somebody else said; and everything, which a mark hides until the job clears it."""
 
 
-@pytest.mark.parametrize("case", ["at once", pytest.param("marked", marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("case", CASES)
 def test_a_crash_at_each_step_resumes(
     gateway: Gateway,
     scratch_db: ScratchDatabase,

@@ -356,6 +356,7 @@ def _parts(worker: Worker) -> tuple[Database, BlobStore, WordEmbedder]:
     return worker.database, worker.blobs, worker.embedder
 
 
+@pytest.mark.proof
 def test_all_chains_dropped_and_folded_again_are_the_same(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, scaled: Callable[[int], int]
 ) -> None:

@@ -223,6 +223,7 @@ def test_a_graph_that_is_not_the_same_is_noticed(
             round_trip(plenty, data, ADA, tenant=tenant)
 
 
+@pytest.mark.proof
 def test_a_large_graph_goes_round(
     plenty: Gateway, scaled: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

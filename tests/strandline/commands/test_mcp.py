@@ -138,7 +138,7 @@ async def exercise(client: Client, known: Known, mode: Mode) -> None:
     ("transport", "mode"),
     [
         ("http", "auto"),
-        ("stdio", "legacy"),
+        pytest.param("stdio", "legacy", marks=pytest.mark.proof),
         pytest.param("http", "legacy", marks=pytest.mark.proof),
         pytest.param("stdio", "auto", marks=pytest.mark.proof),
     ],

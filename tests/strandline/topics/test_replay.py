@@ -10,7 +10,8 @@ from tests.support import Gateway, ScratchDatabase
 HASHES = "select chain_id, version, position, content_hash from chain_versions order by 1, 2"
 
 
-@pytest.mark.parametrize("corpus", ["vet", pytest.param("band", marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("corpus", ["vet", "band"])
 def test_dropped_and_replayed_the_trees_are_the_same(
     scratch_db: ScratchDatabase, gateway: Gateway, corpus: str
 ) -> None:
