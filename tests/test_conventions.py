@@ -103,6 +103,14 @@ def test_shared_is_a_path_and_no_package() -> None:
     assert not list((ROOT / "functions").glob("**/__init__.py"))
 
 
+def test_the_tests_have_the_rooms_of_the_package() -> None:
+    tests = ROOT / "tests" / "strandline"
+    rooms = {file.parent.relative_to(tests) for file in tests.rglob("*.py")}
+    assert [
+        room for room in sorted(rooms) if not (ROOT / "shared/strandline" / room).is_dir()
+    ] == []
+
+
 def test_sub_packages_import_nothing() -> None:
     """The package itself names the client's classes, and imports them when they are first used:
     tests/strandline/client/test_import.py."""

@@ -28,7 +28,7 @@ from strandline.http.routing import Route
 from strandline.resources import Resources
 from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
-from tests.strandline.test_auth_jwt import forged
+from tests.strandline.auth.test_jwt import forged
 from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase, user_message, wire_handlers
 from tests.tokens import AUDIENCE, ISSUER, SECRET, ec_key, jwk, jwks, rsa_key, token
 

@@ -52,7 +52,7 @@ from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
 from tests.chat_service import ScriptedTasks
 from tests.graph_files import tell_entity
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway, Reply, ScratchDatabase, user_message, wire_handlers
 from tests.tokens import AUDIENCE, ISSUER, SECRET, claims, hmac_by, signed
 

@@ -17,7 +17,7 @@ from strandline.sessions.chains_view import SessionView
 from strandline.sessions.context import coalesce
 from strandline.sessions.store import RecentEvent
 from tests.chains import add_chain
-from tests.strandline.services.fake_embedders import delay
+from tests.strandline.embeddings.fake_embedders import delay
 from tests.support import Gateway, ScratchDatabase, user_message
 
 SESSIONS = "/api/v1/sessions"

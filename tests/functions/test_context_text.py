@@ -11,7 +11,7 @@ from strandline.context import build
 from strandline.embeddings.embedder import Embedder
 from tests.chains import add_chain
 from tests.context_block import HEADINGS, read_block
-from tests.strandline.services.fake_embedders import delay
+from tests.strandline.embeddings.fake_embedders import delay
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 PATH, SESSIONS = "/api/v1/context", "/api/v1/sessions"

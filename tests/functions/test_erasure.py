@@ -17,7 +17,7 @@ from strandline.erasure import receipts
 from strandline.erasure.store import ErasedEvent, Erasure
 from tests.functions.conftest import Told
 from tests.functions.test_promoter import warm
-from tests.strandline.store.isolation import TENANTS_TABLES
+from tests.strandline.db.isolation import TENANTS_TABLES
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 

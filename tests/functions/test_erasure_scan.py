@@ -10,7 +10,7 @@ from strandline.local.aws import LocalAws
 from tests.functions.test_erasure import ERASURES, HELPER, eraser
 from tests.functions.test_promoter import warm
 from tests.graph_files import export
-from tests.strandline.store.isolation import TENANTS_TABLES
+from tests.strandline.db.isolation import TENANTS_TABLES
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, user_message
 from tests.uploads import cid_of, citing, objects, uploaded

@@ -13,8 +13,8 @@ import pytest
 from strandline.background import queue_handler
 from strandline.jobs.context import Worker
 from strandline.local.lambda_context import LambdaContext
-from tests.strandline.services.fake_embedders import WordEmbedder
-from tests.strandline.services.fold_fixtures import ALICE, HELPER, append
+from tests.strandline.chains.fold_fixtures import ALICE, HELPER, append
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway, ScratchDatabase
 
 TURN = 200

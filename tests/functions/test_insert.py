@@ -16,7 +16,7 @@ from strandline.log.event_draft import EventDraft
 from strandline.recall import insert as recall_insert
 from strandline.resources import Resources
 from tests.functions.conftest import Told
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"

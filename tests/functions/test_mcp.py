@@ -31,7 +31,7 @@ from tests.mcp_calls import (
     post,
     prepare,
 )
-from tests.strandline.test_context_text import ATTACKS
+from tests.strandline.context.test_context_text import ATTACKS
 from tests.support import EVENTS, KEY_SECRET, Gateway, Reply, ScratchDatabase, wire_handlers
 from tests.tokens import AUDIENCE, ISSUER, SECRET, token
 

@@ -14,7 +14,7 @@ from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
 from tests.functions.conftest import Told
 from tests.model_server import RIGHT, ModelServer, completion, serving, task_of
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway, ScratchDatabase
 
 ADMIN = ("read", "write", "admin")

@@ -14,7 +14,7 @@ from strandline.recall.store import search_candidates
 from strandline.resources import Resources
 from tests.chains import add_chain
 from tests.saved_rows import SavedFixture
-from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
 from tests.support import Gateway, ScratchDatabase, user_message
 
 ALICE = "user:alice"

@@ -32,7 +32,7 @@ from strandline.observability import (
 )
 from strandline.resources import Resources
 from tests.functions.conftest import Told
-from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
 from tests.support import EVENTS as RECORDED
 from tests.support import Gateway, ScratchDatabase, user_message
 

@@ -13,7 +13,7 @@ from strandline.resources import Resources
 from tests.functions.conftest import Told
 from tests.functions.test_promoter import FACTS, TALK, names, warm
 from tests.model_server import ModelServer, Says, completion, error, serving
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase
 

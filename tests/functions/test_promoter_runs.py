@@ -21,7 +21,7 @@ from tests.functions.test_jobs import DEFINITION, JOBS, SECONDS, AtOnce, finishe
 from tests.functions.test_promoter import STATE, TALK, forget, names, warm
 from tests.functions.test_promoter_model import failures, say
 from tests.model_server import ModelServer, Says, completion, serving, stay_silent
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase
 

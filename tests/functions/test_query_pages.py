@@ -12,7 +12,7 @@ from strandline.db.database import Caller
 from strandline.participants import derive_scope_id
 from strandline.sealing import Sealer
 from tests.functions.conftest import Told
-from tests.strandline.store.isolation import ask
+from tests.strandline.db.isolation import ask
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase, user_message
 
 ALICE = "user:alice"

@@ -16,7 +16,7 @@ from strandline.resources import Resources
 from strandline.topics import store_answers
 from tests.context_block import read_outline
 from tests.saved_rows import SavedFixture
-from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
 from tests.strandline.topics.snapshots import publish
 from tests.strandline.topics.talks import converse, fold
 from tests.support import Gateway, ScratchDatabase, user_message

@@ -18,7 +18,7 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
 from tests.functions.conftest import Told
-from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
 from tests.support import EVENTS, Gateway, ScratchDatabase
 
 ALICE = "user:alice"

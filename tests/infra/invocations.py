@@ -32,7 +32,7 @@ from tests.functions.example_calls import Story
 from tests.graph_files import tell_entity
 from tests.infra.recorded_calls import GROUP, MODEL, STARTER, STATE_MACHINE, Ear, stage
 from tests.mcp_calls import ALICE, HELPER, call_tool, calls_of, post, prepare
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import drop_index
 from tests.support import APP, KEY_SECRET, OWNER, Gateway, ScratchDatabase, user_message
 from tests.uploads import age, begin, cid_of, citing, pending_key, put_unchecked, uploaded

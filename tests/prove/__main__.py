@@ -31,10 +31,17 @@ PARALLEL = (
         40,
     ),
     ("texts", "tests/prove/test_any_text.py", 20),
-    ("fold", "tests/prove/test_fold.py tests/strandline/services/test_statements.py", 15),
+    ("fold", "tests/prove/test_fold.py tests/strandline/log/test_statements.py", 15),
     ("references", "tests/prove/test_references.py", 20),
     ("exactly once", "tests/prove/test_exactly_once.py", 16),
-    ("isolation", "tests/strandline/store", 10),
+    (
+        "isolation",
+        "tests/strandline/db tests/strandline/log/test_lists.py"
+        " tests/strandline/recall/test_recall_filters.py"
+        " tests/strandline/recall/test_recall_large.py"
+        " tests/strandline/sessions/test_store_chains.py",
+        10,
+    ),
     ("archive", "tests/prove/test_archive.py", 16),
     (
         "erasure",
@@ -57,7 +64,7 @@ PARALLEL = (
     (
         "inputs",
         "tests/functions/test_search_strings.py tests/functions/test_canary.py"
-        " tests/functions/test_query_pages.py tests/strandline/test_context_text.py",
+        " tests/functions/test_query_pages.py tests/strandline/context/test_context_text.py",
         8,
     ),
     ("credentials", "tests/functions/test_authentication.py", 5),
@@ -67,7 +74,7 @@ PARALLEL = (
         " tests/strandline/local/test_aws.py",
         6,
     ),
-    ("models", "tests/strandline/models tests/bench/test_chains.py", 6),
+    ("models", "tests/strandline/llm tests/strandline/embeddings tests/bench/test_chains.py", 6),
     (
         "stack",
         "tests/infra/test_stack.py tests/infra/test_checkov.py tests/infra/test_kept_templates.py",

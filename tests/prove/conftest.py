@@ -14,7 +14,7 @@ from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from tests.prove.append_history import add_tenant
 from tests.seed_cluster import copy_seed
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import (
     KEY_SECRET,
     TEMPLATE,

@@ -29,7 +29,7 @@ from strandline.local.moto_interpreter import STATE_MACHINES
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.runtime import LocalService, run_local_service
 from strandline.local.schedule_starter import GROUP, LocalScheduler, next_fire_time
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 
 DATABASE = "strandline"
 _REPLACE_CLOCK = """

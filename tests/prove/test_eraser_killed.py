@@ -44,7 +44,7 @@ from strandline.jobs import runner
 from strandline.jobs.context import Tally
 from strandline.jobs.runner import Shard
 from strandline.resources import Resources
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 
 run, when, report, at_once, *steps = sys.argv[1:]
 erase.EVENTS_AT_ONCE = int(at_once)

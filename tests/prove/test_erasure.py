@@ -32,7 +32,7 @@ from tests.prove.erasure_stores import (
     every_object,
     every_row,
 )
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase
 

@@ -27,7 +27,7 @@ from tests.functions.test_promoter import warm
 from tests.graph_calls import Graph, topic
 from tests.graph_files import export
 from tests.prove.erasure_stores import ERASED, ERASURES, WHO, every_byte
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, user_message
 from tests.uploads import cid_of, citing, uploaded

@@ -28,7 +28,7 @@ from tests.prove.large_tenant import (
     LargeTenant,
     fill_tenant,
 )
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway, ScratchDatabase, user_message
 
 ERASURES = "/api/v1/erasures"

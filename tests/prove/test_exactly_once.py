@@ -36,7 +36,7 @@ from tests.prove.append_history import (
     make_rng,
     stored_in,
 )
-from tests.strandline.services.fold_fixtures import TOPICS, set_tuning
+from tests.strandline.chains.fold_fixtures import TOPICS, set_tuning
 from tests.strandline.topics import exactly_once
 from tests.strandline.topics.exactly_once import ListTail, Pin, ScopeReading
 from tests.support import Gateway, ScratchDatabase

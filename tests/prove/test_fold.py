@@ -30,14 +30,7 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.queue_source import QueuePoller
 from strandline.tuning import DEFAULTS
-from tests.strandline.services.fake_embedders import (
-    WordEmbedder,
-    fail_texts,
-    make_worker,
-    process_due,
-    refuse_texts,
-)
-from tests.strandline.services.fold_fixtures import (
+from tests.strandline.chains.fold_fixtures import (
     EventGenerator,
     RandomTasks,
     append,
@@ -45,6 +38,13 @@ from tests.strandline.services.fold_fixtures import (
     hashes,
     replace_ids,
     set_tuning,
+)
+from tests.strandline.embeddings.fake_embedders import (
+    WordEmbedder,
+    fail_texts,
+    make_worker,
+    process_due,
+    refuse_texts,
 )
 from tests.support import KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, unique_name, wire_handlers
 

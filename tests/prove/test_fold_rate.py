@@ -27,8 +27,8 @@ from strandline.jobs.context import Deferred, Worker
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Continues
 from strandline.local.aws import LocalAws
-from tests.strandline.services.fake_embedders import WordEmbedder, make_worker
-from tests.strandline.services.fold_fixtures import ALICE, HELPER, START, append, set_tuning
+from tests.strandline.chains.fold_fixtures import ALICE, HELPER, START, append, set_tuning
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker
 from tests.support import Gateway, ScratchDatabase
 
 pytestmark = pytest.mark.own_database

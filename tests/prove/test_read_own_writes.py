@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.resources import Resources
-from tests.strandline.services.fake_embedders import WordEmbedder, fail_texts
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
 from tests.support import Gateway, user_message
 
 ALICE = "user:alice"

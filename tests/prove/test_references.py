@@ -24,8 +24,8 @@ from strandline.topics import routes_read, store_tail
 from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
 from strandline.topics.store_tail import ScopeEvent
 from tests.context_block import read_outline
-from tests.strandline.services.fake_embedders import WordEmbedder
-from tests.strandline.services.fold_fixtures import TOPICS, set_tuning
+from tests.strandline.chains.fold_fixtures import TOPICS, set_tuning
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.strandline.topics.exactly_once import find_faults
 from tests.strandline.topics.snapshots import publish, publish_without_cutoff
 from tests.support import Gateway, Reply, ScratchDatabase

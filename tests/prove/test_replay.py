@@ -19,14 +19,14 @@ from strandline.errors import EmbeddingRefused
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
 from strandline.topics import limits
-from tests.strandline.services.fake_embedders import (
+from tests.strandline.chains.fold_fixtures import EventGenerator, append, set_tuning
+from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,
     fail_texts,
     make_worker,
     process_due,
     refuse_texts,
 )
-from tests.strandline.services.fold_fixtures import EventGenerator, append, set_tuning
 from tests.strandline.topics.outline import build, drop_index, read_tree
 from tests.support import Gateway, ScratchDatabase
 

@@ -19,7 +19,7 @@ from strandline.log import store_work
 from strandline.sessions import store as sessions_store
 from tests.prove.append_history import Findings, check_log, make_rng, stored_in
 from tests.prove.load import FIRST_OPS, WRITES, Load, list_reads
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, wire_handlers
 
 RESTARTS = 20

@@ -24,7 +24,7 @@ from tests.prove.restore_checks import (
     restore_from_backup,
     restore_from_dump,
 )
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import (
     KEY_SECRET,
     TEMPLATE,

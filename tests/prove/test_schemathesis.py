@@ -22,7 +22,7 @@ from strandline.config import get_settings
 from strandline.http.request import Request
 from strandline.http.routing import Response, json_response
 from tests.prove.in_process import URL, InProcessServer, serve_in_process
-from tests.strandline.services.fake_embedders import WordEmbedder
+from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway
 
 SHARES = 2

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.prove.upgrade import (
+    CURRENT_TESTS,
     MIGRATIONS,
+    OLDER_TESTS,
+    TESTS,
     NoHistory,
     add_migration,
     check_out,
@@ -84,6 +87,30 @@ def test_a_test_that_fails_on_its_own_schema_is_no_fault_of_this_one(
     assert find_faults(place, ["tests"]) == set()
     add_migration(place, "alter table t drop column c;")
     assert find_faults(place, ["tests"]) == {COLUMN_TEST}
+
+
+def test_every_test_that_is_named_lies_here(repository: Path) -> None:
+    assert [path for path in CURRENT_TESTS if not (repository / path).exists()] == []
+
+
+@pytest.mark.parametrize("layout", [CURRENT_TESTS, OLDER_TESTS])
+def test_a_commit_s_tests_are_found_in_its_own_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    files = [
+        path if path.endswith(".py") else f"{path}/test_{n}.py" for n, path in enumerate(layout)
+    ]
+    for file in [*files, "tests/strandline/test_other.py"]:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(FAILING_TEST)
+    failures = run_tests(tmp_path, TESTS, quiet=True)
+    assert failures == {f"{file}::test_it_fails_anyway" for file in files}
+
+
+def test_a_commit_without_any_of_the_tests_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="has none of tests/functions"):
+        run_tests(tmp_path, TESTS)
 
 
 def test_a_migration_that_was_changed_before_it_was_merged_is_passed_over(clone: Path) -> None:

@@ -1,17 +1,18 @@
 """`make upgrade`: does the code that ran before go on serving on this release's schema?
 
 Takes the last commit that has fewer migrations than lie here (or the one that is named), lays the
-migrations of here over it, and runs that commit's own tests of its functions and services. A test
-that fails is run again with that commit's own migrations, as a commit between two releases may have
-tests that fail anyway. Then it plants a migration that takes a column away, and those tests must
-notice.
+migrations of here over it, and runs that commit's own tests of its functions, log, chains, recall,
+background work and connections. A test that fails is run again with that commit's own migrations,
+as a commit between two releases may have tests that fail anyway. Then it plants a migration that
+takes a column away, and those tests must notice.
 
 The history of the schema begins at its baseline: a commit with a migration that is not here, or not
 the same here, is passed over, and refused where it is named. While no commit since the baseline has
 fewer migrations, only the planted fault is tried, on the code of the last commit.
 
-What lists the whole catalogue by name (tests/strandline/store) is not run: what a newer schema adds
-is no fault of it. Nor are the proofs: they are the same code at greater sizes.
+What lists the catalogue or the migrations by name (tests/strandline/db, but for two of its files)
+is not run: what a newer schema adds is no fault of it. Nor are the proofs: they are the same code
+at greater sizes.
 """
 
 import json
@@ -27,7 +28,19 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MIGRATIONS = Path("shared/strandline/db/migrations")
 _OWN_MIGRATIONS = Path("own_migrations")
-TESTS = ("tests/functions", "tests/strandline/services", "tests/strandline/test_db.py")
+CURRENT_TESTS = (
+    "tests/functions",
+    "tests/strandline/background",
+    "tests/strandline/chains",
+    "tests/strandline/log",
+    "tests/strandline/recall",
+    "tests/strandline/db/test_database.py",
+    "tests/strandline/db/test_migrate.py",
+)
+OLDER_TESTS = ("tests/strandline/services", "tests/strandline/test_db.py")
+"""What a commit of the older layout has in their place."""
+TESTS = (*CURRENT_TESTS, *OLDER_TESTS)
+"""A commit's tests are those of them that it has."""
 MAX_CHANGES = 50
 """How many changes of the schema are looked at, back from now."""
 FAULT = "alter table jobs drop column advice;\n"
@@ -100,11 +113,14 @@ def check_out(root: Path, commit: str, directory: Path) -> None:
 def run_tests(
     directory: Path, tests: Sequence[str], *, quiet: bool = False, again: bool = False
 ) -> frozenset[str]:
-    """The tests in `directory` that fail; with `again`, of those that failed last."""
+    """Those of `tests` that `directory` has and that fail; with `again`, of those that failed last.
+    Raises FileNotFoundError where it has none."""
     cache = directory / ".failures"
     if not again:
         shutil.rmtree(cache, ignore_errors=True)
     present_tests = [test for test in tests if (directory / test).exists()]
+    if not present_tests:  # pytest without a path would run all there are
+        raise FileNotFoundError(f"{directory} has none of {', '.join(tests)}")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}"]
     command += ["--last-failed"] if again else []

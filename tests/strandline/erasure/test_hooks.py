@@ -8,7 +8,7 @@ import pytest
 from psycopg import Connection
 
 from strandline.erasure.hooks import HOLDS_NO_MEMORY, HOOKS
-from tests.strandline.store.isolation import rows
+from tests.strandline.db.isolation import rows
 from tests.support import ScratchDatabase
 
 _TABLES = """

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.strandline.services.fold_fixtures import append
+from tests.strandline.chains.fold_fixtures import append
 from tests.support import Gateway, ScratchDatabase
 
 START = datetime(2026, 5, 4, 9, 0, tzinfo=UTC)

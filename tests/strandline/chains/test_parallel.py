@@ -13,9 +13,9 @@ from strandline.chains.form import close_idle_lanes
 from strandline.db.database import Database
 from strandline.llm.types import Entities, ModelResult, PromptEvent, Summary, TaskContext, Topic
 from strandline.local.aws import LocalAws
-from tests.strandline.services.fake_embedders import WordEmbedder, make_worker, process_due
-from tests.strandline.services.fold_fixtures import EchoTasks, append, set_tuning
-from tests.strandline.services.test_refold import LATER
+from tests.strandline.chains.fold_fixtures import EchoTasks, append, set_tuning
+from tests.strandline.chains.test_refold import LATER
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import Gateway, ScratchDatabase
 
 MET_WITHIN_SECONDS = 60.0

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import Connection, errors, sql
 
-from tests.strandline.store.isolation import (
+from tests.strandline.db.isolation import (
     ASKERS,
     TENANTS,
     Row,
@@ -24,7 +24,7 @@ from tests.strandline.store.isolation import (
     tables,
     viewer_text,
 )
-from tests.strandline.store.world import World
+from tests.strandline.db.world import World
 
 # Every SECURITY DEFINER function, and the test below that probes it.
 PROBED = (

@@ -12,9 +12,9 @@ from psycopg import Connection, errors, sql
 
 from strandline.local.postgres import EmbeddedPostgres
 from tests.connections import SESSIONS
-from tests.strandline.store.isolation import Row, ask, rows, viewer_text
-from tests.strandline.store.test_isolation_functions import plain_item
-from tests.strandline.store.world import World
+from tests.strandline.db.isolation import Row, ask, rows, viewer_text
+from tests.strandline.db.test_isolation_functions import plain_item
+from tests.strandline.db.world import World
 from tests.support import ScratchDatabase, unique_name
 
 # One citing row a table: what the application would insert about an event of alice's.

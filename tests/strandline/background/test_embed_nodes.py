@@ -13,7 +13,7 @@ from strandline.errors import EmbeddingUnavailable
 from strandline.graph import store_vectors
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
-from tests.strandline.services.fake_embedders import (
+from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,
     fail_texts,
     make_worker,

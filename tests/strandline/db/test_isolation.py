@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from tests.strandline.store.isolation import TABLES_OF_A_SCOPE, TENANTS_TABLES, rows
-from tests.strandline.store.test_isolation_functions import PROBED
-from tests.strandline.store.world import World
+from tests.strandline.db.isolation import TABLES_OF_A_SCOPE, TENANTS_TABLES, rows
+from tests.strandline.db.test_isolation_functions import PROBED
+from tests.strandline.db.world import World
 from tests.support import APP, TEMPLATE
 
 # Unique over all tenants, with the reason why.

@@ -407,7 +407,7 @@ def _topics(path: talks.Path) -> list[list[talks.Event]]:
 @pytest.mark.proof
 def test_it_says_the_same_in_every_process() -> None:
     """No dice: not the order of a set either, which differs from process to process."""
-    code = "from tests.strandline.models import test_heuristic as t; print(t._answers())"
+    code = "from tests.strandline.llm.heuristic import test_model as t; print(t._answers())"
     told = {
         subprocess.run(
             [sys.executable, "-c", code],

@@ -20,14 +20,7 @@ from strandline.errors import EmbeddingUnavailable, NotFound, Unavailable
 from strandline.jobs.context import ConcurrentUpdate, Worker
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.local.aws import LocalAws
-from tests.strandline.services.fake_embedders import (
-    WordEmbedder,
-    fail_texts,
-    make_worker,
-    process_due,
-    refuse_texts,
-)
-from tests.strandline.services.fold_fixtures import (
+from tests.strandline.chains.fold_fixtures import (
     ALICE,
     HELPER,
     START,
@@ -38,6 +31,13 @@ from tests.strandline.services.fold_fixtures import (
     dump_state,
     hashes,
     set_tuning,
+)
+from tests.strandline.embeddings.fake_embedders import (
+    WordEmbedder,
+    fail_texts,
+    make_worker,
+    process_due,
+    refuse_texts,
 )
 from tests.support import Gateway, ScratchDatabase
 

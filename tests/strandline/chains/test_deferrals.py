@@ -22,9 +22,9 @@ from strandline.llm.openai_chat import ChatModel
 from strandline.llm.tasks import LlmTasks
 from strandline.local.aws import LocalAws
 from tests.model_server import ModelServer, Says, completion, serving, stay_silent
-from tests.strandline.services.fake_embedders import WordEmbedder, make_worker, process_due
-from tests.strandline.services.fold_fixtures import EchoTasks, RandomTasks, set_tuning
-from tests.strandline.services.test_form_chains import BREAD, HARBOUR, NOW, Log, not_folded
+from tests.strandline.chains.fold_fixtures import EchoTasks, RandomTasks, set_tuning
+from tests.strandline.chains.test_form_chains import BREAD, HARBOUR, NOW, Log, not_folded
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
 type Make = Callable[..., Worker]

@@ -24,8 +24,7 @@ from strandline.llm.heuristic import cohesion, digest, names
 from strandline.llm.types import PromptEvent, Summary
 from strandline.local.aws import LocalAws
 from strandline.log import store_work
-from tests.strandline.services.fake_embedders import WordEmbedder, make_worker, process_due
-from tests.strandline.services.fold_fixtures import (
+from tests.strandline.chains.fold_fixtures import (
     ALICE,
     HELPER,
     EchoTasks,
@@ -33,6 +32,7 @@ from tests.strandline.services.fold_fixtures import (
     dump_state,
     set_tuning,
 )
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import Gateway, ScratchDatabase
 
 START = datetime(2026, 5, 8, 9, 0, tzinfo=UTC)

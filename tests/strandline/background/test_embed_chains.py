@@ -15,14 +15,14 @@ from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingUnavailable
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
-from tests.strandline.services.fake_embedders import (
+from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, set_tuning
+from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,
     fail_texts,
     make_worker,
     process_due,
     refuse_texts,
 )
-from tests.strandline.services.fold_fixtures import ALICE, EchoTasks, append, set_tuning
 from tests.support import Gateway, ScratchDatabase
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)

@@ -16,8 +16,8 @@ from strandline.embeddings.embedder import Embedder
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
 from strandline.log import trust
-from tests.strandline.services.fake_embedders import WordEmbedder, make_worker, process_due
-from tests.strandline.services.fold_fixtures import ALICE, EchoTasks, append, hashes, set_tuning
+from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, hashes, set_tuning
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import Gateway, ScratchDatabase
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)

@@ -1,5 +1,5 @@
 """Fixtures of the isolation tests."""
 
-from tests.strandline.store.world import copy, world, worlds
+from tests.strandline.db.world import copy, world, worlds
 
 __all__ = ["copy", "world", "worlds"]

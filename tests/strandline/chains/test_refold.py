@@ -19,8 +19,8 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws, client
 from strandline.tuning import DEFAULTS
-from tests.strandline.services.fake_embedders import WordEmbedder, make_worker, process_due
-from tests.strandline.services.fold_fixtures import ALICE, EchoTasks, append, set_tuning
+from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, set_tuning
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import Gateway, ScratchDatabase
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)

@@ -29,8 +29,7 @@ from strandline.log.statements import (
 )
 from strandline.tenants.quotas import QuotaManager
 from tests.statements import ALICE, HELPER, make_principal, make_statement, state
-from tests.strandline.services.fake_embedders import WordEmbedder, make_worker, process_due
-from tests.strandline.services.fold_fixtures import (
+from tests.strandline.chains.fold_fixtures import (
     START,
     TOPICS,
     EchoTasks,
@@ -40,6 +39,7 @@ from tests.strandline.services.fold_fixtures import (
     hashes,
     set_tuning,
 )
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import KEY_SECRET, UNLIMITED, Gateway, ScratchDatabase
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ from strandline.config import get_settings
 from strandline.embeddings.embedder import Embedder
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
-from tests.strandline.store.isolation import populate
+from tests.strandline.db.isolation import populate
 from tests.support import KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, unique_name, wire_handlers
 
 _TABLES = """

@@ -13,7 +13,7 @@ from psycopg import Connection, errors, sql
 
 from strandline import participants
 from strandline.db.database import Caller
-from tests.strandline.store.isolation import (
+from tests.strandline.db.isolation import (
     TABLES_OF_A_SCOPE,
     VERBS,
     Table,
@@ -26,7 +26,7 @@ from tests.strandline.store.isolation import (
     tables,
     viewer_text,
 )
-from tests.strandline.store.test_isolation_functions import (
+from tests.strandline.db.test_isolation_functions import (
     appended_in_breach,
     nearest_in_breach,
     nodes_in_breach,

@@ -14,14 +14,14 @@ from strandline.db.database import Caller, Database
 from strandline.jobs.context import Deferred, Worker
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
 from strandline.local.aws import LocalAws
-from tests.strandline.services.fake_embedders import (
+from tests.strandline.chains.fold_fixtures import EchoTasks, hashes, set_tuning
+from tests.strandline.chains.test_form_chains import BREAD, HARBOUR, NOW, Log, fold
+from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,
     fail_texts,
     make_worker,
     process_due,
 )
-from tests.strandline.services.fold_fixtures import EchoTasks, hashes, set_tuning
-from tests.strandline.services.test_form_chains import BREAD, HARBOUR, NOW, Log, fold
 from tests.support import Gateway, ScratchDatabase
 
 STARS, TAXES = "telescope nebula lens mirror", "tax invoice ledger audit"

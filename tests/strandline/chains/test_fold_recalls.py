@@ -29,7 +29,7 @@ from strandline.chains.heat import (
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.tenants import store_due
 from strandline.tuning import DEFAULTS
-from tests.strandline.services.chain_rows import CREATED_AT, insert_chains
+from tests.strandline.chains.chain_rows import CREATED_AT, insert_chains
 from tests.support import ScratchDatabase
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

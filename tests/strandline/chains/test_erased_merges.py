@@ -3,8 +3,8 @@
 from strandline.chains.form import drop_chains
 from strandline.db.database import Caller
 from strandline.jobs.context import Worker
-from tests.strandline.services.fake_embedders import process_due
-from tests.strandline.services.test_chain_trust import embedder, fold, say, worker
+from tests.strandline.chains.test_chain_trust import embedder, fold, say, worker
+from tests.strandline.embeddings.fake_embedders import process_due
 from tests.support import Gateway, ScratchDatabase
 
 __all__ = ["embedder", "worker"]

@@ -15,8 +15,8 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.context import Worker
 from strandline.local.aws import LocalAws
 from strandline.tuning import DEFAULTS
-from tests.strandline.services.fake_embedders import WordEmbedder, make_worker, process_due
-from tests.strandline.services.fold_fixtures import EchoTasks, dump_state, set_tuning
+from tests.strandline.chains.fold_fixtures import EchoTasks, dump_state, set_tuning
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import Gateway, ScratchDatabase, user_message
 
 ALICE, BOB, HELPER, OTHER = "user:alice", "user:bob", "agent:helper", "agent:other"

@@ -16,7 +16,7 @@ from strandline.errors import Unavailable
 from strandline.jobs.context import EMBED_SECONDS, Worker
 from strandline.local.aws import LocalAws
 from strandline.log import store_work
-from tests.strandline.services.fake_embedders import (
+from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,
     fail_texts,
     make_worker,

@@ -19,7 +19,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.chains.form import close_idle_lanes
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database
-from tests.strandline.services.fake_embedders import WordEmbedder, make_worker
+from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker
 from tests.support import APP, Gateway, ScratchDatabase, user_message
 
 type Verb = Literal["select", "update", "delete", "insert"]
