@@ -1,43 +1,15 @@
-"""Nodes and edges as answers show them."""
+"""Nodes and edges as answers of a search show them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from strandline.graph.identity import NodeType, format_node_id
-from strandline.graph.schemas_nodes import NodeOut
+from strandline.graph.identity import format_node_id
+from strandline.graph.node_answers import to_fields
 from strandline.graph.schemas_search import FoundNode, GraphEdge, Reason
 from strandline.graph.store_joined import EdgeRow, JoinedNode
-from strandline.graph.store_read import NodeRow
 from strandline.graph.store_search import Match
 from strandline.log.trust import least_trusted
-
-_DEFAULTS: Mapping[NodeType, Mapping[str, str]] = {
-    "fact": {"category": "general"},
-    "entity": {"category": "other"},
-    "decision": {"status": "active"},
-}
-"""Fields of nodes of which no observation says anything."""
-
-
-def to_fields(node_type: NodeType, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """A node's fields by the names of the API, with their defaults."""
-    fields = {**_DEFAULTS.get(node_type, {}), **properties}
-    if node_type == "entity":
-        fields["kind"] = fields.pop("category")
-    return fields
-
-
-def to_node_out(row: NodeRow) -> NodeOut:
-    """Convert a joined node for an answer."""
-    return NodeOut.model_validate(
-        {
-            **vars(row),
-            "id": format_node_id(row.type, row.node_id),
-            "properties": to_fields(row.type, row.properties),
-            "members": [format_node_id(row.type, member) for member in row.member_ids],
-        }
-    )
 
 
 def to_found_node(

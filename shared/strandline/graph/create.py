@@ -9,6 +9,7 @@ from uuid import UUID
 from strandline.db.database import NOBODY, Caller
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph import store_read
+from strandline.graph.confidence import halves_by_default
 from strandline.graph.identity import NodeType, format_node_id, normalise, parse_node_id
 from strandline.graph.observations import EdgeObservation, NodeObservation, Source, WrittenGraph
 from strandline.graph.relations import Relation, check_relation, patch_edge
@@ -24,7 +25,6 @@ from strandline.graph.schemas_nodes import (
 )
 from strandline.graph.scope_writes import (
     count_writes,
-    halves_by_default,
     make_source,
     speaker_role,
 )

@@ -6,12 +6,12 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.graph import store_import
+from strandline.graph.confidence import halves_by_default
 from strandline.graph.export_lines import refuse_line
 from strandline.graph.graph_file import FileStatement, GraphFile
 from strandline.graph.identity import make_edge_id, make_node_id
 from strandline.graph.observations import Source
 from strandline.graph.schemas_export_file import RevisionFields
-from strandline.graph.scope_writes import halves_by_default
 from strandline.graph.store_write import compute, lock_scopes
 from strandline.participants import derive_scope_id
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
-from strandline.graph.answers import to_node_out
 from strandline.graph.identity import NodeType, format_node_id
+from strandline.graph.node_answers import to_node_out
 from strandline.graph.paging import ListCursors
 from strandline.graph.schemas_lists import (
     HistoryQuery,

@@ -9,12 +9,12 @@ from uuid import UUID
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import Forbidden, Invalid, NotFound, StateConflict
 from strandline.graph import store_read, store_revisions
+from strandline.graph.confidence import halves_by_default
 from strandline.graph.fields import parse_topic_id, to_revision_fields
 from strandline.graph.identity import normalise
 from strandline.graph.observations import EdgeObservation, NodeObservation, Source
 from strandline.graph.schemas_fields import RevisionRequest, StoredRevision, parse_field_name
 from strandline.graph.schemas_nodes import MAX_NODE_BYTES
-from strandline.graph.scope_writes import halves_by_default
 from strandline.graph.sentences import write_field_sentence
 from strandline.graph.store_fields import RevisionRow
 from strandline.graph.store_read import NodeName

@@ -3,12 +3,12 @@
 from strandline.config import get_settings
 from strandline.embeddings.spaces import thresholds_for
 from strandline.errors import Gone
+from strandline.graph.confidence import halves_by_default
 from strandline.graph.identity import parse_node_id
 from strandline.graph.lists import list_node_page, tell_history
 from strandline.graph.proposals import propose_merges
 from strandline.graph.schemas_changes import Proposals, ProposalsQuery
 from strandline.graph.schemas_lists import HistoryQuery, NodeHistory, NodePage, NodesQuery
-from strandline.graph.scope_writes import halves_by_default
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.tenants.store_due import read_tuning

@@ -2,16 +2,16 @@
 
 from strandline.errors import Conflict, Forbidden, Gone, NotFound
 from strandline.graph import store_read
-from strandline.graph.answers import to_node_out
+from strandline.graph.confidence import halves_by_default
 from strandline.graph.create import create_nodes
 from strandline.graph.identity import parse_node_id
+from strandline.graph.node_answers import to_node_out
 from strandline.graph.schemas_nodes import (
     CreateNodesAnswer,
     CreateNodesRequest,
     NodeOut,
     NodeQuery,
 )
-from strandline.graph.scope_writes import halves_by_default
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key

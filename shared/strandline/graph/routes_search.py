@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from strandline.config import get_settings
 from strandline.errors import NotFound
+from strandline.graph.confidence import halves_by_default
 from strandline.graph.schemas_search import (
     GraphOut,
     GraphSearchRequest,
     NearestTopicsRequest,
     TraverseRequest,
 )
-from strandline.graph.scope_writes import halves_by_default
 from strandline.graph.search import Finder, find_nearest_topics, search
 from strandline.graph.traverse import traverse
 from strandline.http.request import Request

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from strandline.config import get_settings
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import Forbidden, Invalid
+from strandline.graph.confidence import halves_by_default
 from strandline.graph.observations import EdgeObservation, NodeObservation, Source, WrittenGraph
 from strandline.graph.schemas_nodes import MAX_NODE_BYTES
 from strandline.graph.store_write import write_observations
@@ -59,11 +59,6 @@ def check_size(operation: Mapping[str, Any], field: str) -> None:
             f" {MAX_NODE_BYTES}; shorten its texts",
             field=field,
         )
-
-
-def halves_by_default() -> bool:
-    """Whether the deployment halves confidences; a tenant's own setting goes before it."""
-    return get_settings().tuning.edge_confidence == "halving"
 
 
 def make_source(batch: AppendBatch, n: int, result: AppendResult) -> Source:
