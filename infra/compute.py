@@ -215,8 +215,7 @@ def build_environment(
             "administrator_secret": database.master_secret_arn,
             "first_key_secret": storage.first_key.secret_arn,
         }
-    if fn.name == "eraser":
-        variables["backup_days"] = str(settings.backup_days)
+    variables |= {name: str(getattr(settings, name)) for name in fn.stack_settings}
     if "job_queue" in fn.needs:
         variables["job_queue_url"] = storage.job_queue.queue_url
     if "state_machine" in fn.needs:

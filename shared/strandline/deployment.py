@@ -16,6 +16,7 @@ type FunctionNeed = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
 ]
 type Layer = Literal["deps", "domain", "model", "graph"]
+type StackSetting = Literal["backup_days"]
 type JobName = Literal["archiver", "analytics", "builder", "eraser", "promoter", "sweeper"]
 """The jobs that a request can start: the names of JOBS, for types on the wire."""
 
@@ -52,6 +53,8 @@ class FunctionSpec:
     )
     """What it may do beyond others with the same needs: IAM action → resources, as
     infra/permissions.py names them."""
+    stack_settings: tuple[StackSetting, ...] = ()
+    """Fields of infra/settings.py that are settings of this function too, under the same name."""
 
     @property
     def feeds_itself(self) -> bool:
@@ -142,6 +145,7 @@ JOBS = (
         },
         reserved_concurrency=10,
         layers=MODEL_LAYERS,
+        stack_settings=("backup_days",),  # receipts say when the last backup ends
         min_spacing=timedelta(minutes=1),
         next_due="next_erasure(%(eraser_spacing)s, %(now)s)",
     ),

@@ -190,7 +190,7 @@ def test_a_new_event_field_is_at_most_four_places_and_its_sql() -> None:
     tree = house.working_tree(house.ROOT)
     field = house.places(tree, VOCABULARY, VOCABULARY.walks["event field"])
     assert "shared/strandline/client/memory.py" in field
-    assert len(field) <= 6  # the client's own types are the sixth
+    assert len(field) <= 5
     assert "SQL" in field
 
 

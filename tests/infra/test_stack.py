@@ -253,6 +253,8 @@ def test_what_functions_are_told() -> None:
     assert "STRANDLINE_ADMINISTRATOR_SECRET" in migrate
     assert "STRANDLINE_ADMINISTRATOR_SECRET" not in ingest
     assert "user=strandline_owner" in json.dumps(migrate["STRANDLINE_OWNER_DATABASE_URL"])
+    days = {fn.name: _told(found, fn.name).get("STRANDLINE_BACKUP_DAYS") for fn in FUNCTIONS}
+    assert {name: d for name, d in days.items() if d is not None} == {"eraser": "1"}
 
 
 def test_what_a_worker_sends_itself_is_declared() -> None:

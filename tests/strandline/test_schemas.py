@@ -195,6 +195,7 @@ def refusal(shape: type[BaseModel], value: object) -> Invalid:
         ({"metadata": []}, "metadata"),
         ({"metadata": {"a": "é" * 8200}}, "metadata"),
         ({"stop_reason": "length"}, "stop_reason"),
+        ({"role": "user", "stop_reason": "endTurn"}, "stop_reason"),
         ({"edges": [{"cid": "b" * 59}] * 65}, "edges"),
         ({"edges": [{"cid": "b" * 59, "weight": 1.01}]}, "edges.0.weight"),
         ({"edges": [{"cid": "b" * 59, "weight": -0.1}]}, "edges.0.weight"),

@@ -53,8 +53,7 @@ PLANTED = {
         "    planted_field: str | None = None\n"
     },
     "log/cid.py": {
-        "    stop_reason: str | None\n": "    stop_reason: str | None\n"
-        "    planted_field: str | None\n"
+        "    blob_cid: str | None\n": "    planted_field: str | None\n    blob_cid: str | None\n"
     },
     "log/schemas.py": {
         "    stop_reason: StopReason | None\n": "    stop_reason: StopReason | None\n"

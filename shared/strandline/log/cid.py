@@ -7,7 +7,7 @@ blobs.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -21,6 +21,9 @@ format, not a setting."""
 
 _DAG_CBOR, _RAW, _SHA2_256 = 0x71, 0x55, 0x12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NULL_IN_FINGERPRINT = {"null_in_fingerprint": True}
+"""Marks a column whose null is part of a request's fingerprint. No column that came later has it:
+the fingerprints of requests from before the column existed stay as they are."""
 
 
 class Edge(NamedTuple):
@@ -52,7 +55,7 @@ class EventColumns:
     speaker: str | None
     content: str | None
     parts: Sequence[Part]
-    stop_reason: str | None
+    stop_reason: str | None = field(metadata=NULL_IN_FINGERPRINT)
     blob_cid: str | None
     blob_size: int | None
     mime_type: str | None

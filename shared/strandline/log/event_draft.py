@@ -11,7 +11,14 @@ from uuid import UUID
 
 from strandline.auth.principals import Principal
 from strandline.errors import Forbidden, Invalid
-from strandline.log.cid import INLINE_BYTES, EventColumns, Part, blob_cid, cid_bytes
+from strandline.log.cid import (
+    INLINE_BYTES,
+    NULL_IN_FINGERPRINT,
+    EventColumns,
+    Part,
+    blob_cid,
+    cid_bytes,
+)
 from strandline.log.schemas_append import AppendRequest, EdgeIn, PartIn
 from strandline.participants import derive_scope_id, normalize, normalize_set
 
@@ -24,6 +31,11 @@ REQUEST_COLUMNS = tuple(
     column.name for column in fields(EventColumns) if column.name in AppendRequest.model_fields
 )
 """The columns that have the name of a request's field. Most are stored as they are sent."""
+_NULL_COLUMNS = frozenset(
+    column.name
+    for column in fields(EventColumns)
+    if column.metadata.items() >= NULL_IN_FINGERPRINT.items()
+)
 
 
 @dataclass(frozen=True)
@@ -135,12 +147,13 @@ class EventDraft:
             "channel": request.channel,
             "occurred_at": request.occurred_at and request.occurred_at.isoformat(),
             "metadata": normalize_json(request.metadata),
-            "stop_reason": request.stop_reason,
         }
-        # Any other field is absent where the request leaves it out: the fingerprints of requests
-        # from before the field existed stay as they are.
         others = {name: getattr(request, name) for name in REQUEST_COLUMNS if name not in canonical}
-        return canonical | {name: value for name, value in others.items() if value is not None}
+        return canonical | {
+            name: value
+            for name, value in others.items()
+            if value is not None or name in _NULL_COLUMNS
+        }
 
     @property
     def mime_type(self) -> str | None:
@@ -173,7 +186,7 @@ def build_draft(
             field="participants",
         )
     speaker = _resolve_speaker(principal, request, members)
-    _check_consistency(request)
+    _check_edges(request)
     text, parts = _content(request)
     payload = None
     if text is not None and len(text) * 4 > INLINE_BYTES:
@@ -220,10 +233,8 @@ def _content(request: AppendRequest) -> tuple[str | None, list[Part]]:
     return text, [Part(len(part.content), part.model) for part in parts]
 
 
-def _check_consistency(request: AppendRequest) -> None:
-    """Refuse fields that would be accepted but not stored. Raises Invalid."""
-    if request.stop_reason is not None and request.role != "agent":
-        raise Invalid("stop_reason: only for the role `agent`", field="stop_reason")
+def _check_edges(request: AppendRequest) -> None:
+    """Refuse edges without a target. Raises Invalid."""
     for n, edge in enumerate(request.edges):
         if edge.event_id is None and edge.cid is None:
             raise Invalid(f"edges.{n}: give event_id or cid", field=f"edges.{n}")

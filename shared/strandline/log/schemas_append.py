@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import Field, GetJsonSchemaHandler
+from pydantic import Field, GetJsonSchemaHandler, ValidationInfo, field_validator
 
 from strandline.log.schemas_fields import (
     BlobOut,
@@ -78,6 +78,16 @@ class EventFields(TimestampFields):
     """The credential's tenant, if given. Any other value is refused."""
     user_id: str | None = None
     """The credential's user, if given. Any other value is refused."""
+
+    @field_validator("stop_reason")
+    @classmethod
+    def _check_stop_reason(
+        cls, value: StopReason | None, info: ValidationInfo
+    ) -> StopReason | None:
+        """Refuse what would be accepted but not stored: only an agent's block has it."""
+        if value is not None and info.data.get("role", "agent") != "agent":
+            raise ValueError("only for the role `agent`")
+        return value
 
 
 class AppendRequest(EventFields):
