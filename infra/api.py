@@ -112,8 +112,9 @@ class Api(Construct):
             rest_api_name=settings.stack_name,
             description=_DESCRIPTION,  # of the deployment; the API's is in the definition
             api_definition=apigateway.ApiDefinition.from_inline(self._definition(routes)),
-            # What is gone from the definition is gone from the API. The properties below repeat
-            # what the definition says, for those who read the template: checks, drift detection.
+            # What is removed from the definition is removed from the API. The properties below
+            # repeat what the definition says, for those who read the template: checks, drift
+            # detection.
             mode=apigateway.RestApiMode.OVERWRITE,
             endpoint_configuration=self._endpoint(),
             # An import makes an edge-optimized API unless the request says otherwise.

@@ -35,9 +35,7 @@ def load_assets(bundle: str | None = None) -> BuildAssets:
     builds nothing."""
     if stale := build.find_stale("arm64"):
         names = ", ".join(path.name for path in stale)
-        raise SettingsError(
-            f"build/ is not of this code ({names}): run make synth, which builds it"
-        )
+        raise SettingsError(f"build/ is out of date ({names}): run make synth, which builds it")
     if bundle is None:
         return BuildAssets()
     return BuildAssets(

@@ -1,4 +1,5 @@
-"""What a deployment costs, from prices as data: `make prices` writes the tables of docs/cost.md.
+"""The cost of a deployment, computed from prices as data: `make prices` writes the tables of
+docs/cost.md.
 
 List prices of us-east-1, without free tiers, discounts and taxes. `seen` names a page that showed
 the figure; `remembered` is a figure that no page at hand showed, to be looked up before it is
@@ -210,7 +211,7 @@ def render_table() -> str:
 
 
 def _idle_rows() -> list[str]:
-    """What a month costs in which nobody calls."""
+    """The cost of a month without calls."""
     rows = [f"| {n} | {_usd(total(i))} | {_usd(total([*i, *IDLE]))} |" for n, i in NETWORKS.items()]
     two_zones = NETWORKS["`endpoints`, two zones"]
     prod = f"| the stage `prod` as it ships, which never pauses | {_usd(total(two_zones))} "
@@ -218,7 +219,7 @@ def _idle_rows() -> list[str]:
 
 
 def _usage_rows() -> list[str]:
-    """What use costs in addition, beside AgentCore Memory."""
+    """The additional cost of use, beside that of AgentCore Memory."""
     peers = {
         "a million events": (EVENTS, AGENTCORE["event"].usd * MILLION),
         "a million recalls": (RECALLS, AGENTCORE["retrieval"].usd * MILLION),

@@ -21,7 +21,7 @@ _CALLER_SECONDS = 900
 class Release(Construct):
     """Runs `migrate` during every deployment that changes it or the layers it is made of. The other
     functions' aliases move only after it; if it fails they stay, and the deployment is rolled back.
-    On the way back it is not called. `resource` is the resource that stands for it.
+    It is not called during a rollback. `resource` is the resource that stands for it.
     """
 
     def __init__(

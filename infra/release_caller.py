@@ -1,5 +1,5 @@
 """The function that CloudFormation calls for the resource `Release`: it runs `migrate`, unless the
-deployment is on its way back. Its whole source stands in the template, so it imports nothing of
+deployment is being rolled back. Its whole source stands in the template, so it imports nothing of
 ours; it runs outside the VPC, because it must reach Lambda and CloudFormation."""
 
 import json
@@ -36,9 +36,10 @@ def handler(event: Mapping[str, Any], context: Any) -> None:
 
 
 def needs_migration(event: Mapping[str, Any]) -> bool:
-    """Whether this request is of a release. A rollback restores the properties of before, and so
-    names a version of `migrate` with a lower number: Lambda never gives a number twice. That
-    version's release is the one that still serves: nothing has to be applied or judged for it."""
+    """Whether this request belongs to a release and not to a rollback. A rollback restores the
+    previous properties, and so names a version of `migrate` with a lower number: Lambda never gives
+    a number twice. That version's release is the one that still serves: nothing has to be applied
+    or judged for it."""
     if event["RequestType"] == "Delete":
         return False
     name, _, number = event["ResourceProperties"]["Version"].rpartition(":")

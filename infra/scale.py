@@ -1,5 +1,5 @@
-"""What one stack serves, by arithmetic on measured figures: `make scale` writes the table of
-docs/scale.md."""
+"""The load that one stack can serve, computed from measured figures: `make scale` writes the table
+of docs/scale.md."""
 
 import sys
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ PEAK = 4.0
 
 @dataclass(frozen=True)
 class Cell:
-    """What a stack of one maximum capacity serves."""
+    """The load that a stack of one maximum capacity can serve."""
 
     units: int
 
@@ -53,7 +53,7 @@ class Cell:
 
     @property
     def throttle(self) -> float:
-        """What the gateway accepts by default."""
+        """Requests a second that the gateway accepts by default."""
         return RECALLS_PER_UNIT * self.units
 
     @property

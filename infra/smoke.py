@@ -71,7 +71,7 @@ class Smoke:
     key_paths: list[str] = field(default_factory=list[str])
     """The paths under which they are revoked."""
     receipt: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Of the first event."""
+    """The receipt of the first event."""
 
     # the calls -----------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Smoke:
         return ", ".join(parts["dependencies"])
 
     def refusal(self) -> str:
-        """Who brings no credentials gets nothing."""
+        """A request without credentials is refused."""
         _expect(self.call("GET", "/api/v1/scopes", key=None), "no credentials", 401)
         return "401 without a key"
 
@@ -148,7 +148,7 @@ class Smoke:
         return "the same receipt, and 409 for another request"
 
     def upload(self) -> str:
-        """A payload goes to the bucket by its URL, and an event cites it."""
+        """A payload is uploaded to the bucket by its URL, and an event cites it."""
         data = f"The log of smoke {self.run}.".encode()
         upload_request = {
             "size": len(data),
@@ -181,7 +181,7 @@ class Smoke:
         return f"{len(event_ids)} hits"
 
     def context(self) -> str:
-        """A context's text has it."""
+        """A context's text contains the event."""
         body = {"query": f"smoke {self.run}", "participants": ["user:smoke"], "budget": 500}
         answer = _expect(self.call("POST", "/api/v1/context", body), "context", 200)
         _require(
@@ -222,7 +222,7 @@ class Smoke:
         return f"done {seconds:.0f} s after its start"
 
     def metrics(self) -> str:
-        """The metrics are told."""
+        """The metrics are served."""
         answer = self.call("GET", "/metrics")
         _expect(answer, "metrics", 200)
         _require(b"strandline_" in answer.body, "metrics of the service", answer.body[:80])

@@ -1,4 +1,4 @@
-"""Runs the eraser: what an erasure leaves to be done once its events are unreadable."""
+"""Runs the eraser: the work of an erasure that remains once its events are unreadable."""
 
 from typing import Any
 

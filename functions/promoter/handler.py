@@ -1,4 +1,5 @@
-"""Runs the promoter: it writes what warm chains say into the knowledge graph."""
+"""Runs the promoter: it extracts facts, decisions and relations from warm chains into the knowledge
+graph."""
 
 from typing import Any
 

@@ -148,9 +148,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _check_receipt(file: Path, public_key: str | None) -> int:
-    """Print whether a receipt is the deployment's own. Returns 0 where it is, else 1."""
+    """Verify the signature of a receipt with the deployment's public key, and print the result.
+    Returns 0 if the receipt is valid, else 1."""
     try:
-        answer = parse_json(file.read_bytes())  # a name that stands twice is read in two ways
+        answer = parse_json(file.read_bytes())  # refuses duplicate names
         receipt, signature = answer["receipt"], answer["signature"]
     except (OSError, StrandlineError, KeyError, TypeError):
         raise Invalid(f"{file}: is not the answer of GET /api/v1/erasures/{{id}}") from None
@@ -276,8 +277,7 @@ def _all_certificates(access: TenantDb) -> Iterator[CertificateOut]:
 
 
 def _load_local_environment() -> None:
-    """If the environment has no settings, take those of `make run` in this directory, where it
-    runs."""
+    """If the environment has no settings, use those that `make run` stored in this directory."""
     file = Path(os.environ.get("STRANDLINE_DATA_DIR") or ".strandline") / "local.json"
     if "STRANDLINE_DATABASE_URL" not in os.environ and file.exists():
         os.environ |= json.loads(file.read_text())["environment"]

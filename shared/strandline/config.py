@@ -29,8 +29,8 @@ class ServiceSettings(QuotaSettings):
     bucket: str
     """The S3 bucket that holds payloads under `<tenant>/<cid>`."""
     work_queue_url: str = ""
-    """The SQS queue that tells the worker which scopes have work. If empty, no message is sent and
-    the sweep finds the work."""
+    """The SQS queue whose messages name the scopes that have work for the worker. If empty, no
+    message is sent and the sweep finds the work."""
     embedding_provider: Literal["local", "openai"] = "local"
     """`local` is the model that ships, `openai` any endpoint that speaks its protocol."""
     embedding_base_url: str | None = None
@@ -90,8 +90,8 @@ class ServiceSettings(QuotaSettings):
     presign_seconds: int = Field(default=300, ge=1, le=3600)
     """How long a presigned URL for a payload is valid, in seconds."""
     backup_days: int | None = Field(default=None, ge=0)
-    """For how many days backups of the database last. Receipts of erasures say until when they hold
-    what was erased; absent: not known."""
+    """The retention of the database's backups, in days. An erasure's receipt states until when
+    backups still contain the erased data. Absent: not known."""
     upload_max_bytes: int = Field(default=256 * 1024**2, ge=1, le=5 * 1024**3)
     """The largest upload, in bytes; S3 accepts 5 GiB in one PUT and in one copy."""
     upload_seconds: int = Field(default=900, ge=1, le=43_200)
@@ -112,7 +112,7 @@ class ServiceSettings(QuotaSettings):
     """The least time between two sweeps that are requested because something is due, in seconds."""
 
     tuning: Json[Tuning] = DEFAULTS
-    """Thresholds of memory's formation that differ from their defaults, as a JSON object by name
+    """Thresholds of memory formation that differ from their defaults, as a JSON object by name
     (docs/heat.md has the table). A tenant's own thresholds override them."""
 
     @field_validator("llm_base_url", "embedding_base_url")

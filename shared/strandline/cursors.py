@@ -26,7 +26,7 @@ _PG_SNAPSHOT = re.compile(r"(\d{1,18}):(\d{1,18}):((?:\d{1,18}(?:,\d{1,18})*)?)"
 
 
 class Cursors:
-    """The cursors of one reading of a list: its first page or, after `decode`, a further one.
+    """The cursors for one page of a list: the first page or, after `decode`, a further one.
 
     A first page draws a random nonce, and further pages keep it. So cursor and mark of two first
     pages always differ, and do not reveal whether anything was written in between, by anyone. A
@@ -76,7 +76,7 @@ class Cursors:
         return position
 
     def seal_snapshot(self, snapshot: str) -> str:
-        """The mark of an answer: the same on all pages of a reading."""
+        """The mark of an answer: the same on all pages that follow one first page."""
         return self._sealer.seal("mark", self._tenant, [snapshot, self._nonce])
 
 

@@ -39,7 +39,8 @@ class FunctionSpec:
     routes: tuple[str, ...] = ()
     """API Gateway resources, as "METHOD /path/{parameter}"."""
     protocol: Literal["REST", "MCP"] = "REST"
-    """What its routes speak. Only REST is in the API's document: MCP describes its tools itself."""
+    """The protocol of its routes. Only REST is in the API document: MCP describes its tools
+    itself."""
     queue: Literal["", "work_queue", "job_queue"] = ""
     """The queue that invokes it."""
     schedule: str = ""
@@ -51,15 +52,16 @@ class FunctionSpec:
     actions: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]], hash=False
     )
-    """What it may do beyond others with the same needs: IAM action → resources, as
-    infra/permissions.py names them."""
+    """The IAM actions that it has in addition to those of its needs: action → resources, named as
+    in infra/permissions.py."""
     stack_settings: tuple[StackSetting, ...] = ()
     """Fields of infra/settings.py that are settings of this function too, under the same name."""
 
     @property
     def feeds_itself(self) -> bool:
-        """Whether it sends to the queue that invokes it. Lambda counts the rounds of such a message
-        and drops it after about 16, unless the function declares that it means it."""
+        """Whether it sends to the queue that invokes it. Lambda's recursive loop detection drops
+        such a message after about 16 rounds, unless the function's configuration allows recursive
+        loops."""
         return self.queue in self.needs
 
     @property
@@ -88,14 +90,14 @@ MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")
 RUN_ACTIONS: Mapping[str, tuple[str, ...]] = dict.fromkeys(
     ("s3:PutObject", "s3:DeleteObject"), ("bucket/_jobs/*",)
 )
-"""The lists of a job's own runs."""
+"""The IAM actions on the shard lists of a job's runs."""
 
 JOBS = (
     JobSpec(
         name="archiver",
         memory=1024,
         timeout=900,
-        # the model: it promotes what it is about to archive
+        # the model: it promotes chains before it archives them
         needs=frozenset({"database", "blobs", "job_queue", "model"}),
         actions={
             "s3:PutObject": ("bucket/_jobs/*",),
@@ -200,7 +202,7 @@ QUERY_ACTIONS: Mapping[str, tuple[str, ...]] = {
     "sqs:GetQueueAttributes": ("work_queue",),  # health
     "sqs:SendMessage": ("work_queue",),  # inserts
 }
-"""What a function may do that recalls, inserts, exports and reports health."""
+"""The IAM actions of a function that recalls, inserts, exports and reports health."""
 
 FUNCTIONS: tuple[FunctionSpec, ...] = (
     FunctionSpec(

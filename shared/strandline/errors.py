@@ -8,7 +8,7 @@ StrandlineError
 ├── NotFound                 404  absent, or another tenant's: the same answer for both
 ├── Conflict                 409  a key used again with another request
 │   └── StateConflict        409  it exists already, or has ended
-├── Gone                     410  an answer that can not be given again
+├── Gone                     410  an answer that cannot be given again
 ├── TooLarge                 413  over a size limit
 ├── BatchRefused             424  another item of an atomic batch was refused
 ├── QuotaExceeded            429  the tenant used up a quota for now
@@ -95,7 +95,7 @@ class StateConflict(Conflict):
 
 
 class Gone(StrandlineError):
-    """What this rested on is no longer there. Ask again without the token."""
+    """Data that this answer was derived from is no longer there. Ask again without the token."""
 
     code = "gone"
 

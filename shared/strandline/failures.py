@@ -10,17 +10,17 @@ _NO_THREAD_MESSAGE = "can't start new thread"
 """The text of CPython's RuntimeError when the system cannot start a thread: a shortage that has no
 type of its own."""
 _ONNX_MODULE = "onnxruntime"
-"""Its exceptions are the same for a shortage of memory and for a fault. The module is not imported
-to recognise them."""
+"""onnxruntime raises the same exceptions for a shortage of memory and for other faults. They are
+recognised by the name of their module, so that it need not be imported."""
 
 
 def is_permanent_failure(error: Exception) -> bool:
     """Whether the same input fails the same way again: a parser, a model's rules or a limit refused
     it.
 
-    False for what time may cure: a dependency that is down or late, a shortage of resources, a
-    conflict with others. False also for a StrandlineError, which says itself whether it is
-    retryable.
+    False for a failure that may pass by itself: a dependency that is down or late, a shortage of
+    resources, a conflict with others. False also for a StrandlineError, whose class says whether it
+    is retryable.
     """
     if isinstance(error, StrandlineError | Interrupted | OSError | MemoryError):
         return False

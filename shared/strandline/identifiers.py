@@ -1,4 +1,4 @@
-"""Ids that are derived from what they identify: the same again after a replay."""
+"""Ids that are derived from the content that they identify, so that a replay gives the same ids."""
 
 from uuid import UUID
 

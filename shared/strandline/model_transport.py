@@ -15,11 +15,11 @@ import httpx2
 import openai
 
 _CHUNK_BYTES = 64 * 1024
-"""Of a request, sent between two checks of the time."""
+"""Bytes of a request that are sent between two checks of the time limit."""
 
 
 class UnusableAnswer(Exception):
-    """An answer that is not read. Its message continues a sentence that begins with "The
+    """An answer that is rejected. Its message continues a sentence that begins with "The
     answer"."""
 
 

@@ -123,8 +123,8 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
 }
 """Every metric and its unit; docs/metrics.md says what each counts."""
 PER_FUNCTION_METRICS = frozenset({"ModelCostMicroUsd", "ModelBreakerRejections"})
-"""Metrics that are also recorded per function, whatever route or job called a model: an alarm adds
-up functions, and cannot search for routes."""
+"""Metrics that are also recorded per function, whichever route or job called a model: an alarm can
+add up functions, but cannot search for routes."""
 
 _MAX_VALUES = 100
 """The most values of one metric that EMF accepts in a line."""

@@ -51,8 +51,8 @@ def derive_scope_id(tenant: str, members: list[str]) -> UUID:
 
 
 def drop_agents(members: Sequence[str]) -> list[str]:
-    """The members that are no agents (`agent:helper`), in their order; all of them where there are
-    only agents."""
+    """The members without agents (`agent:helper`), in the same order; all members if all are
+    agents."""
     return [name for name in members if not name.startswith("agent:")] or list(members)
 
 

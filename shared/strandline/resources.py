@@ -60,7 +60,7 @@ class Resources:
         embedder: Embedder | None = None,
     ) -> None:
         self.warnings = warnings
-        """What the operator of this process should know; GET /api/v1/health shows it."""
+        """Warnings for the operator of this process; GET /api/v1/health shows them."""
         self.clock = clock
         """The clock of jobs, and of the run requests that they send."""
         if embedder is not None:  # a model that several share: one takes 100 MB

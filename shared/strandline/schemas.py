@@ -115,7 +115,7 @@ _MESSAGE_HINTS: Mapping[tuple[str, str], str] = {
         "`observation`"
     ),
 }
-"""What is added to a message, by field and message."""
+"""The text that is appended to a message, by field and message."""
 _MAX_PATH_CHARS = 80
 """The most characters of a path that a message shows: a caller's own field name can be as long as
 the body."""
@@ -144,7 +144,7 @@ def validate[Model: BaseModel](model: type[Model], value: object) -> Model:
 
 def _locate(error: ErrorDetails, value: object) -> str:
     """The path of a field in the body, as in `events.0.content`. pydantic's path also names which
-    member of a union was tried, which is no part of the body."""
+    member of a union was tried, which is not part of the body."""
     *_, last = error["loc"] or ("",)
     path: list[str] = []
     for part in error["loc"]:
@@ -171,8 +171,8 @@ def _describe(error: ErrorDetails) -> str:
 
 
 def _explain(path: str, message: str, known_fields: Collection[str]) -> str:
-    """pydantic's message in plain words, with advice where the habit of another API explains the
-    mistake."""
+    """pydantic's message in plain words, with advice where the mistake comes from the conventions
+    of other APIs."""
     text = message.removeprefix("Value error, ")
     plain = next((p for m, p in _PLAIN_MESSAGES.items() if text.startswith(m)), text)
     if path != "role" and "participants" not in known_fields:
@@ -285,8 +285,9 @@ class ParticipantsQuery(RequestModel):
     """Query string of every read."""
 
     participants: Participants | None = None
-    """On whose behalf to read (repeat it for several): only what all of them took part in, and
-    those that the body names. A bound user is added automatically."""
+    """The participants to read for (repeat the parameter for several): the answer contains only
+    what all of them took part in, together with those that the body names. A bound user is added
+    automatically."""
 
 
 class PagingQuery(ParticipantsQuery):
@@ -313,7 +314,7 @@ class Refusal(ResponseModel):
     code: str
     """For programs: it does not change when the message is reworded."""
     message: str
-    """For people: names the field and the way out."""
+    """For people: names the field and says how to correct the request."""
     details: dict[str, Any]
     """`field` and `fields` name what is not acceptable; other members depend on the code."""
     request_id: str

@@ -55,8 +55,8 @@ class Sealer:
             raise UnsealError from None
 
     def hash_key(self, *parts: str) -> str:
-        """An HMAC-SHA256 of a caller's own key, in hex: it tells nothing of the key to whoever has
-        no secret of the deployment. No part may contain NUL."""
+        """An HMAC-SHA256 of a caller's own key, in hex. It reveals nothing about the key to anyone
+        without the deployment's secret. No part may contain NUL."""
         return hmac.digest(self._mac_key, "\0".join(parts).encode(), "sha256").hex()
 
     @property

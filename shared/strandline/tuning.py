@@ -1,4 +1,4 @@
-"""Every threshold of memory's formation in one type, with the default of its source."""
+"""All thresholds of memory formation in one model, with the defaults of their source."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
@@ -28,15 +28,15 @@ class Tuning(BaseModel):
     window_events: int = Field(default=10, ge=1, le=100)
     """The most events of short-term memory."""
     window_seconds: int = Field(default=3600, ge=1, le=30 * 86_400)
-    """The age of the oldest of them at most, in seconds by the server's clock."""
+    """The maximum age of these events, in seconds by the server's clock."""
     flush_events: int = Field(default=20, ge=4, le=500)
-    """So many open events in a lane close its older half; events that still wait are not
-    counted."""
+    """The number of open events in a lane at which its older half is closed. Events that still wait
+    are not counted."""
     ahead_events: int = Field(default=3, ge=0, le=20)
     """How many later events of the lane to wait for before deciding whether the topic continues
     with a message. The source decides at once (0); a silence ends the wait."""
     gap_minutes: float = Field(default=30.0, gt=0, le=30 * 1440)
-    """A silence of so many minutes closes a lane."""
+    """Minutes of silence after which a lane is closed."""
     similarity_high: float | None = Field(default=None, ge=-1, le=1)
     """Cosine of a lane's two latest user messages from which the topic continues. Null: the
     calibrated value of the embedding space."""
@@ -64,7 +64,8 @@ class Tuning(BaseModel):
     heat_growth: float = Field(default=1.5, ge=1, le=10)
     """The factor by which a recall strengthens a chain."""
     heat_cooldown_hours: float = Field(default=12.0, ge=0, le=1000)
-    """A recall within so many hours of the last one that counted does not strengthen the chain."""
+    """Hours after a recall that strengthened a chain in which further recalls do not strengthen it
+    again."""
     promote: float = Field(default=0.3, ge=0.001, le=1)
     """Heat from which a chain is promoted."""
     promote_at_once: float = Field(default=0.8, ge=0.001, le=1)
@@ -73,7 +74,8 @@ class Tuning(BaseModel):
     """Whether chains are promoted into the knowledge graph, and contexts read it."""
     ltm_kg_enabled: bool = True
     """Whether a configured language model extracts what is promoted, and contexts read the
-    knowledge graph. If not, the heuristic model extracts, and contexts do without."""
+    knowledge graph. If not, the heuristic model extracts, and contexts leave the knowledge graph
+    out."""
     persona: float = Field(default=0.7, ge=0, le=1)
     """Confidence from which a fact about a person is promoted."""
     freezing: float = Field(default=0.1, ge=0.001, le=1)
@@ -81,13 +83,14 @@ class Tuning(BaseModel):
     archive_days: float = Field(default=7.0, ge=0, le=3650)
     """Days without a recall or change after which a chain may be archived."""
     min_known: float | None = Field(default=None, ge=0, le=1)
-    """A search gives no hits where its question is less likely to have an answer. Null: the
-    calibrated value of the embedding space."""
+    """The minimum likelihood that a question has an answer; below it a search returns no hits.
+    Null: the calibrated value of the embedding space."""
     context_chains: int = Field(default=50, ge=0, le=200)
     """The most chains of a context."""
     edge_confidence: Literal["mean", "halving"] = "mean"
-    """How what several sources say of a node or an edge of the graph becomes its confidence: their
-    mean, or each time the half of what was before and what is said."""
+    """How the confidences from several sources of a node or an edge of the graph are combined:
+    `mean` of all of them, or `halving`, where each new source gives the mean of the previous result
+    and its own confidence."""
 
     def heat_parameters(self) -> dict[str, float]:
         """The thresholds that a chain's stored `cold_at` and `promote_until` depend on."""
@@ -99,7 +102,7 @@ class Tuning(BaseModel):
         return self.ltm_enabled and self.ltm_kg_enabled
 
     def promotion_parameters(self) -> dict[str, object]:
-        """What says when chains are due for promotion."""
+        """The thresholds that determine when chains are due for promotion."""
         return self.model_dump(include={"ltm_enabled", "promote_at_once"})
 
     def find_contradictions(self) -> Iterator[Contradiction]:

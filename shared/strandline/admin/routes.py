@@ -24,7 +24,8 @@ from strandline.schemas import ListQuery
 
 
 def create_tenant(request: Request) -> Response:
-    """Create a tenant. A tenant that already exists is answered 409 and stays as it is."""
+    """Create a tenant. If the tenant already exists, the answer is 409 and the tenant is
+    unchanged."""
     body = request.parse_body(TenantIn)
     access = request.connect_operator(body.tenant_id)
     tenants.make_tenant(
@@ -50,8 +51,8 @@ def get_tenant(request: Request) -> Response:
 
 
 def change_tenant(request: Request) -> Response:
-    """Change a tenant's limits, thresholds, `agents_share` and `time_zone`: what the request names;
-    the rest stays."""
+    """Change a tenant's limits, thresholds, `agents_share` and `time_zone`. Fields that the request
+    does not name stay unchanged."""
     body = request.parse_body(TenantChange)
     access = connect_tenant(request)
     tenants.change_tenant(

@@ -12,7 +12,7 @@ from strandline.schemas import ListQuery
 def create_certificate(request: Request) -> Response:
     """Add the subject of a client certificate. Certificates with this subject authenticate this
     principal, where mutual TLS is enabled. A subject (of an issuer) belongs to one principal in the
-    whole deployment; one that is taken is answered 409."""
+    whole deployment; if it is taken, the answer is 409."""
     body = request.parse_body(CertificateIn)
     access = connect_tenant(request)
     certificate = certificates.add_certificate(

@@ -59,22 +59,22 @@ class TuningOut(_make_nullable(ResponseModel)):
 
 
 class TenantChange(LimitsIn):
-    """A change of a tenant: limits, who listens, its time zone, and thresholds of memory
+    """A change of a tenant: its limits, `agents_share`, its time zone, and thresholds of memory
     formation."""
 
     agents_share: Annotated[bool, Field(strict=True)] | None = None
-    """Whether the tenant's agents are software and no listeners. If true, a read on behalf of users
-    and agents is one on behalf of the users alone, so that each of a user's agents sees what the
-    others hold. It changes neither scopes nor what is written. Null is false. Changes apply
-    everywhere within a minute."""
+    """Whether the tenant's agents count as software and not as listeners. If true, a read on behalf
+    of users and agents is treated as a read on behalf of the users alone, so that each of a user's
+    agents sees the memory of the others. It affects neither scopes nor writes. Null is false.
+    Changes apply everywhere within a minute."""
 
     time_zone: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """The zone in which days are meant that a question names ("yesterday", "before 3 May"), as an
-    IANA name such as `Europe/Berlin`. Null is `UTC`. Dates in answers are in UTC."""
+    """The time zone of the days that a question names ("yesterday", "before 3 May"), as an IANA
+    name such as `Europe/Berlin`. Null is `UTC`. Dates in answers are in UTC."""
 
     tuning: TuningIn | None = None
     """Null removes all of the tenant's own thresholds. Changes apply to memory formed from now on,
-    and to heat at once; the times at which chains get cold are recomputed in the background."""
+    and to heat at once; the times at which chains become cold are recomputed in the background."""
 
 
 class TenantIn(TenantChange):
@@ -161,9 +161,9 @@ class TenantDetails(TenantOut):
     """A tenant with its limits, thresholds and usage."""
 
     agents_share: bool
-    """Whether its agents are software and no listeners: see `TenantChange`."""
+    """Whether its agents count as software and not as listeners: see `TenantChange`."""
     time_zone: str
-    """The zone in which days are meant that a question names."""
+    """The time zone of the days that a question names."""
     limits: TenantLimits
     tuning: TuningOut
     usage: Usage

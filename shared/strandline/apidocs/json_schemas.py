@@ -17,7 +17,8 @@ from strandline.schemas import Error
 
 
 class _MinimalSchema(GenerateJsonSchema):
-    """Leaves out what says nothing: a title that repeats a field's name, a default that is null."""
+    """Leaves out members without information: a title that repeats a field's name, a default that
+    is null."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False

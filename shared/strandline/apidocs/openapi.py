@@ -34,13 +34,13 @@ from strandline.schemas import TENANT_PATTERN
 
 VERSION = "0.1.0"
 _DESCRIPTION = """\
-Agents append every **event**; **recall** answers what is known, and cites the events it comes from.
+Agents append **events** to a log; **recall** answers questions from the log and cites its events.
 
 - **Credential**: an API key (`X-API-Key`, or `Authorization: Bearer`), a JWT (`Authorization: \
 Bearer`, or `X-JWT-Token`) or a client certificate (mutual TLS), as this deployment accepts. \
 It determines the tenant.
 - **Who sees what**: a read asks on behalf of `participants`, and sees an event if all of them \
-took part in it. A credential bound to a user adds that user by itself. Where an operator set \
+took part in it. A credential bound to a user adds that user automatically. Where an operator set \
 `agents_share` for the tenant, agents beside users do not count.
 - **Exactly once**: the same `Idempotency-Key`, or the same (`channel`, `source_event_key`), gives \
 the first answer again, with `Idempotent-Replayed`; with another request it is a 409.
@@ -53,18 +53,18 @@ after `Retry-After` seconds.
 - **MCP**: the Model Context Protocol at `/mcp` has most of these operations as tools for agents."""
 _TAGS = {
     "events": "Append to the log, and read it back.",
-    "recall": "Ask, and get back memories that cite their events.",
-    "context": "What a prompt needs from memory, as one block of text.",
+    "recall": "Search memory; every answer cites its events.",
+    "context": "Memory for a prompt, as one block of text.",
     "query": "Answers of the language model from memory, which are not stored.",
     "chat": "Messages, and replies of the language model from memory.",
     "turns": "Answers that took longer than a request.",
     "references": "Questions to the topic index: from topics down to the events they rest on.",
-    "provenance": "What rests on an event, and the events that something rests on.",
+    "provenance": "The rows derived from an event, and the events that a row is derived from.",
     "graph": "Facts, decisions, entities, events and topics, with edges between them.",
     "scopes": "A scope is one exact set of participants, and its gapless sequence of events.",
-    "sonas": "Personas: their names, their place among memories, and their threads of acts.",
+    "sonas": "Personas: their names, their memories, and their threads of acts.",
     "memories": "Events and payloads by content: a CID is the hash of what it names.",
-    "erasures": "Forget events, and all that was made of them, with a receipt.",
+    "erasures": "Erase events and everything derived from them, with a receipt.",
     "sessions": "One conversation of a scope, with its short-term memory and its chains.",
     "uploads": "Large payloads, uploaded by the caller.",
     "usage": "The tenant's usage and quotas.",

@@ -62,7 +62,7 @@ def get_openapi(request: Request) -> Response:
 
 
 def get_root(request: Request) -> Response:
-    """Lead to the page at `/docs`."""
+    """Redirect to the page at `/docs`."""
     # Relative to the caller's own address, because a proxy or a base path may hide a part of it.
     last_segment = request.full_path.rpartition("/")[2]
     location = f"{last_segment}/docs" if last_segment else "docs"
@@ -70,8 +70,8 @@ def get_root(request: Request) -> Response:
 
 
 def get_docs(request: Request) -> Response:
-    """A page to read this document, and to try it. Works without the internet, and talks to this
-    service alone; a key that is entered stays in the tab."""
+    """A page to read this document and to try its calls. It needs no internet access and sends
+    requests to this service only; a key that is entered stays in the browser's tab."""
     if request.raw_path.endswith("/"):  # the page's links to its files are relative
         return text_response("", _HTML, {"Location": "../docs"}) | {"statusCode": 308}
     headers = {

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from strandline.auth.principals import Principal
 
 KEY_PREFIX = "strandline_"
-"""Tells an API key from a JWT, as both may come as Authorization: Bearer."""
+"""Distinguishes an API key from a JWT: both may be sent as Authorization: Bearer."""
 
 
 class AuthRequest(NamedTuple):

@@ -22,7 +22,8 @@ class Principal:
     key_id: str = ""
     """The public id of the API key, or of the certificate's row."""
     agents_share: bool = False
-    """Whether the tenant's agents are software and no listeners: reads are not on their behalf."""
+    """Whether the tenant's agents count as software and not as listeners: reads are then not on
+    their behalf."""
 
     def require_right(self, right: Right) -> None:
         """Raise Forbidden unless the credential has this right. `admin` includes read and write,

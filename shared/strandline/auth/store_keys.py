@@ -52,12 +52,12 @@ class Tenant:
 
 @dataclass(frozen=True)
 class TenantRow(Tenant):
-    """A tenant with its own setting of who listens."""
+    """A tenant with its settings for reads."""
 
     agents_share: bool
     """Whether reads leave agents out of the participants on whose behalf they ask."""
     time_zone: str
-    """The IANA name of the zone in which its questions name days."""
+    """The IANA name of the time zone of days that its questions name."""
 
 
 def get_tenant(access: TenantDb) -> TenantRow | None:

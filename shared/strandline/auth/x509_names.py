@@ -50,7 +50,7 @@ def canonicalize(text: str, field: str) -> str:
         result = ""
     if not 0 < len(result) <= MAX_LENGTH:
         raise Invalid(
-            f"{field}: is a distinguished name as RFC 4514 has it, the narrowest part first and no "
+            f"{field}: must be a distinguished name in RFC 4514 form, most specific part first, no "
             "space after a comma, like `CN=helper,O=Acme`; `openssl x509 -noout -subject -nameopt "
             "RFC2253` prints it",
             field=field,

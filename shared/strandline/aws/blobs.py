@@ -269,7 +269,7 @@ class BlobStore(Bucket):
 
     def erase_exports(self, tenant: str, before: datetime) -> Iterator[ErasedFiles]:
         """Remove the files of a tenant's exports that were stored before `before`, with all their
-        versions: a listing of them at each step, and what came of it."""
+        versions. Each step erases one listing of them and yields the outcome."""
         return self.erase_stored_before(f"{_EXPORTS_PREFIX}{tenant}/", before)
 
     def put_shards(self, run: str, shards: Sequence[Mapping[str, object]]) -> str:

@@ -1,4 +1,4 @@
-"""A bucket of S3: what is removed from it, whether or not it keeps versions."""
+"""An S3 bucket: how objects are removed from it, with and without versioning."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ def bucket_config(read_timeout: int, attempts: int) -> "Config":
 
 @dataclass(frozen=True)
 class ErasedFiles:
-    """What came of erasing the files of one listing."""
+    """The outcome of erasing the files of one listing."""
 
     files: int
     versions: int
@@ -49,9 +49,9 @@ class Bucket:
         self.s3 = clients.client("s3", bucket_config(10, 2))
 
     def erase(self, keys: Sequence[str]) -> dict[str, int]:
-        """Remove objects with all their versions, whether they exist or not. Returns the keys of
-        which nothing is left, each with how many versions it had; in a bucket that keeps none,
-        where nobody can tell, with 1. Up to MAX_KEYS_PER_CALL; a bucket that keeps versions takes
+        """Remove objects with all their versions, whether they exist or not. Returns the keys that
+        no longer exist, each with the number of its versions; in a bucket without versioning, where
+        that number is unknown, with 1. Up to MAX_KEYS_PER_CALL; a bucket that keeps versions takes
         calls for each of them."""
         if not keys:
             return {}
@@ -89,7 +89,7 @@ class Bucket:
 
     def erase_stored_before(self, prefix: str, before: datetime) -> Iterator[ErasedFiles]:
         """Remove the objects under a prefix that were stored before `before`, with all their
-        versions: a listing of them at each step, and what came of it."""
+        versions. Each step erases one listing of them and yields the outcome."""
         marker = dict[str, str]()
         while True:
             with translate_errors():
@@ -99,7 +99,7 @@ class Bucket:
             version_counts = self.erase(keys)
             remaining = 0 if version_counts else len(keys)
             yield ErasedFiles(len(version_counts), sum(version_counts.values()), remaining)
-            if version_counts:  # what is next is listed here now
+            if version_counts:  # the next objects are now first in this listing
                 continue
             if not response.get("IsTruncated"):
                 return
@@ -136,7 +136,8 @@ class Bucket:
 
 @contextmanager
 def translate_errors() -> Generator[None]:
-    """Raise Unavailable for whatever S3 or the way to it answers but what the caller expects."""
+    """Raise Unavailable for every error of S3 or of the connection to it that the caller does not
+    handle itself."""
     try:
         yield
     except clients.all_errors() as error:

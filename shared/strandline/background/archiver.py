@@ -1,5 +1,5 @@
-"""The archiver job: archive cold chains, which are promoted before, remove payloads that no event
-cites, and collect what is left of old snapshots."""
+"""The archiver job: promote and archive cold chains, remove payloads that no event cites, and
+garbage-collect old snapshots."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -25,8 +25,8 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
     """Archive one tenant's cold chains, remove its uncited payloads, then collect its old
-    snapshots. Returns counts. What was not promoted is promoted first, while the tenant keeps
-    long-term memory."""
+    snapshots. Returns counts. Chains that were not promoted yet are promoted first, if the tenant
+    keeps long-term memory."""
     del shard
     keeps_graph = read_tuning(lease.access, get_settings().tuning).ltm_enabled
     promotion_counts: Mapping[str, int] = (

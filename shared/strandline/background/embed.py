@@ -1,4 +1,4 @@
-"""Work off a scope's new events: embed them, then fold them."""
+"""Process a scope's new events: embed them, then fold them."""
 
 import math
 import time
@@ -108,8 +108,8 @@ class _BatchOutcome(NamedTuple):
 def _process_leases(
     worker: Worker, access: TenantDb, leases: Sequence[store_work.ScopeLease]
 ) -> _BatchOutcome:
-    """Embed and fold leased scopes, then release them as finished, due again, or postponed. Those
-    of which events are being erased wait."""
+    """Embed and fold leased scopes, then release them as finished, due again, or postponed. Scopes
+    with events that are being erased wait."""
     before = worker.tally.embedded_events, worker.tally.counters["EventsFolded"]
     _record_stuck_before_retry(access, leases)
     readable = defer_marked(worker, access, leases)

@@ -1,4 +1,5 @@
-"""Embed nodes of the graph: what is new of a scope, and all of a tenant in a new space."""
+"""Embed nodes of the graph: a scope's new nodes, and all nodes of a tenant in a new embedding
+space."""
 
 import time
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ BATCH = 128
 
 
 def embed_new_nodes(worker: Worker, access: TenantDb, scope_ids: Sequence[UUID]) -> int:
-    """Embed the nodes of these scopes that have no vector. Returns how many were embedded; what a
-    writer holds meanwhile stays due. A node whose text the model refuses stays without a vector.
+    """Embed the nodes of these scopes that have no vector. Returns how many were embedded; nodes
+    that a writer has locked stay due. A node whose text the model refuses stays without a vector.
     Raises EmbeddingUnavailable; what was stored before stays."""
     embedded_count, slice_end = 0, time.monotonic() + worker.slice_seconds
     while nodes := store_vectors.list_unembedded(access, scope_ids, BATCH):

@@ -66,8 +66,9 @@ def _run_item(
     context: LambdaContext,
 ) -> None:
     """Work on the shards of an item one after the other; each fails alone. Raises ShardFailed when
-    one has failed, or was not begun in time: the state machine then tries the item again, in which
-    what is done is passed over. Any other error ends it at once: its cause is none of a shard's."""
+    one has failed, or was not begun in time: the state machine then tries the item again, and
+    shards that are done are skipped. Any other error ends the item at once, because its cause is
+    not in a shard."""
     tools = cast("JobResources", resources)
     failed_count = 0
     for position, shard in enumerate(shards):

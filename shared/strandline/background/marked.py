@@ -1,4 +1,5 @@
-"""Scopes of which events are being erased: they wait, so that no model gets their texts."""
+"""Scopes with events that are being erased: their work is deferred, so that no model gets the
+texts."""
 
 from collections.abc import Sequence
 
@@ -14,7 +15,7 @@ _WAIT_SECONDS = 30
 def defer_marked(
     worker: Worker, access: TenantDb, leases: Sequence[ScopeLease]
 ) -> list[ScopeLease]:
-    """Defer those of these scopes of which events are being erased. Returns the others."""
+    """Defer those of these scopes that have events which are being erased. Returns the others."""
     erasing_scopes = list_marked_scopes(access, [lease.scope_id for lease in leases])
     worker.tally.deferrals |= {
         scope_id: Deferred("erasing", _WAIT_SECONDS) for scope_id in erasing_scopes

@@ -45,8 +45,9 @@ def handle_messages(
     failed_ids: list[str] = []
     outage: Unavailable | None = None
     for record in records:
-        # Once the database is away the rest fails untried: each message would wait for it as long
-        # again, until Lambda ended the function and none of them came back early.
+        # Once the database is unreachable, the other messages fail without an attempt: each would
+        # wait for it as long again, until Lambda ended the function and none of them came back
+        # early.
         outage = outage or _find_outage(resources, deadline)
         if not _handle_message(resources, worker, context, record, outage):
             failed_ids.append(str(record["messageId"]))
@@ -78,8 +79,8 @@ def _handle_message(
     outage: Unavailable | None,
 ) -> bool:
     """Process one message. Returns whether it is done. Any error, an unexpected one too, fails this
-    message alone: SQS delivers it again, and moves it to the dead-letter queue in the end. What is
-    away may be back in seconds, so those messages return early."""
+    message alone: SQS delivers it again, and moves it to the dead-letter queue in the end. A
+    dependency that is unreachable may be back in seconds, so such messages return early."""
     body = _parse_body(record)
     job = replace(worker, tally=Tally())
     with log_job(
@@ -109,9 +110,9 @@ def _handle_message(
 def _process_body(
     resources: Resources, job: Worker, body: Mapping[str, Any], outage: Unavailable | None
 ) -> str:
-    """Fold the scopes that a message names, and answer its turns. Returns what of it is not
-    finished; empty if nothing. Raises the outage, and KeyError and ValueError for a message that
-    names no scopes."""
+    """Fold the scopes that a message names, and answer its turns. Returns how many scopes are not
+    finished, as text; empty if all are. Raises the outage, and KeyError and ValueError for a
+    message that names no scopes."""
     scopes = [UUID(str(scope)) for scope in body["scopes"]]
     turns = [UUID(str(turn)) for turn in body.get("turns", ())]
     tenant = str(body["tenant"])

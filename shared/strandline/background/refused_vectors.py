@@ -34,7 +34,8 @@ def retry_refused_vectors(worker: Worker, tenant: str, scope_id: UUID) -> int:
 
 
 def _give_up_refused(access: TenantDb, scope_id: UUID, vectors: Sequence[EventVector]) -> None:
-    """Decide for events that have a vector now that their chains and trees are without it."""
+    """Record for events that now have a vector that their chains and trees were formed without
+    it."""
     events = [vector.event for vector in vectors if vector.embedding and not vector.event.is_erased]
     if events:
         store_decisions.add_new_decisions(

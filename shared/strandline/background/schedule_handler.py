@@ -40,8 +40,8 @@ def _check_job_name(job: str) -> str:
 
 @dataclass
 class RunScheduler:
-    """What the handler works with. It has no database connection, so that it never wakes a paused
-    database."""
+    """The dependencies of the handler. It has no database connection, so that it never wakes a
+    paused database."""
 
     clock: Clock = utc_now
     wait: Callable[[float], None] = time.sleep

@@ -210,7 +210,7 @@ class Upkeep(Caller):
 
     @operation("GET /api/v1/admin/topics")
     def topic_index(self) -> answers.TopicIndexState:
-        """What waits to be built into the topic index."""
+        """The work that the next build of the topic index will do."""
         ...
 
     @pages("GET /api/v1/admin/snapshots", "SnapshotsPage.snapshots", names=_PAGE_SIZE)

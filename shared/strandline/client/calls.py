@@ -26,7 +26,7 @@ class Keep(Enum):
 
 
 KEEP = Keep.KEEP
-"""What a change leaves as it is."""
+"""The default of a parameter whose field a change leaves as it is."""
 
 
 class Stream(Protocol):
@@ -49,8 +49,8 @@ class Call[T]:
     body: bytes | Stream | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     once: bool = False
-    """Whether a repetition would do it a second time: then it is repeated only if it was surely not
-    done."""
+    """Whether a repetition would carry it out a second time: then it is repeated only if it was
+    certainly not carried out."""
     also: Sequence[int] = ()
     """Statuses besides 2xx whose answers are no errors."""
 
@@ -60,7 +60,7 @@ class Caller:
 
     def __init__(self, bound: Mapping[str, str] | None = None) -> None:
         self.bound: Mapping[str, str] = bound or {}
-        """Parameters that every call of this object has, as a session its id."""
+        """Parameters that every call of this object has, such as a session's id."""
 
 
 # Requests -----------------------------------------------------------------------------------------

@@ -87,5 +87,6 @@ class Erasures(Caller):
         after: int | None = None,
         limit: int | None = None,
     ) -> answers.ErasureFeed:
-        """The erased events of a scope after a place, in order: who keeps a copy drops these."""
+        """The erased events of a scope after a place, in order. A program that keeps a copy must
+        delete these."""
         ...

@@ -66,7 +66,7 @@ class GraphQuestions(Caller):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> answers.NodeHistory:
-        """What was said of a node, by whom and when; a fact's revisions."""
+        """The observations about a node, each with its speaker and time; a fact's revisions."""
         ...
 
     @operation("POST /api/v1/graph/search")
@@ -98,7 +98,7 @@ class GraphQuestions(Caller):
         archived: bool | None = None,
         limit: int | None = None,
     ) -> answers.GraphOut:
-        """The topics that a text is nearest to."""
+        """The topics that are nearest to a text."""
         ...
 
     @operation("POST /api/v1/graph/traverse")
@@ -131,7 +131,7 @@ class GraphQuestions(Caller):
         threshold: float | None = None,
         limit: int | None = None,
     ) -> answers.ConflictsOut:
-        """Facts that contradict each other, or a statement or a fact."""
+        """Facts that contradict each other, a statement (`content`) or one fact (`node_id`)."""
         ...
 
     @operation("POST /api/v1/graph/analyze")
@@ -145,7 +145,8 @@ class GraphQuestions(Caller):
         content_type: Literal["conversation", "statement", "decision", "event"] | None = None,
         limit: int | None = None,
     ) -> answers.AnalyzeOut:
-        """What is known already that bears on a text, and what to weigh before it is stored."""
+        """Find stored facts and events that concern a text, and what to consider before it is
+        stored."""
         ...
 
     @operation("GET /api/v1/graph/merges/proposals")
@@ -160,7 +161,7 @@ class GraphQuestions(Caller):
         archived: bool | None = None,
         limit: int | None = None,
     ) -> answers.Proposals:
-        """Nodes that may be the same."""
+        """Pairs of nodes that may represent the same thing."""
         ...
 
     @operation(f"GET {FIELDS}")
@@ -235,7 +236,7 @@ class GraphQuestions(Caller):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
     ) -> answers.GraphStatus:
-        """How much there is, its size, how far promotion and analysis are, and its use."""
+        """The graph's counts and size, the progress of promotion and analysis, and its use."""
         ...
 
     @operation("POST /api/v1/graph/exports")

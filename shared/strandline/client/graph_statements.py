@@ -119,7 +119,7 @@ class GraphStatements(Caller):
     def post_import(
         self, *, content: str | None = None, cid: str | None = None
     ) -> answers.GraphImport:
-        """The call below `import_file`: the file as a text, or as the CID of an upload."""
+        """The request that `import_file` sends: the file as a text, or as the CID of an upload."""
         ...
 
     @Procedure
@@ -134,7 +134,7 @@ class GraphStatements(Caller):
         if size > _INLINE_BYTES:
             cid = yield from put_file(self, file, "application/jsonl", file.name, progress)
             return (yield from ask(GraphStatements.post_import.call(self, cid=cid)))
-        # bytes that are no text are noticed by the line's hash
+        # bytes that are not UTF-8 fail the check of the line's hash
         content = yield from ask(Work(lambda: file.read_text("utf-8", "replace")))
         answer = yield from ask(GraphStatements.post_import.call(self, content=content))
         if progress is not None:
@@ -154,7 +154,7 @@ class GraphStatements(Caller):
         reason: str | None = None,
         idempotency_key: str | None = None,
     ) -> answers.Merge:
-        """Say that two nodes are the same."""
+        """Merge two nodes that represent the same thing."""
         ...
 
     @operation("POST /api/v1/graph/merges/{merge_id}/undo")
@@ -190,5 +190,5 @@ class GraphStatements(Caller):
         ref_topic_id: str | Keep | None = KEEP,
         idempotency_key: str | None = None,
     ) -> answers.StoredRevision:
-        """State what a field of a topic holds; None says that it has no value any more."""
+        """State the value of a topic's field; None states that it has no value any more."""
         ...

@@ -264,7 +264,7 @@ class Lookup(Caller):
 
     @operation("GET /api/v1/usage")
     def usage(self) -> answers.Usage:
-        """What the tenant uses of its quotas and its model budget."""
+        """The tenant's use of its quotas and its model budget."""
         ...
 
     @operation("GET /api/v1/health", also=(503,))
@@ -284,4 +284,4 @@ class Lookup(Caller):
 
 
 def _ignore(content: bytes) -> None:
-    """The payload store says nothing of interest."""
+    """The payload store's answer is not used."""

@@ -45,9 +45,10 @@ class Turn:
 
 
 class Memory(Caller):
-    """Verbs that every client has. On whose behalf a call reads, or who takes part in an event, is
-    said by `user="alice"`, `agent="helper"` and `participants=["user:alice", …]`, alone or
-    together; a credential that is bound to a user adds that user to reads by itself."""
+    """Verbs that every client has. `user="alice"`, `agent="helper"` and
+    `participants=["user:alice", …]`, alone or together, name the participants for whom a call
+    reads, or who take part in an event; a credential that is bound to a user adds that user to
+    reads automatically."""
 
     # Append -----------------------------------------------------------------------------------
 
@@ -89,7 +90,7 @@ class Memory(Caller):
     def post_batch(
         self, events: Sequence[Fields], *, atomic: bool | None = None
     ) -> answers.BatchAnswer:
-        """The call below `add_batch`, which gives each event its key."""
+        """The request that `add_batch` sends, which also gives each event its key."""
         ...
 
     @Procedure
@@ -280,6 +281,6 @@ class Memory(Caller):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> answers.ProvenanceOut:
-        """What was made of an event, or the events that a chain, a topic, a snapshot, a node or an
-        edge of the graph rests on."""
+        """The rows derived from an event, or the events that a chain, a topic, a snapshot, a node
+        or an edge of the graph is derived from."""
         ...

@@ -1,5 +1,5 @@
-"""What a writer holds: events that wait, in order, and those that could not be stored. The same for
-threads and for tasks; whoever uses it takes care that one of them does at a time."""
+"""A writer's queue: pending events in order, and those that could not be stored. It serves threads
+and tasks alike; its user ensures that only one of them uses it at a time."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ MAX_BATCH_BYTES = 3 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Pending:
-    """An event that waits."""
+    """A pending event."""
 
     event: Mapping[str, Any]
     size: int
@@ -79,7 +79,7 @@ class Outbox:
 
     @property
     def is_batch_full(self) -> bool:
-        """Whether it is no use to wait for more."""
+        """Whether the next batch is full, so that it need not wait for more events."""
         return len(self._waiting) >= min(MAX_BATCH, self._max_pending)
 
     @property
@@ -113,7 +113,7 @@ class Outbox:
         return batch
 
     def settle(self, batch: Sequence[Pending], answer: answers.BatchAnswer) -> list[Pending]:
-        """Note what became of a batch. Returns what may be stored later."""
+        """Record the answer to a batch. Returns the events that may be stored later."""
         again: list[Pending] = []
         for entry, item in zip(batch, answer.results, strict=True):
             if item.error is None:
@@ -126,7 +126,7 @@ class Outbox:
         return again
 
     def fail(self, batch: Sequence[Pending], error: ServiceError) -> None:
-        """Note that these events are given up."""
+        """Record these events as failed."""
         self._in_flight -= len(batch)
         for entry in batch:
             failure = Failure(entry.event, error)

@@ -17,8 +17,8 @@ _ID = {"sona_id": "uuid"}
 
 
 class Personas(Caller):
-    """Verbs that every client has besides those of memory. A sona is its writer's: a bound user's,
-    or of all unbound credentials of the tenant together."""
+    """Verbs that every client has besides those of memory. A sona belongs to its writer: to a bound
+    user, or to all unbound credentials of the tenant together."""
 
     @operation("POST /api/v1/sonas")
     def find_sona(self, name: str) -> answers.SonaFound:
@@ -35,7 +35,8 @@ class Personas(Caller):
         participants: Iterable[str] | None = None,
         include: Literal["centroid"] | None = None,
     ) -> answers.SonaDetail:
-        """A sona, and its place over what is in view. Raises NotFoundError."""
+        """A sona, with the number and, on request, the centroid of its memories in view. Raises
+        NotFoundError."""
         ...
 
     @pages("GET /sonas/list", "SonaPage.sonas", names={"page_size": "limit"})
@@ -51,7 +52,7 @@ class Personas(Caller):
 
     @operation(f"POST {_SONA}/merge", names=_ID)
     def merge_sona(self, sona_id: UUID | str, into: UUID | str) -> answers.SonaOut:
-        """Make a sona be another one, which is the answer. It cannot be undone."""
+        """Merge a sona into another one, which is returned. It cannot be undone."""
         ...
 
     @operation(f"POST {_SONA}/memories", names=_ID)

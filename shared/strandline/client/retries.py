@@ -46,7 +46,7 @@ def may_repeat(call: Call[Any], error: ServiceError) -> bool:
 
 
 def was_surely_not_done(error: ServiceError) -> bool:
-    """Whether the service did nothing of what the request said."""
+    """Whether it is certain that the service did not carry out the request."""
     if isinstance(error, ConnectionFailedError):
         return not error.details.get("sent", True)
     if isinstance(error, OutcomeUnknownError):

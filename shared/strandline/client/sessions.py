@@ -112,12 +112,12 @@ class SessionVerbs(Caller):
 
     @operation(f"GET {_SESSION}/analysis/topics")
     def topics(self) -> answers.TopicsOut:
-        """What the session has been about lately."""
+        """The recent topics of the session."""
         ...
 
     @pages(f"GET {_SESSION}/analysis/heat", "HeatPage.chains", names={"page_size": "limit"})
     def heat(self, *, page_size: int | None = None, cursor: str | None = None) -> answers.HeatOut:
-        """How warm each chain is, and why."""
+        """The heat of each chain, and the values that it is computed from."""
         ...
 
     @operation(f"GET {_SESSION}")
@@ -138,7 +138,7 @@ class SessionVerbs(Caller):
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """What `with client.session(...)` begins, and how it leaves it."""
+    """What `with client.session(...)` does when the block begins and ends."""
 
     session_id: str
     participants: list[str] | None

@@ -88,7 +88,7 @@ def _refusal(content: bytes) -> Mapping[str, Any] | None:
 
 
 def connection_error(settings: Settings, error: httpx2.TransportError) -> ServiceError:
-    """What a failed exchange means to the caller."""
+    """The exception for a failed exchange."""
     import httpx2
 
     unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)

@@ -65,9 +65,9 @@ class Writer:
         timeout: float | None = None,
         **more: Unpack[EventFields],
     ) -> str:
-        """Let an event wait, and return its `source_event_key`. Waits while the queue is full, at
-        most `timeout` seconds; then raises TimeoutError, and the event is not taken. Raises
-        RuntimeError after `close`."""
+        """Add an event to the queue, and return its `source_event_key`. Waits while the queue is
+        full, at most `timeout` seconds; then raises TimeoutError, and the event is not taken.
+        Raises RuntimeError after `close`."""
         fields = {"user": user, "agent": agent, "participants": participants, "role": role}
         fields |= {"session_id": session_id, **more}
         with self._condition:
@@ -97,7 +97,7 @@ class Writer:
             self._outbox.report()
 
     def close(self) -> None:
-        """Store what waits, and end. Raises NotStoredError."""
+        """Store all pending events, and end. Raises NotStoredError."""
         with self._condition:
             self._closing = True
             self._condition.notify_all()

@@ -15,9 +15,9 @@ from strandline.client.transport import AsyncCaller
 
 
 class AsyncWriter:
-    """`async with client.writer() as writer: await writer.add("...", user="alice")`. It promises
-    what Writer promises; the end of the program cannot flush it, only log what it did not store, so
-    leave the block."""
+    """`async with client.writer() as writer: await writer.add("...", user="alice")`. It gives the
+    guarantees of Writer, except one: the end of the program cannot flush it, only log what was not
+    stored, so leave the block before."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class AsyncWriter:
         session_id: str | None = None,
         **more: Unpack[EventFields],
     ) -> str:
-        """Let an event wait, and return its `source_event_key`. Waits while the queue is full.
-        Raises RuntimeError after `close`."""
+        """Add an event to the queue, and return its `source_event_key`. Waits while the queue is
+        full. Raises RuntimeError after `close`."""
         fields = {"user": user, "agent": agent, "participants": participants, "role": role}
         fields |= {"session_id": session_id, **more}
         async with self._condition:
@@ -85,7 +85,7 @@ class AsyncWriter:
             self._outbox.report()
 
     async def close(self) -> None:
-        """Store what waits, and end. Raises NotStoredError."""
+        """Store all pending events, and end. Raises NotStoredError."""
         async with self._condition:
             self._closing = True
             self._condition.notify_all()

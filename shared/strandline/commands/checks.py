@@ -21,7 +21,7 @@ _LARGE = "too large"
 
 @dataclass
 class Findings:
-    """What a check looked at, and what is wrong."""
+    """What a check has read, and the faults that it found."""
 
     looked_at: str
     faults: list[str] = field(default_factory=list[str])
@@ -48,7 +48,7 @@ class Store:
     events: dict[UUID, answers.EventOut] = field(default_factory=dict["UUID", "answers.EventOut"])
 
     def read(self, advance: Callable[[int], None]) -> None:
-        """Read all scopes with their events. `advance` is told how many events came."""
+        """Read all scopes with their events. `advance` is called with 1 for each event."""
         self.scopes = [*self.client.scopes(participants=self.readers)]
         for scope in self.scopes:
             for event in self.client.events(
@@ -129,14 +129,14 @@ def check_payloads(store: Store) -> Findings:
 
 
 def _find_wrong(store: Store, cids: Sequence[str]) -> tuple[list[str], int]:
-    """What is wrong with the bytes under CIDs, and how many are too large to be read."""
+    """The faults of the bytes under these CIDs, and how many of them are too large to be read."""
     with ThreadPoolExecutor(_READERS) as pool:
         results = list(pool.map(_compare_hash, itertools.repeat(store), cids))
     return [text for text in results if text and text != _LARGE], results.count(_LARGE)
 
 
 def _compare_hash(store: Store, cid: str) -> str:
-    """What is wrong with the bytes under a CID; empty if they hash to it."""
+    """The fault of the bytes under a CID; empty if they hash to it."""
     try:
         data = store.client.block(cid, participants=store.readers, format="raw")
     except NotFoundError:

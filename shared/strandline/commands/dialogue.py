@@ -25,7 +25,7 @@ _sona_weight = click.option(
 @click.command()
 @click.argument("query")
 @participant_options
-@click.option("--sona", help="The sona in which is answered, by id or name.")
+@click.option("--sona", help="The sona that answers, by id or name.")
 @_sona_weight
 @click.pass_obj
 def ask(
@@ -49,7 +49,7 @@ def ask(
 @click.argument("message")
 @participant_options
 @click.option("--session", "session_id", help="The conversation that it belongs to.")
-@click.option("--sona", help="The sona in which is spoken, by id or name; made where it is new.")
+@click.option("--sona", help="The sona that replies, by id or name; created if new.")
 @_sona_weight
 @click.pass_obj
 def chat(

@@ -1,4 +1,4 @@
-"""Commands that forget."""
+"""Commands that erase events."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from strandline.commands.output import print_json, print_table
 @click.command()
 @click.argument("event_ids", metavar="[EVENT]...", nargs=-1, type=click.UUID)
 @click.option("--session", "session_id", help="A whole session.")
-@click.option("--said-by", "participant", metavar="KIND:NAME", help="All that somebody said.")
+@click.option("--said-by", "participant", metavar="KIND:NAME", help="Everything by this speaker.")
 @click.option("--scope", "scope_id", type=click.UUID, help="A whole scope, or only in this scope.")
-@click.option("--tenant", is_flag=True, help="All that the tenant has stored.")
+@click.option("--tenant", is_flag=True, help="Everything that the tenant has stored.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
@@ -31,7 +31,7 @@ def erase(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Erase events and all that was made of them, for ever (right: erase).
+    """Erase events and everything derived from them, permanently (right: erase).
 
     Name events by their ids, or a session, a speaker, a scope or the tenant.
     """

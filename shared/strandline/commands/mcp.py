@@ -75,8 +75,8 @@ class Bridge:
                 self._pending[message.id] = pool.submit(self._answer, message, line)
 
     def _cancel(self, id: object) -> None:
-        """Begin a request no more, or keep its answer back: what the service does cannot be
-        stopped."""
+        """Do not begin a cancelled request, or withhold its answer: what the service has begun
+        cannot be stopped."""
         with self._lock:
             future = self._pending.get(cast("MessageId", id)) if isinstance(id, str | int) else None
             if future is None:

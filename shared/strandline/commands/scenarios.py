@@ -1,7 +1,7 @@
 """Thirteen scenarios, from a session to an archived chain, played through the API.
 
-Each returns what it saw, raises UnmetExpectation where memory did something else, and NotPossible
-where the credential does not allow it.
+Each returns a description of what it observed, raises UnmetExpectation if the service behaved
+differently, and NotPossible if the credential does not allow the scenario.
 """
 
 from __future__ import annotations

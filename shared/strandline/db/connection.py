@@ -54,7 +54,7 @@ def connect(
             keepalives_count=5,
         )
     except psycopg.OperationalError as error:
-        _sign_token.cache_clear()  # should the token have been refused, the next try has another
+        _sign_token.cache_clear()  # if the token was refused, the next attempt makes another
         raise Unavailable("The database is unreachable or still starting. Try again.") from error
     _limit_unacknowledged(connection)
     return connection

@@ -46,8 +46,8 @@ class Caller:
     writer: str = NOBODY
     """The bound user, or NOBODY for an unbound credential."""
     sees_erased: bool = False
-    """Whether events that are being erased are in view, and what rests on them: of those who clear
-    and derive, and never of those who read."""
+    """Whether events that are being erased, and rows derived from them, are visible: only for code
+    that erases or derives, never for readers."""
 
     @classmethod
     def background(cls, tenant: str) -> "Caller":
@@ -95,8 +95,8 @@ class TenantDb:
         self._deadline = deadline
 
     def seeing_erased(self) -> "TenantDb":
-        """The database as the same caller sees it, with events that are being erased: for who
-        clears them."""
+        """The database for the same caller, with events that are being erased visible: for the code
+        that erases them."""
         caller = replace(self.caller, sees_erased=True)
         return TenantDb(self._get_connection, caller, self._deadline, self.sealer)
 
@@ -325,7 +325,7 @@ class Database:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether this thread is in a transaction, where it must not make any foreign call."""
+        """Whether this thread is in a transaction, in which it must not call any other service."""
         live = cast("LiveConnection | None", getattr(self._local, "live", None))
         return live is not None and (
             live.connection.info.transaction_status == TransactionStatus.INTRANS

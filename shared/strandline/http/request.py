@@ -123,7 +123,7 @@ class Request:
         return self.resources.authenticator.authenticate(self._auth_request, self.deadline).tenant
 
     def authenticate(self) -> Principal:
-        """The caller, whatever its rights, for a route that stands for operations which check them.
+        """The caller, whatever its rights, for a route that performs operations which check them.
         Raises Unauthorized, Forbidden or Unavailable."""
         self._principal = self.resources.authenticator.authenticate(
             self._auth_request, self.deadline
@@ -159,9 +159,9 @@ class Request:
         self.resources.quotas.spend(self.principal.tenant, quota, units, self.deadline)
 
     def connect_reader(self, *participants: Sequence[str] | None) -> TenantDb:
-        """The database on behalf of the caller and of all `participants`, those of the body and
-        those of the query string, for a read: of users alone where the tenant's agents share.
-        Raises Invalid."""
+        """The database for a read on behalf of the caller and all `participants`: those of the body
+        and those of the query string. Where the tenant's agents share, agents beside users are left
+        out. Raises Invalid."""
         principal = self.principal
         viewer = principal.resolve_viewer([name for names in participants for name in names or ()])
         self.sees_whole_tenant = not viewer

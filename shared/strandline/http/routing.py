@@ -48,8 +48,8 @@ class Route:
     audits_in_transaction: bool = False
     """Its row in the audit trail commits in the transaction of the change itself."""
     audits_refusals_only: bool = False
-    """It shows counts and times, nothing that anybody said. A served call leaves no row in the
-    audit trail, because a scraper's calls would bury the others; a refused call does."""
+    """It shows counts and times, no content of memory. A served call leaves no row in the audit
+    trail, because a scraper's calls would bury the others; a refused call does."""
     placeholders: Mapping[str, str] = field(default_factory=dict[str, str])
     """What replaces `{name}` in the handler's docstring, for words that come from a table."""
     response_headers: Mapping[str, str] = field(default_factory=dict[str, str])

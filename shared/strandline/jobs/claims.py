@@ -19,8 +19,8 @@ all of them."""
 
 @dataclass
 class RunClaims:
-    """What became of a run's job in each tenant; tenants whose job belongs to another run are left
-    out."""
+    """The outcome of beginning a run's job in each tenant; tenants whose job belongs to another run
+    are left out."""
 
     tenants: set[str] = field(default_factory=set[str])
     """The tenants in which it has begun."""

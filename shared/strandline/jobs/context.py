@@ -1,4 +1,4 @@
-"""What embedding and folding work with, and what they count."""
+"""The dependencies of embedding and folding, and their counts."""
 
 import time
 from collections import Counter
@@ -67,7 +67,7 @@ _OUT_OF_TIME = "out_of_time"
 
 @dataclass
 class Tally:
-    """What a job did, for its metrics."""
+    """Counts and times of a job's work, for its metrics."""
 
     embedded_events: int = 0
     embedding_ms: list[float] = field(default_factory=list[float])
@@ -77,7 +77,7 @@ class Tally:
     due_work: list[store_counts.DueWork] = field(default_factory=list[store_counts.DueWork])
     """The due work of each swept tenant, before the sweep began."""
     erasure_seconds: list[float] = field(default_factory=list[float])
-    """Of each tenant whose erasures went on: the age of the oldest that was not complete."""
+    """For each tenant with erasures in progress: the age of the oldest one that is not complete."""
     fold_ms: list[float] = field(default_factory=list[float])
     """Milliseconds of each scope's fold."""
     cosines: list[float] = field(default_factory=list[float])
@@ -96,7 +96,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Worker:
-    """What embedding and folding work with. `deadline` is in time.monotonic() seconds."""
+    """The dependencies of embedding and folding. `deadline` is in time.monotonic() seconds."""
 
     database: Database
     blobs: BlobStore

@@ -48,7 +48,7 @@ class ShardFailed(StrandlineError):
 
 
 class JobResources(Protocol):
-    """What jobs work with; each is created on first use."""
+    """The dependencies of jobs; each is created on first use."""
 
     @property
     def database(self) -> Database:

@@ -38,7 +38,7 @@ class JobsQuery(ListQuery):
 
 
 class JobOut(ResponseModel):
-    """A background job in the tenant: what it is, how far it is, and what to do if it failed."""
+    """A background job in the tenant: its kind, its progress, and what to do if it failed."""
 
     job_id: UUID
     kind: JobKind = Field(description=_KIND)

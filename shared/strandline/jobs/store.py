@@ -1,4 +1,4 @@
-"""SQL for jobs as admins read them: what background work did, is doing and failed at."""
+"""SQL for jobs as admins read them: background work that is done, running or failed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """Limits on a tenant's model calls (rate, budget, circuit breaker), and the record of the calls.
 Limits are leased from the database in blocks and cached for seconds, so that no call costs a round
-trip. While events of a tenant are being erased one costs one, to see whether its text is."""
+trip. While events of a tenant are being erased, each call costs a round trip, to check whether its
+text is among them."""
 
 import threading
 import time
@@ -27,7 +28,7 @@ type DenialReason = Literal[
 type Outcome = Literal["ok", "invalid_output", "format_refused", "refused", "late", "unavailable"]
 
 CACHE_SECONDS = 5.0
-"""How long what was read of a tenant's limits is used, in seconds."""
+"""How long the cached state of a tenant's limits is used, in seconds."""
 _LEASE_SIZE = 10
 """How many calls are leased at once."""
 _FLUSH_SIZE = 50
@@ -35,7 +36,7 @@ _FLUSH_SIZE = 50
 MAX_UNWRITTEN = 500
 """With this many calls that could not be written, no more calls are made."""
 _ERASING_SECONDS = 60.0
-"""When a call about a scope of which events are being erased may be made again."""
+"""Seconds after which a call about a scope with events that are being erased may be tried again."""
 _MAX_SUBJECTS = 10_000
 """With leases of this many subjects, all of a tenant's are dropped and leased anew."""
 _CALLS_PER_RUN = 4
@@ -65,7 +66,7 @@ class _Lease:
 
 @dataclass
 class _TenantAccount:
-    """What this process knows of one tenant's limits."""
+    """The state of one tenant's limits in this process."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     refreshed_at: float = -CACHE_SECONDS
@@ -92,7 +93,7 @@ class LlmBudget:
     The limit of calls per minute is exact over all processes. The budget is checked before each
     call against what the call may cost at most. Processes learn of each other's calls when these
     are written, so the budget is exceeded at most by what the others spend within 5 s. They learn
-    as late of what is being erased.
+    of erasures with the same delay.
     """
 
     def __init__(self, database: Database, settings: ServiceSettings, model: str) -> None:
@@ -132,8 +133,8 @@ class LlmBudget:
     @contextmanager
     def reserve(self, task: TaskContext, tokens_in: int) -> Generator[None]:
         """A context for one request with about `tokens_in` tokens: reserves its rate and its cost.
-        Raises CallDenied, also while events of the task's scope are being erased: what the model
-        would get was read before."""
+        Raises CallDenied, also while events of the task's scope are being erased: the model's input
+        was read before the erasure."""
         account = self._account(task.tenant)
         if account.is_erasing and self._is_scope_erasing(task):
             raise CallDenied("erasing", _ERASING_SECONDS)

@@ -36,8 +36,8 @@ are rather overestimated."""
 _LONG_TASKS = frozenset({"summarise", "merge", "overview", "extract"})
 _ANSWER_TASKS = frozenset({"answer", "reply"})
 _ANSWER_SECONDS = 60.0
-"""How long an answer is waited for, in seconds, where its caller has the time: nothing stands in
-for it."""
+"""How long an answer is waited for, in seconds, where its caller has the time: such an answer has
+no fallback."""
 _UNBILLED_OUTCOMES = frozenset({"format_refused", "unavailable"})
 
 

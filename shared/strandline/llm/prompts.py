@@ -11,7 +11,7 @@ from typing import Literal
 from strandline.llm.types import AnswerMessage, PromptEvent, Summary, TopicPart, WalkOption
 
 type AnswerTask = Literal["answer", "reply"]
-"""Tasks without a stand-in: a question to answer, a message to reply to."""
+"""Tasks without a fallback: a question to answer, a message to reply to."""
 type TaskName = Literal[
     "answer",
     "reply",

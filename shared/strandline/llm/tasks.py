@@ -129,7 +129,7 @@ class LlmTasks:
         return self._run_task(task, "entities", Entities, render, lambda by: by.entities(events))
 
     def overview(self, task: TaskContext, parts: Sequence[TopicPart]) -> ModelResult[Overview]:
-        """What these parts of a topic tree speak of together."""
+        """A summary of what these parts of a topic tree have in common."""
         render = partial(prompts.render_parts, "parts", parts, self._bounds)
         return self._run_task(task, "overview", Overview, render, lambda by: by.overview(parts))
 
@@ -161,8 +161,8 @@ class LlmTasks:
         *,
         may_ask: bool = True,
     ) -> ModelResult[Extraction]:
-        """What a chain's events say for the knowledge graph. `entities` are those of the chain.
-        Without `may_ask` the heuristic model answers."""
+        """The facts, decisions and relations that a chain's events state, for the knowledge graph.
+        `entities` are those of the chain. Without `may_ask` the heuristic model answers."""
 
         def ask(by: LanguageModel) -> Extraction:
             return by.extract(events, entities)
@@ -183,8 +183,8 @@ class LlmTasks:
         message: AnswerMessage,
     ) -> ModelResult[MemoryAnswer]:
         """The configured model's answer to a question or message, from a block of so many numbered
-        memories. Nothing stands in for it. The model is offered no tool. Raises Fallback where it
-        gives no usable answer, AssertionError without a model."""
+        memories. It has no fallback. The model is offered no tool. Raises Fallback where it gives
+        no usable answer, AssertionError without a model."""
         assert self._provider is not None, "the caller checks has_model"
         assert not self._database.in_transaction, "a model is never called inside a transaction"
         counter = self._counter()

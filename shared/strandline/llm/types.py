@@ -89,7 +89,7 @@ class WalkOption:
     participants: tuple[str, ...]
     """Of its scope: nobody else is named by id."""
     score: float
-    """How much speaks for it without a model."""
+    """Its score without a model."""
 
 
 class WalkChoice(BaseModel):

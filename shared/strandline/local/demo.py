@@ -68,7 +68,7 @@ def append_conversation(client: Client, folder: Path) -> dict[str, str]:
 
 
 def store_talk(client: Client, folder: Path) -> Talk:
-    """Append a conversation of which people wrote down what its graph should hold."""
+    """Append a conversation for whose graph people wrote down expectations."""
     groups = (tuple(event["participants"]) for event in load_events(folder))
     audiences = list(dict.fromkeys(groups))
     return Talk(TITLES[folder], folder, audiences, append_conversation(client, folder))
@@ -136,7 +136,7 @@ def _day(moment: str) -> str:
 def _introduce(
     conversation: Sequence[Mapping[str, Any]], audiences: Sequence[tuple[str, ...]]
 ) -> None:
-    """Print what goes in, and who talks to whom."""
+    """Print how many messages are stored, and who talks to whom."""
     sessions = len({event["session_id"] for event in conversation})
     first_day, last_day = (
         _day(conversation[at]["occurred_at"]).partition(",")[0] for at in (0, -1)
@@ -185,7 +185,8 @@ def _ask(client: Client, question: Mapping[str, Any], **more: object) -> list[di
 
 
 def _run_job(admin: Client, name: str) -> bool:
-    """Run a job. Returns whether it ended well; one that is under way by itself is waited for."""
+    """Run a job. Returns whether it succeeded. If the job is running already, waits for that
+    run."""
     reply = admin.get(f"/api/v1/admin/jobs?kind={name}&limit=1")["jobs"]
     if not reply or reply[0]["state"] not in ("queued", "running"):
         reply = [admin.post(f"/api/v1/admin/jobs/{name}", {})]
@@ -237,8 +238,8 @@ def _show_answer(question: Mapping[str, Any], events: Sequence[Mapping[str, Any]
 
 
 def _show_privacy(question: Mapping[str, Any], visible: int) -> None:
-    """Print what a person who was not there can find: `visible` of the messages that would
-    answer."""
+    """Print how many of the messages that answer the question a person who was not there can find:
+    `visible`."""
     print(f"\n{_names(question['participants'])} ask: {question['question']}")
     _print_wrapped(
         "Mara told that to Keel when Tomas was not there. "
@@ -269,8 +270,8 @@ def _show_graphs(client: Client, admin: Client, talks: Sequence[Talk]) -> bool:
     print("\nWHAT IT KNOWS FOR GOOD")
     _print_wrapped(
         "Warm topics are promoted into a knowledge graph, without a language model, and the graph "
-        "is parted into communities. Each node cites what was said. A graph is held against what "
-        "people expected of it, who wrote that down before anything extracted it: found is what "
+        "is divided into communities. Each node cites its events. A graph is compared with what "
+        "people expected of it, written down before anything was extracted: found counts what "
         "the graph holds, right what of that was expected. The heuristic model is careful; a "
         "language model finds more. The last topic of a session is closed after half an hour of "
         "silence, and is in no graph before."
@@ -281,8 +282,8 @@ def _show_graphs(client: Client, admin: Client, talks: Sequence[Talk]) -> bool:
 
 
 def main() -> int:
-    """Append, show, ask, build, promote, analyse. Returns 1 if somebody sees what they were not
-    told, or the topic index or the graph cannot be made."""
+    """Append, show, ask, build, promote, analyse. Returns 1 if a reader sees messages of a
+    conversation in which they took no part, or if the topic index or the graph cannot be built."""
     conversation = list(load_events(DEMO))
     lines = (DEMO / "questions.jsonl").read_text().splitlines()
     questions = {question["question"]: question for question in map(json.loads, lines)}

@@ -1,5 +1,5 @@
 """The part of `make demo` about the knowledge graph: prints what the graph holds of a conversation,
-holds that against what was expected beforehand, and draws it."""
+compares it with what was expected beforehand, and draws it."""
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ class Talk:
     title: str
     """What it is about."""
     folder: Path
-    """What was expected of it."""
+    """What its graph is expected to hold."""
     audiences: Sequence[People]
     event_ids: Mapping[str, str]
     """Its events' ids by their keys."""
@@ -95,7 +95,7 @@ def describe_graph(
 def score_graph(
     talk: Talk, graph: Graph, sources: Mapping[Key, Sequence[str]]
 ) -> dict[str, GraphScore]:
-    """Of each kind, how it stands against what was expected."""
+    """The scores of each kind against the expectations."""
     expected = read_expectations(talk.folder)
     statements_by_kind = {
         node_type: [

@@ -1,5 +1,5 @@
-"""What `make demo` shows of personas: a sona, its thread of acts, and what the language model is
-shown, or answers."""
+"""The part of `make demo` about personas: a sona, its thread of acts, and the language model's
+answer or, without a model, the text for its prompt."""
 
 import itertools
 import textwrap
@@ -36,8 +36,8 @@ def show_personas(
     event_ids: Mapping[str, str],
     question: Mapping[str, Any],
 ) -> None:
-    """Make what the agent said a sona's, continue its thread, and put a question. A second time
-    nothing is made twice."""
+    """Add the agent's messages to a sona, continue its thread, and ask a question. A second run
+    creates nothing twice."""
     people = question["participants"]
     utterances = [
         e for e in conversation if e.get("speaker") == _AGENT and e["participants"] == people
@@ -68,7 +68,7 @@ def _continue(
     event_ids: Mapping[str, str],
     view: str,
 ) -> list[dict[str, Any]]:
-    """Tie an act to the agent's first message in each of some sessions; gives the thread."""
+    """Tie an act to the agent's first message in each of some sessions. Returns the thread."""
     path, after = f"/api/v1/sonas/{uuid}/acts", None
     sessions = itertools.groupby(utterances, key=lambda event: event["session_id"])
     for _, events in itertools.islice(sessions, _STEPS):
@@ -78,7 +78,8 @@ def _continue(
 
 
 def _show_answer(client: Caller, question: Mapping[str, Any]) -> None:
-    """Print the language model's answer; without a model, what it would have been shown."""
+    """Print the language model's answer; without a model, the text that its prompt would
+    contain."""
     body = {"query": question["question"], "participants": question["participants"]}
     status, answer = client.post_any("/api/v1/query", body)
     print(f"\nA language model is to answer: {question['question']}")

@@ -1,4 +1,4 @@
-"""How the graph of a conversation is held against what people expected of it beforehand."""
+"""Scores the graph of a conversation against expectations that people wrote down beforehand."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,8 +12,8 @@ type Rows = Sequence[Mapping[str, Any]]
 
 
 class GraphScore(NamedTuple):
-    """How much there is of a kind, how much of it is expected, how many expectations are met, and
-    how many there are."""
+    """Counts for one kind: items in the graph, items among them that are expected, expectations
+    that are met, and all expectations."""
 
     total: int
     right: int
@@ -22,12 +22,12 @@ class GraphScore(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """The share of what there is that is expected; 1 of nothing."""
+        """The share of the items in the graph that are expected; 1 if there are none."""
         return self.right / self.total if self.total else 1.0
 
     @property
     def recall(self) -> float:
-        """The share of what is expected that is there; 1 of nothing."""
+        """The share of expectations that are met; 1 if there are none."""
         return self.matches / self.expected if self.expected else 1.0
 
 
@@ -40,7 +40,7 @@ class Statement(NamedTuple):
 
 
 class Expectations(NamedTuple):
-    """What people wrote down before anything extracted it."""
+    """What people expected of a graph, written down before anything was extracted."""
 
     entities: frozenset[str]
     """Names as they are compared."""
@@ -56,7 +56,7 @@ def read_expectations(folder: Path) -> Expectations:
 
 
 def score_entities(graph: Graph, expected: frozenset[str]) -> GraphScore:
-    """An entity is right if one of its name is expected."""
+    """An entity is right if its name is expected."""
     names = {name for node_type, name in graph.nodes if node_type == "entity"}
     right = len(names & expected)
     return GraphScore(len(names), right, right, len(expected))
@@ -66,7 +66,7 @@ def score_statements(
     statements: Sequence[Statement], expectations: Rows, event_ids: Mapping[str, str]
 ) -> GraphScore:
     """A statement is right if it holds all words of an expectation and cites its event. Relations
-    are held against both names alone. `event_ids` has the events by their keys."""
+    are compared by both names alone. `event_ids` has the events by their keys."""
     tests = [_make_test(row, event_ids) for row in expectations]
     right = sum(any(test(one) for test in tests) for one in statements)
     matches = sum(any(map(test, statements)) for test in tests)

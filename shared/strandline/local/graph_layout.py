@@ -1,5 +1,5 @@
-"""Where the nodes of a community stand in a picture: topics, entities and statements in three
-columns, and the lines between them."""
+"""The layout of a community in a picture: topics, entities and statements in three columns, and the
+lines between them."""
 
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
@@ -16,7 +16,7 @@ COLUMNS = {"topic": 0, "entity": 1, "event": 2, "fact": 2, "decision": 2, "relat
 """The column of each type."""
 _TOP, _BOTTOM = 40, 16
 _REST = 18
-"""What a line about further nodes takes."""
+"""The height of a line about further nodes."""
 LINE_HEIGHT = 16
 _CHARACTER = 7.6
 """The width of a wide letter of 13 pixels, so that no text is wider than its box."""
@@ -74,7 +74,7 @@ class Panel:
 
 @dataclass
 class _Statement:
-    """What stands in the right column, and the entities and topics that it leads to."""
+    """An item of the right column, and the entities and topics that it is linked to."""
 
     type: str
     text: str
@@ -85,7 +85,8 @@ class _Statement:
 
 
 def make_panel(graph: Graph, name: str, home: Collection[Key]) -> Panel:
-    """A community of these nodes, with the statements among them and whom they are about."""
+    """A community of these nodes, with the statements among them and the entities that these are
+    about."""
     statements = [*_tell_nodes(graph, home), *_tell_relations(graph, home)]
     first_statements = statements[:_MAX_STATEMENTS]
     about = dict.fromkeys(end for statement in first_statements for end, _ in statement.ends)
@@ -106,7 +107,7 @@ def make_panel(graph: Graph, name: str, home: Collection[Key]) -> Panel:
 
 
 def _rank(first: Iterable[Key], then: Iterable[Key]) -> list[Key]:
-    """Keys by how often they are named, those of `first` before the others."""
+    """Keys by how often they occur, those of `first` before the others."""
     counts: dict[Key, int] = {}
     for weight, keys in ((100, first), (1, then)):
         for key in keys:
@@ -158,7 +159,8 @@ def _place(
     entities: Sequence[Key],
     statements: Sequence[_Statement],
 ) -> dict[Key, Box]:
-    """Boxes by their nodes: in each column one below the other, near what they lead to."""
+    """Boxes by their nodes: in each column one below the other, near the boxes that they are linked
+    to."""
     boxes = {
         one.key: _make_box(one.type, one.text, ports=len(one.ends), is_guest=False)
         for one in statements

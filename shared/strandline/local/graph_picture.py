@@ -1,5 +1,5 @@
 """A picture of a knowledge graph as SVG: its communities as panels, in each of them topics,
-entities and what is stated of them, in columns.
+entities and the statements about them, in columns.
 
 The same graph gives the same bytes. Texts are wrapped into boxes whose sizes follow from them, so
 that none covers another; lines run behind the boxes.
@@ -57,7 +57,7 @@ class _Drawing:
 
 
 def draw_graph(graph: Graph, title: str) -> str:
-    """The picture: those communities of which most is stated, with what is stated."""
+    """The picture: the communities with the most statements, and these statements."""
     panels = _choose_panels(graph)
     drawing = _Drawing()
     for panel in panels:
@@ -94,7 +94,7 @@ _MARKERS = (
 
 
 def _choose_panels(graph: Graph) -> list[Panel]:
-    """The communities of which most is stated; the larger first where that is equal."""
+    """The communities with the most statements; of equals, the larger first."""
     home: dict[tuple[str, str], int] = {}
     for number, community in enumerate(graph.communities):
         for key in community.nodes:

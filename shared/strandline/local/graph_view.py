@@ -28,7 +28,7 @@ class Caller(Protocol):
 
 
 class Place(NamedTuple):
-    """Where the API has a node."""
+    """A node's id in the API, and the participants for whom it is read."""
 
     people: People
     """On behalf of whom it is read."""
@@ -44,7 +44,7 @@ class Node:
     kind: str
     """An entity's kind, a fact's category, a decision's status; "" of others."""
     weight: int
-    """Observations, as the group has them that sees most."""
+    """The number of observations, as seen by the group that sees most."""
     valid_from: str
     places: Sequence[Place]
 
@@ -66,7 +66,7 @@ class Edge(NamedTuple):
 
 
 class Community(NamedTuple):
-    """A group of nodes that have more to do with each other than with others."""
+    """A group of nodes that are linked more to each other than to other nodes."""
 
     name: str
     size: int
@@ -76,7 +76,7 @@ class Community(NamedTuple):
 
 @dataclass(frozen=True)
 class Graph:
-    """What all the groups see together."""
+    """The union of what all groups see."""
 
     nodes: dict[Key, Node]
     """Those of most weight first."""
@@ -94,7 +94,8 @@ class Graph:
 
 
 def choose_views(audiences: Iterable[People]) -> list[People]:
-    """Those groups that see everything between them: what a group said, its parts see too."""
+    """The groups that together see everything: a group's events are visible to each of its subsets,
+    so a group is left out if a proper subset of it is among them."""
     groups = list(dict.fromkeys(audiences))
     return [group for group in groups if not any(set(other) < set(group) for other in groups)]
 
@@ -120,7 +121,7 @@ def read_graph(client: Caller, views: Sequence[People]) -> Graph:
 
 
 def read_sources(client: Caller, node: Node) -> list[str]:
-    """The ids of the events that a node rests on, in order of what was observed."""
+    """The ids of the events that a node rests on, in the order of its observations."""
     events: dict[str, None] = {}
     for people, node_id in node.places:
         path = f"/api/v1/graph/nodes/{node_id}/history"
@@ -152,8 +153,8 @@ def _join_nodes(first: Node, second: Node) -> Node:
 
 
 def _read_edges(client: Caller, nodes: Iterable[Node]) -> Iterator[Edge]:
-    """The edges of these nodes. A topic is where edges of the others end, so that all but its own
-    relations to topics are found from there."""
+    """The edges of these nodes. Topics are not queried: edges between a topic and another node are
+    found from that node. Edges between two topics are left out."""
     for node in nodes:
         if node.type == "topic":
             continue

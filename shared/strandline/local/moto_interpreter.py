@@ -7,8 +7,8 @@ from types import ModuleType
 from typing import Any
 
 _BATCH = "moto.batch"
-"""The interpreter reads an enumeration of its, and the package imports all of EC2: 0.7 s of each
-start."""
+"""The interpreter reads one enumeration of this package, and the package imports all of EC2: 0.7 s
+of each start."""
 
 
 def _import_backends() -> Any:

@@ -33,7 +33,7 @@ class Guard:
             signal.signal(number, self.request_stop)
 
     def request_stop(self, *_: object) -> None:
-        """Note that this process itself was told to end."""
+        """Record that this process itself was asked to end."""
         self.stop_requested = True
 
     def should_stop(self) -> bool:

@@ -65,7 +65,7 @@ def launch(
         start_new_session=True,
     )
     try:
-        # A start that finds the lock taken tells a live server from a dying one by this.
+        # A start that finds the lock taken uses this to distinguish a live server from a dying one.
         _write_holders(lock, f"{os.getpid()} {guard.pid}".encode())
     except OSError:
         guard.communicate(b"\n")

@@ -35,7 +35,7 @@ class PostgresSupervisor:
     ) -> None:
         self._postgres, self._on_loss = postgres, on_loss
         paths = (postgres.data, *files)
-        # Held open: of what is removed while nobody has it open, the next file may get the inode.
+        # Held open: the inode of a removed file that nobody has open may be given to the next file.
         self._descriptors = [os.open(path, os.O_RDONLY) for path in paths if path.exists()]
         self._identities = {path: _file_identity(path) for path in paths}
         self._stopping = threading.Event()

@@ -91,8 +91,8 @@ def _log_loss(message: str) -> None:
 
 
 def _write_key_file(directory: Path, service: LocalService, environment: Mapping[str, str]) -> None:
-    """Tell commands of other processes where the service is, its key, and the paths of its
-    certificates."""
+    """Store the service's address, its key and the paths of its certificates for commands of other
+    processes."""
     paths = vars(service.tls).items() if service.tls else None
     content = {
         "url": service.url,

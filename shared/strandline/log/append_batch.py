@@ -9,7 +9,7 @@ from strandline.log.event_draft import EventDraft
 from strandline.log.schemas_append import Receipt
 
 STORED_OUTCOMES = ("created", "replayed")
-"""Of the items that the log holds after an append."""
+"""The outcomes of items that are in the log after an append."""
 
 
 @dataclass(frozen=True)

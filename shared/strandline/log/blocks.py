@@ -43,7 +43,7 @@ _PROBE_BYTES = bytes([1, 0x55, 0, 0])
 
 @dataclass(frozen=True)
 class Block:
-    """A block, with what is known of it besides its bytes."""
+    """A block, with its decoded value and its event."""
 
     cid: str
     data: bytes

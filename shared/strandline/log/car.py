@@ -1,6 +1,6 @@
 """CAR files, version 1: a header that names the roots, then blocks, each behind its CID.
 
-See https://ipld.io/specs/transport/car/carv1/. Written here, read by clients alone.
+See https://ipld.io/specs/transport/car/carv1/. This service writes them; only clients read them.
 """
 
 import libipld

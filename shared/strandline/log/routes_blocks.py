@@ -119,8 +119,8 @@ def _answer_unchanged(headers: dict[str, str], form: BlockFormat) -> Response:
 
 
 def _redirect(request: Request, payload: Payload) -> Response:
-    """Lead to a payload that no answer holds. The body tells it to a client that does not
-    follow."""
+    """Redirect to a payload that is too large for an answer. The body says so for a client that
+    does not follow redirects."""
     url = request.resources.blobs.presign_get(
         request.principal.tenant,
         payload.cid,
@@ -129,7 +129,7 @@ def _redirect(request: Request, payload: Payload) -> Response:
         get_settings().presign_seconds,
     )
     error = TooLarge(
-        f"The payload has {payload.size} bytes, and an answer holds {blocks.MAX_BYTES}. Follow "
+        f"The payload has {payload.size} bytes, and an answer at most {blocks.MAX_BYTES}. Follow "
         "Location, or GET /file/{cid}.",
         limit=blocks.MAX_BYTES,
     )

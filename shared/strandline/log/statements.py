@@ -27,15 +27,15 @@ from strandline.schemas import check_storable, validate
 from strandline.tenants.quotas import QuotaManager
 
 MAX_STATEMENT_CHARS = 8000
-"""Fewer than would make a payload of it."""
+"""Below the length at which content becomes a payload."""
 _MAX_METADATA_BYTES = 128 * 1024
-"""More than a caller may send: what a version of a chain said of the graph is one statement once it
-was exported and imported."""
+"""More than a caller may send: after an export and import, everything that a version of a chain
+contributed to the graph is one statement."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What a caller stated, as it becomes an event."""
+    """What a caller stated, before it is stored as an event."""
 
     participants: Sequence[str]
     """Everybody who took part, as in any append."""
@@ -50,8 +50,8 @@ class Statement:
     """The source event key, or the request's `Idempotency-Key`."""
     channel: str = event_draft.HTTP_CHANNEL
     most_trust: str | None = None
-    """The origin that the statement has at most; by default, and where the credential may state
-    nothing of this trust, what the credential gives."""
+    """The most trusted origin that the statement may have. Its origin is this one or that of the
+    credential, whichever is less trusted; None: that of the credential."""
 
 
 def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:

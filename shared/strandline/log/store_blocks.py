@@ -45,7 +45,7 @@ class _Erasure:
 
 
 def is_target_erased(access: TenantDb, event_id: UUID, cid: str) -> bool:
-    """Whether a visible event links to this block, and the event that had it is erased, or being
+    """Whether a visible event links to this block, and the block's event is erased or being
     erased."""
     (row,) = access.fetch(
         _Erasure,

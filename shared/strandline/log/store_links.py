@@ -49,7 +49,7 @@ class StoredLinks:
 
 
 def read_links(access: TenantDb, event_id: UUID) -> StoredLinks | None:
-    """Of a visible event that `append_linked_event` stored; None once it is erased."""
+    """The links of a visible event that `append_linked_event` stored; None once it is erased."""
     rows = access.fetch(
         StoredLinks,
         """

@@ -1,6 +1,6 @@
-"""SQL of marks: which events are being erased, and what was erased since a list was begun.
+"""SQL for erasure marks: which events are being erased, and what was erased since a list was begun.
 
-While many events are being erased, marks keep them and what was made of them out of view; see
+While many events are being erased, marks hide them and everything derived from them; see
 `docs/erasure.md`.
 """
 
@@ -22,7 +22,7 @@ class Tombstone:
     scope_id: UUID
     seq: int
     erased_at: datetime
-    """Since when nobody sees it."""
+    """When it became invisible."""
 
 
 def find_tombstone(access: TenantDb, event_id: UUID) -> Tombstone | None:
@@ -105,7 +105,7 @@ class _ScopeId:
 
 
 def list_marked_scopes(access: TenantDb, scope_ids: Sequence[UUID]) -> set[UUID]:
-    """Those of these scopes of which events are being erased, for whoever may see them."""
+    """Those of these scopes that the caller may see and that have events which are being erased."""
     rows = access.fetch(
         _ScopeId,
         """
@@ -119,9 +119,9 @@ def list_marked_scopes(access: TenantDb, scope_ids: Sequence[UUID]) -> set[UUID]
 
 
 def refuse_marked(access: TenantDb, scope_ids: Collection[UUID]) -> None:
-    """Raise Unavailable while events of these scopes are being erased: what is written beside the
-    log would meet rows that are out of view. A mark that comes later does not hold for the rest of
-    this transaction, in which the scopes are locked."""
+    """Raise Unavailable while events of these scopes are being erased: rows written beside the log
+    would conflict with rows that are hidden. A mark that is set later does not apply to the rest of
+    this transaction, which holds the locks of the scopes."""
     (row,) = access.fetch(
         _Flag,
         """
@@ -147,7 +147,7 @@ def decode_cursor(access: TenantDb, cursors: Cursors, cursor: str | None) -> Pos
 
 
 def refuse_erased_since(access: TenantDb, pg_snapshot: str) -> None:
-    """Raise Gone, about a cursor, where an event in view was erased that this database snapshot
+    """Raise Gone for a cursor if an event in view was erased that this database snapshot still
     shows."""
     if is_erased_since(access, pg_snapshot):
         raise Gone(
@@ -158,7 +158,7 @@ def refuse_erased_since(access: TenantDb, pg_snapshot: str) -> None:
 
 
 def is_erased_since(access: TenantDb, pg_snapshot: str) -> bool:
-    """Whether an event in view was erased, or marked, that this database snapshot shows."""
+    """Whether an event in view was erased, or marked, that this database snapshot still shows."""
     (row,) = access.fetch(
         _Flag,
         """

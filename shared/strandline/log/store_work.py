@@ -1,5 +1,5 @@
-"""SQL for background work: scopes with events past their last vector or fold, and the leases on
-them."""
+"""SQL for background work: scopes with events that are not embedded or folded yet, and the leases
+on them."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The methods of MCP: what each answers."""
+"""The methods of MCP and their answers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,8 @@ _ADVICE: Mapping[int, str] = {
 
 @dataclass(frozen=True)
 class Connection:
-    """What a request works with: its caller, and what its address switches on."""
+    """The context of a request: its caller, and the toolsets and participants that its address
+    names."""
 
     context: ToolContext
     toolsets: Sequence[McpToolset]
@@ -145,7 +146,7 @@ def _find_tool(name: str, connection: Connection) -> Tool:
 
 
 def _explain(refusal: Refusal) -> str:
-    """An operation's error, and how to do better."""
+    """An operation's error, with advice on what to do."""
     advice = _ADVICE.get(refusal.status, "")
     if refusal.retry_after is not None:
         advice = f"Call again in {refusal.retry_after} s."

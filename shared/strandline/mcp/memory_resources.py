@@ -1,4 +1,4 @@
-"""Resources: events, blocks and payloads by their content ids, sonas, and what memory holds now."""
+"""Resources: events, blocks and payloads by their content ids, sonas, and the newest memory."""
 
 import base64
 import re
@@ -14,7 +14,7 @@ from strandline.mcp.tools_memory import get_context
 
 _RECENT = "mie://context/recent"
 _MAX_TEXT_BYTES = 1024 * 1024
-"""A longer text is given by its address."""
+"""For a longer text the answer is its address."""
 type ResourceContents = dict[str, Any]
 
 
@@ -25,7 +25,7 @@ def read_recent(context: ToolContext, cid: str) -> ResourceContents:
 
 
 def read_block(context: ToolContext, cid: str) -> ResourceContents:
-    """The bytes that a CID hashes."""
+    """The bytes of the block with this CID."""
     data = context.operations.read("GET /ipfs/{cid}", path={"cid": cid}, query=_query(context))
     return {"mimeType": "application/vnd.ipld.raw", "blob": base64.b64encode(data).decode()}
 
@@ -37,7 +37,7 @@ def read_memory(context: ToolContext, cid: str) -> ResourceContents:
 
 
 def read_file(context: ToolContext, cid: str) -> ResourceContents:
-    """The text of a payload; of one that is large or no text, where it can be downloaded."""
+    """The text of a payload; of one that is large or not text, the address to download it from."""
     file = context.operations.call("GET /file/{cid}", path={"cid": cid}, query=_query(context))
     if not is_text(file["mime_type"]) or file["size"] > _MAX_TEXT_BYTES:
         return {"mimeType": "application/json", "text": escape_json(file)}
@@ -66,11 +66,11 @@ class Template:
     media: str
     read: Callable[[ToolContext, str], ResourceContents]
     toolset: McpToolset = "memory"
-    """With which it is switched on."""
+    """The toolset that enables it."""
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What `resources/templates/list` says of it."""
+        """Its entry in `resources/templates/list`."""
         return {
             "uriTemplate": self.uri,
             "name": self.name,
@@ -121,7 +121,7 @@ _URI = re.compile(r"(ipfs://|memoria://(?:memory|file|sona)/)([a-zA-Z0-9-]{1,128
 def find_reader(
     uri: str, toolsets: Collection[McpToolset]
 ) -> Callable[[ToolContext], ResourceContents] | None:
-    """What reads a resource of these toolsets; None for an address that is none."""
+    """The reader for a resource of these toolsets; None if the URI is not the address of one."""
     if uri == _RECENT and "memory" in toolsets:
         return lambda context: read_recent(context, "")
     match = _URI.fullmatch(uri)

@@ -1,5 +1,5 @@
-"""Operations of the service in the name of an MCP request's caller. What a tool may do is what the
-operation's own route allows: rights, quotas, audit and errors are the route's."""
+"""Operations of the service, performed on behalf of an MCP request's caller. What a tool may do is
+what the operation's own route allows: rights, quotas, audit and errors are the route's."""
 
 import base64
 import json
@@ -71,5 +71,5 @@ class Operations:
             return data
         error = json.loads(data).get("error")
         if error is None:
-            return data  # where a payload is, or the state of a service that is not well
+            return data  # a payload's address, or the state of an unhealthy service
         raise Refusal(status, error, response["headers"].get("Retry-After"))

@@ -31,7 +31,7 @@ def know(context: ToolContext, arguments: Arguments) -> str:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt: what a person sees of it, and the message it makes."""
+    """A prompt: its description for a person, and the message that it produces."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class Prompt:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What `prompts/list` says of it."""
+        """Its entry in `prompts/list`."""
         argument = {"name": self.argument, "required": self.is_required}
         return {
             "name": self.name,

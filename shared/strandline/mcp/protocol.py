@@ -1,4 +1,4 @@
-"""MCP's messages: JSON-RPC 2.0, the protocol's versions, and what each wants of a request.
+"""MCP's messages: JSON-RPC 2.0, the protocol's versions, and what each requires of a request.
 
 Versions up to 2025-11-25 begin with `initialize`. The newest has no handshake: every request names
 its version in `_meta`, and headers repeat what the body says. Nothing is kept between requests.
@@ -60,7 +60,7 @@ class Message:
 
 
 def message_id(value: object) -> MessageId:
-    """The id of what may be a message, for the answer to it; None where it has no proper one."""
+    """The id of a body that may be a message, for the answer to it; None if it has no valid id."""
     identifier = cast("Object", value).get("id") if isinstance(value, dict) else None
     return (
         identifier
@@ -159,7 +159,7 @@ def make_result(message: Message, result: Object, *, modern: bool) -> dict[str, 
 
 
 def make_error(error: ProtocolError, id: MessageId) -> dict[str, Any]:
-    """The answer to what cannot be answered; without an id where the message has none."""
+    """An error as the answer to a message; without an id if the message has none."""
     details: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         details["data"] = dict(error.data)

@@ -48,7 +48,8 @@ _MODERN_STATUS = {**_STATUS, INVALID_PARAMS: 400, METHOD_NOT_FOUND: 404}
 
 
 class McpQuery(ParticipantsQuery):
-    """Query string of the endpoint: what a connection switches on, written into its address."""
+    """Query string of the endpoint: the toolsets and participants of a connection, as part of its
+    address."""
 
     toolsets: Annotated[tuple[McpToolset, ...], Field(min_length=1)] = ("memory",)
     """The toolsets of this connection, separated by commas: `memory`, `graph`,
@@ -160,7 +161,7 @@ def serve_mcp(
     event: Mapping[str, Any],
     context: LambdaContext,
 ) -> Response:
-    """Serve one event of MCP. `operations` are the routes that tools perform. A refusal for want of
+    """Serve one event of MCP. `operations` are the routes that tools perform. A refusal for lack of
     a credential names the metadata. Nothing is raised."""
 
     def perform(event: Mapping[str, Any]) -> Response:

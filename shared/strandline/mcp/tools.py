@@ -1,4 +1,4 @@
-"""What a tool is: its name and schema for the model, the right it needs, and what it performs."""
+"""Tools: their names and schemas for the model, the rights that they need, and their functions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class WrongArgument(Exception):
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a tool works with: the operations, and for whom."""
+    """The context of a tool call: the operations, and the participants."""
 
     operations: Operations
     principal: Principal
@@ -75,7 +75,7 @@ class ToolContext:
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: what a model reads of it, and what it does."""
+    """A tool: its description for a model, and its function."""
 
     name: str
     description: str
@@ -88,7 +88,7 @@ class Tool:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What `tools/list` says of it."""
+        """Its entry in `tools/list`."""
         schema: dict[str, Any] = {"type": "object", "properties": dict(self.properties)}
         if self.required:
             schema["required"] = list(self.required)
@@ -110,7 +110,7 @@ class Tool:
 
     def check_arguments(self, arguments: Arguments) -> None:
         """Raise WrongArgument for an argument that is unknown, missing or of another type. Limits
-        and formats are the operation's to check."""
+        and formats are checked by the operation."""
         unknown = arguments.keys() - self.properties.keys()
         if unknown:
             names = ", ".join(self.properties) or "none"

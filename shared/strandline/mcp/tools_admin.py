@@ -49,7 +49,7 @@ def snapshots(context: ToolContext, arguments: Arguments) -> str:
 
 
 def get_usage(context: ToolContext, arguments: Arguments) -> str:
-    """What the tenant uses of its quotas."""
+    """The tenant's use of its quotas."""
     del arguments
     return fence_json(context.operations.call("GET /api/v1/usage"))
 

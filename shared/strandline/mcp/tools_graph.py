@@ -32,7 +32,7 @@ _NOTHING = "Nothing of it is in the graph. Try other words, mode=exact, or mie_l
 
 
 def analyze(context: ToolContext, arguments: Arguments) -> str:
-    """What is known that bears on a text."""
+    """Find stored facts and events that concern a text."""
     body = pick(arguments, "content", "content_type") | context.readers(arguments)
     answer = context.operations.call("POST /api/v1/graph/analyze", body)
     lines = [node_line(node) for node in answer["related"]]
@@ -69,8 +69,8 @@ def _create(context: ToolContext, arguments: Arguments, nodes: list[Arguments]) 
 
 
 def _to_node(arguments: Arguments) -> dict[str, Any]:
-    """A node of the graph's own call, from MIE's words. What is unknown is that call's to
-    refuse."""
+    """A node in the form of the graph's own operation, from MIE's arguments. That operation refuses
+    unknown fields."""
     others = ("participants", "relationships")
     node = {name: value for name, value in arguments.items() if name not in others}
     if "invalidates" in node:
@@ -167,7 +167,7 @@ def export(context: ToolContext, arguments: Arguments) -> str:
 
 
 def get_status(context: ToolContext, arguments: Arguments) -> str:
-    """How much the graph has, and how far background work is."""
+    """The graph's counts, and the progress of background work."""
     state = context.operations.call("GET /api/v1/graph/status", query=context.readers(arguments))
     lines = [
         f"{label(kind)}: {counts['current']} of {counts['total']} hold"

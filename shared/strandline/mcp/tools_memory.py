@@ -41,7 +41,7 @@ def recall(context: ToolContext, arguments: Arguments) -> str:
 
 
 def get_context(context: ToolContext, arguments: Arguments) -> str:
-    """One block of what memory holds."""
+    """Memory for a prompt, as one block of text."""
     body = pick(arguments, "query", "budget", "session_id") | context.readers(arguments)
     answer = context.operations.call("POST /api/v1/context", body)
     if arguments.get("format") == "json":

@@ -77,7 +77,7 @@ _JITTER_MINUTES = 0.2
 _FIRST_WORDS = 5
 _LATER_FIRST_WORDS = 12
 _MATURE_EVENTS = 8
-"""From so many events on the age of a topic makes no difference."""
+"""The number of events from which a topic's age makes no difference."""
 _QUESTION_WORDS = frozenset({"what", "which", "who", "whose", "why", "where", "how", "when"})
 _RARITY_BY_BAND = {10: 2.0, 20: 4.0, 35: 6.0, 40: 7.0, None: 8.5}
 """Information of a stem by its frequency band (`words.frequency_band`): about the negative

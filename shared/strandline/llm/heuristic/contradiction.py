@@ -1,8 +1,8 @@
 """Whether two statements contradict each other: a test by rules, deterministic and offline.
 
 It sees three things: one denies what the other says, both give another number or time at the same
-place, or both give another value to what has one value at a time. It knows English. What it does
-not see it does not claim: precision comes first.
+place, or both give another value to what has one value at a time. It knows English. It reports
+nothing that these rules do not find: precision comes before recall.
 """
 
 import re
