@@ -8,11 +8,12 @@ from strandline.config import get_settings
 from strandline.jobs.runner import JobResources, Lease
 
 _CHAINS_PER_COMMIT = 500
-"""How many chains one transaction archives at most."""
+"""The maximum number of chains that one transaction archives."""
 
 
 def list_tenants(resources: JobResources, now: datetime) -> Sequence[str]:
-    """The tenants that have cold chains, payloads that are due for a scan, or old snapshots."""
+    """List the tenants that have cold chains, payloads that are due for a scan, or old
+    snapshots."""
     settings = get_settings()
     return store_archiving.list_tenants(
         resources.database.connection(),
@@ -23,9 +24,9 @@ def list_tenants(resources: JobResources, now: datetime) -> Sequence[str]:
 
 
 def archive_chains(lease: Lease, now: datetime, *, is_promotion_needed: bool) -> int:
-    """Archive the tenant's cold chains until none is left or the time is up. Returns how many.
-    Whatever must happen to a chain before it is archived runs before. With `is_promotion_needed`
-    chains that are not promoted stay."""
+    """Archive the tenant's cold chains until none is left or time is up. Returns how many. Whatever
+    must happen to a chain before it is archived has to run first. With `is_promotion_needed`,
+    chains that are not promoted are kept."""
     archived_count = 0
     while not lease.is_out_of_time():
         with lease.transaction():
@@ -58,9 +59,9 @@ def remove_uncited_payloads(resources: JobResources, lease: Lease, now: datetime
 
 
 def _remove_payloads(resources: JobResources, lease: Lease, old_cids: Sequence[str]) -> int:
-    """Remove those old payloads of a page that may go. Returns how many. The order keeps every
-    citation valid: the removal is committed, then the bytes are deleted, and only then may an
-    append store them again."""
+    """Remove those old payloads of a page that are safe to remove. Returns how many. The order
+    keeps every citation valid: the removal is committed, then the bytes are deleted, and only then
+    may an append store them again."""
     if not old_cids:
         return 0
     with lease.transaction():

@@ -1,4 +1,4 @@
-"""The content of a chain version, as it was decided."""
+"""The decided content of a chain version."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class ChainContent(BaseModel):
-    """The content of one chain version, as it was decided."""
+    """The decided content of one chain version."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -23,7 +23,7 @@ class ChainContent(BaseModel):
     quality: float
     rejected: str | None
     joins: UUID | None = None
-    """The chain that the run is merged into, if any; all fields above then describe the merged
+    """The chain that the run is merged into, if any. All fields above then describe the merged
     chain."""
     models: dict[str, dict[str, str | None]]
     """By task: the model, the prompt, and why the heuristic model answered instead of the
@@ -31,7 +31,7 @@ class ChainContent(BaseModel):
 
     @property
     def fallback_reason(self) -> str | None:
-        """Why a retry is worth it; None where no task fell back."""
+        """The reason to retry the enrichment; None if no task fell back to the heuristic model."""
         return next((m["fell_back"] for m in self.models.values() if m["fell_back"]), None)
 
 
@@ -39,23 +39,23 @@ FOLD_FAILED = "fold_failed"
 """The reason of a run or a message that was not judged because judging it failed and would fail
 again on the same input."""
 ERASED = "erased"
-"""The reason of a run or a chain whose text is gone, since an event of it was erased: its content
-is decided anew (`blank_chains` in the database writes this)."""
+"""The reason of a run or a chain whose text was deleted because one of its events was erased. Its
+content is decided again (`blank_chains` in the database writes this)."""
 
 
 class RunEnrichment(NamedTuple):
-    """A run's decided content, and its summary's vector as Postgres writes it. A rejected run has
-    no vector."""
+    """A run's decided content, and the vector of its summary in Postgres's text format. A rejected
+    run has no vector."""
 
     content: ChainContent
     vector: str | None
     is_new: bool = False
-    """True where it was just decided, False in a replay."""
+    """True if it was just decided, False in a replay."""
 
 
 def make_placeholder_content(now: datetime, event_count: int, error: Exception) -> ChainContent:
-    """The content of a run on which every other step failed: it says only how many events there
-    are. Listings leave such a chain out, and a retry of its job replaces the content."""
+    """Make the content of a run on which every other step failed. It states only the number of
+    events. Listings leave such a chain out, and a retry of its job replaces the content."""
     return ChainContent(
         at=now,
         topic=None,

@@ -1,22 +1,22 @@
-"""Decisions: what a fold decided from anything but the events. They outlive all derived rows.
+"""Decisions: everything a fold decided from anything but the events. They outlive derived rows.
 
-A replay follows them and asks no model. Kinds of decisions:
+A replay follows them and calls no model. Kinds of decisions:
 
 - `settings`: the fold's settings from this event on;
 - `continues`: whether the topic continues at this user message, judged once the later events that
-  it waits for have come. Stored where the topic broke, where a model was asked, and where judging
-  the message failed and would fail again (the topic then continues);
-- `vector_given_up`: this user message is compared with nothing, as it has no vector;
-- `echo`: this event mostly repeats what a recall gave its participants shortly before. It is no
-  evidence, and its use warms nothing;
-- `formed`: the content of the run that ends at this event, and the chain it was merged into. Where
-  deciding it failed and would fail again, a placeholder, until a retry (`reformed`). Where an
-  erasure took its text, the next attempt has the content of the events that are left;
+  it waits for have come. Stored if the topic broke, if a model was asked, and if judging the
+  message failed and would fail again (the topic then continues);
+- `vector_given_up`: this user message has no vector and is not compared with others;
+- `echo`: this event mostly repeats what a recall returned to its participants shortly before. It is
+  not evidence, and its use does not warm any chain;
+- `formed`: the content of the run that ends at this event, and the chain it was merged into. If
+  deciding it failed and would fail again, a placeholder, until a retry (`reformed`). If an erasure
+  deleted its text, the next attempt has the content of the remaining events;
 - `idle`: no event followed in this lane until the scope's `folded_seq` was `at_seq`;
 - `reformed`: the new content of the chain whose last event this is;
-- `extracted`: not a fold's: what a version of the chain whose last event this is says for the
-  knowledge graph (graph/extraction);
-- `links`: not a fold's: how recall found the edges of this event (log/store_links).
+- `extracted`: not made by a fold: the knowledge graph items extracted from a version of the chain
+  whose last event this is (graph/extraction);
+- `links`: not made by a fold: how recall found the edges of this event (log/store_links).
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Echoes: events that mostly repeat what a recall gave their participants shortly before. What came
-out of memory is no new evidence when it comes back in."""
+"""Echoes: events that mostly repeat what a recall returned to their participants shortly before.
+Recalled memory that is written back is not new evidence."""
 
 import re
 import unicodedata
@@ -12,19 +12,20 @@ from uuid import UUID
 from strandline.chains.decisions import Decision
 
 ECHO_WINDOW = timedelta(hours=24)
-"""How long after a recall its answer's words may echo."""
+"""How long after a recall an event may count as an echo of its answer."""
 MIN_TRIPLES = 4
-"""A text of fewer different triples of words is never an echo: too little tells it from chance."""
+"""A text with fewer distinct word triples than this is never an echo: it cannot be told apart from
+chance."""
 MIN_SHARE = 0.5
-"""A text is an echo if more than this share of its triples was given."""
+"""A text is an echo if more than this share of its triples was in recalled events."""
 NO_USER = "*"
-"""The writer of credentials that are bound to nobody."""
+"""The writer of credentials that are not bound to a user."""
 _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class EventText:
-    """An event to be folded."""
+    """An event to fold."""
 
     event_id: UUID
     seq: int
@@ -35,7 +36,7 @@ class EventText:
 
 @dataclass(frozen=True)
 class RecalledText:
-    """An event that recalls by one writer gave, and when."""
+    """An event that recalls returned to one writer, and the times."""
 
     event_id: UUID
     writer: str
@@ -44,7 +45,7 @@ class RecalledText:
 
 
 def triples(text: str) -> set[int]:
-    """The hashes of all three words that follow each other; of no use in another process."""
+    """The hashes of all sequences of three words. They are valid only in this process."""
     words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     return {hash(triple) for triple in zip(words, words[1:], words[2:], strict=False)}
 
@@ -52,10 +53,10 @@ def triples(text: str) -> set[int]:
 def find_echoes(
     texts: Sequence[EventText], sources: Sequence[RecalledText]
 ) -> dict[UUID, Decision]:
-    """The decisions about those events that are echoes, by event.
+    """Decide which events are echoes. Returns the decisions by event.
 
-    A user's recall gives to this user alone, and to those who write for anybody; a recall that was
-    made for anybody gives to all.
+    The answer of a user's recall counts as given to this user and to unbound writers; that of an
+    unbound writer's recall counts as given to everyone.
     """
     places: Mapping[int, list[int]] = defaultdict(list)
     for n, source in enumerate(sources):

@@ -36,13 +36,13 @@ def enrich_run(
     may_merge: bool,
     new_echoes: Collection[UUID] = (),
 ) -> RunEnrichment | None:
-    """Decide the content of the chain that these events become; None where all of them were erased.
-    With `may_merge` it may be merged into an earlier chain. Echoes, those that are decided and
-    `new_echoes`, are no evidence: a run of nothing else has no importance and is never merged.
+    """Decide the content of the chain that these events become; None if all of them were erased.
+    With `may_merge`, it may be merged into an earlier chain. Echoes, both stored ones and
+    `new_echoes`, are not evidence: a run of echoes alone has no importance and is never merged.
 
-    Must be called outside of any transaction. Raises EmbeddingUnavailable while waiting for the
-    summary's vector is worth it. Raises Deferred while waiting for the model is worth it (for
-    `patience` since the newest of the events), or where too little time is left.
+    Must be called outside of any transaction. Raises EmbeddingUnavailable while the summary's
+    vector should still be waited for. Raises Deferred while the model should still be waited for
+    (for `patience` since the newest event), or if too little time is left.
     """
     worker.require_time_for_run()
     run_events = store_events.read_run_events(access, settings.space, event_ids)
@@ -77,8 +77,9 @@ def _describe_run(
     now: datetime,
     waits_for_model: bool,
 ) -> ChainContent:
-    """The content of these events on their own, including the quality gate's verdict. Only what is
-    evidence among them counts; where nothing is, all of it is described and nothing counts."""
+    """The content of these events on their own, including the quality gate's verdict. Only events
+    that are evidence count. If none is, all events are described, and the importance, the density
+    and the number of events are 0."""
     subject_events = evidence or run_events
     prompt_events = [to_prompt_event(worker, task.tenant, text) for text in subject_events]
     summary, topic, entities = run_in_parallel(
@@ -150,8 +151,8 @@ def _merge_content(
     waits_for_model: bool,
 ) -> ChainContent:
     """The content of both chains as one: one summary, the earlier chain's topic (the later one's if
-    that has none), the entities of both, and the measures averaged by number of events. Both have
-    passed the quality gate before."""
+    it has none), the entities of both, and the measures averaged by number of events. Both chains
+    have passed the quality gate before."""
     merge_result = worker.llm.merge(
         task,
         Summary(summary=target.summary, importance=target.importance),

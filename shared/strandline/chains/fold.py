@@ -1,10 +1,10 @@
 """Fold one scope: assign events to lanes and lanes to chains, committing each step by
 compare-and-swap on `fold_no`.
 
-Everything up to `max_folded_seq` is decided: a replay asks no model, compares nothing, and follows
-the stored decisions (`decisions` lists their kinds). Past it the fold decides. A decision commits
-with the rows that follow from it; where a model was asked whether a topic continues, its answer
-commits first, so that it is never asked twice.
+Everything up to `max_folded_seq` is decided: a replay calls no model, compares no vectors, and
+follows the stored decisions (`decisions` lists their kinds). Past it, the fold decides. A decision
+commits with the rows that follow from it. If a model was asked whether a topic continues, its
+answer commits first, so that it is never asked twice.
 
 `segmentation` has the steps of a lane, `judging` decides where topics end, and `fold_writer`
 commits.
@@ -46,7 +46,7 @@ from strandline.jobs.context import Deferred
 
 def fold_turns(state: FoldState, turns: Sequence[LoggedTurn]) -> bool:
     """Fold the scope's next events, committing after each closed run and at the end. Returns False
-    where the fold must wait for a vector or a model. Raises ConcurrentUpdate."""
+    if the fold must wait for a vector or a model. Raises ConcurrentUpdate."""
     deferral = None
     try:
         reached_end = _apply_scheduled(state)
@@ -66,7 +66,7 @@ def fold_turns(state: FoldState, turns: Sequence[LoggedTurn]) -> bool:
 
 def _fold_event(state: FoldState, event: LoggedTurn) -> bool:
     """Fold one event, and judge the events that were waiting for it. Returns False, or raises
-    Deferred, where that must wait; the event is then not folded."""
+    Deferred, if that must wait; the event is then not folded."""
     if not event.is_in_lane:
         state.current_seq = event.seq
         return True
@@ -91,7 +91,7 @@ def _fold_event(state: FoldState, event: LoggedTurn) -> bool:
 def _close_idle_lane(
     state: FoldState, session_id: str, settings: FoldSettings, is_settled: bool
 ) -> bool:
-    """Judge the rest of an idle lane and close it. Returns False where that must wait."""
+    """Judge the rest of an idle lane and close it. Returns False if that must wait."""
     judge = _make_judge(state, settings, is_settled)
     for step in finish_lane(state.lanes, session_id, settings.rules, judge, "idle"):
         _take_step(state, session_id, step, settings)
@@ -114,8 +114,8 @@ def _make_judge(state: FoldState, settings: FoldSettings, is_settled: bool) -> J
 
 
 def _take_step(state: FoldState, session_id: str, step: LaneStep, settings: FoldSettings) -> None:
-    """Set a lane's new state, and commit the run that the step closed. Raises Deferred where the
-    run's content must wait; nothing has changed then."""
+    """Set a lane's new state, and commit the run that the step closed. Raises Deferred if the run's
+    content must wait; nothing is changed then."""
     run, at_seq = step.closed_run, state.seq_with(step.lane)
     enrichment = _decide_content(state, run, settings) if run else None
     if run is not None and enrichment is not None and enrichment.is_new:
@@ -128,8 +128,8 @@ def _take_step(state: FoldState, session_id: str, step: LaneStep, settings: Fold
 
 
 def _settings_for(state: FoldState, turn: Turn, is_settled: bool) -> FoldSettings:
-    """The settings for an event: as decided, or else the current ones, which are then recorded as a
-    decision."""
+    """The settings for an event: the decided ones, or else the current ones, which are then
+    recorded as a decision."""
     decision = state.stored_decisions.get((turn.event_id, "settings"))
     if decision is not None:
         state.settings = FoldSettings.model_validate(decision.body)
@@ -152,8 +152,8 @@ def _decide_settings(
 
 
 def _apply_scheduled(state: FoldState) -> bool:
-    """Apply the stored decisions that take effect at the current seq, except those that have taken
-    effect already. Returns False, or raises Deferred, where something is left for later."""
+    """Apply the stored decisions that take effect at the current seq, except those already applied.
+    Returns False, or raises Deferred, if some are left for later."""
     for decision in state.decisions_by_seq.get(state.current_seq, ()):
         state.worker.require_time()
         if decision.kind == "reformed":
@@ -182,7 +182,7 @@ def _replay_reformed(state: FoldState, decision: Decision) -> None:
 
 
 def _replay_content(state: FoldState, decided_content: object) -> RunEnrichment:
-    """Content as it was decided. Its summary's vector is computed again."""
+    """Restore content as it was decided. The vector of its summary is computed again."""
     content = ChainContent.model_validate(decided_content)
     return RunEnrichment(content, embed_summary(state.worker, content, waits_for_model=True))
 
@@ -190,12 +190,13 @@ def _replay_content(state: FoldState, decided_content: object) -> RunEnrichment:
 def _decide_content(
     state: FoldState, run: TopicRun, settings: FoldSettings
 ) -> RunEnrichment | None:
-    """The run's content: as it was decided, or decided now. Where deciding it fails and would fail
-    again on the same data, a placeholder. None where all events of the run were erased. Raises
+    """The run's content, either as already decided or decided now. If deciding fails and would fail
+    again on the same data, a placeholder. None if all events of the run were erased. Raises
     Deferred.
 
-    Content that lost its text to an erasure is decided anew, of the events that are left. The chain
-    that the run was merged into stays."""
+    Content that lost its text to an erasure is decided again from the remaining events. The chain
+    that the run was merged into stays the same.
+    """
     decision, joins = state.stored_decisions.get((run.turns[-1].event_id, "formed")), None
     if decision is not None:
         if decision.body["rejected"] != ERASED:

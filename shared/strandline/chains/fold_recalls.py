@@ -8,7 +8,7 @@ from strandline.db.database import TenantDb
 from strandline.tuning import Tuning
 
 RETENTION = timedelta(days=30)
-"""How long a recall stays after it was folded."""
+"""How long a recall is kept after it was folded."""
 
 
 def list_due_tenants(connection: Connection, deployment: Tuning, now: datetime) -> list[str]:
@@ -18,12 +18,11 @@ def list_due_tenants(connection: Connection, deployment: Tuning, now: datetime) 
 
 
 def fold(access: TenantDb, now: datetime, limit: int, tuning: Tuning) -> int:
-    """Fold the recalls of at most `limit` chains of the caller's tenant into their strength and the
-    times that follow from it, in one transaction. Returns how many chains changed: 0 where no
-    recall was waiting.
+    """Fold the recalls of at most `limit` chains of the caller's tenant into the chains' strength
+    and heat times, in one transaction. Returns how many chains changed: 0 if no recall was waiting.
 
-    Each recall is folded once, however many folds run at the same time: they lock its chain first,
-    and a recall that is stored twice is one row.
+    Each recall is folded once, even if several folds run at the same time: they lock its chain
+    first, and a recall that is stored twice is one row.
     """
     with access.transaction():
         chain_ids = store_recalls.lock_recalled_chains(access, limit)
@@ -33,7 +32,7 @@ def fold(access: TenantDb, now: datetime, limit: int, tuning: Tuning) -> int:
 def recompute_heat_times(access: TenantDb, limit: int, tuning: Tuning) -> int:
     """Recompute `cold_at` and `promote_until` of the next `limit` chains, in one transaction, if
     the tenant's heat settings have changed. Returns how many chains; fewer than `limit` means that
-    all are done. Another change of the settings starts over."""
+    all are done. Another change of the settings restarts the recomputation."""
     settings = tuning.heat_parameters()
     with access.transaction():
         progress = store_recalls.lock_heat_progress(access, settings)
@@ -48,9 +47,9 @@ def recompute_heat_times(access: TenantDb, limit: int, tuning: Tuning) -> int:
 
 
 def prune(access: TenantDb, before: datetime, limit: int) -> int:
-    """Remove recalls of the caller's tenant that were folded before `before` (now - RETENTION), and
-    older ones whose chain is gone, and what recalls gave before: at most `limit` of each. Their
-    effect on the chains stays. Returns how many were removed."""
+    """Remove recalls of the caller's tenant that were folded before `before` (now - RETENTION),
+    older recalls whose chain no longer exists, and older records of recalled events: at most
+    `limit` of each. Their effect on the chains is kept. Returns how many were removed."""
     with access.transaction():
         recall_count = store_recalls.prune_recalls(access, before, limit)
         return recall_count + store_recalls.prune_answers(access, before, limit)

@@ -1,4 +1,4 @@
-"""The settings by which a scope is folded."""
+"""The settings with which a scope is folded."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from strandline.tuning import Tuning
 
 
 class FoldSettings(BaseModel):
-    """The settings by which a scope's events are segmented, judged and merged. A change is stored
+    """The settings with which a scope's events are segmented, judged and merged. A change is stored
     as a new decision."""
 
     model_config = ConfigDict(frozen=True)
@@ -24,8 +24,8 @@ class FoldSettings(BaseModel):
     gap_minutes: float
     flush_events: int
     ahead_events: int = 0
-    """The default stands for decisions of before this setting existed: messages were judged at
-    once."""
+    """The default applies to decisions made before this setting existed, when messages were judged
+    at once."""
     merged_events: int
     vector_hours: float
     quality: quality.Mode

@@ -19,19 +19,19 @@ from strandline.llm.types import PromptEvent
 from strandline.tuning import Tuning
 
 _BATCH = 200
-"""How many events are read and committed at a time at most."""
+"""The maximum number of events that are read and committed at a time."""
 
 
 @dataclass
 class FoldState:
-    """What a fold read about its scope, and what it has not committed yet."""
+    """The data that a fold has read about its scope, and its uncommitted changes."""
 
     worker: Worker
     access: TenantDb
     scope: ScopeProgress
     now: datetime
     stored_decisions: Mapping[tuple[UUID, str], Decision]
-    """Decisions that are stored already, by event and kind: the last attempt of each."""
+    """The stored decisions, by event and kind: the last attempt of each."""
     decisions_by_seq: Mapping[int, Sequence[Decision]]
     """The stored `idle` and `reformed` decisions by the `folded_seq` at which they take effect, in
     order."""
@@ -44,13 +44,13 @@ class FoldState:
     current_seq: int
     """The seq up to which events are folded, committed or not."""
     committed_seq: int
-    """`current_seq` as it stands in the database."""
+    """The value of `current_seq` in the database."""
     new_echoes: Mapping[UUID, Decision] = field(default_factory=dict[UUID, Decision])
-    """Which of the next events that are not decided yet are echoes, by event."""
+    """The pending decisions about which of the next events are echoes, by event."""
     changed_lanes: set[str] = field(default_factory=set[str])
     pending_decisions: list[Decision] = field(default_factory=list[Decision])
     event_cache: dict[UUID, PromptEvent] = field(default_factory=dict[UUID, PromptEvent])
-    """Events that were already loaded for questions to the model."""
+    """Events that are already loaded for model prompts."""
 
     @property
     def model_patience(self) -> timedelta:
@@ -64,7 +64,7 @@ class FoldState:
         return frozenset(item.event_id for item in pending if item.kind == "echo")
 
     def get_lane(self, session_id: str) -> Lane:
-        """A session's lane; empty where nothing of it is open."""
+        """A session's lane; empty if it has no open events."""
         return self.lanes.get(session_id, Lane())
 
     def set_lane(self, session_id: str, lane: Lane) -> None:
@@ -73,8 +73,8 @@ class FoldState:
         self.changed_lanes.add(session_id)
 
     def seq_with(self, lane: Lane) -> int:
-        """The seq up to which events are folded once this lane is set: its newest event's, if that
-        event has just come in."""
+        """The seq up to which events are folded once this lane is set: that of the lane's newest
+        event, if that event has just been added."""
         return max(self.current_seq, lane.last_turn.seq if lane.last_turn else 0)
 
 
@@ -123,8 +123,8 @@ def load_state(
 def _decide_echoes(
     access: TenantDb, scope: ScopeProgress, turns: Sequence[LoggedTurn]
 ) -> Mapping[UUID, Decision]:
-    """Which of the events that were never folded are echoes. Where nobody recalled anything, that
-    costs one look at an index."""
+    """Decide which of the events that were never folded are echoes. If there were no recalls, this
+    costs one index lookup."""
     new_turns = [turn for turn in turns if turn.seq > scope.max_folded_seq and turn.is_in_lane]
     if not new_turns:
         return {}
@@ -137,8 +137,8 @@ def _decide_echoes(
 
 
 def _group_scheduled(decisions: Sequence[Decision]) -> dict[int, list[Decision]]:
-    """The `idle` and `reformed` decisions by the seq at which they take effect, in the order in
-    which they were made."""
+    """Group the `idle` and `reformed` decisions by the seq at which they take effect, in the order
+    in which they were made."""
     timed_decisions = [item for item in decisions if item.kind in ("idle", "reformed")]
     decisions_by_seq: dict[int, list[Decision]] = {}
     for item in sorted(timed_decisions, key=lambda item: (item.body["fold"], item.body["place"])):

@@ -1,4 +1,4 @@
-"""The one place where a fold writes: everything since its last commit, in one transaction."""
+"""The only module of the fold that writes: everything since the last commit, in one transaction."""
 
 from collections.abc import Sequence
 
@@ -40,7 +40,7 @@ def commit(state: FoldState, version: EnrichedRun | ChainRevision | None = None)
 
 
 def commit_answer(state: FoldState, new_decisions: Sequence[Decision]) -> None:
-    """Commit the decisions that came from a model's answer, without the effects on the event they
+    """Commit the decisions made from a model's answer, before their effects on the event that they
     are about. Raises ConcurrentUpdate."""
     later_decisions = [item for item in state.pending_decisions if item.at_seq > state.current_seq]
     drop_later_decisions(state)
@@ -68,7 +68,7 @@ def _advance_scope(state: FoldState) -> None:
 
 
 def _record_topic_fallback(state: FoldState) -> None:
-    """Where the heuristic model judged topics instead of the configured model, record one visible
+    """If the heuristic model judged topics instead of the configured model, record one visible
     failure of the scope."""
     reasons = [
         decision.body.get("fell_back")

@@ -25,23 +25,23 @@ from strandline.log.store_marks import list_marked_scopes
 from strandline.observability import logger
 
 _MAX_ATTEMPTS = 8
-"""How many times in a row a step may lose to another worker before it gives up."""
+"""How many times in a row a step may lose against another worker before it gives up."""
 _IDLE_LANES_PER_PAGE = 500
 """How many idle lanes are listed at a time."""
 _LANES_PER_SCOPE = 20
-"""How many of them are closed in one scope before the next scope's turn."""
+"""How many of them are closed in one scope before continuing with the next scope."""
 
 
 def fold_scope(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime) -> bool:
     """Fold a scope's events past its `folded_seq`. Returns whether the end of the log was reached.
 
     It stops before the end when the worker's time is up, when a user message has no vector yet,
-    when a model call has to wait (`worker.tally.deferrals` says for what), or when the scope's turn
-    is over (`worker.tally.unfinished_scopes` names it). Several workers may fold the same scope at
-    once. `access` is a background caller's, outside of any transaction.
+    when a model call has to wait (`worker.tally.deferrals` gives the reason), or when the scope's
+    share of the time is used up (`worker.tally.unfinished_scopes` names it). Several workers may
+    fold the same scope at once. `access` is a background caller's, outside of any transaction.
 
-    Raises Unavailable where other workers always committed first, and EmbeddingUnavailable while
-    waiting for a summary's vector is worth it. What was committed before stays.
+    Raises Unavailable if other workers always committed first, and EmbeddingUnavailable while a
+    summary's vector should still be waited for. Earlier commits stay.
     """
     start = time.monotonic()
     worker.tally.deferrals.pop(scope_id, None)
@@ -76,11 +76,11 @@ def _fold_scope(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime)
 
 
 def close_idle_lanes(worker: Worker, tenant: str, now: datetime) -> int:
-    """Close a tenant's lanes whose last event is longer ago than the gap, by the server's clock.
-    Returns how many were closed.
+    """Close a tenant's lanes whose last event is older than the gap, by the server's clock. Returns
+    how many were closed.
 
-    Only scopes that are folded to their end are considered: an event that waits to be folded may
-    belong to the lane. A failure in one scope skips the rest of its lanes and no other scope's.
+    Only scopes that are folded to the end of their log are considered: an unfolded event may belong
+    to the lane. A failure in one scope skips only the other lanes of that scope.
     """
     access = worker.database.connect_as(Caller.background(tenant))
     closed_count, failed_scopes = 0, set[UUID]()
@@ -119,9 +119,9 @@ def _round_robin(page: Sequence[store_lanes.IdleLane]) -> Iterator[tuple[UUID, l
 def _close_lanes(
     worker: Worker, access: TenantDb, scope_id: UUID, sessions: Sequence[str], now: datetime
 ) -> int:
-    """Record that these lanes are idle, then fold by that decision. Two steps, so that a worker
-    that dies in between leaves a decision that the next one follows. A scope of which events are
-    being erased waits."""
+    """Record that these lanes are idle, then fold by that decision. The decision commits first, so
+    that if a worker crashes in between, the next one follows it. A scope with a running erasure
+    waits."""
     if list_marked_scopes(access, [scope_id]) or not fold_scope(worker, access, scope_id, now):
         return 0
     state, turns = load_state(worker, access, scope_id, now)
@@ -146,11 +146,11 @@ def _close_lanes(
 
 
 def retry_enrichment(worker: Worker, tenant: str, chain_id: UUID, now: datetime) -> int:
-    """Ask the models again about a chain's events. Returns the number of the version that holds
-    their answers. The chain is not merged into another, and an archived chain stays archived.
+    """Call the models again for a chain's events. Returns the number of the version with the new
+    content. The chain is not merged into another, and an archived chain stays archived.
 
-    Raises NotFound for a chain that does not exist, Unavailable while its scope is being folded or
-    the model may not be called yet.
+    Raises NotFound for a chain that does not exist, and Unavailable while its scope is being folded
+    or the model cannot be called yet.
     """
     access = worker.database.connect_as(Caller.background(tenant))
     for _ in range(_MAX_ATTEMPTS):
@@ -174,7 +174,7 @@ def _enrich_again(
     worker: Worker, access: TenantDb, scope_id: UUID, chain_id: UUID, now: datetime
 ) -> int:
     state, _ = load_state(worker, access, scope_id, now)
-    head = store.read_head(access, chain_id)  # after fold_no: each change moves that
+    head = store.read_head(access, chain_id)  # read after fold_no, which each change increments
     if head is None:
         raise NotFound
     if state.current_seq < state.scope.max_folded_seq:
@@ -224,7 +224,8 @@ def _make_reformed_decision(
 
 
 def drop_chains(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
-    """Delete what was folded in these scopes and have them folded again. The same chains come out,
-    because decisions stay, with the same strength and heat, because the effect of use is kept."""
+    """Delete the folded rows of these scopes and have them refolded. The refold produces the same
+    chains, because decisions are kept, with the same strength and heat, because the effect of
+    recalls is kept."""
     with access.transaction():
         store_use.drop_folded(access, scope_ids)

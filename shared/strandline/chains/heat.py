@@ -1,9 +1,9 @@
 """A chain's heat: one formula, as a function of the chain's state and a moment.
 
-Source A's reading of Ebbinghaus: heat = I·e^(-Δt/(τ·S)), with I = min(1, w₁·importance +
-w₂·density) and Δt the hours since the last access. S starts at 1, and each recall that counts
-raises it. The migrations define the same formula in SQL, for statements over many chains; a test
-checks that the two agree.
+Based on source A's use of the Ebbinghaus forgetting curve: heat = I·e^(-Δt/(τ·S)), with I = min(1,
+w₁·importance + w₂·density) and Δt the hours since the last access. S starts at 1, and each recall
+that counts raises it. The migrations define the same formula in SQL, for statements over many
+chains; a test checks that the two agree.
 """
 
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ from typing import NamedTuple
 from strandline.tuning import Tuning
 
 MAX_STRENGTH = 1e6
-"""The upper bound of S. With the usual τ such a chain is practically never forgotten, and no number
-overflows."""
+"""The upper bound of S. With the usual τ, such a chain is practically never forgotten, and no
+number overflows."""
 _MAX_TIME_CONSTANTS = 400.0
 """The exponent Δt/(τ·S) is capped here."""
 _NEGLIGIBLE = 1e-50
 """A factor below this counts as 0 in a product: Postgres raises an error on underflow."""
 _CENTURY_HOURS = 876_600.0
-"""A century: no computed moment is further from the last access."""
+"""A century: the maximum distance of a computed moment from the last access."""
 
 
 class HeatState(NamedTuple):
@@ -32,7 +32,7 @@ class HeatState(NamedTuple):
     density: float
     """0..1, as computed when the chain's version was formed."""
     strength: float
-    """S, at least 1: raised by recalls."""
+    """S, at least 1. Recalls raise it."""
     accessed_at: datetime
     """The latest of formation, merges and recalls, by the server's clock: an imported chain is warm
     on arrival, whatever the dates of its events."""
@@ -46,11 +46,11 @@ class HeatFactors(NamedTuple):
     weight_importance: float
     weight_density: float
     base: float
-    """I, 0..1: the heat of a chain that was accessed just now."""
+    """I, 0..1: the heat directly after an access."""
     tau_hours: float
     strength: float
     hours_since_access: float
-    """Δt, at least 0: a clock that goes backwards never gives more heat than I."""
+    """Δt, at least 0, so that a clock that goes backwards never gives more heat than I."""
     retention: float
     """e^(-Δt/(τ·S)), 0..1."""
     heat: float
@@ -92,11 +92,12 @@ def compute_heat(state: HeatState, now: datetime, tuning: Tuning) -> float:
 
 def apply_recalls(state: AccessState, times: Iterable[datetime], tuning: Tuning) -> AccessState:
     """Apply recalls at these times to a chain's state. A recall counts if it is at least one
-    cooldown after the last that counted.
+    cooldown after the last one that counted.
 
     The result does not depend on the order of the times or on duplicates. Applying them in several
-    batches gives the same result if no batch reaches back before an earlier one. Where one does, no
-    more recalls count than in order, which counts the most that can lie a cooldown apart.
+    batches gives the same result if no batch contains a time before the end of an earlier batch.
+    Otherwise, no more recalls count than in order, which gives the maximum number of recalls that
+    lie a cooldown apart.
     """
     strength, boosted_at, accessed_at = state
     cooldown = timedelta(hours=tuning.heat_cooldown_hours)
@@ -108,20 +109,20 @@ def apply_recalls(state: AccessState, times: Iterable[datetime], tuning: Tuning)
 
 
 def compute_cold_at(state: HeatState, tuning: Tuning) -> datetime:
-    """The moment from which the archiver may take a chain if nobody recalls it before: untouched
-    for `archive_days`, and with heat below `freezing`.
+    """The moment from which the archiver may archive a chain that is not recalled before: not
+    accessed for `archive_days`, and with heat below `freezing`.
 
-    Both count from the last access, which is never earlier than the chain's formation nor, by the
-    server's clock, than its last event.
+    Both conditions are measured from the last access, which is never earlier than the chain's
+    formation nor, by the server's clock, than its last event.
     """
     hours_warm = _hours_above(state, tuning.freezing, tuning)
     return state.accessed_at + timedelta(hours=max(tuning.archive_days * 24, hours_warm))
 
 
 def compute_promote_until(state: HeatState, tuning: Tuning) -> datetime:
-    """The moment until which a chain that nobody recalls is warm enough to be promoted: its heat is
-    at least `promote` exactly while now ≤ this moment. It lies a century back for a chain that
-    never was warm enough."""
+    """The moment until which a chain that is not recalled is warm enough to be promoted: its heat
+    is at least `promote` if and only if now ≤ this moment. It is a century before the last access
+    for a chain that was never warm enough."""
     return state.accessed_at + timedelta(hours=_hours_above(state, tuning.promote, tuning))
 
 

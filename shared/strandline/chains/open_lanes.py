@@ -1,5 +1,5 @@
-"""Conversion between stored lanes and the pure segmentation's lanes: open events become turns, and
-a lane becomes a row of positions."""
+"""Conversion between stored lanes and the lanes of the pure segmentation: open events become turns,
+and a lane becomes a row of positions."""
 
 import json
 from collections.abc import Sequence

@@ -12,9 +12,9 @@ def run_in_parallel[A, B, C](
     second_call: Callable[[], B],
     third_call: Callable[[], C],
 ) -> tuple[A, B, C]:
-    """Run three calls in parallel and return their results in order: they wait for a model, not for
-    each other (A-68). Without a configured model they run one after the other in this thread, by
-    the heuristic model. An error of a call is raised."""
+    """Run three calls in parallel and return their results in order. They wait for a model, but do
+    not depend on each other (A-68). Without a configured model, the heuristic model runs them one
+    after the other in this thread. An error of a call is raised."""
     if not worker.llm.has_model:
         return first_call(), second_call(), third_call()
     llm = worker.llm

@@ -18,13 +18,13 @@ class EventTraits(NamedTuple):
     type: str
     role: str
     chars: int
-    """Characters of its text; of a payload its bytes."""
+    """The number of characters of its text; for a payload, of bytes."""
     metadata_keys: int
     has_payload: bool
 
 
 class QualityVerdict(NamedTuple):
-    """A run's quality, from 0 to 1, and the reason why it is rejected; None where it passes."""
+    """A run's quality, from 0 to 1, and the reason of its rejection; None if it passes."""
 
     quality: float
     rejection_reason: str | None
@@ -37,7 +37,8 @@ class Gate(NamedTuple):
     density: float
     events: int
     min_importance: float
-    """A run of at least this importance passes, however short it is: a fact can be one line."""
+    """A run of at least this importance passes, however short it is: a fact can be a single
+    line."""
 
 
 class Weights(NamedTuple):
@@ -51,7 +52,7 @@ class Weights(NamedTuple):
 
 DENSITY_WEIGHTS = Weights(kinds=0.3, text=0.45, metadata=0.15, payloads=0.1)
 FULL_KINDS = 4
-"""This many different pairs of role and type give the full score for variety."""
+"""This many distinct pairs of role and type give the full score for variety."""
 FULL_CHARACTERS = 1500
 """This many characters of text in a run give the full score for text."""
 MAX_EVENT_CHARACTERS = 500
@@ -88,8 +89,8 @@ def compute_density(traits: Sequence[EventTraits]) -> float:
 
 
 def compute_coherence(vectors: Sequence[Sequence[float]]) -> float | None:
-    """Mean cosine of a run's vectors to their centroid, from 0 to 1. None for fewer than two
-    vectors of non-zero length: a single one has nothing to be compared with."""
+    """The mean cosine similarity of a run's vectors to their centroid, from 0 to 1. None for fewer
+    than two vectors of non-zero length: a single vector cannot be compared."""
     units = [unit for vector in vectors if (unit := _normalize(vector))]
     if len(units) < 2:
         return None

@@ -1,5 +1,5 @@
-"""Questions to a model: their context, the events as the model is shown them, and whether a topic
-continues."""
+"""Model prompts of the fold: their context, the events as shown to the model, and the question
+whether a topic continues."""
 
 from collections.abc import MutableMapping, Sequence
 from uuid import UUID
@@ -12,10 +12,10 @@ from strandline.jobs.context import Worker, read_text_head
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
 
 _MAX_TEXT_BYTES = 4000
-"""How many bytes of a text payload are read."""
+"""The maximum number of bytes read of a text payload."""
 _MAX_CACHED_EVENTS = 2000
-"""How many events' texts a fold caches for its questions to the model: the open events of a lane
-are part of one question after another."""
+"""The maximum number of event texts that a fold caches for its model prompts: the open events of a
+lane are part of many prompts."""
 _MARGIN_SECONDS = 2.0
 """Seconds of the worker's time that are reserved for the commit after a model's answer."""
 
@@ -35,7 +35,7 @@ def make_task_context(
 
 
 def to_prompt_event(worker: Worker, tenant: str, row: RunEvent | TopicEvent) -> PromptEvent:
-    """An event as the model gets it. A text payload is represented by its beginning, any other
+    """An event as shown to the model. A text payload is represented by its beginning, any other
     payload by its file name or MIME type."""
     body = row.content
     if body is None and row.blob_cid and is_text(row.mime_type):
@@ -62,10 +62,10 @@ def ask_if_topic_continues(
     waits_for_model: bool,
 ) -> ModelResult[Continues] | None:
     """Ask whether `message` continues the topic of the events before it, given the events after it.
-    None where the message, or all events before it, were erased.
+    None if the message, or all events before it, were erased.
 
     Texts that are in `event_cache` are not read again; texts that are read are added to it. Raises
-    Deferred as `enrich_run` does.
+    Deferred under the same conditions as `enrich_run`.
     """
     prompt_events = _load_prompt_events(
         worker, access, task, [*before, message, *after], event_cache
@@ -86,7 +86,8 @@ def _load_prompt_events(
     event_ids: Sequence[UUID],
     event_cache: MutableMapping[UUID, PromptEvent],
 ) -> dict[UUID, PromptEvent]:
-    """Load these events, from the cache or the database, without those that are erased by now."""
+    """Load these events from the cache or the database, without those that were erased
+    meanwhile."""
     cached_ids = [item for item in event_ids if item in event_cache]
     missing_ids = [item for item in event_ids if item not in event_cache]
     rows, erased_ids = store_events.read_topic_events(access, missing_ids, cached_ids)

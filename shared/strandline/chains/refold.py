@@ -1,4 +1,4 @@
-"""Have a tenant's chains folded again from the log and the stored decisions."""
+"""Refold a tenant's chains from the log and the stored decisions."""
 
 from uuid import UUID
 
@@ -10,12 +10,12 @@ from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
 _SCOPES_PER_TRANSACTION = 50
-"""How many scopes one transaction drops: appends to them wait for its end."""
+"""How many scopes one transaction drops. Appends to them wait until it ends."""
 
 
 def refold(access: TenantDb, audit_context: AuditContext, scope_id: UUID | None) -> int:
-    """Drop everything that was folded in the caller's tenant, or in one scope of it. Returns in how
-    many scopes. They become due, and the next sweep folds them again; until then their chains are
+    """Drop all folded rows of the caller's tenant, or of one scope of it. Returns the number of
+    scopes. The scopes become due, and the next sweep folds them again; until then their chains are
     missing. Nothing is lost, even if this is interrupted. Raises NotFound for an unknown scope."""
     if scope_id is not None and store_scopes.get_scope(access, scope_id) is None:
         raise NotFound("There is no scope with this scope_id in this tenant.")

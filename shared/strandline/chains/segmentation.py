@@ -3,7 +3,7 @@
 A lane is a session's part of a scope. Its open events become a closed run, and the run becomes a
 chain, when the topic breaks at a user message, when the run has grown too long, when a gap follows,
 or when a stored decision says that the lane is idle. A message is judged a few events later,
-together with what came next: whether a new topic has begun shows best in the events that follow.
+together with the events that follow it, because they show best whether a new topic has begun.
 """
 
 import math
@@ -22,7 +22,7 @@ type CloseReason = Literal["break", "force", "gap", "idle"]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An event as segmentation sees it."""
+    """The properties of an event that segmentation uses."""
 
     event_id: UUID
     seq: int
@@ -30,14 +30,14 @@ class Turn:
     role: str
     type: str
     said_at: datetime
-    """By the caller's clock, or the server's where the caller gave no time."""
+    """By the caller's clock, or by the server's if the caller gave no time."""
     recorded_at: datetime
     flow_ids: frozenset[str] = frozenset()
     """Its workflow and execution ids, see `read_flow_ids`."""
     vector: Sequence[float] | None = None
     """Of user messages only; the vectors of other events are not used."""
     vector_given_up: bool = False
-    """The model refused its text, or its vector is no longer waited for."""
+    """Whether the model refused its text, or its vector is no longer waited for."""
 
     @property
     def is_user_message(self) -> bool:
@@ -47,16 +47,17 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class SegmentationRules:
-    """The thresholds by which a lane is cut into topics."""
+    """The thresholds for dividing a lane into topics."""
 
     low: float
     """A cosine below this breaks the topic."""
     high: float
-    """A cosine of at least this continues the topic; in between a model is asked."""
+    """A cosine of at least this continues the topic. Between the two thresholds, a model is
+    asked."""
     gap: timedelta
     """A longer pause between two events closes a lane."""
     max_open_events: int
-    """At this many open events the older half is closed."""
+    """At this many open events, the older half is closed."""
     lookahead: int
     """How many later events of its lane an event waits for before it is judged."""
 
@@ -66,12 +67,12 @@ class Lane:
     """The open events of a session in a scope, in order."""
 
     open_turns: tuple[Turn, ...] = ()
-    """The current topic's events that are judged."""
+    """The judged events of the current topic."""
     pending_turns: tuple[Turn, ...] = ()
-    """The events after them, which are not judged yet."""
+    """The events after the judged ones, which are not judged yet."""
     last_user_turn: Turn | None = None
-    """The latest judged user message, with which the next one is compared. It may be closed
-    already, where the older half was closed by force."""
+    """The latest judged user message, with which the next one is compared. It may be in a closed
+    run already, if the older half was closed by force."""
 
     @property
     def last_turn(self) -> Turn | None:
@@ -96,16 +97,16 @@ class TopicRun:
 
 
 class TopicVerdict(Enum):
-    """What the comparison of two user messages says about the topic."""
+    """The result of comparing two user messages."""
 
     ALONE = "alone"
     """There is nothing to compare: not a user message, none before it, or no open events."""
     FLOW = "flow"
-    """Both belong to the same workflow or execution: the topic continues."""
+    """Both belong to the same workflow or execution, so the topic continues."""
     BLIND = "blind"
-    """One of them will never have a vector: the topic continues."""
+    """One of them will never have a vector, so the topic continues."""
     WAIT = "wait"
-    """One of them has no vector yet: the fold stops before this event."""
+    """One of them has no vector yet, so the fold stops before this event."""
     CONTINUE = "continue"
     """The cosine is at least `high`."""
     GRAY = "gray"
@@ -116,7 +117,7 @@ class TopicVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A verdict, and the cosine it rests on, if any."""
+    """A verdict, and the cosine similarity that it is based on, if any."""
 
     verdict: TopicVerdict
     cosine: float | None = None
@@ -145,8 +146,8 @@ def judge_next(
     lane: Lane, rules: SegmentationRules, *, breaks: bool
 ) -> tuple[Lane, TopicRun | None]:
     """Move the lane's first pending event into its topic. Returns the new lane and the run that
-    this closed, if any. `breaks`: the topic ended before that event, by `compare_topic` or by a
-    model's answer. One event closes one run at most: after a break it is alone, and
+    this closed, if any. `breaks`: whether the topic ended before that event, by `compare_topic` or
+    by a model's answer. One event closes at most one run: after a break the event is alone, and
     `max_open_events` is larger than that."""
     turn, *pending_turns = lane.pending_turns
     closed_run = TopicRun(lane.open_turns, "break") if breaks and lane.open_turns else None
@@ -169,8 +170,8 @@ def close_lane(lane: Lane, closed_by: CloseReason) -> tuple[Lane, TopicRun | Non
 
 
 def is_after_gap(lane: Lane, turn: Turn, rules: SegmentationRules) -> bool:
-    """Whether a gap lies between the lane's last event and this one. A clock that goes back shows
-    none."""
+    """Whether there is a gap between the lane's last event and this one. If the clock goes
+    backwards, there is no gap."""
     return lane.last_turn is not None and turn.said_at - lane.last_turn.said_at > rules.gap
 
 
@@ -182,7 +183,7 @@ class Judgement:
     ends_topic: bool
     new_decisions: Sequence[Decision] = ()
     is_costly: bool = False
-    """A model was called, so the decisions are committed before anything else is done with them:
+    """Whether a model was called. If so, the decisions are committed before they are used, because
     the next step may be deferred. The heuristic model gives the same answer again at no cost."""
 
 
@@ -196,17 +197,17 @@ class LaneStep:
 
 
 type Judge = Callable[[Lane], Judgement | None]
-"""Judges a lane's first pending event. Returns None where no verdict is possible yet."""
+"""Judges a lane's first pending event. Returns None if no verdict is possible yet."""
 
 
 def add_turn(
     lanes: Mapping[str, Lane], turn: Turn, rules: SegmentationRules, judge: Judge
 ) -> Iterator[LaneStep]:
-    """The steps by which an event comes into its lane. `lanes` holds the open lanes by session id:
-    the caller puts each step's lane there before it takes the next step.
+    """The steps that add an event to its lane. `lanes` holds the open lanes by session id: the
+    caller stores each step's lane there before it takes the next step.
 
-    Only the last step's lane contains the event. Where `judge` returns None, the steps end before
-    that one.
+    Only the last step's lane contains the event. If `judge` returns None, the steps end before the
+    step that needs the verdict.
     """
     while must_judge_before(lane := lanes.get(turn.session_id, Lane()), turn, rules):
         step = _judge_step(lane, rules, judge)
@@ -230,8 +231,8 @@ def finish_lane(
     judge: Judge,
     closed_by: CloseReason,
 ) -> Iterator[LaneStep]:
-    """The steps by which a lane is judged to its end, without waiting for further events, and
-    closed. `lanes` and `judge` are as for `add_turn`; the last step's lane is empty."""
+    """The steps that judge a lane to its end, without waiting for further events, and close it.
+    `lanes` and `judge` are as for `add_turn`; the last step's lane is empty."""
     while (lane := lanes.get(session_id, Lane())).pending_turns:
         step = _judge_step(lane, rules, judge)
         if step is None:
@@ -241,14 +242,14 @@ def finish_lane(
 
 
 def must_judge_before(lane: Lane, turn: Turn, rules: SegmentationRules) -> bool:
-    """Whether the lane's first pending event is judged before `turn` comes in: no event waits
-    across a gap, nor for more events than `rules` say, which may have changed."""
+    """Whether the lane's first pending event must be judged before `turn` is added. No event waits
+    across a gap, nor for more events than `rules` allow, which may have changed."""
     max_pending = 0 if is_after_gap(lane, turn, rules) else rules.lookahead
     return len(lane.pending_turns) > max_pending
 
 
 def _judge_step(lane: Lane, rules: SegmentationRules, judge: Judge) -> LaneStep | None:
-    """Judge the lane's first pending event; None where that must wait."""
+    """Judge the lane's first pending event; None if that must wait."""
     judgement = judge(lane)
     if judgement is None:
         return None
@@ -261,7 +262,7 @@ def _judge_step(lane: Lane, rules: SegmentationRules, judge: Judge) -> LaneStep 
 
 
 def _restart_lane(lane: Lane, turn: Turn, rules: SegmentationRules) -> LaneStep:
-    """Close a lane whose events are all judged, and begin it again with the event after the gap."""
+    """Close a lane whose events are all judged, and start it again with the event after the gap."""
     lane, closed_run = close_lane(lane, "gap")
     lane = lane.with_turn(turn)
     if not rules.lookahead:
@@ -279,7 +280,7 @@ def read_flow_ids(metadata: dict[str, object]) -> frozenset[str]:
 
 
 def cosine_similarity(first: Sequence[float], second: Sequence[float]) -> float:
-    """The cosine of two vectors, from -1 to 1; 0 if one of them has length 0. Neither needs to have
-    length 1: stored vectors are rounded."""
+    """The cosine similarity of two vectors, from -1 to 1; 0 if one of them has length 0. The
+    vectors need not have length 1, because stored vectors are rounded."""
     length = math.sqrt(math.sumprod(first, first) * math.sumprod(second, second))
     return math.sumprod(first, second) / length if length else 0.0

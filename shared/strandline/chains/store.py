@@ -47,8 +47,8 @@ _SELECT_HEAD = """
 
 
 _MAX_CANDIDATES = 500
-"""How many chains of a scope a run is compared with for a merge: the cost does not grow with the
-scope."""
+"""How many chains of a scope a run is compared with for a merge. The limit keeps the cost
+independent of the scope's size."""
 
 
 _SELECT_NEAREST = """
@@ -104,7 +104,8 @@ def find_nearest(
 
 
 def read_head(access: TenantDb, chain_id: UUID) -> ChainHead | None:
-    """A chain's head, or None. In a transaction the row is locked until its end: recalls wait."""
+    """Read a chain's head, or None. In a transaction, the row is locked until its end, and recalls
+    wait."""
     rows = access.fetch(
         ChainHead,
         _SELECT_HEAD + "where c.chain_id = %(chain_id)s for no key update of c",
@@ -138,7 +139,7 @@ class ChainEvent:
 
 @dataclass(frozen=True)
 class ChainVersion:
-    """A chain's new version, and the state of the chain's row that follows from it."""
+    """A chain's new version, and the new state of the chain's row."""
 
     chain_id: UUID
     version: int
@@ -183,8 +184,9 @@ def add_version(
     space: str,
     vector: str | None,
 ) -> None:
-    """Write a version, its chain, its links and its vector. `vector` is the summary's, given for a
-    listed chain only. Must run in the transaction that moves the scope's `folded_seq`."""
+    """Write a version, its chain, its links and its vector. `vector` is that of the summary, and is
+    given only for a listed chain. Must run in the transaction that moves the scope's
+    `folded_seq`."""
     params: dict[str, object] = {
         **vars(version),
         "participants": list(version.participants),

@@ -11,13 +11,13 @@ from strandline.jobs.store_due import GARBAGE_PERIOD
 from strandline.tenants.store_due import list_tenant_ids
 
 _MIN_MARKED_SECONDS = 900
-"""How long a payload stays marked before it is removed: longer than any append can run that did not
-see the mark. The longest function that appends has 29 s."""
+"""How long a payload stays marked before it is removed: longer than any append that did not see the
+mark can run. The longest function that appends has a timeout of 29 s."""
 _REMOVAL_TIMEOUT_SECONDS = 900
-"""After this time a removal in progress is taken for abandoned: no Lambda runs longer."""
+"""After this time, a removal in progress counts as abandoned: no Lambda function runs longer."""
 _REMOVAL_GRACE_SECONDS = 60
-"""How long after a removal no append may cite the payload: it may have stored its bytes before the
-removal. Twice what the longest append takes."""
+"""How long after a removal no append may cite the payload: an append may have stored its bytes
+before the removal. This is twice the time of the longest append."""
 
 
 def list_tenants(
@@ -42,8 +42,8 @@ def archive_cold_chains(
     access: TenantDb, now: datetime, limit: int, *, is_promotion_needed: bool = False
 ) -> int:
     """Archive up to `limit` cold chains, the longest cold first. Returns how many. Their events,
-    versions and links stay. A chain with a recall that is not folded yet is left out: it may be
-    warm. With `is_promotion_needed` so is one that is not promoted at its version. In a
+    versions and links are kept. A chain with an unfolded recall is left out, since it may be warm.
+    With `is_promotion_needed`, a chain whose current version is not promoted is also left out. In a
     transaction."""
     return len(
         access.fetch(
@@ -80,7 +80,7 @@ class _Cid:
 
 def begin_scan(access: TenantDb) -> str:
     """Lock the tenant's scan and return the CID after which it continues; '' is the beginning.
-    Deletes removals whose grace is over. In a transaction."""
+    Deletes removals whose grace period is over. In a transaction."""
     access.execute("delete from blob_removals where removing_until < now()", {})
     access.execute(
         "insert into blob_scans (tenant_id) values (current_tenant()) on conflict do nothing", {}
@@ -91,8 +91,8 @@ def begin_scan(access: TenantDb) -> str:
 
 def advance_scan(access: TenantDb, position: str, now: datetime, grace: timedelta) -> None:
     """Record that the scan has reached this CID; '' means that it has ended. Deletes the marks that
-    were set before the last scan ended and that neither scan used: their payload is no longer
-    there. Another scan is due only for what was appended within `grace`, or will be. In a
+    were set before the last scan ended and that neither scan used, because their payloads no longer
+    exist. Another scan becomes due only for events appended within `grace` or later. In a
     transaction."""
     access.execute(
         "delete from blob_removals r using blob_scans p where %(position)s = ''"
@@ -110,8 +110,8 @@ def advance_scan(access: TenantDb, position: str, now: datetime, grace: timedelt
 
 
 def _forget_appends(access: TenantDb, now: datetime, grace: timedelta) -> None:
-    """Record that a scan has seen all appends before `grace`. The quota's row is locked first: an
-    append that comes meanwhile records itself after this, and in another hour."""
+    """Record that a scan has covered all appends before `grace`. The quota's row is locked first: a
+    concurrent append records itself after this, and in another hour."""
     access.execute("select from quotas where quota = 'appends' for no key update", {})
     access.execute(
         "delete from tenant_due_times where kind = 'payloads'"
@@ -122,9 +122,9 @@ def _forget_appends(access: TenantDb, now: datetime, grace: timedelta) -> None:
 
 
 def begin_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
-    """Of payloads older than their grace, return the CIDs whose bytes may be removed now: marked by
-    an earlier scan and still uncited. No append may cite them until `end_removal`. Uncited payloads
-    without a mark are marked. In a transaction.
+    """Of payloads older than their grace period, return the CIDs whose bytes may be removed now:
+    marked by an earlier scan and still uncited. No append may cite them until `end_removal`.
+    Uncited payloads without a mark are marked. In a transaction.
 
     This and an append's trigger lock the mark's row: whichever comes first wins.
     """
@@ -164,7 +164,7 @@ def begin_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
 
 
 def end_removal(access: TenantDb, cids: Sequence[str]) -> None:
-    """Record that these bytes are removed: after _REMOVAL_GRACE_SECONDS appends may store them
+    """Record that these bytes are removed. After _REMOVAL_GRACE_SECONDS, appends may store them
     again. In a transaction."""
     access.execute(
         "update blob_removals set removing_until ="

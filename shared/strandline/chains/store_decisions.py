@@ -12,7 +12,7 @@ from strandline.db.database import TenantDb
 
 
 def list_between(access: TenantDb, scope_id: UUID, first: int, last: int) -> Sequence[Decision]:
-    """A scope's decisions that take effect between two seqs, both included."""
+    """List a scope's decisions that take effect between two seqs, both included."""
     return access.fetch(
         Decision,
         """
@@ -27,7 +27,7 @@ def list_between(access: TenantDb, scope_id: UUID, first: int, last: int) -> Seq
 def list_about(
     access: TenantDb, scope_id: UUID, event_ids: Sequence[UUID], kinds: Sequence[str]
 ) -> Sequence[Decision]:
-    """A scope's decisions of these kinds about these events."""
+    """List a scope's decisions of these kinds about these events."""
     if not event_ids:
         return []
     return access.fetch(
@@ -45,8 +45,8 @@ def list_about(
 def add_decisions(
     access: TenantDb, scope_id: UUID, participants: Sequence[str], decisions: Sequence[Decision]
 ) -> None:
-    """Store decisions, in the transaction of the fold that follows them. The compare-and-swap of
-    `fold_no` rules out that another worker has stored the same ones before."""
+    """Store decisions, in the transaction of the fold that makes them. The compare-and-swap of
+    `fold_no` ensures that no other worker has stored the same decisions before."""
     if not decisions:
         return
     access.execute(

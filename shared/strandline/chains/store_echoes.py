@@ -1,4 +1,5 @@
-"""SQL for echoes: what recalls gave to a scope's participants, and what is said in it."""
+"""SQL for echoes: events that recalls returned to a scope's participants, and the scope's own
+texts."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,19 +10,20 @@ from strandline.db.database import TenantDb
 from strandline.participants import drop_agents
 
 _MAX_ANSWERS = 200
-"""How many answers are compared with that somebody asked for: the latest."""
+"""The maximum number of recall answers compared, per participant who asked: the latest ones."""
 _MAX_EVENTS = 400
-"""How many of their events."""
+"""The maximum number of events of these answers."""
 _MAX_CHARS = 8000
-"""How many characters of a text are compared."""
+"""The maximum number of characters compared of a text."""
 
 
 def read_given(
     access: TenantDb, participants: Sequence[str], first: datetime, last: datetime
 ) -> Sequence[RecalledText]:
-    """The events that recalls on behalf of some of these participants gave, from the window before
-    `first` until `last`. Of these only those that all of the participants may see, or where the
-    tenant's agents share, all who are no agents: what others know must not show in a decision."""
+    """Read the events that recalls on behalf of some of these participants returned, from the echo
+    window before `first` until `last`. Only events visible to all of the participants are read (if
+    the tenant's agents share, to all participants who are not agents), so that no decision reveals
+    what others know."""
     return access.fetch(
         RecalledText,
         """
@@ -63,7 +65,7 @@ def read_given(
 
 
 def read_said(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[EventText]:
-    """The texts of these events; erased ones and payloads are left out."""
+    """Read the texts of these events; erased events and payloads are left out."""
     return access.fetch(
         EventText,
         """

@@ -29,11 +29,11 @@ class RunEvent:
     recorded_at: datetime
     vector: str | None
     is_echo: bool
-    """A stored decision says so."""
+    """Whether a stored decision marks it as an echo."""
 
 
 def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> Sequence[RunEvent]:
-    """These events, by seq, with their vectors in `space`; erased ones are left out."""
+    """Read these events by seq, with their vectors in `space`; erased events are left out."""
     return access.fetch(
         RunEvent,
         """
@@ -54,7 +54,7 @@ def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> 
 
 @dataclass(frozen=True)
 class TopicEvent:
-    """An event, with the columns that a question about its topic needs."""
+    """An event, with the columns that a model prompt about its topic needs."""
 
     event_id: UUID
     seq: int

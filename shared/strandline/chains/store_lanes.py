@@ -1,4 +1,5 @@
-"""SQL for the fold's progress: how far scopes are folded, and what is open in their lanes."""
+"""SQL for the fold's progress: how far scopes are folded, and which events of their lanes are
+open."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ class ScopeProgress:
     scope_id: UUID
     participants: list[str]
     fold_no: int
-    """Raised by each commit of a fold; a commit requires the value that was read."""
+    """Incremented by each commit of a fold. A commit requires the value that was read."""
     folded_seq: int
     max_folded_seq: int
     """The furthest seq that was ever folded: everything up to it is decided."""
@@ -46,9 +47,9 @@ def read_progress(access: TenantDb, scope_id: UUID) -> ScopeProgress | None:
 
 
 def advance_fold(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
-    """Move a scope's `folded_seq`, if its `fold_no` is unchanged since it was read. Returns whether
-    it was. The first statement of a fold's transaction: from here on no other worker folds or
-    appends to this scope."""
+    """Move a scope's `folded_seq` if its `fold_no` is unchanged since it was read. Returns whether
+    it was unchanged. This is the first statement of a fold's transaction: until it ends, no other
+    worker folds or appends to this scope."""
     return (
         access.execute(
             """
@@ -76,16 +77,16 @@ class LoggedTurn:
     flows: dict[str, Any]
     """Its workflow and execution ids."""
     vector: str | None
-    """A user message's vector, as Postgres writes it."""
+    """A user message's vector, in Postgres's text format."""
     is_refused: bool
-    """The embedding model refused its text."""
+    """Whether the embedding model refused its text."""
     is_given_up: bool
-    """A stored decision says that its vector is not waited for."""
+    """Whether a stored decision says that its vector is no longer waited for."""
     is_erased: bool
 
     @property
     def is_in_lane(self) -> bool:
-        """Whether it is a part of its lane: an erased event is no more, a statement never was."""
+        """Whether it is part of its lane. Erased events and statements are not."""
         return not self.is_erased and self.type != "statement"
 
 
@@ -118,14 +119,14 @@ def read_turns(
 
 @dataclass(frozen=True)
 class OpenTurn(LoggedTurn):
-    """An event that a lane still needs."""
+    """An event that is still needed for a lane."""
 
     is_open: bool
-    """Else it is only the message with which the next user message is compared."""
+    """If False, it is only the message with which the next user message is compared."""
     is_ahead: bool
-    """It is not judged yet."""
+    """Whether it is not judged yet."""
     is_user: bool
-    """It is the message with which the next user message is compared."""
+    """Whether it is the message with which the next user message is compared."""
 
 
 def read_open_turns(
@@ -168,7 +169,7 @@ def read_open_turns(
 
 @dataclass(frozen=True)
 class LaneRow:
-    """A lane as it is stored."""
+    """A lane as stored."""
 
     session_id: str
     folded_seq: int
@@ -232,7 +233,7 @@ def _to_row(lane: LaneRow) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class IdleLane:
-    """A lane that is idle: its last event is longer ago than the gap."""
+    """A lane that is idle: its last event is older than the gap."""
 
     scope_id: UUID
     session_id: str
@@ -240,7 +241,7 @@ class IdleLane:
 
 @dataclass(frozen=True)
 class ListedIdleLane(IdleLane):
-    """An idle lane on a page; the next page begins after the last one."""
+    """An idle lane on a page. The next page begins after the last one."""
 
     idle_at: datetime
 
@@ -252,8 +253,8 @@ def list_idle(
     excluded_scopes: Sequence[UUID],
     limit: int,
 ) -> Sequence[ListedIdleLane]:
-    """The next idle lanes after `after`, longest idle first, without those of `excluded_scopes` and
-    of scopes that are not folded to their end."""
+    """List the next idle lanes after `after`, longest idle first, without those in
+    `excluded_scopes` and in scopes that are not folded to the end of their log."""
     return access.fetch(
         ListedIdleLane,
         """
@@ -279,7 +280,7 @@ def list_idle(
 def list_idle_of_scope(
     access: TenantDb, scope_id: UUID, sessions: Sequence[str], now: datetime
 ) -> Sequence[IdleLane]:
-    """Those of a scope's lanes that are still idle."""
+    """List those of a scope's lanes that are still idle."""
     return access.fetch(
         IdleLane,
         "select scope_id, session_id from lanes where scope_id = %(scope_id)s"

@@ -1,5 +1,5 @@
-"""SQL for recalls: one row for each chain in each answer, folded into the chain's heat, later
-removed."""
+"""SQL for recalls: one row for each chain in each answer, which is folded into the chain's heat and
+later removed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ def record_chains(
     chains: Sequence[tuple[UUID, UUID, Sequence[str]]],
     now: datetime,
 ) -> int:
-    """Store that one recall returned these chains (each with its scope and participants); outside
-    of any transaction, after the answer is built. Doing it twice changes nothing. Returns how many
-    rows are new. The commit does not wait for the disk: a crash may lose the last of them, and
-    their chains cool sooner."""
+    """Store that one recall returned these chains (each given with its scope and participants).
+    Must run outside of any transaction, after the answer is built. It is idempotent. Returns how
+    many rows are new. The commit does not wait for the disk: a crash may lose the latest rows, and
+    their chains then cool sooner."""
     rows = [
         {"chain_id": str(chain_id), "scope_id": str(scope_id), "participants": list(participants)}
         for chain_id, scope_id, participants in chains
@@ -56,9 +56,9 @@ def record_events(
     answer_event_ids: Sequence[UUID] | None = None,
 ) -> int:
     """Store that one recall returned these events, as a use of the chains that hold them; otherwise
-    like `record_chains`. Echoes count as no use. `answer_event_ids` are all events of its
-    answer, these by default: what they say is an echo when it comes back (chains/echoes). The use
-    of the events themselves is folded later, from what is stored here (recall/importance)."""
+    like `record_chains`. Echoes do not count as a use. `answer_event_ids` are all events of the
+    answer, by default `event_ids`: an event that repeats their text is an echo (chains/echoes). The
+    use of the events themselves is folded later from the rows stored here (recall/importance)."""
     query = query_insert(access, recall_id, event_ids, now, answer_event_ids, is_durable=False)
     return len(access.fetch(query.row_type, query.statement, query.params))
 
@@ -99,8 +99,8 @@ def query_insert(
     *,
     is_durable: bool = True,
 ) -> RowQuery[Any]:
-    """Stores what `record_events` does. Durable, it commits as the server is set to: needed beside
-    a statement that must not be lost."""
+    """The query that stores what `record_events` describes. With `is_durable`, it commits with the
+    server's setting; this is needed together with a statement that must not be lost."""
     viewer = access.caller.viewer
     return RowQuery(
         _ChainId,
@@ -124,8 +124,8 @@ class _ChainId:
 
 
 def lock_recalled_chains(access: TenantDb, limit: int) -> list[UUID]:
-    """Lock up to `limit` chains with recalls to fold, in order of their ids; inside of a
-    transaction. A second worker waits, and then finds them folded."""
+    """Lock up to `limit` chains with recalls to fold, ordered by id. In a transaction. A second
+    worker waits, and then finds the recalls folded."""
     rows = access.fetch(
         _ChainId,
         """
@@ -174,15 +174,15 @@ def fold_recalls(access: TenantDb, chain_ids: Sequence[UUID], now: datetime, tun
 
 @dataclass(frozen=True)
 class HeatProgress:
-    """How far a tenant's chains are recomputed after a change of the heat settings."""
+    """How many of a tenant's chains are recomputed after a change of the heat settings."""
 
     after: UUID | None
-    """The last chain that is done."""
+    """The last recomputed chain."""
 
 
 def lock_heat_progress(access: TenantDb, settings: Mapping[str, object]) -> HeatProgress | None:
-    """Lock the caller's tenant's progress until the transaction ends; None where all chains follow
-    these settings already."""
+    """Lock the progress of the caller's tenant until the transaction ends; None if all chains are
+    already computed with these settings."""
     rows = access.fetch(
         HeatProgress,
         """
@@ -198,8 +198,7 @@ def lock_heat_progress(access: TenantDb, settings: Mapping[str, object]) -> Heat
 
 
 def lock_chains_after(access: TenantDb, after: UUID | None, limit: int) -> list[UUID]:
-    """Lock the next `limit` chains after this one, in order of their ids; inside of a
-    transaction."""
+    """Lock the next `limit` chains after this one, ordered by id. In a transaction."""
     rows = access.fetch(
         _ChainId,
         "select chain_id from lock_chains_after(%(after)s, %(limit)s) c (chain_id)",
@@ -224,7 +223,7 @@ def recompute_heat_times(access: TenantDb, chain_ids: Sequence[UUID], tuning: Tu
 
 
 def set_heat_progress(access: TenantDb, settings: Mapping[str, object], after: UUID | None) -> None:
-    """Record that the chains up to this one follow these settings; None: all do."""
+    """Record that the chains up to this one are computed with these settings; None: all are."""
     access.execute(
         "update tenants set applied_heat_settings = %(settings)s::jsonb,"
         " heat_recomputed_to = %(after)s"
@@ -235,7 +234,7 @@ def set_heat_progress(access: TenantDb, settings: Mapping[str, object], after: U
 
 def prune_recalls(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove recalls that were folded before this moment, and older unfolded ones whose chain no
-    longer exists; at most `limit` of either. Returns how many."""
+    longer exists; at most `limit` of each. Returns how many."""
     return access.execute(
         """
         -- once: evaluated again by the join it could return other rows
@@ -259,7 +258,8 @@ def prune_recalls(access: TenantDb, before: datetime, limit: int) -> int:
 
 
 def prune_answers(access: TenantDb, before: datetime, limit: int) -> int:
-    """Remove at most `limit` records of what recalls gave before this moment. Returns how many."""
+    """Remove at most `limit` records of recalled events from before this moment. Returns how
+    many."""
     return access.execute(
         """
         delete from recall_answers a using (

@@ -1,4 +1,4 @@
-"""SQL to drop folded chains, and to keep their use until they are folded again."""
+"""SQL that drops folded chains, and keeps the effect of their recalls until they are refolded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from strandline.db.database import TenantDb
 
 @dataclass(frozen=True)
 class ChainUse:
-    """The effect of recalls and archiving on a chain, kept while the chain is dropped and folded
-    again."""
+    """The effect of recalls and archiving on a chain, kept while the chain is dropped and
+    refolded."""
 
     version: int
-    """The chain's newest version when it was dropped: folded again up to it, the chain is restored.
-    """
+    """The chain's newest version when it was dropped. The chain is restored once it is refolded up
+    to this version."""
     strength: float
     accessed_at: datetime
     boosted_at: datetime | None
@@ -23,8 +23,8 @@ class ChainUse:
 
 
 def read_use(access: TenantDb, chain_id: UUID) -> ChainUse | None:
-    """The kept use of a chain that was dropped and is not folded again up to its last version; else
-    None."""
+    """Read the kept effect of recalls on a chain that was dropped and is not yet refolded to its
+    last version; else None."""
     rows = access.fetch(
         ChainUse,
         "select version, strength, accessed_at, boosted_at, archived_at from dropped_chain_state"
@@ -35,8 +35,9 @@ def read_use(access: TenantDb, chain_id: UUID) -> ChainUse | None:
 
 
 def drop_folded(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
-    """Delete everything that was folded in these scopes, and make them due. Decisions, recalls and
-    the use of each chain stay. `fold_no` is raised, so that a fold in progress notices."""
+    """Delete all folded rows of these scopes, and make the scopes due. Decisions, recalls and the
+    effect of recalls on each chain are kept. `fold_no` is raised, so that a running fold
+    notices."""
     params: dict[str, object] = {"scope_ids": list(scope_ids)}
     access.execute(  # in the order in which append locks scopes
         "select from scopes where scope_id = any (%(scope_ids)s) order by scope_id"
@@ -48,7 +49,7 @@ def drop_folded(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
 
 
 _DROP_STATEMENTS = (
-    # An existing row names a later version: the chain was still being folded up to it.
+    # An existing row has a later version: the chain was still being refolded up to it.
     """
     insert into dropped_chain_state (tenant_id, chain_id, scope_id, participants, version, strength,
         accessed_at, boosted_at, archived_at)

@@ -1,4 +1,4 @@
-"""SQL for the vectors of chains' summaries: those that are missing."""
+"""SQL for missing vectors of chain summaries."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +20,8 @@ class UnindexedChain:
 def list_unindexed(
     access: TenantDb, space: str, after: UUID | None, limit: int
 ) -> Sequence[UnindexedChain]:
-    """The next active chains after `after`, by id, whose summary has no vector in this space."""
+    """List the next active chains after `after`, by id, whose summary has no vector in this
+    space."""
     return access.fetch(
         UnindexedChain,
         """
@@ -40,7 +41,7 @@ def list_unindexed(
 
 @dataclass(frozen=True)
 class SummaryVector:
-    """A summary's vector, as Postgres writes it."""
+    """A summary's vector, in Postgres's text format."""
 
     chain_id: UUID
     version: int
@@ -49,7 +50,7 @@ class SummaryVector:
 
 def store_vectors(access: TenantDb, space: str, vectors: Sequence[SummaryVector]) -> int:
     """Store these vectors, except for chains that have a newer version or are no longer active.
-    Returns how many were stored. In a transaction: the chains are locked until its end."""
+    Returns how many were stored. In a transaction: the chains are locked until it ends."""
     return access.execute(
         """
         with new_vectors as (

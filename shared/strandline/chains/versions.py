@@ -1,5 +1,5 @@
 """Write chain versions: of a new chain, of a merge, or with new content for the same events. The
-scope's `folded_seq` was moved before, in the same transaction."""
+scope's `folded_seq` must have been moved before, in the same transaction."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ class EnrichedRun(NamedTuple):
 
 
 class ChainRevision(NamedTuple):
-    """New content of a chain, as the version of this number."""
+    """The new content of a chain, with its version number."""
 
     chain_id: UUID
     version: int
@@ -54,7 +54,7 @@ def write_run(state: FoldState, enriched_run: EnrichedRun) -> None:
 
 def write_revision(state: FoldState, revision: ChainRevision) -> None:
     """Write a chain's next version, with the same events. Raises NotFound for a chain that no
-    longer exists, and ConcurrentUpdate where its next version is not the one that was decided."""
+    longer exists, and ConcurrentUpdate if its next version is not the decided one."""
     chain_id, enrichment = revision.chain_id, revision.enrichment
     head = store.read_head(state.access, chain_id)
     if head is None:
@@ -110,7 +110,7 @@ def _first_head(state: FoldState, run: TopicRun, content: ChainContent) -> Chain
 
 
 def _next_head(head: ChainHead, run: TopicRun) -> ChainHead:
-    """A chain's head with a later run merged in."""
+    """A chain's head after a later run is merged in."""
     times = [turn.said_at for turn in run.turns]
     return replace(
         head,
@@ -128,9 +128,9 @@ def _next_head(head: ChainHead, run: TopicRun) -> ChainHead:
 def _restore_use(
     state: FoldState, version: ChainVersion, enrichment: RunEnrichment
 ) -> tuple[ChainVersion, RunEnrichment]:
-    """In a replay, restore the effect of use on a chain: its strength, and its archived status at
-    its last version. Until its last version is folded again, it is
-    listed with the status of the version at hand."""
+    """In a replay, restore the effect of recalls and archiving on a chain: its strength, and its
+    archived status once its last version is refolded. Until then, the chain is listed with the
+    status of the version at hand."""
     use = None
     if state.current_seq <= state.scope.max_folded_seq:
         use = store_use.read_use(state.access, version.chain_id)
@@ -161,7 +161,7 @@ def _make_version(
     accessed_at: datetime | None = None,
 ) -> ChainVersion:
     """Build the version that holds this content. Its heat starts at the content's `at`, by the
-    server's clock, or at `accessed_at` where that is given."""
+    server's clock, or at `accessed_at` if given."""
     last_access = accessed_at or max(base.accessed_at, content.at)
     heat_state = heat.HeatState(content.importance, content.density, base.strength, last_access)
     assert state.settings is not None, "a fold has decided its settings"
@@ -188,7 +188,7 @@ def _make_version(
         coherence=content.coherence,
         quality=content.quality,
         rejected=content.rejected,
-        # A setting that earlier releases did not have is left out while it has its default.
+        # A setting that earlier releases did not have is left out while it has its default value.
         settings=state.settings.model_dump(mode="json", exclude_defaults=True),
         models=content.models,
         content_hash=b"",
@@ -230,7 +230,8 @@ def _store_version(
 
 
 _UNHASHED_FIELDS = frozenset(
-    # The server's clocks, the effect of use, and what only search needs.
+    # Excluded from the hash: the server's clocks, the effect of recalls, and the fields used only
+    # for search.
     (
         *("content_hash", "status", "formed_at", "lane", "strength", "accessed_at"),
         *("boosted_at", "archived_at", "cold_at", "promote_until"),
@@ -239,7 +240,7 @@ _UNHASHED_FIELDS = frozenset(
 
 
 def _hash_content(version: ChainVersion, event_ids: Sequence[UUID]) -> bytes:
-    """SHA-256 over everything of a version that a reader sees, and the ids of its events by seq."""
+    """SHA-256 over all visible fields of a version, and the ids of its events by seq."""
     fields: dict[str, Any] = {
         name: value for name, value in vars(version).items() if name not in _UNHASHED_FIELDS
     }

@@ -1,1 +1,1 @@
-"""Context: what memory holds for a prompt, as one block of text."""
+"""Context: stored memory for a prompt, as one block of text."""

@@ -1,4 +1,4 @@
-"""Build the text of a context: collect what may be shown, and lay it out."""
+"""Build the text of a context: collect the candidates, and lay them out."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,59 +39,61 @@ from strandline.sessions.store_chains import MatchedChain
 from strandline.tuning import Tuning
 
 _LATEST_CHAINS = 10
-"""How many chains are read where no question selects them."""
+"""The number of chains read without a question."""
 _MAX_USED_EVENTS = 10
-"""How many of the best events of a text count as used."""
+"""The number of the best events of a text that are recorded as used."""
 _SHORT_CHARS = 40
-"""A shorter event is shown with the one before it, without which it says little."""
+"""A shorter event is shown with the one before it, because it says little on its own."""
 _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 700, 4
-"""For each so many tokens one of the best events is shown with what was said around it."""
+"""For each this many tokens of the budget, one of the best events is shown with its neighbours, up
+to a maximum."""
 _LINE_BYTES = 20
-"""The least that the line of an event takes beside its text."""
+"""The minimum bytes of an event's line in addition to its text."""
 
 
 @dataclass(frozen=True)
 class AnswerUse:
-    """What answered a question, to be recorded as used."""
+    """The events and chains that answered a question, to be recorded as used."""
 
     chains: Sequence[MatchedChain] = ()
     event_ids: Sequence[UUID] = ()
     source_ids: Sequence[UUID] = ()
-    """Events behind the topics and what is known, which are shown and need not be cited."""
+    """Events behind the topics and the known facts. They are shown, but not necessarily cited."""
 
     @property
     def count(self) -> int:
-        """How many events and chains."""
+        """The number of events and chains."""
         return len(self.chains) + len(self.event_ids)
 
 
 @dataclass(frozen=True)
 class AnswerOptions:
-    """How the text for an answer differs from one that a caller asks for."""
+    """The options of a text that is made for an answer, as opposed to one that a caller
+    requests."""
 
     exclude: Collection[UUID] = ()
     """Events to leave out: the message that is answered."""
     recent_share: float = 0.4
-    """The most that short-term memory takes: the conversation goes on."""
+    """The maximum share of the budget for short-term memory."""
     weights: RecallWeights | None = None
-    """What else orders the events about the question, as in recall."""
+    """Additional weights for the order of the events that answer the question, as in recall."""
     sona: SonaPlace | None = None
-    """The sona that is answered in."""
+    """The sona that gives the answer."""
 
 
 @dataclass(frozen=True)
 class _Request:
-    """How much a text may show."""
+    """The limits of a text."""
 
     min_relevance: float | None
     limit: int | None
-    """The most events about the question."""
+    """The maximum number of events that answer the question."""
     budget: int
     answering: AnswerOptions | None = None
 
     @property
     def neighbourhoods(self) -> int:
-        """Of how many events the text also shows what was said around them."""
+        """The number of events that are shown with their neighbours."""
         if self.limit is not None:
             return 0
         return min(self.budget // _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS)
@@ -108,9 +110,10 @@ def build_context_text(
     vector_timeout: float,
     answering: AnswerOptions | None = None,
 ) -> tuple[ContextTextOut, AnswerUse]:
-    """The context of all that is in view, with the short-term memory of `session`, or without a
-    question of all in view, as text. Also returns what answers the question. A text for an answer
-    (`answering`) also says which events were added later than they happened.
+    """Build the context of everything visible as text, with the short-term memory of `session`, or,
+    without a question, of everything visible. Also returns the events and chains that answer the
+    question. A text for an answer (`answering`) also marks the events that were added later than
+    they happened.
 
     Raises Invalid for a view of the whole tenant without a question or a session: it has no
     short-term memory, so there is nothing to show.
@@ -140,8 +143,8 @@ def _find(
     vector_timeout: float,
     answering: AnswerOptions | None,
 ) -> tuple[FoundChains, Sequence[KnownSource]]:
-    """What answers the question, and what the graph knows about it; without one the latest
-    chains."""
+    """Find the chains and events that answer the question, and what the graph holds about it;
+    without a question, the latest chains."""
     if request.query is None:
         latest = store_chains.list_latest(access, None, _LATEST_CHAINS)
         return FoundChains(latest.rows, None, make_token(access, latest, None)), ()
@@ -170,8 +173,8 @@ def _find(
 def build_session_text(
     view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
 ) -> tuple[ContextTextOut, AnswerUse]:
-    """A session's context as text: what `build_context` finds, and the events that answer the
-    question. Also returns what answers it."""
+    """Build a session's context as text: what `build_context` finds, and the events that answer the
+    question. Also returns the events and chains that answer it."""
     recent = session_context.list_short_term(view, query.limit)
     matches = session_context.find_chains(view, embedder, query, vector_timeout)
     knowledge: Sequence[KnownSource] = ()
@@ -242,8 +245,8 @@ def _to_answer(
 def _take_fitting(
     events: Sequence[ScoredEvent], search: Search, recent: Mapping[UUID, int], budget: int
 ) -> list[UUID]:
-    """The best of the selected events, at least as many as a text of so many tokens holds: more
-    are not read. White space counts, though less of it is shown."""
+    """The best of the selected events, at least as many as a text with this token budget holds;
+    further events are not read. White space counts here, although less of it is shown."""
     max_bytes = budget * BYTES_PER_TOKEN
     room = 2 * max_bytes
     event_ids: list[UUID] = []
@@ -263,9 +266,10 @@ def _add_needed(
     neighbours: Sequence[Neighbour],
     around: int,
 ) -> list[UUID]:
-    """The best events, of which the first `around` each with the one before it and the two after
-    it: an answer often stands there in other words than the question's. Of the others each with the
-    one before it where it says little without: if it is short or follows a question."""
+    """The best events with their neighbours: each of the first `around` events with the one before
+    it and the two after it, because an answer is often found there in other words than the
+    question's; each of the others with the one before it only if it is short or follows a
+    question."""
     near = {(event.of_id, event.place): event for event in neighbours}
     ids: list[UUID] = []
     for n, event_id in enumerate(best):
@@ -305,8 +309,8 @@ def _to_topic(chain: MatchedChain) -> TopicSource:
 
 
 def _to_use(matches: FoundChains, layout: Layout, best: Sequence[UUID]) -> AnswerUse:
-    """The shown chains, and the best of the shown events that hold words of the question or are
-    compared with it by meaning."""
+    """The shown chains, and the best of the shown events that contain words of the question or have
+    a vector to compare it with."""
     assert matches.search is not None
     candidates = matches.search.candidates
     cited_ids, chain_ids = set(layout.citations), set(layout.chain_ids)
@@ -323,8 +327,9 @@ def _to_use(matches: FoundChains, layout: Layout, best: Sequence[UUID]) -> Answe
 
 
 def record_use(access: TenantDb, use: AnswerUse, now: datetime) -> bool:
-    """Record that a text showed these, which keeps chains warm: each counts once. A failure here
-    does not affect the text, which is already built; returns False if it could not be recorded."""
+    """Record that a text showed these events and chains, which keeps the chains warm: each counts
+    once. A failure here does not affect the text, which is already built. Returns False if nothing
+    was recorded."""
     recall_id = uuid7()
     used_chains = [(row.chain_id, row.scope_id, row.participants) for row in use.chains]
     try:

@@ -1,4 +1,4 @@
-"""What the knowledge graph holds about a question, as lines of a context's text."""
+"""The knowledge graph's contents about a question, as lines of a context's text."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
@@ -11,17 +11,17 @@ from strandline.graph.store_reader import KnownNodeRow
 from strandline.tuning import Tuning
 
 _MAX_LINES = 20
-"""More than these are not shown, whatever the budget."""
+"""The maximum number of lines, whatever the budget."""
 _VERBS = frozenset(
     {
         *("USES", "WORKS_ON", "BUILT_FOR_CLIENT", "STRUGGLES_WITH", "EXHIBITS"),
         *("EXPRESSED_INTEREST", "RELATES_TO", "related"),
     }
 )
-"""Edges that say something; the others say what a fact or a decision is about."""
+"""Edges that state something. The others only link a fact or a decision to its subject."""
 
 type _Candidate = tuple[float | None, KnownSource]
-"""Something known, with the cosine of it and the question, where both have vectors."""
+"""A line's source, with its cosine similarity to the question if both have vectors."""
 
 
 def find_known(
@@ -31,8 +31,9 @@ def find_known(
     vector: Sequence[float] | None,
     space: str,
 ) -> list[KnownSource]:
-    """The facts, decisions and relations that hold about a question: the nearest to it first, then
-    the heaviest. None where the tenant has its long-term memory switched off."""
+    """The currently valid facts, decisions and relations about a question: those closest to it
+    first, then those with the greatest weight. Empty if the tenant's long-term memory is
+    disabled."""
     if not tuning.reads_graph:
         return []
     knowledge = read_knowledge(access, question, vector, space, ("fact", "decision", "entity"))
@@ -61,7 +62,7 @@ def _write(node: KnownNodeRow) -> str:
 
 
 def _from_edges(knowledge: Knowledge) -> Iterator[_Candidate]:
-    """Relations between entities; as near to the question as these are."""
+    """Relations between entities. Their similarity to the question is that of the entities."""
     entities = {
         format_node_id(node.type, node.node_id): node
         for node in knowledge.nodes

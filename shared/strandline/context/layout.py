@@ -1,4 +1,4 @@
-"""The text of a context: short-term memory, what is known, topics and events, as many as a token
+"""The text of a context: short-term memory, known facts, topics and events, as many as a token
 budget holds.
 
 Pure: the same sources and budget give the same text.
@@ -26,17 +26,17 @@ from strandline.context.lines import (
 )
 
 BYTES_PER_TOKEN = 4
-"""A token counts as four bytes of UTF-8, whatever the model's tokenizer makes of them."""
+"""A token counts as four bytes of UTF-8, regardless of the model's tokenizer."""
 _TOPICS_SHARE = 1 / 4
-"""The most that topics take of a budget before the events of a question."""
+"""The maximum share of the budget for topics, before the events of a question."""
 _RECENT_SHARE = 1 / 10
-"""The most that short-term memory takes where there is a question, which it rarely answers."""
+"""The maximum share for short-term memory if there is a question, which it rarely answers."""
 _KNOWN_SHARE = 1 / 16
-"""The most that what is known takes: two or three lines. With more of it less evidence fits."""
+"""The maximum share for known facts: two or three lines. More would leave less for evidence."""
 _MIN_SHOWN_BYTES = 60
-"""Less of a text is not worth its line."""
+"""The minimum length of a shortened text: less is not worth a line."""
 FOLLOWS = "↳"
-"""Marks an event that is the next one in its session after that of the line above."""
+"""Marks an event that directly follows the event of the line above in its session."""
 _FOLLOWS_NOTE = f" {FOLLOWS}: said right after the line above; else more may have come between."
 _KNOWN_NOTE = " What is known holds since its date."
 _LATE_NOTE = f" {REMEMBERED_LATER.capitalize()}: added later than it happened."
@@ -49,25 +49,25 @@ _INTRODUCTION = (
 
 @dataclass(frozen=True)
 class Sources:
-    """What may be shown, each part in the order in which it is wanted."""
+    """The candidates for a text. Each part is in order of preference."""
 
     recent: Sequence[EventSource]
-    """Short-term memory, newest first; with a question only a session's."""
+    """Short-term memory, newest first; with a question, only that of a session."""
     topics: Sequence[TopicSource]
     events: Sequence[EventSource]
-    """The events that answer the question, best first, each before the one that it needs."""
+    """The events that answer the question, best first, each followed by its shown neighbours."""
     is_known: bool | None
-    """Whether anything answers the question; None without one."""
+    """Whether there is an answer to the question; None without a question."""
     more_events: int = 0
-    """How many more there are that no budget of this size holds."""
+    """The number of further events that do not fit any budget of this size."""
     knowledge: Sequence[KnownSource] = ()
-    """What the knowledge graph holds about the question, the nearest first."""
+    """The knowledge graph's contents about the question, closest first."""
     recent_share: float | None = None
-    """The most that short-term memory takes of the budget; None: as much as usual."""
+    """The maximum share of the budget for short-term memory; None: the default."""
 
 
 class Cut(NamedTuple):
-    """How much of each part was left out for length, and how many texts were shortened."""
+    """How much of each part did not fit the budget, and how many texts were shortened."""
 
     recent: int
     topics: int
@@ -77,27 +77,27 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """A text, and what it shows."""
+    """A text, and the events and chains that it shows."""
 
     text: str
     citations: Sequence[UUID]
-    """The event behind `[1]`, `[2]` and so on."""
+    """The events that `[1]`, `[2]` and so on refer to."""
     cut: Cut
     chain_ids: Sequence[UUID]
     """The chains whose topics are shown, best first."""
     source_ids: Sequence[UUID]
-    """The events that the topics and what is known rest on, as far as their sources name them."""
+    """The events behind the topics and known facts, as far as their sources list them."""
 
     @property
     def tokens(self) -> int:
-        """The tokens of the text, as budgets count them."""
+        """The number of tokens of the text, counted as for budgets."""
         return math.ceil(size(self.text) / BYTES_PER_TOKEN)
 
 
 def lay_out(sources: Sources, budget: int) -> Layout:
-    """The text that shows as much of the sources as `budget` tokens hold, each part in order of
-    time. An event is shown once, and a topic only with what no shown event says. The budget is at
-    least 100: the frame alone takes so much."""
+    """Lay out as much of the sources as `budget` tokens hold, each part ordered by time. An event
+    is shown once, and a topic only with the sentences that no shown event contains. The budget must
+    be at least 100, because the frame alone needs that much."""
     max_bytes = budget * BYTES_PER_TOKEN
     has_question = sources.is_known is not None
     draft = _Draft(
@@ -117,7 +117,7 @@ def lay_out(sources: Sources, budget: int) -> Layout:
     draft.fill(draft.topics, _TOPICS_SHARE)
     draft.fill(draft.events, 1.0)
     draft.drop_repetitions()
-    draft.fill(draft.events, 1.0, shorten=True)  # what the others left
+    draft.fill(draft.events, 1.0, shorten=True)  # with the space that the other parts left
     if not has_question:
         draft.fill(draft.recent, 1.0, shorten=True)
     draft.fill(draft.topics, 1.0, shorten=True)
@@ -127,7 +127,7 @@ def lay_out(sources: Sources, budget: int) -> Layout:
 
 @dataclass
 class _Part[Source: (EventSource, TopicSource, KnownSource)]:
-    """The lines of a part in the order in which they are wanted; the first are shown."""
+    """The lines of a part in order of preference; the first ones are shown."""
 
     lines: list[Line[Source]]
     count: int = 0
@@ -149,11 +149,11 @@ class _EventsPart(_Part[EventSource]):
         return {line.source.event_id for line in self.visible}
 
     def drop(self, event_ids: set[UUID]) -> None:
-        """Drop lines that are not shown yet, because the events are shown elsewhere."""
+        """Drop lines that are not shown yet, because their events are shown elsewhere."""
         self.lines = [line for line in self.lines if line.source.event_id not in event_ids]
 
     def count_left_out(self, shown_ids: set[UUID]) -> int:
-        """How many of its events are shown nowhere."""
+        """The number of its events that are not shown anywhere."""
         return sum(line.source.event_id not in shown_ids for line in self.left_out)
 
 
@@ -161,7 +161,7 @@ type _AnyPart = _Part[EventSource] | _Part[TopicSource] | _Part[KnownSource]
 
 
 class _Citations(dict[UUID, int]):
-    """The numbers of events, in the order in which they are first cited."""
+    """The citation numbers of events, in the order in which they are first cited."""
 
     def __missing__(self, event_id: UUID) -> int:
         self[event_id] = number = len(self) + 1
@@ -170,7 +170,7 @@ class _Citations(dict[UUID, int]):
 
 @dataclass
 class _Draft:
-    """A text that grows line by line."""
+    """A text that is built line by line."""
 
     max_bytes: int
     is_known: bool | None
@@ -187,9 +187,10 @@ class _Draft:
         *,
         shorten: bool = False,
     ) -> None:
-        """Show the part's next lines while they fit, and take at most this share of the budget; the
-        first that does not fit is shortened or ends the part. Each line takes more than it spares
-        in what is said of those left out, so that the number that fits can be halved towards."""
+        """Show the part's next lines while they fit, using at most this share of the budget. The
+        first line that does not fit is shortened or ends the part. A line always takes more bytes
+        than it saves in the note on what was left out, so the number of lines that fit can be found
+        by bisection."""
         limit = self._measure_lines() + int(self.max_bytes * share)
         count = part.count
         if self._fits(part, len(part.lines), limit):
@@ -206,7 +207,7 @@ class _Draft:
             self._shorten_next(part)
 
     def _fits(self, part: _AnyPart, count: int, limit: int) -> bool:
-        """Show so many of the part's lines. Whether the text is then within the limit."""
+        """Show this many of the part's lines. Returns whether the text is then within the limit."""
         part.count = count
         return self._measure() <= self.max_bytes and self._measure_lines() <= limit
 
@@ -228,12 +229,11 @@ class _Draft:
         return size("\n".join(lines)) + FENCE_BYTES
 
     def _measure_lines(self) -> int:
-        """Without the notes on what is left out, which get shorter."""
+        """The bytes without the notes on what was left out, which get shorter."""
         return size("\n".join(self._render(_Citations())))
 
     def drop_repetitions(self) -> None:
-        """Drop the sentences of topics that stand in a shown event, and topics of which nothing is
-        left."""
+        """Drop the sentences of topics that a shown event contains, and topics left empty."""
         texts = [words(line.text) for line in (*self.recent.visible, *self.events.visible)]
         for line in self.topics.lines:
             line.text = drop_sentences(line.text, line.source.participants, texts)
@@ -241,7 +241,7 @@ class _Draft:
         self.topics.lines = [line for line in self.topics.lines if line.text]
 
     def finish(self) -> Layout:
-        """The text as it is now."""
+        """The text in its current state."""
         citations = _Citations()
         text = fence([*self._render(citations), *self._render_notes()])
         chain_ids = [line.source.chain_id for line in self.topics.visible]
@@ -264,7 +264,7 @@ class _Draft:
         )
 
     def _render(self, citations: _Citations) -> list[str]:
-        """The lines between the tags, but for the notes."""
+        """The lines between the tags, without the notes."""
         recent = _render_events(self.recent, citations)
         events = _render_events(self.events, citations, marks_replies=True)
         topics = _render_topics(self.topics, citations)
@@ -332,13 +332,13 @@ def _render_topics(part: _Part[TopicSource], citations: _Citations) -> list[str]
 
 
 def _render_known(part: _Part[KnownSource], citations: _Citations) -> list[str]:
-    """The lines of what is known."""
+    """The lines of known facts."""
     in_order = sorted(part.visible, key=lambda line: (line.source.since, line.source.known_id))
     return [_render_citing(line, citations) for line in in_order]
 
 
 def _render_citing(line: Line[TopicSource] | Line[KnownSource], citations: _Citations) -> str:
-    """A line that cites those of its events that are shown, else its first."""
+    """A line that cites the shown ones of its events, or else its first event."""
     event_ids = line.source.event_ids
     citable_ids = [event_id for event_id in event_ids if event_id in citations] or event_ids[:1]
     numbers = "".join(f"[{citations[event_id]}]" for event_id in citable_ids)

@@ -1,4 +1,5 @@
-"""The lines of a context's text: one for each event, topic and thing known, from stored text."""
+"""The lines of a context's text: one for each event, topic and known fact, made from stored
+text."""
 
 import re
 from collections.abc import Sequence
@@ -12,13 +13,13 @@ from strandline.log.words_index import format_date
 from strandline.participants import display_name
 
 _EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24
-"""The most of a budget that the text of one event takes, of one topic, of one thing known."""
+"""The maximum share of a budget for the text of one event, one topic and one known fact."""
 _MAX_SOURCE_CHARS = 8192
-"""No text is shown longer, and no more of one is read."""
+"""The maximum characters read and shown of a text."""
 _NAME_CHARS, _TOPIC_CHARS = 40, 100
 _SENTENCE_END = re.compile(r"(?<=[.!?…]) ")
 REMEMBERED_LATER = "remembered later"
-"""Marks an event that was added later than it happened: nothing in between could know of it."""
+"""Marks an event that was added later than it happened: events in between could not refer to it."""
 _ROLES = ("user", "agent", "system")
 _WORD = re.compile(r"\w+")
 
@@ -34,10 +35,10 @@ class EventSource(NamedTuple):
     origin: str
     text: str
     stands_for: int = 1
-    """How many recent events it stands for, itself included."""
+    """The number of recent events that it represents, including itself."""
     session_id: str | None = None
     is_late: bool = False
-    """Whether to say that it was added later than it happened."""
+    """Whether to mark it as added later than it happened."""
 
 
 class TopicSource(NamedTuple):
@@ -65,26 +66,26 @@ class KnownSource(NamedTuple):
     trust: str
     """The least trusted origin of its events."""
     event_ids: Sequence[UUID]
-    """The events it cites, newest first."""
+    """The events that it cites, newest first."""
 
 
 @dataclass
 class Line[Source: (EventSource, TopicSource, KnownSource)]:
-    """The line of an event, a topic or something known."""
+    """The line of an event, a topic or a known fact."""
 
     source: Source
     start: str
-    """What stands before its text."""
+    """The part of the line before its text."""
     text: str
     is_shortened: bool = False
 
     @property
     def shown_text(self) -> str:
-        """Its text, with `…` where there is more of it."""
+        """Its text, with `…` at the end if it is shortened."""
         return f"{self.text}…" if self.is_shortened else self.text
 
     def shorten(self, max_bytes: int) -> None:
-        """Cut the text after a sentence or a word where it is longer than this, `…` included."""
+        """Shorten a longer text to this size, `…` included, after a sentence or a word."""
         if size(self.shown_text) > max_bytes:
             room = max(0, max_bytes - size("…"))
             cut = self.text.encode()[:room].decode(errors="ignore")
@@ -97,13 +98,13 @@ class Line[Source: (EventSource, TopicSource, KnownSource)]:
 
 
 def format_day(moment: datetime) -> str:
-    """The UTC date with the day of the week, as in `Mon 8 May 2023`. Without that a reader cannot
-    tell when "last Friday" was."""
+    """The UTC date with the day of the week, as in `Mon 8 May 2023`. A reader needs the day to tell
+    when "last Friday" was."""
     return f"{moment.astimezone(UTC):%a} {format_date(moment)}"
 
 
 def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
-    """The line of an event in a text of at most so many bytes, but for its citation."""
+    """The line of an event without its citation, in a text of at most `max_bytes` bytes."""
     notes = [] if event.origin == "user" else [event.origin]
     if event.stands_for > 1:
         notes.append(f"newest of {event.stands_for}")
@@ -118,7 +119,7 @@ def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
 
 
 def topic_line(topic: TopicSource, max_bytes: int) -> Line[TopicSource]:
-    """The line of a topic in a text of at most so many bytes, but for its citations."""
+    """The line of a topic without its citations, in a text of at most `max_bytes` bytes."""
     dates = dict.fromkeys(map(format_day, (topic.started_at, topic.last_event_at)))
     origin = "" if topic.trust == "user" else f" ({topic.trust})"
     name = f", {sanitize_label(topic.topic, _TOPIC_CHARS)}" if topic.topic else ""
@@ -129,7 +130,7 @@ def topic_line(topic: TopicSource, max_bytes: int) -> Line[TopicSource]:
 
 
 def known_line(source: KnownSource, max_bytes: int) -> Line[KnownSource]:
-    """The line of what is known in a text of at most so many bytes, but for its citations."""
+    """The line of a known fact without its citations, in a text of at most `max_bytes` bytes."""
     kind = "" if source.kind == "fact" else f", {source.kind}"
     origin = "" if source.trust == "user" else f" ({source.trust})"
     start = f"- {format_day(source.since)}{kind}{origin}:"
@@ -139,13 +140,13 @@ def known_line(source: KnownSource, max_bytes: int) -> Line[KnownSource]:
 
 
 def _read_text(text: str) -> tuple[str, bool]:
-    """The beginning of a text for a line, and whether there is more of it."""
+    """The beginning of a text for a line, and whether the text is longer."""
     return sanitize(text[:_MAX_SOURCE_CHARS]), len(text) > _MAX_SOURCE_CHARS
 
 
 def drop_sentences(summary: str, participants: Sequence[str], texts: Sequence[str]) -> str:
-    """A summary without the sentences whose words stand in one of the texts. A sentence that loses
-    the one before it, in which its speaker was named, is given that name."""
+    """A summary without the sentences whose words are contained in one of the texts. A sentence
+    whose speaker was named only in a dropped sentence is given that name."""
     names = {display_name(participant) for participant in participants}.union(_ROLES)
     sentences: list[str] = []
     speaker = shown_speaker = ""
@@ -164,7 +165,7 @@ def drop_sentences(summary: str, participants: Sequence[str], texts: Sequence[st
 
 
 def words(text: str) -> str:
-    """The words of a text in lower case, with a space around each."""
+    """The words of a text in lower case, with spaces around each."""
     return f" {' '.join(_WORD.findall(text.lower()))} "
 
 

@@ -1,4 +1,4 @@
-"""HTTP routes of contexts: what memory holds for an agent's prompt."""
+"""HTTP routes of contexts: stored memory for an agent's prompt."""
 
 from datetime import UTC, datetime
 
@@ -26,14 +26,14 @@ from strandline.tenants.store_due import read_tuning
 
 
 def post_context(request: Request) -> Response:
-    """Get what memory holds for a prompt, as one block of text. It has short-term memory, then what
-    the knowledge graph knows about `query`, topics that say what no shown event says, and the
-    events that answer `query`, each part in order of time, within `budget` tokens. With a query
-    short-term memory has at most a tenth of them, what is known a sixteenth, and topics a quarter
-    as long as others need theirs; an event that is short or follows a question is shown with the
-    one before it.
-    Stored text is data between two tags: it cannot close them, start a line or pass for a citation.
-    The same answer gives the same text. What answers the question is warmed by it."""
+    """Get stored memory for a prompt, as one block of text. The text contains short-term memory,
+    then what the knowledge graph holds about `query`, topics, and the events that answer `query`.
+    Each part is ordered by time, and the whole fits `budget` tokens. Topics contain only sentences
+    that no shown event contains. With a query, short-term memory takes at most a tenth of the
+    budget, the knowledge graph a sixteenth, and topics a quarter while other parts need the space.
+    An event that is short or follows a question is shown with the one before it. Stored text is
+    data between two tags: it cannot close them, start a line or pass for a citation. The same
+    answer gives the same text. The chains and events that answer the query are warmed."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(ContextTextRequest)
     session = _find_session(request, body)
@@ -61,8 +61,8 @@ def post_context(request: Request) -> Response:
 
 
 def _find_session(request: Request, body: ContextTextRequest) -> Session | None:
-    """The session that the body names, if it names one. Raises Invalid for a scope without a
-    session; NotFound or StateConflict as `find_named_session`."""
+    """The session that the body names, if any. Raises Invalid for a scope without a session;
+    NotFound or StateConflict as `find_named_session`."""
     if body.session_id is None:
         if body.scope_id is not None:
             raise Invalid(
@@ -76,12 +76,13 @@ def _find_session(request: Request, body: ContextTextRequest) -> Session | None:
 
 def get_context(request: Request) -> Response:
     """Get a session's context for its agent: short-term memory, and chains of its participants,
-    those nearest to `query`, or else the latest. Short-term memory is the newest 10 events of the
-    last hour (as tuned). Of events of one type that share a workflow_id or an execution_id only the
-    newest is returned, with their count. On behalf of fewer than all of the session's participants,
-    be it by `participants` or because the tenant's agents share, events and chains are those of all
-    scopes in which these took part. With `format=text` the answer is one block of text for a
-    prompt, as of POST /api/v1/context. What answers a query is warmed by it."""
+    either those closest to `query` or the latest. Short-term memory is the newest 10 events of the
+    last hour (both can be tuned). Of events of one type that share a workflow_id or an
+    execution_id, only the newest is returned, with their count. When the session is read on behalf
+    of only some of its participants (because of `participants`, or because the tenant's agents
+    share), events and chains are those of all scopes in which these took part. With `format=text`,
+    the answer is one block of text for a prompt, as from POST /api/v1/context. The chains that
+    answer a query are warmed."""
     query = request.parse_query(ContextQuery)
     view = open_session(request, query, query.participants, only_session=query.only_session)
     embedder, timeout = request.resources.embedder, get_settings().query_vector_seconds
@@ -97,10 +98,11 @@ def get_context(request: Request) -> Response:
 
 
 def search_context(request: Request) -> Response:
-    """Search the chains of a session's participants by meaning, best first. Each is returned with
-    its event ids. On behalf of fewer than all of them, the chains are those of all scopes in which
-    these took part. Chains that answer the question are warmed by it. `graph` has what the
-    knowledge graph holds about what the question names."""
+    """Search the chains of a session's participants by meaning, best first. Each chain is returned
+    with its event ids. When the search is on behalf of only some of the session's participants, the
+    chains are those of all scopes in which these took part. Chains that answer the question are
+    warmed. `graph` contains what the knowledge graph holds about the things that the question
+    names."""
     query, body = request.parse_query(ScopeQuery), request.parse_body(SearchRequest)
     view = open_session(request, query, body.participants, only_session=body.only_session)
     embedder = request.resources.embedder

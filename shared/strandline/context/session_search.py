@@ -1,4 +1,4 @@
-"""Search a session's context: its chains, and what the knowledge graph holds."""
+"""Search a session's context: its chains and the knowledge graph."""
 
 from strandline.context.schemas import SearchOut
 from strandline.embeddings.embedder import Embedder
@@ -15,7 +15,7 @@ from strandline.sessions.store_chains import MatchedChain
 def search_session(
     view: SessionView, embedder: Embedder, request: SearchRequest, vector_timeout: float
 ) -> tuple[SearchOut, list[MatchedChain]]:
-    """Search the chains of the view for a question, best first, and read what the graph holds about
+    """Search the chains of the view for a question, best first, and read the graph's contents about
     it. Also returns the chains' rows."""
     search = search_view(view, embedder, request.query, vector_timeout)
     rows = list_relevant_in_view(

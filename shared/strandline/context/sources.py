@@ -1,4 +1,4 @@
-"""Stored events as sources of lines."""
+"""Convert stored events to the sources of lines."""
 
 from datetime import timedelta
 
@@ -6,12 +6,12 @@ from strandline.context.lines import EventSource
 from strandline.recall.store import HitEvent
 
 _LATE = timedelta(days=1)
-"""From here on an event was added later than it happened."""
+"""The minimum delay at which an event counts as added later than it happened."""
 
 
 def to_source(event: HitEvent, stands_for: int = 1, *, notes_late: bool = False) -> EventSource:
-    """An event as it may be shown, on behalf of so many recent ones. With `notes_late` its line
-    says whether it was added later than it happened."""
+    """Convert an event that represents `stands_for` recent events. With `notes_late`, its line says
+    whether it was added later than it happened."""
     said_at = event.occurred_at or event.recorded_at
     return EventSource(
         event_id=event.event_id,
@@ -27,6 +27,6 @@ def to_source(event: HitEvent, stands_for: int = 1, *, notes_late: bool = False)
 
 
 def _describe_payload(event: HitEvent) -> str:
-    """What stands for the text of an event whose content is a payload."""
+    """The text in place of the content of an event whose content is a payload."""
     name = f'"{event.file_name}", ' if event.file_name else ""
     return f"(a file: {name}{event.blob_size or 0:,} bytes)"

@@ -43,15 +43,15 @@ WITHOUT_VECTOR = Calibration(
     relevance=Curve(-2.225, (-17.55, 0.719)),
     min_known=0.0,
 )
-"""For questions without a vector, which are never refused by default."""
+"""For questions without a vector. They always return their hits by default."""
 
 
 def calibration_for(space: str | None) -> Calibration:
-    """The calibration of an embedding space; of none, for a question without a vector."""
+    """The calibration of an embedding space; None stands for a question without a vector."""
     if space is None:
         return WITHOUT_VECTOR
     return _BY_SPACE.get(space, UNCALIBRATED)
 
 
 UNCALIBRATED = _BY_SPACE["minilm-l6-v2-int8/384"]._replace(min_known=0.0, is_calibrated=False)
-"""For other spaces: they rank likewise, and leave nothing out."""
+"""For other embedding spaces. It ranks in the same way, and leaves no hits out."""

@@ -1,4 +1,4 @@
-"""The dates and periods that a question names, in the forms people write in English."""
+"""The dates and periods that a question names, in common English forms."""
 
 import calendar
 import re
@@ -14,11 +14,12 @@ _YEAR = r"(?:,?\s+(?P<year>(?:19|20)\d\d))?\b"
 _NOT_GENITIVE = r"(?!['’]s\b)"  # noqa: RUF001
 _PART = r"(?:end|beginning|start|middle|half|rest|days?|weeks?|weekends?|month)\s+of"
 _READ = "\ue000"
-"""Stands for what was read of a text."""
+"""Replaces the part of a text that is already read."""
 _NEXT_MONTH = (
     rf"{_READ}\s*(?:,|-|/|and|or|to|until|till|through)\s*(?P<name>{_MONTH})\b{_NOT_GENITIVE}"
 )
-# "May", "march" and "April" are words and names, too: alone they are months after these words only.
+# "May", "march" and "April" are also words and names. On their own, they are read as months only
+# after these words.
 _FORMS = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
@@ -47,7 +48,7 @@ _BEFORE_DAY = re.compile(
     r"\b(?:on|in|by|since|until|till|before|after|from|last)\s+$", re.IGNORECASE
 )
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
-"""The month in which each begins."""
+"""The first month of each season."""
 _COUNT = r"(?P<count>\d{1,3}|a|an|one|two|three|four|five|six)"
 _UNIT = r"(?P<unit>day|week|month|year)s?"
 _RELATIVE = re.compile(
@@ -67,14 +68,14 @@ _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 @dataclass(frozen=True)
 class CalendarDate:
-    """A date as a question names it. What it leaves out fits any."""
+    """A date as a question names it. Parts that it omits match any value."""
 
     year: int | None
     month: int | None
     day: int | None
 
     def match(self, moment: date) -> float:
-        """1 if the moment's month, or year, is the one that is named, and 2 if its day is, too."""
+        """1 if the moment's month, or year, matches the date, and 2 if its day matches, too."""
         for part, actual in ((self.year, moment.year), (self.month, moment.month)):
             if part is not None and part != actual:
                 return 0.0
@@ -83,8 +84,8 @@ class CalendarDate:
         return 2.0 if self.day == moment.day else 0.0 if self.year and not self.month else 1.0
 
     def latest(self, today: date) -> "Period":
-        """Its days; without a year the latest that have begun. Raises ValueError if there are
-        none."""
+        """Its days; without a year, the latest ones that have begun. Raises ValueError if no such
+        day exists."""
         if self.year is not None:
             return self._in_year(self.year)
         for year in range(today.year, max(0, today.year - 9), -1):
@@ -106,18 +107,18 @@ class CalendarDate:
 
 @dataclass(frozen=True)
 class Period:
-    """A time between two days, both inclusive."""
+    """A period between two days, both inclusive."""
 
     first: date
     last: date
 
     def match(self, moment: date) -> float:
-        """1 inside, else 0."""
+        """1 if the moment is inside, else 0."""
         return float(self.first <= moment <= self.last)
 
 
 def read_times(text: str, today: date) -> list[CalendarDate | Period]:
-    """The times that a question names on a day."""
+    """The times that a question names, relative to the day on which it is asked."""
     times: list[CalendarDate | Period] = []
     for form in _FORMS:
         for match in form.finditer(text):
@@ -141,15 +142,16 @@ def read_times(text: str, today: date) -> list[CalendarDate | Period]:
 
 
 def _span(match: re.Match[str]) -> tuple[int, int]:
-    """Where the date itself begins and ends, without the words that show that it is one."""
+    """The start and end of the date itself, without the words that identify it as a date."""
     names = ("year", "month", "day", "name", "ordinal")
     groups = [name for name in names if match.groupdict().get(name)]
     return min(map(match.start, groups)), max(map(match.end, groups))
 
 
 def _is_date(match: re.Match[str], text: str, start: int) -> bool:
-    """Whether a month that is a common word, too, is a month here: by a capital inside a sentence,
-    by what stands before it, by more of a date, or, with a day, at the end of a phrase."""
+    """Whether a month that is also a common word is a month here: because of a capital inside a
+    sentence, the words before it, other parts of a date, or, with a day, its place at the end of a
+    phrase."""
     parts = match.groupdict()
     name = parts.get("name") or ""
     if name.lower() not in _WORDS or parts.get("year") or parts.get("ordinal") or parts.get("of"):
@@ -169,8 +171,8 @@ def _to_int(text: str | None) -> int | None:
 def _relate(
     time: CalendarDate | Period, before: str, today: date
 ) -> Iterator[CalendarDate | Period]:
-    """The time that is meant if the words before it are "before", "two weeks after" or the like;
-    else it itself. Nothing where the calendar does not have it."""
+    """The time that is meant, with words before it like "before" or "two weeks after" applied, if
+    there are any. Empty if the calendar does not have that time."""
     relation = _RELATION.search(before[-_RELATION_CHARS:])
     if relation is None:
         yield time
@@ -218,7 +220,7 @@ def _period(match: re.Match[str], today: date) -> Period:
 
 
 def _last(period: str, today: date) -> Period:
-    """The latest such period that is over, or, of a season, that has begun."""
+    """The latest such period that is over, or, for a season, that has begun."""
     if period == "week":
         monday = today - timedelta(days=today.weekday())
         return Period(monday - timedelta(days=7), monday - timedelta(days=1))

@@ -1,5 +1,5 @@
-"""What a search adds to its best hits, and in which order it gives them: the events that they rest
-on, a budget, and time."""
+"""Refine the best hits of a search: add the events that they cite, fit them to a budget, and sort
+them by time."""
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,14 +12,14 @@ from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import Hit, RecallRequest
 
 _MAX_SEEDS = 10
-"""From so many of the best hits edges are followed."""
+"""The number of best hits whose edges are followed."""
 
 
 def find_supporting(
     access: TenantDb, best: Sequence[ScoredEvent], request: RecallRequest
 ) -> list[UUID]:
-    """The events that the best hits rest on, directly or through others: those with the greatest
-    product of relevance and weights, at most `expand`; without the hits themselves."""
+    """The events that the best hits cite, directly or through others: those with the greatest
+    product of relevance and edge weights, at most `expand`, without the hits themselves."""
     if not request.expand or not best:
         return []
     return store_edges.list_supporting(
@@ -32,8 +32,8 @@ def find_supporting(
 
 
 def fit_to_budget(hits: Iterable[Hit], max_tokens: int | None) -> list[Hit]:
-    """The hits whose texts fit into the budget, first come, first served. A token is four bytes of
-    UTF-8, begun ones included."""
+    """The hits whose texts fit the budget, in their order; a hit that does not fit is left out. A
+    token is four bytes of UTF-8, rounded up."""
     fitting: list[Hit] = []
     tokens_left = max_tokens
     for hit in hits:
@@ -47,8 +47,8 @@ def fit_to_budget(hits: Iterable[Hit], max_tokens: int | None) -> list[Hit]:
 
 
 def sort_by_time(hits: Sequence[Hit], cited_ids: Callable[[UUID], Iterable[UUID]]) -> list[Hit]:
-    """The hits so that none comes before one that it cites; else oldest first by when they
-    happened, and by id."""
+    """Sort the hits so that none comes before one that it cites, and otherwise oldest first by when
+    they happened, and by id."""
     hit_by_id = {hit.event_id: hit for hit in hits}
     waits_for = {hit.event_id: _keep_hits(cited_ids(hit.event_id), hit_by_id) for hit in hits}
     waiting: dict[UUID, list[UUID]] = {}

@@ -1,4 +1,4 @@
-"""The features of events that may answer a question, from the words and cosines of each and its
+"""The features of candidate events for a question, from the words and cosines of each event and its
 neighbours."""
 
 import math
@@ -13,22 +13,24 @@ from strandline.participants import display_name
 from strandline.recall.question import Question
 
 WINDOW = 4
-"""So many events of its session before and after an event are its neighbours."""
+"""The neighbours of an event are this many events of its session before and after it."""
 _LONG_BYTES = 150
-"""A text of so many bytes, one or two sentences, is long enough for any answer."""
+"""A text of this many bytes, one or two sentences, is long enough for any answer."""
 _MIN_EVENTS = 500
-"""A small view counts as one of so many events, or its every word would be common."""
+"""A smaller view counts as one with this many events. Otherwise every word in it would be
+common."""
 
 
 class Word(NamedTuple):
-    """A word of the question, in the index's form, and how many events in view hold it."""
+    """A word of the question, in the index's form, and the number of visible events that contain
+    it."""
 
     text: str
     events: int
 
     def weight(self, events_in_view: int) -> float:
-        """How much it tells: the inverse document frequency of Robertson and Zaragoza ("The
-        Probabilistic Relevance Framework", 2009), as `inverse_frequency` in the database."""
+        """How informative the word is: the inverse document frequency of Robertson and Zaragoza
+        ("The Probabilistic Relevance Framework", 2009), as `inverse_frequency` in the database."""
         total = max(events_in_view, self.events, _MIN_EVENTS)
         return math.log(1 + (total - self.events + 0.5) / (self.events + 0.5))
 
@@ -40,64 +42,64 @@ class Candidate:
     event_id: UUID
     scope_id: UUID
     session_id: str
-    """Of a statement its own id: it is in no lane, and nothing is near it."""
+    """For a statement, its own id: it is in no lane and has no neighbours."""
     seq: int
     place: int
-    """Its place among the events of its session in this scope, from any beginning. A gap of more
-    than WINDOW events counts as one of WINDOW + 1."""
+    """Its position among the events of its session in this scope, relative to an arbitrary start. A
+    gap of more than WINDOW events counts as a gap of WINDOW + 1."""
     speaker: str | None
     said_at: datetime
     said_on: date
-    """The day on which it was said, in the tenant's time zone."""
+    """The day on which it happened, in the tenant's time zone."""
     word_bits: int
-    """Bit n is set if the event holds word n of the question."""
+    """Bit n is set if the event contains word n of the question."""
     cosine: float | None
-    """With the question; None without a vector of both."""
+    """The cosine similarity with the question; None unless both have a vector."""
     text_bytes: int
-    """The size of its text; 0 where that is stored as a payload."""
+    """The size of its text in bytes; 0 if the text is stored as a payload."""
     question_bytes: int
-    """The size of the question that its text ends with."""
+    """The size in bytes of the question at the end of its text."""
     is_statement: bool
 
 
 class Features(NamedTuple):
-    """What an event's score is the weighted sum of; or the weights."""
+    """The features whose weighted sum is an event's score, or the weights."""
 
     cosine: float
-    """Of the question and the event with its date and speaker."""
+    """The cosine similarity of the question and the event, including its date and speaker."""
     words: float
-    """The share of the question's words, by weight, that the event holds."""
+    """The share of the question's words, by weight, that the event contains."""
     words_nearby: float
-    """The same, of the event together with four events before and four after it."""
+    """The same share, for the event together with four events before and four after it."""
     cosine_before: float
-    """The cosine of the event before it in its session. Here and below the mean of all candidates
-    stands for an event that is not there or no candidate: to be alone speaks neither for an event
-    nor against it."""
+    """The cosine of the event before it in its session. Here and below, if that event does not
+    exist or is no candidate, the mean of all candidates is used, which is neutral: a missing
+    neighbour counts neither for nor against an event."""
     cosine_after: float
     """The cosine of the event after it."""
     cosine_nearby: float
-    """The mean cosine of two events before and two after it."""
+    """The mean cosine of the two events before it and the two after it."""
     other_speaker: float
-    """1 if the question names a speaker, and not this one."""
+    """1 if the question names a speaker and the event has another one."""
     question_share: float
-    """How much of its text is the question that it ends with: 1 if it is nothing else."""
+    """The share of its text that is the question at its end: 1 if the text is only a question."""
     date: float
-    """1 if its month, 2 if its day is one that the question names."""
+    """1 if the question names its month, 2 if it names its day."""
     length: float
-    """1 if its text has 150 bytes or more, or is a statement; of a shorter message in proportion:
-    what is short seldom answers."""
+    """1 for a text of at least 150 bytes, a payload or a statement; for a shorter text,
+    proportionally less, because short messages seldom contain an answer."""
 
 
 class MissingCosine(NamedTuple):
-    """What stands for the cosine of an event without a vector: words that it shares with the
-    question speak for a high one."""
+    """The assumed cosine of an event without a vector: the more words it shares with the question,
+    the higher."""
 
     without_words: float
-    """Of an event that holds no word of the question, and of any neighbour: its words count in
-    `words_nearby`."""
+    """For an event that contains no word of the question, and for any neighbour, whose words
+    already count in `words_nearby`."""
     rise: float
-    """How much more it is where the event holds all of them, in proportion to the share that it
-    holds."""
+    """The increase for an event that contains all words, applied in proportion to the share that it
+    contains."""
 
 
 def compute_features(
@@ -107,8 +109,8 @@ def compute_features(
     events_in_view: int,
     missing_cosine: MissingCosine,
 ) -> list[Features]:
-    """The features of each candidate. Only candidates count as neighbours: of an event that is
-    none, neither words nor cosine are known."""
+    """The features of each candidate. Only candidates count as neighbours: the words and cosine of
+    other events are not known."""
     speakers = {candidate.speaker for candidate in candidates}
     names = {speaker: _speaker_name(speaker) for speaker in speakers}
     named = question.named(set(names.values()))
@@ -141,8 +143,8 @@ def compute_features(
 
 
 def _find_lanes(candidates: Sequence[Candidate], missing_cosine: float) -> "list[_Lane]":
-    """The lane of each candidate. `missing_cosine` stands for that of an event without a vector."""
-    # the id as a number: Python hashes a UUID in code of its own
+    """The lane of each candidate. `missing_cosine` is used for an event without a vector."""
+    # Integer keys are faster: Python hashes a UUID in interpreted code.
     keys = [(candidate.scope_id.int, candidate.session_id) for candidate in candidates]
     members: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
     for key, candidate in zip(keys, candidates, strict=True):
@@ -154,7 +156,7 @@ def _find_lanes(candidates: Sequence[Candidate], missing_cosine: float) -> "list
 
 
 class _Lane:
-    """The words and cosines of one lane's candidates, one element for each place."""
+    """The words and cosines of one lane's candidates, one element for each position."""
 
     def __init__(self, candidates: Sequence[Candidate], missing: float, mean: float) -> None:
         places = [candidate.place for candidate in candidates]
@@ -168,7 +170,7 @@ class _Lane:
             self._cosines[place - self._first] = missing if cosine is None else cosine
 
     def bits_near(self, place: int) -> int:
-        """The words that the event at a place and its neighbours hold together."""
+        """The words that the event at a position and its neighbours contain together."""
         n = place - self._first
         bits = 0
         for near in self._bits[n - WINDOW : n + WINDOW + 1]:
@@ -176,14 +178,15 @@ class _Lane:
         return bits
 
     def cosines_near(self, place: int) -> list[float]:
-        """Those of the event at a place, of two before it and of two after it, in order."""
+        """The cosines of two events before a position, the event at it, and two after it, in
+        order."""
         n = place - self._first
         return self._cosines[n - 2 : n + 3]
 
 
 class _ShareOfBits(dict[int, float]):
-    """The share of all words, by weight, that a set of them is; few sets occur, and each is summed
-    once."""
+    """The share of all words, by weight, that a set of words makes up. Few sets occur, so each sum
+    is cached."""
 
     def __init__(self, weights: Sequence[float]) -> None:
         total = sum(weights) or 1.0
@@ -196,7 +199,7 @@ class _ShareOfBits(dict[int, float]):
 
 
 def _length(candidate: Candidate) -> float:
-    """A statement is made to be kept, however short it is, and a payload is not short."""
+    """A statement counts as long, because it was written to be kept, and so does a payload."""
     is_message = candidate.text_bytes > 0 and not candidate.is_statement
     return min(candidate.text_bytes, _LONG_BYTES) / _LONG_BYTES if is_message else 1.0
 
@@ -206,28 +209,29 @@ def _speaker_name(speaker: str | None) -> str:
 
 
 class AnswerabilityFeatures(NamedTuple):
-    """What tells whether a view holds an answer at all."""
+    """The features that predict whether a view contains an answer at all."""
 
     score: float
-    """The best candidate's."""
+    """The score of the best candidate."""
     cosine: float
-    """The highest."""
+    """The highest cosine."""
     words_absent: float
-    """The share of the question's words, by weight, that no event in view holds."""
+    """The share of the question's words, by weight, that no visible event contains."""
     words_nearby: float
-    """The highest share that one of the best five holds together with its neighbours."""
+    """The highest share that one of the best five candidates contains together with its
+    neighbours."""
     words: float
-    """The highest share that one of the best five holds."""
+    """The highest share that one of the best five candidates contains."""
     log_events: float
-    """The logarithm of the number of events searched: the more there are, the nearer is the nearest
-    by chance."""
+    """The logarithm of the number of events searched: the more events there are, the closer the
+    closest one is by chance."""
     spread: float
-    """How far the best score is above the twentieth; 0 with fewer candidates."""
+    """The difference between the best score and the twentieth; 0 with fewer candidates."""
 
 
 _SPREAD_PLACE = 20
 _MAX_FITTED_EVENTS = 1000
-"""Larger views were not fitted, and count as one of so many events."""
+"""Larger views were not part of the fit, and count as views of this many events."""
 
 
 def compute_answerability(
@@ -237,8 +241,8 @@ def compute_answerability(
     events_in_view: int,
     events_searched: int,
 ) -> AnswerabilityFeatures:
-    """The features of an answer whose candidates come best first; there is at least one. Without
-    filters all events in view are searched."""
+    """The features of an answer whose candidates are sorted best first; there is at least one.
+    Without filters, all visible events are searched."""
     total = sum(word.weight(events_in_view) for word in words) or 1.0
     absent = sum(word.weight(events_in_view) for word in words if not word.events)
     is_long = len(scores) >= _SPREAD_PLACE

@@ -1,7 +1,7 @@
-"""How recent an event is, how important (how much recalls have used it), and how much it belongs to
-a sona. None enters an answer's order unless its request weights it.
+"""The recency of an event, its importance (how much recalls have used it), and its similarity to a
+sona. None of them affects the order of an answer unless the request weights it.
 
-All are source R's: "newer memories score higher and more important memories decay slower"; "an
+All come from source R: "newer memories score higher and more important memories decay slower"; "an
 EWMA weighting of a memory's past impact", which is "backpropagated through edges"; "sona
 similarity".
 """
@@ -19,26 +19,26 @@ from strandline.recall.schemas import RecallWeights
 from strandline.recall.store_importance import FoldedAnswer
 
 WINDOW_DAYS = 30
-"""For so many days a use counts: as long as the record of what recalls gave is kept."""
+"""For how many days a use counts: as long as the records of recalled events are kept."""
 DECAY = 0.9
-"""What a day's use is worth a day later."""
+"""The factor by which the weight of a day's use falls per day."""
 RECENCY_DAYS = 30.0
-"""After so many days the recency of an unimportant event is 1/e."""
+"""The recency of an unimportant event falls to 1/e after this many days."""
 SLOWING = 9.0
-"""An event of importance 1 fades slower by this and one."""
+"""An event of importance 1 fades slower by a factor of this plus 1."""
 _DAY = timedelta(days=1)
 
 
 class Traits(NamedTuple):
-    """What an event is weighted by beside its score."""
+    """The quantities that weights apply to, in addition to the score."""
 
     recency: float
     importance: float
     sona: float | None = None
-    """How much it belongs to the sona that was asked for; None if none was."""
+    """How much the event belongs to the requested sona; None if none was requested."""
 
     def to_features(self) -> dict[str, float]:
-        """Those that are known, by name."""
+        """The known quantities, by name."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
@@ -51,17 +51,18 @@ class SonaPlace(NamedTuple):
 
 def compute_importance(uses: Iterable[tuple[int, float]]) -> float:
     """0..1: the exponentially weighted moving average (Roberts, "Control Chart Tests Based on
-    Geometric Moving Averages", 1959) of an event's use a day, over the last 30 days. `uses` are
-    days ago, from 0, with the use of that day, 0..1; each day at most once. A day without one
-    counts as 0. An event used every day has 1, one used today alone 0.104."""
+    Geometric Moving Averages", 1959) of an event's daily use over the last 30 days. `uses` are
+    pairs of days ago, from 0, and the use on that day, 0..1; each day occurs at most once. A day
+    without a pair counts as 0. An event used every day has importance 1, one used only today
+    0.104."""
     total = sum(impact * DECAY**days_ago for days_ago, impact in uses)
     return min(1.0, total * (1 - DECAY) / (1 - DECAY**WINDOW_DAYS))
 
 
 def compute_recency(age: timedelta, importance: float) -> float:
-    """0..1: e^(-age / τ), an exponential decay as of retention after Ebbinghaus, with a τ of 30
-    days for what was never used and of 300 for what is used every day. What is yet to happen
-    counts as now."""
+    """0..1: e^(-age / τ), an exponential decay like that of retention after Ebbinghaus, with a τ of
+    30 days for an event that was never used, up to 300 days for one that is used every day. A
+    future event counts as one of now."""
     return exp(-max(0.0, age / _DAY) / (RECENCY_DAYS * (1 + SLOWING * importance)))
 
 
@@ -73,9 +74,10 @@ def weigh(
     now: datetime,
     sona: SonaPlace | None = None,
 ) -> tuple[list[ScoredEvent], Mapping[UUID, Traits]]:
-    """The events by their score with recency, importance and belonging to `sona` as weighted, best
-    first, and what was weighted; as they are where nothing is. `asked_at` is the question's time,
-    which what happened is measured from; use is measured from the server's, `now`."""
+    """Order the events, best first, by their score plus the weighted recency, importance and
+    belonging to `sona`, and return the quantities used. Without weights, the events are returned
+    unchanged. `asked_at` is the question's time, from which the age of events is measured; the age
+    of uses is measured from the server's time, `now`."""
     sona = sona if weights and weights.sona else None
     if weights is None or not (weights.recency or weights.importance or sona):
         return list(events), {}
@@ -106,10 +108,10 @@ def fold_uses(
     limit: int,
     fold_more: Callable[[TenantDb, Sequence[FoldedAnswer]], None] | None = None,
 ) -> int:
-    """Fold the use of at most `limit` answers of the caller's tenant, in one transaction: of the
-    events that they gave, and by the weights of their edges of those that these rest on, in the
-    same scope. `fold_more` folds what else follows from these answers, in the same transaction.
-    Returns how many answers. The result is the same in any order and any number of parts."""
+    """Fold the use of at most `limit` answers of the caller's tenant, in one transaction: the use
+    of their events, and, by edge weight, of the events that these cite in the same scope.
+    `fold_more` folds further results of these answers in the same transaction. Returns how many
+    answers. The result does not depend on the order or on the division into batches."""
     with access.transaction():
         answers = store_importance.fold_uses(access, now, limit)
         if fold_more and answers:
@@ -118,6 +120,6 @@ def fold_uses(
 
 
 def prune_uses(access: TenantDb, now: datetime, limit: int) -> int:
-    """Remove at most `limit` uses that count no more. Returns how many."""
+    """Remove at most `limit` uses that no longer count. Returns how many."""
     with access.transaction():
         return store_importance.prune_uses(access, now - timedelta(days=WINDOW_DAYS), limit)

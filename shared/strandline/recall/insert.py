@@ -13,9 +13,9 @@ from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas_insert import LinkOptions
 
 _QUESTION_CHARS = 8000
-"""So many characters of a text are searched for: as many as a question may have."""
+"""How many characters of a text are searched for: the maximum length of a question."""
 _MIN_COSINE = 0.3
-"""An event that shares no word is linked only if it is at least so similar."""
+"""The minimum cosine similarity for linking an event that shares no word with the text."""
 
 
 def make_link_finder(
@@ -28,8 +28,9 @@ def make_link_finder(
     min_known: float | None,
     deadline: float,
 ) -> Callable[[EventDraft], Links]:
-    """What finds the links of a draft, for `append`. `vector_timeout` is in seconds, `deadline` in
-    time.monotonic() seconds; `min_known` is the deployment's threshold. It raises Unavailable."""
+    """Make the function with which `append` finds the links of a draft. `vector_timeout` is in
+    seconds, `deadline` in time.monotonic() seconds; `min_known` is the deployment's threshold. The
+    function raises Unavailable."""
 
     def find_links(draft: EventDraft) -> Links:
         links = Links(options.model_dump(mode="json"))
@@ -60,7 +61,7 @@ def make_link_finder(
 
 
 def _question(draft: EventDraft) -> str:
-    """The text that is searched for: of a payload its file's name and the beginning of its text."""
+    """The text to search for; for a payload, its file name and the beginning of its text."""
     if draft.text is not None:
         return draft.text[:_QUESTION_CHARS].strip()
     payload = draft.cited_payload
@@ -69,8 +70,9 @@ def _question(draft: EventDraft) -> str:
 
 
 def _select(search: Search, options: LinkOptions) -> list[ScoredEvent]:
-    """The events to cite, best first. Edges stay, so a degraded or fresh result that has nothing in
-    common with the text is left out, unlike in an answer."""
+    """Select the events to cite, best first. Edges are permanent, so, unlike in an answer, events
+    that neither share a word with the text nor are similar to it are left out: a degraded search,
+    or one that finds very new events, may return such events."""
     floor = options.min_relevance or 0.0
     return [
         event

@@ -1,4 +1,4 @@
-"""What a question says besides its meaning: whose words it asks for, and of which time."""
+"""The information in a question besides its meaning: the speakers and the times that it names."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -14,10 +14,10 @@ _SENTENCE_END = re.compile(r"[.!?…\n]")
 
 @dataclass(frozen=True)
 class Question:
-    """A question, read once for all candidates."""
+    """A question, parsed once for all candidates."""
 
     names: frozenset[str]
-    """What it writes as names, in lower case."""
+    """The words written as names, in lower case."""
     times: Sequence[CalendarDate | Period]
 
     def match_time(self, day: date) -> float:
@@ -25,18 +25,19 @@ class Question:
         return max((time.match(day) for time in self.times), default=0.0)
 
     def named(self, names: Collection[str]) -> frozenset[str]:
-        """Those of the names, in lower case, that the question holds."""
+        """Those of the names (in lower case) that the question contains."""
         return self.names.intersection(names)
 
 
 def read_question(text: str, today: date) -> Question:
-    """Read a question that is asked on a day."""
+    """Read a question, given the day on which it is asked."""
     return Question(names=_read_names(text), times=read_times(text, today))
 
 
 def _read_names(text: str) -> frozenset[str]:
     """The words written as names: with a capital that does not merely begin a sentence, as
-    `user:name`, or in a script without capitals. Text in capitals alone shows no names."""
+    `user:name`, or in a script without letter case. Text all in capitals contains no recognisable
+    names."""
     names = {match[1].lower() for match in _PARTICIPANT.finditer(text)}
     has_case = text != text.upper()
     for match in _WORD.finditer(text):

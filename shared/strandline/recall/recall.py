@@ -27,33 +27,33 @@ from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest
 from strandline.recall.store import CandidateRow, HitEvent
 
 _MAX_USED_HITS = 10
-"""How many of the best hits of an answer count as used."""
+"""The number of the best hits of an answer that are recorded as used."""
 _SIMILAR_COSINE = 0.3
-"""From here on a hit is said to be similar in meaning."""
+"""The minimum cosine for describing a hit as similar in meaning."""
 _EDGE = ["edge"]
-"""Why an event is in an answer that was not found but rests under one that was."""
-# A call to an unresponsive model occupies its thread. With a few threads a slow model degrades
+"""The reason given for an event that was not found but is cited by one that was."""
+# A call to an unresponsive model occupies its thread. With a few threads, a slow model degrades
 # answers but does not block them.
 _EMBEDDING_POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-vector")
 
 
 @dataclass(frozen=True)
 class Search:
-    """What was found for a question."""
+    """The result of a search."""
 
     ranking: Ranking
     candidates: Mapping[UUID, CandidateRow]
     words: Sequence[Word]
     result: SnapshotRead[CandidateRow]
     vector: Sequence[float] | None
-    """The question's."""
+    """The question's vector."""
     degraded: list[str]
     space: str | None
     """The embedding space that was searched; None without a query vector."""
     calibration: Calibration
     min_known: float
-    """Below it nothing is known by default: the tenant's threshold, else the deployment's, else
-    the calibrated one. 0 without a query vector or a calibration."""
+    """The threshold of `known` below which an answer is empty by default: the tenant's, else the
+    deployment's, else the calibrated one. 0 without a query vector or a calibration."""
 
     @property
     def not_yet_embedded(self) -> int:
@@ -62,11 +62,12 @@ class Search:
 
     @property
     def known(self) -> float | None:
-        """How likely there is an answer; None in an embedding space without calibration."""
+        """The probability that there is an answer; None in an embedding space without a
+        calibration."""
         return round(self.ranking.known, 4) if self.calibration.is_calibrated else None
 
     def to_probability(self, relevance: float) -> float | None:
-        """A relevance as answers show it; None in an embedding space without calibration."""
+        """A relevance as shown in answers; None in an embedding space without a calibration."""
         return round(relevance, 4) if self.calibration.is_calibrated else None
 
     def note_floor(self, min_relevance: float | None) -> list[str]:
@@ -75,10 +76,10 @@ class Search:
         return self.degraded + (["not_calibrated"] if is_ignored else [])
 
     def select(self, min_relevance: float | None) -> list[ScoredEvent]:
-        """The events to answer with, best first: those that are at least so relevant; by default
-        all, or none where the question has likely no answer. Of an event without a vector too
-        little is known to leave it out if it holds a word of the question. Without calibration
-        nothing is left out."""
+        """Select the events to answer with, best first: those with at least this relevance; by
+        default all, or none if the question probably has no answer. An event without a vector that
+        contains a word of the question is kept, because its relevance is uncertain. Without a
+        calibration, no event is left out."""
         events = self.ranking.events
         if min_relevance is None:
             floor = math.inf if self.ranking.known < self.min_known else 0.0
@@ -107,10 +108,10 @@ def search(
     scopes: Sequence[UUID] | None = None,
     exclude: Collection[UUID] = (),
 ) -> Search:
-    """Find and score the visible events that may answer a question, in `scopes` or everywhere, but
-    for those to `exclude`: where the question itself is an event. Without a query vector within
-    `vector_timeout` seconds it searches by words alone and says so in `degraded`. `min_known` is
-    the deployment's threshold, for tenants without one of their own."""
+    """Find and score the visible events that may answer a question, in `scopes` or everywhere.
+    `exclude` omits events, such as the question itself if it is stored. Without a query vector
+    within `vector_timeout` seconds, it searches by words alone and reports this in `degraded`.
+    `min_known` is the deployment's threshold, for tenants without one of their own."""
     vector = embed_query(embedder, question, vector_timeout)
     return search_by(
         access,
@@ -137,8 +138,8 @@ def search_by(
     scopes: Sequence[UUID] | None = None,
     exclude: Collection[UUID] = (),
 ) -> Search:
-    """As `search`, with what `embed_query` gave for the question. It calls no model, so it may be a
-    part of `snapshot_transaction`."""
+    """Like `search`, with the result of `embed_query` for the question. It calls no model, so it
+    may run in a `snapshot_transaction`."""
     vector, degradations = query_vector
     space = embedder.space if vector else None
     result = store.search_candidates(
@@ -172,7 +173,7 @@ def search_by(
 def _choose_threshold(
     head: CandidateRow | None, min_known: float | None, calibration: Calibration
 ) -> float:
-    """The threshold of `known`: the tenant's, else the deployment's, else the space's."""
+    """The threshold of `known`: the tenant's, else the deployment's, else the embedding space's."""
     if not calibration.is_calibrated:
         return 0.0
     thresholds = (head.min_known if head else None, min_known, calibration.min_known)
@@ -180,7 +181,8 @@ def _choose_threshold(
 
 
 def _count_searched(rows: Sequence[CandidateRow]) -> int | None:
-    """How many events pass a filter, if all that have a vector are candidates; else None."""
+    """The number of events that pass a filter, if all of them with a vector are candidates; else
+    None."""
     with_vector = sum(row.cosine is not None for row in rows)
     return len(rows) if with_vector < words_index.CANDIDATES else None
 
@@ -201,9 +203,9 @@ def recall(
     min_known: float | None,
     sona_id: UUID | None = None,
 ) -> RecallAnswer:
-    """The best hits for a question, best first; none where nothing is relevant enough. It says in
-    `degraded` if it was searched by words alone, or the response is full before `limit` hits.
-    `min_known` is the deployment's threshold, `sona_id` the sona that the request names."""
+    """The best hits for a question, best first; none if no event is relevant enough. `degraded`
+    reports a search by words alone, or a response that was full before `limit` hits. `min_known` is
+    the deployment's threshold, `sona_id` the sona that the request names."""
     search_result = search(
         access,
         embedder,
@@ -245,7 +247,7 @@ def recall(
 def embed_query(
     embedder: Embedder, question: str, timeout: float
 ) -> tuple[list[float] | None, list[str]]:
-    """The vector of a question, or None if the model fails or takes longer than `timeout` seconds;
+    """The vector of a question, or None if the model fails or takes longer than `timeout` seconds,
     and the codes for `degraded`."""
     future = _EMBEDDING_POOL.submit(embedder.embed, [question], timeout=timeout)
     try:
@@ -316,7 +318,7 @@ def _explain(row: CandidateRow, words: Sequence[Word]) -> list[str]:
 
 def record_use(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:
     """Record that an answer contained these events, which keeps their chains warm. A failure here
-    does not affect the answer, which is already built; returns False if nothing was recorded."""
+    does not affect the answer, which is already built. Returns False if nothing was recorded."""
     own_hits = [hit for hit in answer.hits if hit.why != _EDGE]
     # ties go to the newer event, as in an answer by relevance
     by_rank = sorted(own_hits, key=lambda hit: (hit.relevance or 0.0, hit.event_id), reverse=True)

@@ -1,9 +1,9 @@
-"""How likely each event answers a question.
+"""The probability that each event answers a question.
 
 An event's score is the weighted sum of its features. Two logistic curves turn scores into
-probabilities: `known`, that what the caller may see holds an answer at all, and `relevance`, that
-this event is one. They hold where half of the questions have an answer. docs/recall.md says how the
-weights were chosen and what each feature is worth.
+probabilities: `known`, that the visible events contain an answer at all, and `relevance`, that this
+event is an answer. They are calibrated for questions of which half have an answer. docs/recall.md
+describes how the weights were chosen and how much each feature contributes.
 """
 
 import math
@@ -34,19 +34,21 @@ class Curve(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """How features add up where cosines mean what they do in one embedding space."""
+    """The weights and curves for one embedding space."""
 
     features: Features
     """The weight of each feature in an event's score."""
     missing_cosine: MissingCosine
     known: Curve
-    """Over AnswerabilityFeatures."""
+    """Computes `known` from AnswerabilityFeatures."""
     relevance: Curve
-    """Over how far an event's score is below the best, and the logit of `known`."""
+    """Computes `relevance` from the difference of an event's score to the best one and the logit of
+    `known`."""
     min_known: float
-    """Below it an answer holds no hits by default; 0 where none is left out."""
+    """The threshold of `known` below which an answer has no hits by default; 0 if hits are never
+    left out."""
     is_calibrated: bool = True
-    """Whether the curves hold; else they order and tell no probability."""
+    """Whether the curves give probabilities; if not, they only order events."""
 
 
 class ScoredEvent(NamedTuple):
@@ -60,7 +62,7 @@ class ScoredEvent(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranking:
-    """The candidates, best first, and how likely any of them answers the question."""
+    """The candidates, best first, and the probability that any of them answers the question."""
 
     known: float
     events: Sequence[ScoredEvent]
@@ -75,7 +77,7 @@ def rank(
     events_searched: int | None = None,
 ) -> Ranking:
     """Score the candidates and sort them, best first; ties go to the newer event. `events_searched`
-    is how many events pass the filters; None: all in view."""
+    is the number of events that pass the filters; None: all visible ones."""
     if not candidates:
         return Ranking(0.0, ())
     features = compute_features(
@@ -112,5 +114,5 @@ def rank(
 
 
 def _probability(logit: float) -> float:
-    """Of the logarithm of its odds, without overflow."""
+    """The probability for the logarithm of its odds, without overflow."""
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, logit))))

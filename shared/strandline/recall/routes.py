@@ -14,8 +14,9 @@ from strandline.schemas import ParticipantsQuery
 
 
 def post_recall(request: Request) -> Response:
-    """Search visible events by words and by meaning: best first, each with its relevance. Nothing
-    where nothing is relevant enough. The chains of the best ten are warmed by it."""
+    """Search visible events by words and by meaning. Hits are sorted best first, each with its
+    relevance. The answer is empty if no event is relevant enough. The chains of the best ten hits
+    are warmed."""
     participants = request.parse_query(ParticipantsQuery).participants
     body = request.parse_body(RecallRequest)
     access = request.connect_reader(body.participants, participants)

@@ -16,9 +16,10 @@ from strandline.schemas import check_storable, validate
 
 
 def post_insert(request: Request) -> Response:
-    """Append one event, linked to what recall finds for its text. Its edges have the relevance as
-    weight, and lead only to what all participants of the event see: 201 and its receipt; a replay
-    returns the same, with the first edges. Needs the right to read as well."""
+    """Append one event, linked to the events that recall finds for its text. The relevance of each
+    is the weight of its edge, and edges lead only to events visible to all participants of the new
+    event. Returns 201 and a receipt; a replay returns the same receipt, with the original edges.
+    Also requires the right to read."""
     request.principal.require_right("read")
     key = idempotency_key(request)
     body = request.parse_json()
@@ -57,7 +58,7 @@ def _names_lost_event(error: StrandlineError | None) -> bool:
 
 
 def _respond(request: Request, result: AppendResult) -> Response:
-    """The receipt as stored, so that a replay is answered alike."""
+    """The response with the stored receipt, so that a replay gets the same response."""
     assert result.receipt is not None, "refused results are raised"
     caller = make_caller(request.principal)
     access = request.resources.database.connect_as(caller, request.deadline)

@@ -1,4 +1,4 @@
-"""Request and answer of an insert: an append whose edges recall finds."""
+"""Request and response types of insert: an append whose edges are found by recall."""
 
 from typing import Annotated
 
@@ -12,29 +12,29 @@ MAX_LINKS = 20
 
 
 class LinkOptions(RequestModel):
-    """How an event is linked to what is known already."""
+    """How an event is linked to the events that are already stored."""
 
     limit: int = Field(default=5, ge=1, le=MAX_LINKS, strict=True)
-    """The maximum number of edges. Those of the body count first, and are all kept; the best
-    results fill what is left."""
+    """The maximum number of edges. Edges of the body count first and are all kept; the best results
+    fill the rest."""
     min_relevance: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
-    """Events that are less relevant are not linked. By default those that recall would answer
-    with: none where `known` is below the threshold."""
+    """Events that are less relevant are not linked. By default, the event is linked to those events
+    that recall would return: none if `known` is below the threshold."""
 
 
 class InsertRequest(AppendRequest):
-    """An event to append, linked to what its participants know already."""
+    """An event to append, linked to stored events that its participants can see."""
 
     recall: LinkOptions = Field(default_factory=LinkOptions)
 
 
 class InsertReceipt(Receipt):
-    """The acknowledgement of an insert. A replay returns the same, with the edges that were found
-    at first."""
+    """The acknowledgement of an insert. A replay returns the same, with the edges found
+    originally."""
 
     edges: list[EdgeOut]
-    """The event's edges: those of the body, and those found, with the relevance as weight; in order
-    of their CIDs."""
+    """The event's edges, ordered by CID: those of the body, and those found, with the relevance as
+    weight."""
     degraded: list[str]
-    """How the recall was limited; empty if it was not. `no_query_vector`: it was searched by words
-    alone."""
+    """The limitations of the recall, empty if there are none. `no_query_vector`: it was searched by
+    words alone."""

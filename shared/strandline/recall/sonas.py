@@ -1,4 +1,4 @@
-"""Which sona is meant: by its id, by one of its names, or by a name of nearly the same meaning."""
+"""Find a sona by its id, by one of its names, or by a name of similar meaning."""
 
 import hashlib
 import unicodedata
@@ -12,8 +12,8 @@ from strandline.recall.recall import embed_query
 
 
 def make_name_key(name: str) -> str:
-    """What two spellings of one name have in common: case, width of letters and space do not count.
-    A hash, because folding can make a name many times as long."""
+    """A key that is equal for spellings of a name that differ only in case, letter width and space.
+    It is a hash, because folding can make a name many times as long."""
     canonical = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return hashlib.sha256(" ".join(canonical.split()).encode()).hexdigest()
 
@@ -21,9 +21,9 @@ def make_name_key(name: str) -> str:
 def find_sona(
     access: TenantDb, embedder: Embedder, sona: str, *, min_cosine: float, timeout: float
 ) -> UUID | None:
-    """The caller's sona that an id or a name means: exactly, else the one whose name is nearest in
-    meaning, if it is at least so near. None if there is none. `timeout` is in seconds; without an
-    embedding in that time names count exactly."""
+    """Find the caller's sona by an id or a name: an exact match, else the sona whose name is
+    closest in meaning, with a cosine of at least `min_cosine`. None if there is none. `timeout` is
+    in seconds; without an embedding in that time, only exact matches are found."""
     try:
         return store_sonas.find_by_id(access, UUID(sona))
     except ValueError:
@@ -40,11 +40,11 @@ def find_sona(
 def require_sona(
     access: TenantDb, embedder: Embedder, sona: str, *, min_cosine: float, timeout: float
 ) -> UUID:
-    """As `find_sona`. Raises Invalid where there is none."""
+    """Like `find_sona`. Raises Invalid if there is none."""
     sona_id = find_sona(access, embedder, sona, min_cosine=min_cosine, timeout=timeout)
     if sona_id is None:
         raise Invalid(
-            "sona: none of yours has this id or a name like this; POST /api/v1/sonas makes one",
+            "sona: you have no sona with this id or a similar name; POST /api/v1/sonas creates one",
             field="sona",
         )
     return sona_id

@@ -1,5 +1,5 @@
-"""SQL for recall: one statement that finds the events that may answer a question, by words, by
-vector, and those too new for a vector; and one that reads the best."""
+"""SQL for recall: one statement that finds the candidates for a question, by words, by vector, and
+among events too new for a vector; and one that reads the best."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,15 @@ from strandline.log.store import MAX_LISTED_SCOPES, Event
 from strandline.recall.features import WINDOW, Candidate
 
 _MAX_WORDS = 60
-"""How many words of a question are searched for: one bit of a bigint each."""
+"""The maximum number of words of a question that are searched for: each has one bit of a bigint."""
 _LARGE_VIEW = 5_000
-"""A view of more events is large: not all that hold a word are scored, and vectors are found by
-their bit codes."""
+"""A view with more events is large: only some of the events that contain a word are scored, and
+vectors are found by their bit codes."""
 
 
 @dataclass(slots=True)
 class CandidateRow(Candidate):
-    """A candidate; the first row also tells what concerns all of them."""
+    """A candidate. The first row also holds the fields that are common to all candidates."""
 
     start_char: int | None
     end_char: int | None
@@ -34,9 +34,9 @@ class CandidateRow(Candidate):
     """Whether it is among the newest events that have no vector yet."""
     words: list[str] | None
     document_counts: list[int] | None
-    """How many events in view hold each word, whatever the filter."""
+    """The number of visible events that contain each word, regardless of the filter."""
     events_in_view: int | None
-    """Whatever the filter."""
+    """The number of visible events, regardless of the filter."""
     min_known: float | None
     """The tenant's own threshold."""
     today: date | None
@@ -53,9 +53,9 @@ def search_candidates(
     now: datetime,
     scopes: Sequence[UUID] | None = None,
 ) -> SnapshotRead[CandidateRow]:
-    """The visible events that may answer a question asked at `now`, in no order: those that hold
-    its rarest words, those nearest to its vector, and the newest without a vector. `scopes` narrows
-    to these."""
+    """Find the visible events that may answer a question asked at `now`, in no particular order:
+    those that contain its rarest words, those closest to its vector, and the newest without a
+    vector. `scopes` limits the search to these scopes."""
     return access.read_snapshot(
         CandidateRow,
         """
@@ -227,14 +227,14 @@ class HitEvent(Event):
 
 
 def read_hits(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, HitEvent]:
-    """The visible ones of these events, by id."""
+    """Read those of these events that are visible, by id."""
     query = query_hits(event_ids)
     rows = access.fetch(query.row_type, query.statement, query.params)
     return {row.event_id: row for row in rows}
 
 
 def query_hits(event_ids: Sequence[UUID]) -> RowQuery[HitEvent]:
-    """Gives the visible ones of these events."""
+    """The query for those of these events that are visible."""
     return RowQuery(
         HitEvent,
         """
@@ -252,16 +252,17 @@ class Neighbour(HitEvent):
     """An event of a session, near another one."""
 
     of_id: UUID
-    """The other one."""
+    """The id of the other event."""
     place: int
-    """-1: right before it; 1, 2: the first and second after it."""
+    """-1: directly before it; 1, 2: the first and second after it."""
 
 
 def read_neighbours(
     access: TenantDb, event_ids: Sequence[UUID], with_later: int
 ) -> Sequence[Neighbour]:
-    """The event before each of these visible ones in its session, and of the first `with_later`
-    the two after it, in no order. A statement has no neighbours, and is none."""
+    """The event before each of these visible events in its session, and, for the first `with_later`
+    of them, the two events after it, in no particular order. Statements have no neighbours and are
+    not neighbours."""
     return access.fetch(
         Neighbour,
         """

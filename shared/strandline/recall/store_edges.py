@@ -1,4 +1,4 @@
-"""SQL for the events that others rest on, along memory edges."""
+"""SQL for the events that others cite, along memory edges."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,9 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 
 _MAX_DEPTH = 3
-"""How many edges in a row are followed."""
+"""The maximum number of consecutive edges followed."""
 _EDGES_PER_EVENT = 5
-"""How many edges of one event are followed: the heaviest."""
+"""The maximum number of edges followed from one event: those with the greatest weight."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,10 @@ def list_supporting(
     filters: Mapping[str, object],
     limit: int,
 ) -> list[UUID]:
-    """The visible events that the seeds cite, or that those cite, and match the filters: the
-    greatest product of the seed's own weight and those of the edges first. Events in `exclude_ids`
-    are left out. An edge leads only to what all readers of its event see."""
+    """The visible events that match the filters and are cited by the seeds, directly or through
+    others, ordered by the product of the seed's weight and the edge weights, greatest first. Events
+    in `exclude_ids` are left out. An edge leads only to events visible to all readers of its
+    event."""
     rows = access.fetch(
         _EventId,
         """

@@ -1,4 +1,5 @@
-"""SQL for the use of events: folded from what recalls gave, read by those who weight by it."""
+"""SQL for the use of events: folded from the records of recalled events, and read by searches that
+weight importance."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,11 +10,11 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 
 _MAX_DEPTH = 3
-"""How many edges in a row are followed, as `expand` does."""
+"""The maximum number of consecutive edges followed, the same as for `expand`."""
 _EDGES_PER_EVENT = 5
-"""How many edges of one event are followed: the heaviest."""
+"""The maximum number of edges followed from one event: those with the greatest weight."""
 _MIN_IMPACT = 0.01
-"""What counts for less does not count."""
+"""A smaller impact is ignored."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,9 @@ class _Uses:
 def read_uses(
     access: TenantDb, events: Sequence[tuple[UUID, UUID]], now: datetime, days: int
 ) -> Mapping[UUID, list[tuple[int, float]]]:
-    """How much each of these visible events, with their scopes, was used on which of the last
-    `days` days, by recalls for participants whom the caller is among: (days ago, 0..1). Echoes
-    were not used, and their use counts for nothing."""
+    """How much each of these visible events (given with its scope) was used by recalls for
+    participants that include the caller's, on each of the last `days` days: pairs of (days ago,
+    0..1). Echoes and their use are ignored."""
     rows = access.fetch(
         _Uses,
         """
@@ -75,7 +76,7 @@ def read_uses(
 
 @dataclass(frozen=True)
 class FoldedAnswer:
-    """An answer of a recall whose use is folded."""
+    """A recall's answer whose use is folded."""
 
     recall_id: UUID
     event_ids: list[UUID]
@@ -83,8 +84,8 @@ class FoldedAnswer:
 
 
 def fold_uses(access: TenantDb, now: datetime, limit: int) -> Sequence[FoldedAnswer]:
-    """Fold the use of at most `limit` answers, in any order; inside of a transaction. Returns
-    these answers. Two folds at once take different answers."""
+    """Fold the use of at most `limit` answers, in any order, in a transaction. Returns these
+    answers. Concurrent folds take different answers."""
     return access.fetch(
         FoldedAnswer,
         """
@@ -146,7 +147,7 @@ def fold_uses(access: TenantDb, now: datetime, limit: int) -> Sequence[FoldedAns
 
 
 def prune_uses(access: TenantDb, before: datetime, limit: int) -> int:
-    """Remove at most `limit` uses of days before this moment's. Returns how many."""
+    """Remove at most `limit` uses of days before this moment's day. Returns how many."""
     return access.execute(
         """
         delete from event_uses u using (

@@ -1,4 +1,4 @@
-"""SQL that reads sonas for a search: which one is meant, and how much events belong to it."""
+"""SQL that reads sonas for a search: finding a sona, and how much events belong to it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def find_by_id(access: TenantDb, sona_id: UUID) -> UUID | None:
 
 
 def find_by_name(access: TenantDb, name_key: str) -> UUID | None:
-    """The writer's sona with a name of this key; None if there is none."""
+    """The writer's sona that has a name with this key; None if there is none."""
     rows = access.fetch(
         _SonaId,
         "select coalesce(s.merged_into, s.sona_id) as sona_id"
@@ -42,7 +42,8 @@ def find_by_name(access: TenantDb, name_key: str) -> UUID | None:
 def find_nearest_name(
     access: TenantDb, vector: Sequence[float], space: str, min_cosine: float
 ) -> UUID | None:
-    """The writer's sona with the name that is nearest to a vector; None where none is so near."""
+    """The writer's sona with the name closest to a vector; None if none has a cosine of at least
+    `min_cosine`."""
     rows = access.fetch(
         _SonaId,
         """
@@ -74,9 +75,9 @@ class _Belonging:
 def read_belonging(
     access: TenantDb, sona_id: UUID, events: Sequence[tuple[UUID, UUID]], space: str
 ) -> Mapping[UUID, float]:
-    """How much each of these visible events, with their scopes, belongs to a sona: 1 where the sona
-    was active in it, else the cosine of the event and the sona's centroid over what is in view, at
-    least 0."""
+    """How much each of these visible events (given with its scope) belongs to a sona: 1 if the sona
+    was active in it, else the cosine similarity of the event and the sona's centroid over the
+    visible events, at least 0."""
     rows = access.fetch(
         _Belonging,
         """

@@ -40,24 +40,24 @@ class SessionView:
     tuning: Tuning
     now: datetime
     only_session: bool
-    """Whether to read nothing but this session."""
+    """Whether to read only this session."""
 
     @property
     def is_wide(self) -> bool:
-        """Whether to read all scopes in view. They are more than the session's own where it is read
-        on behalf of fewer than all of its participants."""
+        """Whether to read all visible scopes. They include more than the session's own scope if the
+        session is read on behalf of only some of its participants."""
         return not self.only_session and set(self.access.caller.viewer) != set(
             self.session.participants
         )
 
     @property
     def only_scope_id(self) -> UUID | None:
-        """The scope whose chains to read; None for those of all scopes in view."""
+        """The scope whose chains to read; None for all visible scopes."""
         return None if self.is_wide else self.session.scope_id
 
     @property
     def only_session_id(self) -> str | None:
-        """The session whose chains to read; None for those of all sessions."""
+        """The session whose chains to read; None for all sessions."""
         return self.session.session_id if self.only_session else None
 
 
@@ -139,7 +139,7 @@ def _next_cursor(
     result: SnapshotRead[SessionChain], count: int, cursors: Cursors, cursor: str | None
 ) -> str | None:
     """The cursor of the next page, or None at the end. It keeps the first page's database snapshot:
-    a later one would reveal that somebody has written since."""
+    a later snapshot would reveal whether someone has written since."""
     if count >= len(result.rows):
         return None
     last, after = result.rows[count - 1], cursors.decode(cursor)

@@ -27,13 +27,13 @@ from strandline.sessions.store_chains import MatchedChain
 from strandline.tuning import Tuning
 
 _DEFAULT_QUERY_CHAINS = 10
-"""How many chains a context with a query returns by default. Answering with a chain warms it;
-without this limit all chains of a scope would be warmed alike."""
+"""The default number of chains in a context with a query. A chain in an answer is warmed; without
+this limit, all chains of a scope would be warmed alike."""
 _CHAIN_EVENTS = 20
-"""The chains of so many of the best events answer a question at most."""
+"""The maximum number of the best events whose chains answer a question."""
 _CHAIN_ODDS = 0.5
-"""By default a chain answers if the odds of the best of its events are at least such a part of the
-highest."""
+"""By default, a chain answers if the odds of its best event are at least this share of the highest
+odds."""
 
 
 @dataclass
@@ -45,9 +45,9 @@ class _EventGroup:
 
 
 def coalesce(newest_first: Sequence[RecentEvent]) -> list[tuple[UUID, int]]:
-    """Coalesce recent events: of events equal in type and in workflow_id or execution_id only
-    the newest stays. Returns (event id, number of events it stands for, itself included), newest
-    first."""
+    """Coalesce recent events: of events with the same type and the same workflow_id or
+    execution_id, only the newest is kept. Returns pairs of (event id, number of events it
+    represents, including itself), newest first."""
     groups: list[_EventGroup] = []
     by_key: dict[tuple[str, str, str], _EventGroup] = {}
     for event in newest_first:
@@ -66,15 +66,15 @@ def coalesce(newest_first: Sequence[RecentEvent]) -> list[tuple[UUID, int]]:
 def read_short_term(
     view: SessionView, limit: int | None = None
 ) -> list[tuple[ShortTermEvent, int]]:
-    """The events of `list_short_term`, each with the number of events it stands for."""
+    """The events of `list_short_term`, each with the number of events it represents."""
     counts = list_short_term(view, limit)
     rows = store.read_short_term(view.access, list(counts)) if counts else ()
     return [(row, counts[row.event_id]) for row in rows]
 
 
 def list_short_term(view: SessionView, limit: int | None = None) -> dict[UUID, int]:
-    """The newest events of a session, or of all scopes in view, coalesced: the number of events
-    that each stands for, by id. At most `limit` and the tuned window, none older than the tuned
+    """The newest events of a session, or of all visible scopes, coalesced: the number of events
+    that each represents, by id. At most `limit` and the tuned window, none older than the tuned
     age; newest first."""
     return list_short_term_of(
         view.access,
@@ -93,8 +93,8 @@ def list_short_term_of(
     session: Session | None,
     limit: int | None = None,
 ) -> dict[UUID, int]:
-    """As `list_short_term`, of this session; None: of all scopes in view, none where a view is the
-    whole tenant."""
+    """Like `list_short_term`, for this session; None: for all visible scopes. Empty if the view is
+    the whole tenant."""
     since = now - timedelta(seconds=tuning.window_seconds)
     recent_events = (
         store.list_recent(access, session.session_id, session.scope_id, since)
@@ -110,14 +110,14 @@ class FoundChains:
 
     chains: Sequence[MatchedChain]
     search: Search | None
-    """None without a question."""
+    """The search; None without a question."""
     read_token: str
 
 
 def find_chains(
     view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
 ) -> FoundChains:
-    """The chains of the view relevant to a question, else the latest."""
+    """The chains of the view that are relevant to a question, or else the latest."""
     limit = _DEFAULT_QUERY_CHAINS if query.chains is None and query.query else query.chains
     max_chains = view.tuning.context_chains
     max_chains = max_chains if limit is None else min(max_chains, limit)
@@ -136,8 +136,8 @@ def find_chains(
 def build_context(
     view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
 ) -> tuple[ContextOut, list[MatchedChain]]:
-    """Build a session's context: short-term memory, and chains, those relevant to a query, else the
-    latest. Also returns the chains that answer a query, to be recorded as used."""
+    """Build a session's context: short-term memory, and chains: those relevant to a query, or else
+    the latest. Also returns the chains that answer a query, to be recorded as used."""
     session = view.session
     matches = find_chains(view, embedder, query, vector_timeout)
     recent = [
@@ -190,7 +190,7 @@ def list_relevant_in_view(
     min_similarity: float | None,
     limit: int,
 ) -> Sequence[MatchedChain]:
-    """The chains of the view that hold the best of the events found, best first."""
+    """The chains of the view that contain the best of the events found, best first."""
     return list_relevant_chains(
         view.access,
         space,
@@ -214,9 +214,9 @@ def list_relevant_chains(
     scope_id: UUID | None = None,
     session_id: str | None = None,
 ) -> Sequence[MatchedChain]:
-    """The chains that hold the best of the events found, best first; of one scope, and of one
-    session of it, where they are given. With `min_relevance` those that hold an event so relevant;
-    0 leaves out none that hold an event found."""
+    """The chains that contain the best of the events found, best first; limited to one scope, and
+    one session of it, if given. With `min_relevance`, those with an event of at least this
+    relevance; 0 keeps every chain that contains an event found."""
     relevance = _relevance_of_answers(search, min_relevance)
     if not relevance:
         return ()
@@ -233,7 +233,7 @@ def list_relevant_chains(
 
 
 def _relevance_of_answers(search: Search, min_relevance: float | None) -> dict[UUID, float]:
-    """The relevance of the events whose chains answer, by id."""
+    """The relevance of the events whose chains answer the question, by id."""
     events = search.select(min_relevance)
     if min_relevance is None and events:
         best = events[0].relevance
@@ -245,7 +245,7 @@ def _relevance_of_answers(search: Search, min_relevance: float | None) -> dict[U
 
 def record_use(view: SessionView, answer_chains: Sequence[MatchedChain]) -> bool:
     """Record that an answer contained these chains, which keeps them warm. A failure here does not
-    affect the answer, which is already built; returns False if it could not be recorded."""
+    affect the answer, which is already built. Returns False if nothing was recorded."""
     used_chains = [(row.chain_id, row.scope_id, row.participants) for row in answer_chains]
     if not used_chains:
         return True
@@ -285,7 +285,7 @@ def _name_topic(
     view: SessionView, llm: LlmTasks, rows: Sequence[ShortTermEvent], subject: str, deadline: float
 ) -> tuple[str | None, dict[str, Any]]:
     """Name the topic of events that are in no chain yet, of which at least one has text. Returns
-    it, if there is one, and the model that was asked."""
+    the topic, if there is one, and the model that was called."""
     events = [
         PromptEvent(
             row.seq,

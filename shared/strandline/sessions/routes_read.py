@@ -1,6 +1,6 @@
 """HTTP routes that read sessions, their short-term memory and their chains.
 
-They are apart from the writing routes: a first append would otherwise import all reading code.
+They are separate from the writing routes, so that a first append does not import all reading code.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,8 @@ def get_session(request: Request) -> Response:
 
 
 def get_topics(request: Request) -> Response:
-    """Name the topics of a session's short-term memory. The answer says which model named each."""
+    """Name the topics of a session's short-term memory. The answer states which model named
+    each."""
     view = open_session(request, request.parse_query(ScopeQuery))
     llm = request.resources.llm
     # Not the scope's subject: these calls must not use up the rate of the scope's fold.
@@ -62,7 +63,7 @@ def get_heat(request: Request) -> Response:
 
 
 def get_segments(request: Request) -> Response:
-    """List the chains that hold events of a session, newest first by their last event."""
+    """List the chains with events of a session, newest first by their last event."""
     query = request.parse_query(SegmentsQuery)
     return json_response(chains_view.list_segments(open_session(request, query), query))
 
@@ -75,7 +76,8 @@ def open_session(
     only_session: bool = True,
 ) -> SessionView:
     """Open the session for reading on behalf of some of its participants, by default of all. Raises
-    NotFound or StateConflict as `find_session`; Invalid for one who takes no part in it."""
+    NotFound or StateConflict as `find_session`; Invalid for a participant who is not in the
+    session."""
     session = sessions.require_not_ended(find_session(request, query))
     access = request.connect_reader(sessions.narrow_participants(session, participants))
     tuning = get_settings().tuning.with_overrides(session.tuning)

@@ -77,7 +77,7 @@ def find_session(request: Request, query: ScopeQuery) -> Session:
 
 def find_named_session(request: Request, session_id: str, scope_id: UUID | None) -> Session:
     """Find a session, if the caller may see it: a bound user who takes part, or any unbound
-    credential. Raises NotFound; StateConflict where the name is ambiguous."""
+    credential. Raises NotFound; StateConflict if the name is ambiguous."""
     access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
     return sessions.find_session(access, session_id, scope_id)
 

@@ -1,4 +1,5 @@
-"""Requests and responses about sessions: the conversation, its short-term memory and its chains."""
+"""Request and response types of sessions: the conversation, its short-term memory and its
+chains."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,12 +17,12 @@ _KEY_SUFFIX_LENGTH = len("#agent")
 
 
 class SessionIn(RequestModel):
-    """A session to begin, among `participants`, or a user and an agent."""
+    """A session to begin, between `participants`, or a user and an agent."""
 
     session_id: SessionId | None = None
-    """The caller's own name for it. Absent: a new id is generated."""
+    """The caller's own name for the session. Absent: a new id is generated."""
     participants: Participants | None = None
-    """Everybody who takes part. The exact set determines the scope."""
+    """All participants of the session. The exact set determines the scope."""
     user_id: Participant | None = None
     """Instead of `participants`, together with `agent_id`: `alice` is short for `user:alice`."""
     agent_id: Participant | None = None
@@ -33,10 +34,10 @@ class SessionIn(RequestModel):
 
 
 class ScopeQuery(RequestModel):
-    """The query string of routes of one session."""
+    """The query parameters of routes of one session."""
 
     scope_id: UUID | None = None
-    """The session's scope. Required where several visible sessions have this name."""
+    """The session's scope. Required if several visible sessions have this name."""
 
 
 class InteractionIn(TimestampFields):
@@ -52,9 +53,9 @@ class InteractionIn(TimestampFields):
     ) = None
     """The caller's own key for both messages: their keys are `<key>#user` and `<key>#agent`."""
     user: Participant | None = None
-    """The participant who sends `user_message`. May be left out where only one participant fits."""
+    """The participant who sends `user_message`. May be omitted if only one participant fits."""
     agent: Participant | None = None
-    """The participant who answers. May be left out where only one participant fits."""
+    """The participant who answers. May be omitted if only one participant fits."""
     tenant_id: str | None = None
     """The credential's tenant, if given. Any other value is refused."""
     user_id: str | None = None
@@ -66,16 +67,16 @@ class SessionEventIn(EventFields):
 
 
 class PageQuery(ScopeQuery):
-    """The query string of a list of one session."""
+    """The query parameters of a list of one session."""
 
     limit: Count = Field(default=50, ge=1, le=MAX_CHAINS)
     """The maximum number of results."""
     cursor: str | None = Field(default=None, max_length=4096)
-    """`next_cursor` of the page before."""
+    """`next_cursor` of the previous page."""
 
 
 class SegmentsQuery(PageQuery):
-    """The query string of a session's chains."""
+    """The query parameters of a session's chains."""
 
     include: Literal["rejected", "archived", "all"] | None = None
     """Chains to return in addition to the active ones."""
@@ -99,8 +100,8 @@ class SessionPage(ResponseModel):
 
 
 class EndedOut(ResponseModel):
-    """The session has ended: no list returns it and nothing can be appended to it. Its events
-    stay."""
+    """The confirmation that a session has ended: no list returns it, and nothing can be appended to
+    it. Its events are kept."""
 
     ended: Literal[True] = True
     events_kept: int
@@ -141,10 +142,10 @@ class ChainOut(ResponseModel):
     """The session in which it began."""
     status: Literal["active", "rejected", "archived"]
     rejected: str | None
-    """Why the quality gate keeps it out of lists; null if it does not. Recall still finds its
+    """Why the quality gate excludes it from lists; null if it does not. Recall still finds its
     events."""
     topic: str | None
-    """A few words that name it; null where its text has none. The summary is always there."""
+    """A few words that name it; null if its text has none. There is always a summary."""
     summary: str
     entities: list[EntityOut]
     started_at: datetime
@@ -153,8 +154,8 @@ class ChainOut(ResponseModel):
     event_ids: list[UUID]
     """The ids of the first 200 events of the chain, in order."""
     echo_ids: list[UUID]
-    """Of these, the echoes: events that mostly repeat what a recall gave shortly before. They are
-    no evidence: they add nothing to `importance` and `density`."""
+    """Those of these events that are echoes: events that mostly repeat what a recall returned
+    shortly before. They are not evidence, so they do not count for `importance` and `density`."""
     trust: Origin
     """The least trusted origin of all its events. From least to most trusted: `document`, `tool`,
     `agent`, `user`, `system`."""
@@ -172,7 +173,7 @@ class ChainOut(ResponseModel):
     heat: float
     """Its heat now, from 0 to 1."""
     strength: float
-    """Its resistance to cooling, from 1; it grows with recalls."""
+    """Its resistance to cooling, at least 1; recalls raise it."""
     accessed_at: datetime
     created_at: datetime
     archived_at: datetime | None
@@ -184,11 +185,11 @@ class TopicOut(ResponseModel):
     """A topic, and the recent events on it."""
 
     topic: str | None
-    """A few words that name it; null where the events' text has none."""
+    """A few words that name it; null if the events' text has none."""
     summary: str | None
     """The summary of its chain; null for events that are in no chain yet."""
     event_ids: list[UUID]
-    """In order of `seq`."""
+    """The ids of the events, ordered by `seq`."""
     chain_id: UUID | None
     """The chain with this topic; null for events that are in no chain yet."""
     trust: Origin
@@ -199,7 +200,7 @@ class TopicOut(ResponseModel):
 
 
 class TopicsOut(ResponseModel):
-    """The topics of a session's short-term memory, latest first; empty where it has no recent
+    """The topics of a session's short-term memory, latest first; empty if there are no recent
     events."""
 
     session_id: str
@@ -211,7 +212,7 @@ class HeatOut(ResponseModel):
 
     chain_id: UUID
     topic: str | None
-    """As in a chain."""
+    """The chain's topic, as in a chain."""
     trust: Origin
     """The least trusted origin of the chain's events."""
     status: Literal["active", "rejected", "archived"]
@@ -227,7 +228,7 @@ class HeatOut(ResponseModel):
     hours_since_access: float
     tau_hours: float
     strength: float
-    """Resistance to cooling, from 1; grows with each recall that counts."""
+    """Its resistance to cooling, at least 1; each recall that counts raises it."""
     accessed_at: datetime
     boosted_at: datetime | None
     """The time of the last recall that counted."""

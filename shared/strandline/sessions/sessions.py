@@ -36,7 +36,7 @@ def begin_session(
 ) -> tuple[SessionOut, bool]:
     """Begin a session. Returns it, and whether the same session already existed.
 
-    Raises Forbidden; Invalid for invalid participants or a name that a session with other
+    Raises Forbidden; Invalid for invalid participants, or for a name that a session with other
     participants has; StateConflict for a session that has ended or has other metadata.
     """
     principal.require_own_ids(request.tenant_id, None)
@@ -98,9 +98,9 @@ def _to_participant(kind: str, name: str) -> str:
 def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Session:
     """Find a visible session by name: the caller's own, else the only open one, else the only one.
 
-    By name alone, a bound user never gets a session that another user began: its messages would be
-    read by the participants whom that user chose. Raises NotFound; StateConflict where only
-    `scope_id` can identify the session.
+    By name alone, a bound user never gets a session that another user began, because its messages
+    would be visible to the participants whom that user chose. Raises NotFound; StateConflict if
+    only `scope_id` can identify the session.
     """
     if not 1 <= len(session_id) <= 128 or "\0" in session_id:
         raise NotFound
@@ -129,7 +129,7 @@ def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
 
 
 def require_not_ended(session: Session) -> Session:
-    """The session, for a read. Raises NotFound if it has ended, or is being erased."""
+    """Return the session for reading. Raises NotFound if it has ended or is being erased."""
     if session.is_marked:
         raise NotFound
     if session.ended_at is not None:
@@ -141,7 +141,7 @@ def require_not_ended(session: Session) -> Session:
 
 
 def require_open(session: Session) -> Session:
-    """The session. Raises StateConflict if it has ended: nothing can be appended to it."""
+    """Return the session. Raises StateConflict if it has ended: nothing can be appended to it."""
     if session.ended_at is not None:
         raise StateConflict(SESSION_ENDED_MESSAGE, field="session_id")
     return session
@@ -149,7 +149,7 @@ def require_open(session: Session) -> Session:
 
 def narrow_participants(session: Session, names: Sequence[str] | None) -> Sequence[str]:
     """The participants on whose behalf to read a session: the named ones, or all. Raises Invalid
-    for one who takes no part in it: then the session itself would be out of view."""
+    for one who is not in the session, because the session itself would not be visible."""
     if names is None:
         return session.participants
     members = participants.normalize_set(names)
@@ -228,7 +228,7 @@ _INTERACTION_FIELDS = (
     {"content": "user_message", "speaker": "user"},
     {"content": "agent_response", "speaker": "agent"},
 )
-"""The interaction's names of its two events' fields."""
+"""The interaction's field names for the fields of its two events."""
 
 
 def find_refusal(results: list[AppendResult]) -> StrandlineError | None:
@@ -244,8 +244,8 @@ def find_refusal(results: list[AppendResult]) -> StrandlineError | None:
 
 
 def _rename_error_fields(error: StrandlineError, names: Mapping[str, str]) -> StrandlineError:
-    """The error with its fields renamed, in message and details. Safe for messages: they contain
-    field names, but no text of the caller."""
+    """The error with its fields renamed, in the message and the details. This is safe because
+    messages contain field names, but no text from the caller."""
     field_pattern = re.compile(rf"\b({'|'.join(names)})\b")
     message = field_pattern.sub(lambda match: names[match[1]], error.message)
     details = dict(error.details)

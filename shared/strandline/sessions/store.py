@@ -11,9 +11,9 @@ from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log.store import MAX_LISTED_SCOPES, Event
 
 MAX_SAME_NAME = 20
-"""The maximum number of sessions of one name that a search returns."""
+"""The maximum number of sessions with the same name that a search returns."""
 MAX_RECENT = 500
-"""How many of a session's newest events are read to be coalesced."""
+"""The number of a session's newest events that are read for coalescing."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Session:
     tuning: dict[str, Any]
     """The tenant's overrides of `tuning.Tuning`, by field."""
     is_marked: bool = False
-    """All that it has is being erased: nobody sees it."""
+    """Whether all of its events are being erased, in which case nobody sees it."""
 
 
 def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Sequence[Session]:
-    """The visible sessions of this name, in this scope if given: the caller's own first, then those
-    that an unbound credential began, open ones before ended ones. At most MAX_SAME_NAME."""
+    """The visible sessions with this name, in this scope if given: the caller's own first, then
+    those that an unbound credential began, open ones before ended ones. At most MAX_SAME_NAME."""
     return access.fetch(
         Session,
         """
@@ -76,9 +76,9 @@ def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
 
 
 def lock_and_find(access: TenantDb, session_id: str, scope_id: UUID) -> Session | None:
-    """Lock a session name and find the session that a new one of this name and scope would collide
-    with, preferring the same scope. Until the transaction ends nobody else can begin a session of
-    that name: appends take the same lock. Call it in a transaction."""
+    """Lock a session name and find the session that a new one with this name and scope would
+    collide with, preferring the same scope. Until the transaction ends, nobody else can begin a
+    session with that name, because appends take the same lock. Must be called in a transaction."""
     access.execute(
         "select pg_advisory_xact_lock("
         "hashtextextended(current_tenant() || '/' || %(session_id)s, 0))",
@@ -107,7 +107,7 @@ def insert_session(
     metadata: str,
 ) -> Session:
     """Create a session that collides with no other, and its scope if that is new. `metadata` is
-    JSON. Call it in a transaction."""
+    JSON. Must be called in a transaction."""
     params: dict[str, object] = {
         "session_id": session_id,
         "scope_id": scope_id,
@@ -147,7 +147,7 @@ class _EventCount:
 
 
 def end_session(access: TenantDb, session_id: str, scope_id: UUID, now: datetime) -> int:
-    """End a session, if it has not ended. Returns the number of events it keeps."""
+    """End a session, if it has not ended. Returns the number of its events, which are kept."""
     (row,) = access.fetch(
         _EventCount,
         """
@@ -180,7 +180,7 @@ class ListedSession:
 def list_newest(
     access: TenantDb, after: Position | None, limit: int
 ) -> SnapshotRead[ListedSession]:
-    """The visible sessions that have not ended, newest first. One more than `limit` means that
+    """The visible sessions that have not ended, newest first. One row more than `limit` means that
     there is a next page."""
     return access.read_snapshot(
         ListedSession,
@@ -251,8 +251,8 @@ def list_recent(
 
 
 def list_recent_in_view(access: TenantDb, since: datetime) -> Sequence[RecentEvent]:
-    """The newest events of all scopes in view that were recorded after `since`, newest first, but
-    for statements; at most MAX_RECENT. The caller's viewer is not empty."""
+    """The newest events of all visible scopes that were recorded after `since`, newest first,
+    without statements; at most MAX_RECENT. The caller's viewer must not be empty."""
     return access.fetch(
         RecentEvent,
         """

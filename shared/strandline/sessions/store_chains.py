@@ -1,4 +1,4 @@
-"""SQL to read chains: the latest, those about a question, and those of a session."""
+"""SQL that reads chains: the latest, those relevant to a question, and those of a session."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from strandline.db.database import SnapshotRead, TenantDb
 
 @dataclass(frozen=True)
 class ChainView(ChainHead):
-    """A chain with the fields of one of its versions, and what readers see beside them."""
+    """A chain with the fields of one of its versions, and further fields shown to readers."""
 
     participants: list[str]
     created_at: datetime
@@ -28,7 +28,7 @@ class ChainView(ChainHead):
     models: dict[str, Any]
     event_ids: list[UUID]
     echo_ids: list[UUID]
-    """Of these, the echoes (chains/echoes)."""
+    """Those of its events that are echoes (chains/echoes)."""
     trust: str
     """The least trusted origin of its events."""
 
@@ -38,9 +38,10 @@ class MatchedChain(ChainView):
     """A chain that was found, with its scores."""
 
     similarity: float | None
-    """The cosine of the question and the chain's summary; None where either has no vector."""
+    """The cosine similarity of the question and the chain's summary; None if either has no
+    vector."""
     relevance: float | None
-    """That of the best of its events; None without a question."""
+    """The relevance of the best of its events; None without a question."""
 
 
 _IN_VIEW: LiteralString = """
@@ -56,16 +57,16 @@ _IN_VIEW: LiteralString = """
                         where v.tenant_id = c.tenant_id and v.chain_id = c.chain_id
                             and v.session_id <> c.session_id)) end as chain_ids)
 """
-"""The scopes whose chains are read: one, or all in view; and the chains of one session alone, null
-for those of all sessions. Statements join it: a literal of this source."""
+"""The scopes whose chains are read (one, or all visible ones), and the chains of one session alone,
+or null for those of all sessions. It is part of larger statements."""
 
 
 def list_latest(
     access: TenantDb, scope_id: UUID | None, limit: int, *, session_id: str | None = None
 ) -> SnapshotRead[MatchedChain]:
-    """The active chains of a scope (None: of all scopes in view, with a viewer that is not empty),
-    newest first by their last event. With a session of that scope only chains that hold its events
-    and no others."""
+    """The active chains of a scope (None: of all visible scopes, with a viewer that is not empty),
+    newest first by their last event. With a session of that scope, only chains whose events are all
+    in that session."""
     return access.read_snapshot(
         MatchedChain,
         "with"  # noqa: S608
@@ -114,9 +115,10 @@ def list_relevant(
     min_similarity: float,
     limit: int,
 ) -> Sequence[MatchedChain]:
-    """The active chains that hold events relevant to a question, best first: a chain is as relevant
-    as the best of its events in `relevance`. Left out are those whose summary's cosine with
-    `vector` is below `min_similarity`. `scope_id` and `session_id` as in `list_latest`."""
+    """The active chains that contain events relevant to a question, best first: the relevance of a
+    chain is that of its best event in `relevance`. Chains whose summary's cosine similarity with
+    `vector` is below `min_similarity` are left out. `scope_id` and `session_id` as in
+    `list_latest`."""
     return access.fetch(
         MatchedChain,
         "with"  # noqa: S608
@@ -163,8 +165,8 @@ def list_relevant(
 
 @dataclass(frozen=True)
 class SessionChain(ChainView):
-    """A chain on a page of a session's chains, with the scope's `seq` as of which the list shows
-    it."""
+    """A chain on a page of a session's chains, with the `seq` of the scope as of which the list
+    shows it."""
 
     shown_at_seq: int
 
@@ -178,9 +180,9 @@ def list_session_chains(
     after: Position | None,
     limit: int,
 ) -> SnapshotRead[SessionChain]:
-    """The chains that contain events of a session, newest first by their last event. One more than
-    `limit` means that there is a next page. Later pages show the versions that existed at the first
-    page."""
+    """The chains that contain events of a session, newest first by their last event. One row more
+    than `limit` means that there is a next page. Later pages show the versions that existed at the
+    first page."""
     return access.read_snapshot(
         SessionChain,
         """

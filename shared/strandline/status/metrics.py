@@ -69,7 +69,7 @@ _METRICS = (
     (
         "strandline_oldest_erasure_age_seconds",
         "gauge",
-        "How long ago the oldest of them was asked for.",
+        "Age of the oldest erasure not complete yet.",
         "oldest_erasure_seconds",
     ),
     ("strandline_jobs_failed", "gauge", "Jobs failed and not tried again.", "jobs_failed"),

@@ -11,15 +11,15 @@ _METRICS_TYPE = MediaType("text/plain; version=0.0.4")
 
 
 def liveness(request: Request) -> Response:
-    """Check that the process responds. It never uses the database, which could otherwise never
-    pause."""
+    """Check that the process responds. It does not use the database, because frequent checks would
+    keep the database from pausing."""
     del request
     return json_response(Liveness())
 
 
 def health(request: Request) -> Response:
-    """Check the service's dependencies: 200, or 503 when memory cannot be served. Requires a key
-    that this deployment made, but does not look it up in the database."""
+    """Check the service's dependencies. Returns 200, or 503 if memory cannot be served. Requires a
+    key that this deployment made, but does not look it up in the database."""
     resources = request.resources
     checks = {
         "database": lambda: resources.database.connection(request.deadline),
@@ -53,7 +53,7 @@ def health(request: Request) -> Response:
 
 
 def _background_state(request: Request) -> BackgroundState | None:
-    """The background failures of the credential's tenant; None where the credential is not valid or
+    """The background failures of the credential's tenant; None if the credential is not valid or
     the database failed."""
     try:
         tenant = request.authenticate_tenant()
@@ -64,8 +64,8 @@ def _background_state(request: Request) -> BackgroundState | None:
 
 
 def get_metrics(request: Request) -> Response:
-    """Get the tenant's counters for Prometheus: what is stored and what is pending. They cover the
-    whole tenant, whichever user the key is bound to."""
+    """Get the tenant's counters for Prometheus: stored data and pending work. They cover the whole
+    tenant, even if the key is bound to a user."""
     resources = request.resources
     access = resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline

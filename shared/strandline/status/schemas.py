@@ -1,4 +1,4 @@
-"""Responses about the health of the service."""
+"""Response types for the health of the service."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from strandline.schemas import ResponseModel
 
 
 class Liveness(ResponseModel):
-    """The process responds."""
+    """Confirms that the process responds."""
 
     status: Literal["ok"] = "ok"
 
@@ -15,26 +15,26 @@ class LanguageState(ResponseModel):
     """The configured language model. The health check does not call it."""
 
     provider: str | None
-    """As in `openai:gpt-4o-mini`. Null: none is configured, and the heuristic model does its tasks.
-    Whether it is paused after failures depends on the tenant: see `models.resting_until` of its
-    usage."""
+    """The model, as in `openai:gpt-4o-mini`. Null: none is configured, and the heuristic model does
+    its tasks. Whether calls are paused after failures depends on the tenant: see
+    `models.resting_until` of its usage."""
 
 
 class BackgroundState(ResponseModel):
-    """Failures of the tenant's background work, and erasures that wait. GET /api/v1/admin/jobs
-    returns the reasons of failures."""
+    """Failures of the tenant's background work, and incomplete erasures. GET /api/v1/admin/jobs
+    returns the reasons of the failures."""
 
     scopes_stuck: int
-    """Scopes whose work was postponed five times in a row. Their events are safe and can be
-    recalled, but no chains are formed of the newest ones. The work is retried automatically."""
+    """Scopes whose work was postponed five times in a row. Their events are stored and can be
+    recalled, but the newest ones are not in chains yet. The work is retried automatically."""
     jobs_failed: int
-    """Failed jobs of the last 30 days that were not tried again."""
+    """Failed jobs of the last 30 days that were not retried."""
     turns_late: int
-    """Answers to queries and chats that have been waited for since more than ten minutes."""
+    """Answers to queries and chats that have been pending for more than ten minutes."""
     erasures_waiting: int
-    """Erasures that are not complete: unreadable, and without a receipt yet."""
+    """Incomplete erasures: the data is unreadable already, but there is no receipt yet."""
     oldest_erasure_seconds: int
-    """How long ago the oldest of them was asked for; 0 if there is none."""
+    """The age of the oldest incomplete erasure in seconds; 0 if there is none."""
 
 
 class Health(ResponseModel):
@@ -47,4 +47,4 @@ class Health(ResponseModel):
     background: BackgroundState | None
     """Null while the database is unavailable, and for a credential that is not valid."""
     warnings: list[str]
-    """Warnings for the operator of this process, with what to do."""
+    """Warnings for the operator of this process, each with the action to take."""

@@ -7,20 +7,20 @@ from strandline.db.database import TenantDb
 
 @dataclass(frozen=True)
 class TopicIndexCounts:
-    """How far the topic index is."""
+    """The state of the topic index."""
 
     snapshot_version: int
     """The active version; 0: none."""
     snapshot_seconds: float
-    """Its age."""
+    """The age of the active version."""
     chains_not_indexed: int
-    """Chain versions that wait for a build."""
+    """The number of chain versions that wait for a build."""
     unindexed_seconds: float
-    """How long the oldest of them has waited."""
+    """How long the oldest of them has been waiting."""
 
 
 def read_topic_index(access: TenantDb) -> TopicIndexCounts:
-    """How far the caller's tenant's topic index is."""
+    """Read the state of the topic index of the caller's tenant."""
     (counts,) = access.fetch(
         TopicIndexCounts,
         """

@@ -1,5 +1,5 @@
-"""Limits per tenant. Units are leased from the database in slices, and spent here without a
-query."""
+"""Limits per tenant. Units are leased from the database in slices, and spent in the process without
+a query."""
 
 import math
 import threading
@@ -13,14 +13,14 @@ from strandline.errors import OutcomeUnknown, QuotaExceeded, StrandlineError, To
 from strandline.tenants import store_quotas
 
 _SLICE_TTL_SECONDS = 60.0
-"""Seconds. Units of a slice that are not spent by then are lost, and a changed limit is in force
-everywhere by then. The database relies on this value (`in_flight_period`)."""
+"""Seconds after which the unspent units of a slice expire, and a changed limit is in force in all
+processes. The database relies on this value (`in_flight_period`)."""
 _MAX_SLICES = 30_000
 
 
 @dataclass
 class _LocalBalance:
-    """This process's share of one tenant's quota."""
+    """One process's share of one tenant's quota."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     units: int = 0
@@ -28,7 +28,7 @@ class _LocalBalance:
     refused_units: int = 0
     """The number of units that was refused last,"""
     refused_until: float = 0.0
-    """and until when a request for as many is refused without a query. Both times are in
+    """and the time until which a request for as many is refused without a query. Both times are in
     time.monotonic() seconds."""
     limit: int = 0
     at_once: int = 0
@@ -40,34 +40,36 @@ class _LocalBalance:
         return self.units
 
     def is_refused(self, units: int) -> bool:
-        """Whether a recent refusal answers this request too."""
+        """Whether a recent refusal also applies to this request."""
         return units >= self.refused_units and time.monotonic() < self.refused_until
 
 
 class QuotaManager:
-    """Spends tenants' quotas from slices that are leased from the database. Safe for threads; one
-    per process.
+    """Spends tenants' quotas from slices that are leased from the database. Thread-safe; one
+    instance per process.
 
     The units leased by all processes never exceed limit x time + burst (see `lease_quota` in the
-    migrations). A process holds at most one slice unspent, plus what its last requests returned:
-    limits are exact within one slice per process. Only a request that uses up a slice pays a round
-    trip. A refusal is remembered until its time, so that a flood of requests costs no connection.
+    migrations). A process holds at most one unspent slice, plus the units that its last requests
+    returned, so limits are exact to within one slice per process. Only a request that uses up a
+    slice needs a round trip. A refusal is remembered until it expires, so that a flood of requests
+    uses no connections.
     """
 
     def __init__(self, database: Database, settings: ServiceSettings) -> None:
         self.defaults = settings.quota_defaults
-        """The limits of a tenant for which no operator set any."""
+        """The limits of a tenant for which no operator has set any."""
         self.burst_seconds = settings.tenant_burst_seconds
         self.model_usd_per_month = settings.llm_usd_per_month
-        """The budget for language models of a tenant for which no operator set one, in USD a month;
-        None is no limit. `llm.budget` spends it."""
+        """The monthly budget for language models, in USD, of a tenant for which no operator has set
+        one; None is no limit. `llm.budget` spends it."""
         self._database = database
         self._balances: dict[tuple[str, Quota], _LocalBalance] = {}
         self._lock = threading.Lock()
 
     def spend(self, tenant: str, quota: Quota, units: int, deadline: float | None = None) -> None:
-        """Spend `units` of a tenant's quota, all or none; call it outside of any transaction.
-        Raises QuotaExceeded; TooLarge for more than the quota ever grants at once; Unavailable."""
+        """Spend `units` of a tenant's quota, all or none. Must be called outside of any
+        transaction. Raises QuotaExceeded; TooLarge for more than the quota ever grants at once;
+        Unavailable."""
         if units <= 0:
             return
         balance = self._balance_of(tenant, quota)
@@ -86,7 +88,7 @@ class QuotaManager:
             balance.lock.release()
 
     def refund(self, tenant: str, quota: Quota, units: int) -> None:
-        """Return the units of a spend whose work was not done. If their slice has expired they are
+        """Return the units of a spend whose work was not done. If their slice has expired, they are
         lost, which is harmless: a rate refills, and a level is recounted."""
         balance = self._balance_of(tenant, quota)
         with balance.lock:
@@ -124,7 +126,8 @@ class QuotaManager:
 
 
 def _acquire(lock: threading.Lock, deadline: float | None) -> None:
-    """One thread leases, the others wait for its slice, until `deadline` at the latest."""
+    """Acquire the lock, so that one thread leases while the others wait for its slice, until
+    `deadline` at the latest. Raises Unavailable."""
     timeout = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
     if not lock.acquire(timeout=timeout):
         raise Unavailable

@@ -1,17 +1,18 @@
-"""Counts what a tenant stores, and corrects the level of its storage quota."""
+"""Count how much a tenant stores, and correct the level of its storage quota."""
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
 from strandline.tenants import store_quotas
 
 INTERVAL_SECONDS = 600
-"""A tenant is counted at most this often, and only if its storage changed."""
+"""The minimum interval between counts of a tenant. A tenant is counted only if its storage
+changed."""
 _MAX_TENANTS = 100
-"""Tenants counted per sweep at most; those counted longest ago come first."""
+"""The maximum number of tenants counted per sweep; those counted longest ago come first."""
 
 
 def list_due_tenants(connection: Connection) -> list[str]:
-    """The tenants that are due for a count."""
+    """List the tenants that are due for a count."""
     return store_quotas.list_tenants_to_recount(connection, INTERVAL_SECONDS, _MAX_TENANTS)
 
 

@@ -15,13 +15,12 @@ from strandline.db.database import TenantDb
 
 @dataclass(frozen=True)
 class AuditContext:
-    """Who acts on a tenant with elevated rights, and through which route."""
+    """The actor with elevated rights on a tenant, and the route that it uses."""
 
     route: str
-    """The operation as the routes name it; at the console, its command."""
+    """The name of the operation in the routes; at the console, the command."""
     tenant: str | None = None
-    """The credential's tenant; None at the console, which works with the deployment's own
-    secrets."""
+    """The credential's tenant; None at the console, which uses the deployment's own secrets."""
     key_id: str | None = None
     user: str | None = None
     request_id: str = ""
@@ -40,7 +39,7 @@ def add_entry(
     *,
     outcome: str = "done",
 ) -> None:
-    """Add a row to the trail of the caller's tenant: in a transaction of its own, or in that of the
+    """Add a row to the trail of the caller's tenant, in its own transaction or in that of the
     change it describes.
 
     `target` holds only ids. `details` holds what was created or changed, as JSON: rights, a user,
@@ -72,7 +71,7 @@ def add_entry(
 
 @dataclass(frozen=True)
 class AuditRow:
-    """A row of the trail, and the database snapshot that its page shows."""
+    """A row of the trail, and the database snapshot of its page."""
 
     audit_id: UUID
     at: datetime
@@ -88,8 +87,8 @@ class AuditRow:
 
 
 def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequence[AuditRow]:
-    """The trail of the caller's tenant, newest first; further pages read the first page's
-    snapshot."""
+    """List the trail of the caller's tenant, newest first; further pages read the first page's
+    database snapshot."""
     return access.fetch(
         AuditRow,
         """

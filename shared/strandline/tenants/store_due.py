@@ -1,5 +1,5 @@
-"""Which tenants have work due, for sweeps, which run before any tenant is known; and a tenant's own
-thresholds."""
+"""List the tenants with due work, for sweeps, which run before any tenant is known; and read a
+tenant's own thresholds."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class _TenantId:
 def list_tenant_ids(
     connection: Connection, statement: LiteralString, params: Sequence[object]
 ) -> list[str]:
-    """The tenants that a statement returns. It returns their ids and nothing else about them."""
+    """List the tenants that a statement returns. It returns only their ids."""
     with translate_errors(), connection.cursor(row_factory=class_row(_TenantId)) as cursor:
         return [row.tenant_id for row in cursor.execute(statement, params).fetchall()]
 
@@ -32,8 +32,8 @@ class _TuningRow:
 
 
 def read_overrides(access: TenantDb) -> dict[str, Any]:
-    """The caller's tenant's own thresholds by name: only those that differ from the deployment's.
-    Empty also if the tenant does not exist."""
+    """The own thresholds of the caller's tenant, by name: only those that differ from the
+    deployment's. Also empty if the tenant does not exist."""
     rows = access.fetch(
         _TuningRow, "select tuning from tenants where tenant_id = current_tenant()", {}
     )
@@ -41,14 +41,14 @@ def read_overrides(access: TenantDb) -> dict[str, Any]:
 
 
 def read_tuning(access: TenantDb, deployment: Tuning) -> Tuning:
-    """The thresholds in force for the caller's tenant: the deployment's (`get_settings().tuning`)
-    with the tenant's own."""
+    """The thresholds in force for the caller's tenant: the deployment's (`get_settings().tuning`),
+    overridden by the tenant's own."""
     return deployment.with_overrides(read_overrides(access))
 
 
 def set_overrides(access: TenantDb, overrides: Mapping[str, object]) -> None:
-    """Replace all of the caller's tenant's own thresholds; needs a `transaction`. The caller has
-    validated them: see `Tuning`."""
+    """Replace all own thresholds of the caller's tenant; needs a `transaction`. The caller must
+    have validated them: see `Tuning`."""
     access.execute(
         "update tenants set tuning = %(tuning)s::jsonb where tenant_id = current_tenant()",
         {"tuning": json.dumps(overrides)},

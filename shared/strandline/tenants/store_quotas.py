@@ -11,16 +11,16 @@ from strandline.db.database import TenantDb
 from strandline.tenants.store_due import list_tenant_ids
 
 type Limits = Mapping[str, float | None]
-"""The limits that an operator set for one tenant, by name. None is the deployment's default, 0
+"""The limits that an operator set for one tenant, by name. None means the deployment's default, 0
 allows nothing."""
 
 _COLUMNS: Mapping[LiteralString, LiteralString] = {
     **{quota.limit: quota.column for quota in QUOTAS},
     "model_usd_per_month": "model_usd_per_month",
 }
-"""The column of `tenants` for each limit's name. Statements join them: literals of this source."""
+"""The column of `tenants` for each limit's name. These literals are joined into statements."""
 NO_LIMITS: Limits = dict.fromkeys(_COLUMNS)
-"""No limit is set: all are the deployment's."""
+"""No limits are set: the deployment's defaults apply."""
 
 
 def read_limits(access: TenantDb) -> Limits | None:
@@ -35,10 +35,10 @@ def read_limits(access: TenantDb) -> Limits | None:
 
 
 def set_limits(access: TenantDb, limits: Limits) -> bool:
-    """Set all limits of the caller's tenant, those that are left out to None; they are in force
-    everywhere after a minute. Needs a `transaction`. False if the tenant does not exist. Each is
-    None or at least 0; rates and USD are at most 10^9."""
-    assert limits.keys() <= NO_LIMITS.keys(), "a limit is named that there is not"
+    """Set all limits of the caller's tenant; omitted limits are set to None. They are in force
+    everywhere after a minute. Needs a `transaction`. Returns False if the tenant does not exist.
+    Each limit is None or at least 0; rates and USD are at most 10^9."""
+    assert limits.keys() <= NO_LIMITS.keys(), "unknown limit name"
     columns = ", ".join([f"{column} = %({name})s" for name, column in _COLUMNS.items()])
     return (
         access.execute(
@@ -54,20 +54,20 @@ class QuotaLease:
     """The result of a lease."""
 
     granted: int
-    """Units; 0 when fewer are available than were needed."""
+    """The number of units granted; 0 if fewer are available than needed."""
     limit: int
     at_once: int
-    """The most that the limit grants at once, after a while without use."""
+    """The maximum that the limit grants at once, after a while without use."""
     retry_after: float
-    """Seconds after which another try can succeed; 0 when units were granted."""
+    """Seconds after which a retry can succeed; 0 if units were granted."""
 
 
 def lease_units(
     access: TenantDb, quota: Quota, units: int, default: int, burst_seconds: float
 ) -> QuotaLease:
-    """Lease at least `units` of the caller's tenant's quota, up to a slice, or nothing. Runs in a
-    transaction of its own, in one round trip that waits for no disk: call it outside of any
-    other."""
+    """Lease at least `units` of the caller's tenant's quota, up to a slice, or nothing. Runs in its
+    own transaction, in one round trip that does not wait for the disk. Must be called outside of
+    any other transaction."""
     (result,) = access.fetch(
         QuotaLease,
         "select * from lease_quota(%(quota)s, %(need)s, %(default)s, %(burst)s::numeric)",
@@ -84,11 +84,11 @@ class QuotaUsage:
     limit: int
     at_once: int
     used: int
-    """Of `at_once`: units that are used, or leased to be used."""
+    """The part of `at_once` that is used, or leased for use."""
     refill_seconds: float
-    """For a rate: seconds until all of it is free again, if nothing more is used."""
+    """For a rate: seconds until all of it is available again, if nothing more is used."""
     leased: int
-    """Units leased since the beginning: those that were used, and those that expired unused."""
+    """All units ever leased: those that were used, and those that expired unused."""
     measured: int | None
     measured_scopes: int | None
     measured_events: int | None
@@ -98,7 +98,7 @@ class QuotaUsage:
 def read_usage(
     access: TenantDb, defaults: Mapping[Quota, int], burst_seconds: float
 ) -> list[QuotaUsage]:
-    """The quotas of the caller's tenant, in the order of `defaults`."""
+    """Read the quotas of the caller's tenant, in the order of `defaults`."""
     rows = access.fetch(
         QuotaUsage,
         """
@@ -128,7 +128,8 @@ def read_usage(
 
 
 def list_tenants_to_recount(connection: Connection, seconds: int, limit: int) -> list[str]:
-    """Tenants whose stored bytes were counted at least `seconds` ago and have changed since."""
+    """List the tenants whose stored bytes were counted at least `seconds` ago and have changed
+    since."""
     return list_tenant_ids(
         connection,
         "select * from tenants_to_recount(now() - make_interval(secs => %s), %s)",
@@ -161,16 +162,16 @@ def is_recount_due(access: TenantDb, seconds: int) -> bool:
 
 
 def recount_usage(access: TenantDb) -> None:
-    """Count what the caller's tenant stores, and set the level of its quota to that sum plus what
-    instances may still hold; needs a `transaction`. It counts first and locks the row afterwards,
+    """Count what the caller's tenant stores, and set the level of its quota to that sum plus the
+    units that instances may still hold; needs a `transaction`. It counts before it locks the row,
     so that no lease waits for the count; units leased meanwhile are among the recent units.
 
-    What instances may hold is at most the recent units, and at most the level's excess over the
-    counted sum, because each unit was added to the level when it was leased. The smaller of the two
-    is used. So a count never raises the level, and the level is never below what is stored and
-    held. It exceeds that by units that expired or were removed, but by no more than was leased in
-    the last 3 to 6 minutes. A level below the counted sum (data older than its quota, leases lost
-    in a crash) tells nothing, so all recent units are added then.
+    The units that instances may hold are at most the recent units, and at most the level's excess
+    over the counted sum, because each unit was added to the level when it was leased. The smaller
+    of the two is used. So a count never raises the level, and the level is never below what is
+    stored and held. It exceeds that by units that expired or were removed, but by no more than was
+    leased in the last 3 to 6 minutes. A level below the counted sum (data older than its quota,
+    leases lost in a crash) is not meaningful, so all recent units are added then.
     """
     access.execute(
         """

@@ -1,1 +1,1 @@
-"""The topic index: trees of topics in published snapshots, and the questions they answer."""
+"""The topic index: topic trees in published snapshots, and the queries answered from them."""

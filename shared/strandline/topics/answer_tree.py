@@ -1,4 +1,4 @@
-"""The tree of an answer, as JSON has it."""
+"""Build the JSON tree of an answer."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID
@@ -26,7 +26,7 @@ def build_tree(
     events: Mapping[UUID, HitEvent],
     texts: Texts,
 ) -> ReferenceRoot:
-    """The tree whose lines an outline has."""
+    """Build the tree that has the same lines as the outline."""
     builder = _TreeBuilder(outline, nodes, events, texts)
     return ReferenceRoot(kind="root", scopes=builder.build_scopes())
 

@@ -1,7 +1,7 @@
-"""Turn a plan into an answer, and give an earlier answer again.
+"""Turn a plan into an answer, and repeat an earlier answer.
 
-What an answer shows is stored as ids and numbers. Nodes and events never change, so that the same
-plan gives the same bytes as long as all of them are there.
+The selection of an answer is stored as ids and numbers. Nodes and events are immutable, so the same
+plan gives the same bytes for as long as all of them exist.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ from strandline.topics.store_references import NodeContent, Snapshot
 from strandline.topics.topic_lines import Lines, Texts
 
 KEPT_DAYS = 30
-"""For how long an answer can be given again."""
+"""The number of days for which an answer can be repeated."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class AnswerContents:
     """By node id."""
     events: Mapping[UUID, HitEvent]
     participants: Mapping[UUID, Sequence[str]]
-    """Of each scope."""
+    """The participants of each scope, by scope id."""
 
     def to_texts(
         self,
@@ -61,7 +61,7 @@ class AnswerContents:
         *,
         keeps_summaries: bool,
     ) -> Texts:
-        """The texts of these, for lines."""
+        """The texts of these nodes and events, for rendering lines."""
         return Texts(
             {node.slot: _to_topic(node.slot, self.nodes[node.node_id]) for node in nodes},
             {e.event_id: to_source(self.events[e.event_id]) for e in events},
@@ -89,7 +89,7 @@ def read_contents(
     events: Sequence[UUID],
     participants: Mapping[UUID, Sequence[str]],
 ) -> AnswerContents:
-    """The texts of those of these that are visible and still there."""
+    """Read the texts of those of these nodes and events that are visible and still exist."""
     if not (nodes or events):
         return AnswerContents({}, {}, participants)
     node_rows, event_rows = access.fetch_pair(
@@ -110,8 +110,8 @@ def render(
     token: str,
     outline: Outline | None = None,
 ) -> ReferencesOut:
-    """The answer of a plan, all of whose texts are there; `outline` is its outline, where that is
-    rendered already."""
+    """Render the answer of a plan. All of its texts must exist. `outline` is the plan's outline, if
+    it is rendered already."""
     is_text = request.format == "text"
     texts = contents.to_texts(plan.nodes, plan.events, keeps_summaries=not is_text)
     outline = outline or Outline(plan, Lines(texts, request.budget))
@@ -153,7 +153,7 @@ def _to_snapshot_out(snapshot: Snapshot, answered_at: datetime) -> SnapshotOut:
 
 
 def hash_question(access: TenantDb, request: ReferencesRequest) -> bytes:
-    """What identifies a question: all of the request but the token, and who asks."""
+    """Hash what identifies a question: the request without its token, and the viewer."""
     fields = request.model_dump(mode="json", exclude={"read_token", "participants"})
     document = [fields, list(access.caller.viewer), access.caller.writer]
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).digest()
@@ -161,7 +161,8 @@ def hash_question(access: TenantDb, request: ReferencesRequest) -> bytes:
 
 @dataclass(frozen=True)
 class AnswerRecord:
-    """What could be stored of an answer. A failure costs only what it was for."""
+    """Which parts of an answer's record were stored. A failure of one part affects only that
+    part."""
 
     token: str
     is_repeatable: bool
@@ -175,8 +176,9 @@ def store_answer(
     mark: str,
     used_events: Sequence[UUID],
 ) -> AnswerRecord:
-    """Store what an answer selected, to give it again, and that it used these events, which keeps
-    their chains warm. Both at once; if that fails, each alone."""
+    """Store the selection of an answer, so that it can be repeated, and the use of its events,
+    which keeps their chains warm. Both are stored in one statement; if that fails, each is stored
+    alone."""
     answer_id = uuid7()
     fields = {
         "v": 1,
@@ -223,10 +225,11 @@ def _run(access: TenantDb, make_query: Callable[[], RowQuery[Any]]) -> bool:
 
 
 def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -> ReferencesOut:
-    """The answer of a token, to the byte.
+    """Repeat the answer of a token, byte for byte.
 
-    Raises Invalid for a token that is none, or one of another question; Gone for an answer that was
-    given to others, is older than 30 days, or rests on a snapshot or an event that is gone.
+    Raises Invalid for a malformed token or the token of another question. Raises Gone for an answer
+    that was given to another viewer, is older than 30 days, or rests on a snapshot or an event that
+    no longer exists.
     """
     token = request.read_token
     assert token is not None
@@ -268,7 +271,7 @@ def _answer_id(access: TenantDb, token: str) -> UUID:
 
 
 def _to_plan(selection: Mapping[str, Any]) -> Plan:
-    """A stored plan. Raises Gone for one that this release lays out differently."""
+    """Parse a stored plan. Raises Gone for a plan of another layout version."""
     if selection.get("layout") != LAYOUT_VERSION:
         raise Gone
     try:

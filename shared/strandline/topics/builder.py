@@ -1,5 +1,5 @@
-"""The builder job: grow the trees of the scopes with new chain versions, and publish them together
-as the tenant's next snapshot."""
+"""The builder job: add new chain versions to the topic trees of the scopes, and publish all trees
+together as the tenant's next snapshot."""
 
 import time
 from collections import Counter
@@ -24,8 +24,8 @@ from strandline.topics.store_publish import NewSnapshot
 
 name = "builder"
 _RESERVED_SECONDS = 60.0
-"""With less time left than this no further scope is begun: the rest is for the end of a growth and
-for the publish."""
+"""With less time left than this, no further scope is begun. The rest is reserved for finishing the
+current scope and for the publish."""
 
 
 _METRICS = {
@@ -34,23 +34,23 @@ _METRICS = {
     "scopes_failed": "TreesFailed",
     "summaries": "TreeSummaries",
 }
-"""The metrics of a shard's counts."""
+"""The metric of each count of a shard."""
 _ADVICE = (
     "The scope keeps the topic tree that it had; what is newer is in the fresh tail. Every build"
     " tries it again. docs/topics.md says what the reason means."
 )
-"""What an admin is told about a scope that failed."""
+"""The advice shown to an admin for a scope that failed."""
 
 
 class BuildOvertaken(StrandlineError):
-    """Another version was published since the build began, so that it cannot be."""
+    """Another version was published since the build began, so this build cannot be published."""
 
     code = "overtaken"
 
 
 def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-    """List the shards of the tenants where a build is due: one for every 50 scopes that wait, and
-    at most 16. With `tenant`, only that tenant, whether or not it has work."""
+    """List the shards of the tenants with a due build: one for every 50 waiting scopes, at most 16
+    per tenant. With `tenant`, list only that tenant's shards, whether or not a build is due."""
     if tenant is not None:
         access = resources.database.connect_as(Caller.background(tenant))
         return _make_shards(tenant, store_build.count_waiting(access))
@@ -59,8 +59,8 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 
 
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
-    """Grow the trees of a shard's scopes, one after the other; a scope that fails stops no other.
-    The tenant's last shard publishes. Returns counts. Raises BuildOvertaken."""
+    """Grow the trees of a shard's scopes one after the other. A scope that fails does not stop the
+    others. The tenant's last shard publishes the build. Returns counts. Raises BuildOvertaken."""
     builder = _make_builder(resources, lease, now)
     job_id, totals = builder.job_id, Counter[str]()
     with lease.transaction():
@@ -85,7 +85,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
 
 
 def finish(resources: JobResources, now: datetime) -> None:
-    """Do nothing: the rows of a build that was not published are collected later."""
+    """Do nothing: the rows of an unpublished build are deleted later by the collection."""
     del resources, now
 
 
@@ -131,8 +131,8 @@ def _grow(builder: Builder, lease: Lease, scope: BuildScope, totals: Counter[str
 
 
 def _store_growth(builder: Builder, scope: BuildScope, tree: GrownTree | None) -> str:
-    """Store what a scope's growth made, to be published with the rest. Returns its state. In a
-    transaction."""
+    """Store the result of a scope's growth, to be published with the other scopes. Returns the
+    scope's state. In a transaction."""
     access, state = builder.access, "unchanged"
     if store_build.is_erased_since(access, scope):
         raise ChainsChanged  # the texts that were read may be those of erased events
@@ -150,8 +150,8 @@ def _store_growth(builder: Builder, scope: BuildScope, tree: GrownTree | None) -
 
 
 def _publish_if_last(builder: Builder, lease: Lease, totals: Counter[str]) -> None:
-    """Publish the build, unless another shard is still at work or it was published before. Raises
-    BuildOvertaken, and nothing is changed then."""
+    """Publish the build, unless another shard is still working or the build was published before.
+    Raises BuildOvertaken, in which case nothing is changed."""
     access, job_id = lease.access, builder.job_id
     with lease.transaction():
         store_build.lock_build(access, job_id)
@@ -176,8 +176,8 @@ def _publish_if_last(builder: Builder, lease: Lease, totals: Counter[str]) -> No
 
 
 def _note_failures(builder: Builder, outcomes: Sequence[ScopeOutcome]) -> list[ScopeOutcome]:
-    """Record the scopes that failed as failures that an admin can retry, and resolve those of the
-    scopes that did not. Returns the former. In a transaction."""
+    """Record each failed scope as a failure that an admin can retry, and resolve the earlier
+    failures of the other scopes. Returns the failed scopes. In a transaction."""
     failed = [outcome for outcome in outcomes if outcome.state == "failed"]
     kind = store_failures.GROW_KIND
     if failed:

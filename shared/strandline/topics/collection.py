@@ -1,5 +1,5 @@
-"""Collect what no kept snapshot of the topic index needs. Runs in the archiver, under the builder's
-lease, so that no build is under way."""
+"""Delete the rows of the topic index that no kept snapshot needs. Runs in the archiver, under the
+builder's lease, so that no build runs at the same time."""
 
 import functools
 import time
@@ -14,15 +14,15 @@ from strandline.topics import store_collection
 
 _ROWS_PER_COMMIT = 2000
 _SCOPES_PER_COMMIT = 20
-"""How many staged trees one transaction deletes: each may have thousands of slots."""
+"""How many staged trees one transaction deletes. Each may have thousands of slots."""
 _MAX_SECONDS = LEASE_SECONDS / 2
-"""A collection ends before the lease that it holds."""
+"""The maximum duration of a collection, which must end before its lease does."""
 
 
 def collect(lease: Lease, now: datetime) -> Mapping[str, int]:
-    """Delete snapshots of the lease's tenant that are older than the setting and not active, what
-    only they named, old answers, and what builds left that were not published. Does nothing while a
-    build is under way. Returns counts."""
+    """Delete the inactive snapshots of the lease's tenant that are older than the setting, the rows
+    that only they referenced, old answers, and the staged rows of unpublished builds. Does nothing
+    while a build is running. Returns counts."""
     access, run = lease.access, f"collect-{lease.shard_lease.job_id}"
     with lease.transaction():
         store_runs.expire_leases(access, "builder", now)
@@ -42,7 +42,7 @@ def _collect(lease: Lease, before: datetime) -> dict[str, int]:
     totals: dict[str, int] = {}
 
     def run(name: str, size: int, batch: Callable[[], int]) -> bool:
-        """Run batches until one is not full. Returns whether all is done."""
+        """Run batches until one is not full. Returns whether everything was deleted."""
         while time.monotonic() < end and not lease.is_out_of_time():
             with lease.transaction():
                 count = batch()

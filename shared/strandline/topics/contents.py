@@ -1,5 +1,5 @@
-"""The contents of a tree's slots while it grows: those that are stored, and those of changed inner
-slots, which are summarised from below."""
+"""The contents of a tree's slots while it grows: stored contents are read, and those of changed
+inner slots are summarised bottom-up."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from strandline.topics.vectors import MeanVector
 
 @dataclass(frozen=True)
 class Builder:
-    """What scopes are grown with."""
+    """The resources and limits with which scopes are grown."""
 
     access: TenantDb
     llm: LlmTasks
@@ -31,14 +31,14 @@ class Builder:
     job_id: UUID
     now: datetime
     end: float
-    """In time.monotonic() seconds: no further chain version is taken in after it."""
+    """In time.monotonic() seconds: after it, no further chain version is inserted."""
     model_end: float
-    """In time.monotonic() seconds: a model that answers later is not waited for."""
+    """In time.monotonic() seconds: model answers are not awaited after it."""
 
 
 @dataclass
 class SlotContents:
-    """The contents that were read or are new, by id."""
+    """The contents that were read or created, by id."""
 
     builder: Builder
     scope: BuildScope
@@ -55,8 +55,8 @@ class SlotContents:
         }
 
     def renew_inner_nodes(self, tree: Tree) -> list[Node]:
-        """Give every changed inner slot its content, from below. A content that is stored already
-        is used again, and no model is asked. Returns the new contents."""
+        """Give every changed inner slot its content, bottom-up. A content that is already stored is
+        reused without calling the model. Returns the new contents."""
         slots = tree.changed_inner_slots()
         children = {child for slot in slots for child in tree.children(slot)}
         self._read([tree.node_ids[child] for child in children if child in tree.node_ids])
@@ -71,7 +71,7 @@ class SlotContents:
     def _renew_level(
         self, tree: Tree, slots: Sequence[UUID], digests: Mapping[UUID, bytes]
     ) -> list[Node]:
-        """Give slots their content that do not rest on each other. Returns the new contents."""
+        """Give slots that do not depend on each other their content. Returns the new contents."""
         ids = {slot: to_uuid8(digests[slot]) for slot in slots}
         new_slots = [slot for slot in slots if ids[slot] not in self.nodes]
         children = [
@@ -94,7 +94,8 @@ class SlotContents:
         self.nodes |= store_growth.read_nodes(self.builder.access, missing)
 
     def _hash_slots(self, tree: Tree, slots: Sequence[UUID]) -> dict[UUID, bytes]:
-        """The content hashes of changed inner slots, which come after those below them."""
+        """The content hashes of changed inner slots. `slots` lists each slot after those below
+        it."""
         builder, digests = self.builder, dict[UUID, bytes]()
         source = builder.llm.name_source("overview")
         for slot in slots:
@@ -111,7 +112,7 @@ class SlotContents:
         return digests
 
     def _ask_overviews(self, slots: Sequence[Sequence[Node]]) -> list[ModelResult[Overview]]:
-        """The model's summaries of slots, each of the contents right below it."""
+        """The model's summaries of slots. Each slot is given as the contents of its children."""
         builder, scope = self.builder, self.scope
         task = TaskContext(
             tenant=builder.access.caller.tenant,
@@ -137,7 +138,8 @@ def _make_inner_node(
     vector: MeanVector | None,
     result: ModelResult[Overview],
 ) -> Node:
-    """The content of an inner slot, whose children have theirs; its summary is the model's."""
+    """The content of an inner slot, made from the contents of its children and the model's
+    summary."""
     provenance = {
         "model": result.model,
         "prompt": result.prompt,

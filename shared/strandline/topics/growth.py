@@ -1,5 +1,5 @@
-"""The growth of one scope's tree in a build: take in chain versions in their order, renew what is
-above them, and say what changed."""
+"""The growth of one scope's tree in a build: insert chain versions in order, renew the inner nodes
+above them, and record the changes."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -27,19 +27,19 @@ _PAGE = 100
 
 
 class ChainsChanged(StrandlineError):
-    """The scope's chains were dropped, or an event erased, while its tree grew. The next build
-    grows it again."""
+    """The scope's chains were dropped, or one of its events was erased, while its tree grew. The
+    next build grows the tree again."""
 
     code = "chains_changed"
 
 
 @dataclass(frozen=True)
 class GrownTree:
-    """A scope's tree after its growth, and what has to be stored for it."""
+    """A scope's tree after its growth, and the rows to store for it."""
 
     stage: Mapping[str, Any]
-    """Its row of snapshot_scopes and the changed rows of topic_tree, as topic_build_scopes keeps
-    them."""
+    """The tree's row of snapshot_scopes and its changed rows of topic_tree, in the format of
+    topic_build_scopes.tree."""
     is_changed: bool
     nodes: Sequence[Node]
     events: Sequence[LeafEvent]
@@ -47,19 +47,19 @@ class GrownTree:
     summaries: int
     """How many summaries were written."""
     leaves: int
-    """How many chain versions were taken in."""
+    """How many chain versions were inserted."""
 
 
 def grow_scope(builder: Builder, scope: BuildScope) -> GrownTree | None:
-    """Grow a scope's tree with its chain versions up to the build's mark. None while its chains are
-    being folded again: its published tree stays. Stores nothing. Must not be called in a
+    """Grow a scope's tree with its chain versions up to the build's mark. Returns None while the
+    scope is being refolded: its published tree stays. Stores nothing. Must not be called in a
     transaction. Raises ChainsChanged."""
     published = store_growth.read_scope_tree(builder.access, scope.scope_id, scope.base_version)
     if published is None or published.is_being_refolded:
         return None
     is_foreign = published.space != builder.space or published.stale_leaves > 0
     if not is_foreign and scope.mark_position < (published.position or 0):
-        return None  # the mark was read while they were
+        return None  # the mark was read during a refold
     growth = _Growth(builder, scope, published, is_foreign)
     growth.take_versions()
     return growth.finish()
@@ -67,8 +67,8 @@ def grow_scope(builder: Builder, scope: BuildScope) -> GrownTree | None:
 
 @dataclass
 class _Growth:
-    """The growth of one scope's tree. A tree of another space, or of other chains, is grown from
-    nothing."""
+    """The growth of one scope's tree. If the published tree belongs to another embedding space or
+    to replaced chains, a new tree is grown from scratch."""
 
     builder: Builder
     scope: BuildScope
@@ -82,7 +82,7 @@ class _Growth:
     position: int = 0
     leaf_count: int = 0
     is_cut: bool = False
-    """It stopped although the next chain version was ready."""
+    """Whether growth stopped although the next chain version was ready."""
 
     def __post_init__(self) -> None:
         builder, scope = self.builder, self.scope
@@ -97,8 +97,8 @@ class _Growth:
         self.position = 0 if self.is_foreign else self.published.position or 0
 
     def take_versions(self) -> None:
-        """Insert the chain versions up to the mark: as many as are embedded, as a build takes, and
-        as the time allows."""
+        """Insert the chain versions up to the mark, as far as their events are embedded, the
+        build's limit allows and time is left."""
         limit = self.position + limits.max_versions(has_model=self.builder.llm.has_model)
         end = min(limit, self.scope.mark_position)
         predecessor = self._find_predecessor()
@@ -115,7 +115,7 @@ class _Growth:
     def finish(self) -> GrownTree:
         """Renew the inner nodes above what changed, and compare the tree with the published
         one."""
-        if self.position == 0:  # nothing is ready: what is published stays
+        if self.position == 0:  # nothing is ready: the published tree stays
             return self._make_grown([], [], [], [])
         new_inner_nodes = self.contents.renew_inner_nodes(self.tree)
         rows, base = self.tree.rows(), {row.slot: row for row in self.base_rows}
@@ -135,7 +135,7 @@ class _Growth:
         return store_growth.find_chain_at(self.builder.access, self.scope.scope_id, self.position)
 
     def _read_page(self, limit: int) -> Sequence[NewVersion]:
-        """The next chain versions. Raises ChainsChanged where one of them is missing."""
+        """Read the next chain versions. Raises ChainsChanged if one of them is missing."""
         page = store_growth.list_versions(
             self.builder.access,
             self.scope.scope_id,
@@ -149,7 +149,7 @@ class _Growth:
         return page
 
     def _is_ready(self, version: NewVersion) -> bool:
-        """Whether the vectors of a version's events are known, or not waited for."""
+        """Whether the vectors of a version's events are known, or are no longer waited for."""
         since = self.scope.waiting_since
         is_late = since is not None and self.builder.now - since > VECTOR_PATIENCE
         return version.is_embedded or is_late
@@ -157,7 +157,7 @@ class _Growth:
     def _with_events(
         self, versions: Sequence[NewVersion]
     ) -> list[tuple[NewVersion, list[LeafEvent]]]:
-        """These versions, each with its events by seq."""
+        """Pair each of these versions with its events, ordered by seq."""
         if not versions:
             return []
         chain_ids = {version.chain_id for version in versions}
@@ -276,7 +276,7 @@ class _Growth:
         }
 
     def _find_cutoff(self) -> int:
-        """The greatest seq up to which every event but statements is under a leaf."""
+        """The greatest seq such that every event up to it, except statements, is under a leaf."""
         cutoff, seqs = 0, {e.seq for events in self.leaf_events.values() for e in events}
         if not self.is_foreign and self.published.cutoff is not None:
             cutoff = self.published.cutoff

@@ -1,4 +1,4 @@
-"""Ids of the topic index: hashes of content, and the ids that are made of them."""
+"""Ids of the topic index: content hashes, and the ids derived from them."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from strandline.topics.vectors import MeanVector
 def hash_leaf(
     tenant: str, scope_id: UUID, chain_hash: bytes, space: str, vector: MeanVector | None
 ) -> bytes:
-    """The content hash of a leaf: SHA-256 over its chain version's hash and its vector in this
+    """The content hash of a leaf: SHA-256 over the hash of its chain version and its vector in this
     space."""
     values = None if vector is None else vector.values
     vector_hex = None if values is None else struct.pack(f"<{len(values)}e", *values).hex()
@@ -23,15 +23,15 @@ def hash_leaf(
 def hash_inner(
     tenant: str, scope_id: UUID, space: str, source: tuple[str, str], children: Sequence[bytes]
 ) -> bytes:
-    """The content hash of an inner node, over those of its children in order. `source` has the
-    names of the model and of the prompt that its summary comes from."""
+    """The content hash of an inner node: SHA-256 over the hashes of its children, in order.
+    `source` holds the names of the model and the prompt of its summary."""
     model, prompt = source
     fields = [tenant, str(scope_id), "inner", space, prompt, model]
     return _hash([*fields, [child.hex() for child in children]])
 
 
 def make_slot_id(tenant: str, scope_id: UUID, space: str, number: int) -> UUID:
-    """The id of a scope's inner slot of this number."""
+    """The id of the scope's inner slot with this number."""
     return to_uuid8(_hash([tenant, str(scope_id), space, "slot", number]))
 
 

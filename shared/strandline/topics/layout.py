@@ -1,4 +1,5 @@
-"""Choose what an answer shows: as many events, topics and summaries as its token budget holds."""
+"""Choose the contents of an answer: as many events, topics and summaries as its token budget
+holds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,26 +19,26 @@ from strandline.topics.topic_lines import (
 )
 
 _EVENTS_SHARE = 7 / 8
-"""The most of a budget that the events of a question take before the summaries above them."""
+"""The maximum share of the budget for the events of a question, before the summaries above them."""
 _TAIL_SHARE = 1 / 2
-"""The same of the fresh tail, in an outline without a question."""
+"""The maximum share of the budget for the fresh tail, in an outline without a question."""
 _MIN_SHOWN_BYTES = 60
-"""Less of a text is not worth its line."""
+"""The minimum length of a shortened text: less is not worth a line."""
 
 
 @dataclass(frozen=True)
 class LayoutCandidates:
-    """What may be shown, each part in the order in which it is wanted."""
+    """What may be shown. Each part is in order of preference."""
 
     events: Sequence[PlannedEvent]
     nodes: Mapping[UUID, PlannedNode]
-    """All slots that events are below, and those above them; or of an outline, all."""
+    """With a question, the slots above its events; without one, all slots."""
     has_question: bool
 
 
 @dataclass
 class AnswerLayout:
-    """The parts of an answer that are chosen so far, and the bytes that they take."""
+    """The parts of an answer that are chosen so far, and their size in bytes."""
 
     candidates: LayoutCandidates
     lines: Lines
@@ -57,11 +58,11 @@ class AnswerLayout:
 
     @property
     def texts(self) -> Texts:
-        """What the lines are made of."""
+        """The texts that the lines are rendered from."""
         return self.lines.texts
 
     def fill(self) -> None:
-        """Select."""
+        """Choose the parts that fit the budget."""
         if self.candidates.has_question:
             self._fill_events(_EVENTS_SHARE)
             self._fill_summaries(self._topics_of_events())
@@ -95,7 +96,7 @@ class AnswerLayout:
             self._add_event(event, line)
 
     def _bytes_above(self, event: PlannedEvent) -> int:
-        """The headings that an event needs and that are not there yet."""
+        """The bytes of the headings that an event needs and that are not shown yet."""
         missing = 0
         if ("scope", event.scope_id) not in self._parts:
             missing += outline.scope_bytes(self.texts.participants[event.scope_id])
@@ -117,8 +118,8 @@ class AnswerLayout:
     # topics --------------------------------------------------------------------------------------
 
     def _topics_of_events(self) -> list[UUID]:
-        """The slots above shown events: first those right above them, then further up where they
-        join two branches; the most relevant first."""
+        """The slots above shown events: first their direct parents, then the ancestors where two
+        branches join. The most relevant come first in each group."""
         below: dict[UUID, set[UUID]] = {}
         for event in self.events:
             path = self._path(event.slot) if event.slot is not None else ()
@@ -162,8 +163,8 @@ class AnswerLayout:
             self.shortened_count += line.is_shortened
 
     def _is_reached(self, slot: UUID) -> bool:
-        """Whether what is above is shown: in an outline without a question nothing hangs in the
-        air."""
+        """Whether a slot may be shown: in an outline without a question, only below a shown
+        parent."""
         parent = self.candidates.nodes[slot].parent
         return self.candidates.has_question or parent is None or parent in self.headings
 
@@ -171,16 +172,16 @@ class AnswerLayout:
         return heading_bytes(self.lines.topic(slot, has_summary=False), self._indent(slot))
 
     def _indent(self, slot: UUID) -> int:
-        """How many slots above this one have a line."""
+        """How many ancestors of this slot have a line."""
         return sum(above in self.headings for above in self._path(slot)[1:])
 
     def _count_lines_below(self, slot: UUID) -> int:
-        """The lines that a line of this slot would indent."""
+        """How many shown lines a line of this slot would indent."""
         slots = [event.slot for event in self.events if event.slot is not None]
         return sum(slot in self._path(below) for below in (*slots, *self.headings))
 
     def _path(self, slot: UUID) -> Sequence[UUID]:
-        """A slot and those above it, up to the root."""
+        """A slot and its ancestors, up to the root."""
         if slot not in self._paths:
             parent = self.candidates.nodes[slot].parent
             self._paths[slot] = (slot,) if parent is None else (slot, *self._path(parent))
@@ -192,7 +193,7 @@ class AnswerLayout:
     # result --------------------------------------------------------------------------------------
 
     def shown_nodes(self) -> list[PlannedNode]:
-        """The slots that are shown and all above them, each after the one above it."""
+        """The shown slots and all of their ancestors, each after its parent."""
         slots = {above for slot in self.headings for above in self._path(slot)}
         in_order = sorted(slots, key=lambda slot: (self._depth(slot), slot))
         return [
@@ -201,7 +202,8 @@ class AnswerLayout:
         ]
 
     def drop_last(self) -> bool:
-        """Leave out the last event, or else a summary; False where nothing is left."""
+        """Leave out the last event, or the last summary if there is no event. Returns False if
+        nothing is left."""
         if self.events:
             self.events.pop()
         elif self.headings:

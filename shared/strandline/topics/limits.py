@@ -1,22 +1,22 @@
-"""How much one build of the topic index does."""
+"""Limits of one build of the topic index."""
 
 import math
 
 MAX_SHARDS = 16
-"""How many shards a tenant's build has at most."""
+"""The maximum number of shards of a tenant's build."""
 SCOPES_PER_SHARD = 50
-"""How many scopes that wait make a further shard."""
+"""The number of waiting scopes per shard."""
 MAX_VERSIONS = 2000
-"""How many chain versions of a scope a build takes in at most."""
+"""The maximum number of chain versions of a scope that one build inserts."""
 MAX_VERSIONS_WITH_MODEL = 200
-"""The same where a language model writes the summaries: it takes seconds for each."""
+"""The same limit where a language model writes the summaries, which takes seconds each."""
 
 
 def count_shards(scopes: int) -> int:
-    """How many shards a build of so many scopes has."""
+    """The number of shards of a build of so many scopes."""
     return min(MAX_SHARDS, max(1, math.ceil(scopes / SCOPES_PER_SHARD)))
 
 
 def max_versions(*, has_model: bool) -> int:
-    """How many chain versions of a scope a build takes in at most."""
+    """The maximum number of chain versions of a scope that one build inserts."""
     return MAX_VERSIONS_WITH_MODEL if has_model else MAX_VERSIONS

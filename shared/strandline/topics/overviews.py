@@ -1,4 +1,4 @@
-"""Have the inner slots of a tree summarised: those of a level at once."""
+"""Have the inner slots of one level of a tree summarised in parallel."""
 
 import time
 from collections.abc import Sequence
@@ -16,9 +16,10 @@ type Result = ModelResult[Overview]
 def describe_all(
     llm: LlmTasks, task: TaskContext, slots: Sequence[Sequence[TopicPart]], end: float
 ) -> list[Result]:
-    """The overviews of slots, each of its parts, in order; as many at once as the process allows.
-    One that has to wait for the next minute's calls is asked for again then, unless that is past
-    `end` (in time.monotonic() seconds): its overview is then the heuristic model's."""
+    """The overviews of slots, in order. Each slot is given as its parts. As many requests run at
+    once as the process allows. A request that is over the rate limit of the minute is sent again in
+    the next minute, unless that is past `end` (in time.monotonic() seconds): then the heuristic
+    model writes the overview."""
     results: dict[int, Result] = {}
     waiting = list(range(len(slots)))
     while waiting:
@@ -35,5 +36,5 @@ def describe_all(
 
 
 def _seconds_to_wait(result: Result) -> float | None:
-    """After which the model may be asked again; None where its answer stands."""
+    """The seconds after which the model may be asked again; None if the result is final."""
     return result.retry_after if result.fallback_reason == "rate_limited" else None

@@ -1,5 +1,5 @@
-"""What an answer to a references question shows, as it is stored to give it again: ids and numbers,
-no text."""
+"""The plan of an answer to a references query, as it is stored to repeat the answer: ids and
+numbers, no text."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,7 +9,8 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 LAYOUT_VERSION = 2
-"""The rules by which a plan becomes an answer. A plan of other rules is not answered again."""
+"""The version of the rules that turn a plan into an answer. A stored plan of another version is not
+rendered again."""
 
 
 class _Part(BaseModel):
@@ -25,7 +26,7 @@ class PlannedScope(_Part):
 
 
 class PlannedNode(_Part):
-    """A slot of an answer; its parent's, if it has one, comes before it."""
+    """A slot of an answer. Its parent, if it has one, comes before it."""
 
     scope_id: UUID
     slot: UUID
@@ -37,7 +38,7 @@ class PlannedNode(_Part):
     has_summary: bool
     """Whether its summary is shown."""
     first_event: UUID | None
-    """What is cited for it where no event below it is shown."""
+    """The event that is cited for the node if no event below it is shown."""
 
 
 class PlannedEvent(_Part):
@@ -46,31 +47,31 @@ class PlannedEvent(_Part):
     event_id: UUID
     scope_id: UUID
     slot: UUID | None
-    """The slot that it is shown below; None: the fresh tail."""
+    """The slot under which the event is shown; None: the fresh tail."""
     relevance: float | None
     text_bytes: int | None
-    """To how many bytes its text is shortened; None: as far as its line goes."""
+    """The maximum bytes of its text; None: as long as its line allows."""
 
 
 class Cut(_Part):
-    """How much was left out."""
+    """How much was left out, by reason."""
 
     events: int = 0
-    """Events that the budget does not hold."""
+    """Events that do not fit the budget."""
     topics: int = 0
-    """Topics that the budget does not hold, of an outline without a question."""
+    """Topics that do not fit the budget, in an outline without a question."""
     summaries: int = 0
-    """Summaries of shown topics that the budget does not hold."""
+    """Summaries of shown topics that do not fit the budget."""
     shortened: int = 0
-    """Texts that are shown in part."""
+    """Texts that are shown shortened."""
     width: int = 0
-    """Events below slots that the walk left out."""
+    """Events below slots that the walk did not follow."""
     time: bool = False
-    """Whether the time ended before the walk did."""
+    """Whether the time limit was reached before the walk ended."""
 
 
 class WalkChoice(_Part):
-    """Who walked."""
+    """Which method chose the slots: the beam or a language model."""
 
     by: Literal["beam", "model"]
     model: str | None = None
@@ -83,7 +84,7 @@ class Plan(_Part):
 
     layout: int = LAYOUT_VERSION
     version: int | None
-    """Of the snapshot; None: there was none."""
+    """The version of the snapshot; None: there was none."""
     answered_at: datetime
     known: float | None
     space: str | None
@@ -94,15 +95,15 @@ class Plan(_Part):
     scopes: tuple[PlannedScope, ...]
     nodes: tuple[PlannedNode, ...]
     events: tuple[PlannedEvent, ...]
-    """Best first; without a question newest first."""
+    """Best first; without a question, newest first."""
 
     @property
     def node_ids(self) -> Sequence[UUID]:
-        """The content that it shows."""
+        """The ids of the nodes that the answer shows."""
         return [node.node_id for node in self.nodes]
 
     @property
     def event_ids(self) -> Sequence[UUID]:
-        """The events that it shows or cites."""
+        """The ids of the events that the answer shows or cites."""
         first_events = [node.first_event for node in self.nodes if node.first_event]
         return list(dict.fromkeys([*(event.event_id for event in self.events), *first_events]))

@@ -1,4 +1,5 @@
-"""Provenance: from a derived row down to its events, and from an event up to what rests on it."""
+"""Provenance: from a derived row down to its events, and from an event up to the rows derived from
+it."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
@@ -30,7 +31,7 @@ _FIRST = UUID(int=0)
 
 
 class _Position(NamedTuple):
-    """Where a page ended, in a snapshot."""
+    """The last entry of a page, in a snapshot."""
 
     version: int | None
     row_id: UUID
@@ -38,7 +39,7 @@ class _Position(NamedTuple):
 
 
 class _Pages:
-    """The cursors of one row's list."""
+    """Encodes and decodes the cursors of one row's list."""
 
     def __init__(self, access: TenantDb, row_id: UUID) -> None:
         self._access = access
@@ -69,9 +70,9 @@ class _Pages:
 def trace_provenance(
     access: TenantDb, row_id: UUID, limit: int, cursor: str | None
 ) -> ProvenanceOut:
-    """What rests on a visible event, or what a chain, a topic, a snapshot, a node or an edge of the
-    graph rests on. Further pages show the snapshot of the first. Raises NotFound, or Malformed for
-    an invalid cursor."""
+    """Trace what is derived from a visible event, or what a chain, a topic, a snapshot, a node or
+    an edge of the graph is derived from. Further pages read the snapshot of the first. Raises
+    NotFound, or Malformed for an invalid cursor."""
     pages = _Pages(access, row_id)
     after = pages.decode(cursor) if cursor is not None else None
     origin = store_provenance.resolve(access, row_id)
@@ -92,7 +93,7 @@ class _Trace:
         self._start, self._limit = start, limit
 
     def build(self) -> tuple[ProvenanceOut, _Position | None]:
-        """The answer without its cursor, and where the next page begins."""
+        """The answer without its cursor, and the position where the next page begins."""
         match self._origin.kind:
             case "event":
                 return self._of_event()
@@ -141,7 +142,7 @@ class _Trace:
         return [ProvenanceChain.model_validate(vars(row)) for row in rows]
 
     def _next(self, rows: Sequence[Any], row_id: str, seq: str | None = None) -> _Position | None:
-        """Where the next page begins, where there is one more row than the page has."""
+        """The position where the next page begins, if there is one more row than fits the page."""
         if len(rows) <= self._limit:
             return None
         last = rows[self._limit - 1]

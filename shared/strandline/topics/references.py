@@ -1,4 +1,5 @@
-"""Answer questions from the topic index: pin a snapshot, walk its trees, add the fresh tail."""
+"""Answer a references query from the topic index: pin a snapshot, walk its trees, add the fresh
+tail."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -21,15 +22,15 @@ from strandline.topics.selection import (
 from strandline.topics.topic_lines import Lines
 
 type ModelWalk = Callable[[Question, PlacedHits], Selection]
-"""Selects with a language model."""
+"""Selects the topics with a language model."""
 
 
 def answer_references(
     question: Question, now: datetime, model_walk: ModelWalk | None
 ) -> tuple[ReferencesOut, bool]:
-    """The answer to a question from the active snapshot and the fresh tail, or an outline of both.
-    Also returns whether it could be recorded which events it used. `now` is the server's time;
-    `model_walk` is asked where the request wants it."""
+    """Answer a question from the active snapshot and the fresh tail; without a question, return an
+    outline of both. Also returns whether the use of its events was recorded. `now` is the server's
+    time; `model_walk` is called if the request asks for it."""
     request = question.request
     if request.query is None:
         selection = select_outline(question)
@@ -59,7 +60,8 @@ def answer_references(
 
 
 def _read_contents(access: TenantDb, selection: Selection) -> AnswerContents:
-    """The texts of all that may be shown. What was erased meanwhile leaves the selection."""
+    """Read the texts of everything that may be shown. Anything erased meanwhile is removed from the
+    selection."""
     contents = answers.read_contents(
         access,
         [node.node_id for node in selection.nodes.values()],
@@ -81,7 +83,7 @@ def _read_contents(access: TenantDb, selection: Selection) -> AnswerContents:
 def _lay_out(
     question: Question, selection: Selection, contents: AnswerContents, now: datetime
 ) -> tuple[Plan, Outline]:
-    """What of the selection the budget holds, and its outline."""
+    """Choose the part of the selection that the budget holds, and render its outline."""
     request = question.request
     texts = contents.to_texts(
         list(selection.nodes.values()),
@@ -139,7 +141,7 @@ def _to_plan(question: Question, selection: Selection, layout: AnswerLayout, now
 
 
 def _with_first_events(access: TenantDb, plan: Plan) -> Sequence[PlannedNode]:
-    """The nodes of a plan, those without a shown event below them with one that they rest on."""
+    """The nodes of a plan. A node without a shown event below it gets one of its events to cite."""
     below = group_by((node.parent, node) for node in plan.nodes)
     slots_of_events = {event.slot for event in plan.events}
 
@@ -154,7 +156,7 @@ def _with_first_events(access: TenantDb, plan: Plan) -> Sequence[PlannedNode]:
 
 
 def _cite(access: TenantDb, plan: Plan, contents: AnswerContents) -> AnswerContents:
-    """The contents with those of the events that are only cited."""
+    """The contents, with those of the cited events added."""
     missing = [i for i in plan.event_ids if i not in contents.events]
     if not missing:
         return contents

@@ -1,4 +1,4 @@
-"""Routes that show a tenant's topic index to its admins: ids, numbers and times, no memory."""
+"""Admin routes for a tenant's topic index. They return ids, numbers and times, but no texts."""
 
 from datetime import UTC, datetime
 
@@ -20,28 +20,28 @@ from strandline.topics.schemas_admin import (
 
 
 def list_snapshots(request: Request) -> Response:
-    """The tenant's snapshots of the topic index, newest first. One that is no longer active is kept
-    for 30 days."""
+    """List the tenant's snapshots of the topic index, newest first. An inactive snapshot is kept
+    for 30 days after its publication."""
     query = request.parse_query(ListQuery)
     page = snapshots.list_snapshots(_connect(request), query.cursor, query.limit, _now())
     return json_response(page)
 
 
 def get_snapshot(request: Request) -> Response:
-    """One snapshot, by its version."""
+    """Get one snapshot by its version."""
     return json_response(snapshots.get_snapshot(_connect(request), _version(request), _now()))
 
 
 def compare_snapshots(request: Request) -> Response:
-    """What differs between two snapshots: the nodes that a version has and `from` has not, the
-    other way round, and those whose content or place is another."""
+    """List the differences between two snapshots: the nodes that only this version has, those that
+    only `from` has, and those whose content or place differs."""
     query = request.parse_query(DifferenceQuery)
     return json_response(snapshots.compare(_connect(request), _version(request), query))
 
 
 def activate_snapshot(request: Request) -> Response:
-    """Make an older snapshot active again: a new version that repeats it is published. The next
-    build of a scope grows its tree from there."""
+    """Make an older snapshot active again. This publishes a new version with the same trees. The
+    next build of a scope continues from there."""
     snapshot = snapshots.activate(
         _connect(request), request.audit_context, _version(request), _now()
     )
@@ -49,15 +49,15 @@ def activate_snapshot(request: Request) -> Response:
 
 
 def get_state(request: Request) -> Response:
-    """What waits for the next build of the topic index. Says when it is due, and what it would
-    do."""
+    """Show the pending work of the topic index. Includes when the next build is due, and what it
+    would do."""
     has_model = get_settings().llm_provider != "none"
     state = snapshots.describe_state(_connect(request), _now(), has_model=has_model)
     return json_response(state)
 
 
 def _version(request: Request) -> int:
-    """The version in the path. Raises NotFound for text that is none."""
+    """Parse the version in the path. Raises NotFound for a text that is not a version."""
     text = request.path_parameter("version")
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise NotFound("There is no snapshot with this version; old ones are collected.")
@@ -65,7 +65,7 @@ def _version(request: Request) -> int:
 
 
 def _connect(request: Request) -> TenantDb:
-    """Connect on behalf of the whole tenant, whatever user the key is bound to."""
+    """Connect on behalf of the whole tenant, even if the key is bound to a user."""
     caller = Caller.background(request.principal.tenant)
     return request.resources.database.connect_as(caller, request.deadline)
 

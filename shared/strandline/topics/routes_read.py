@@ -21,12 +21,12 @@ from strandline.topics.walk_model import ModelWalk
 
 
 def post_references(request: Request) -> Response:
-    """Answer a question from the topic index: one tree from scopes over topics down to the events
-    that answer it, from the published snapshot and, for what is newer, the fresh tail, within
-    `budget` tokens. Without `query`, an outline of the topics from the roots down and the newest
-    events. With `format=text` the tree is one block of text for a prompt. With `read_token` of an
-    earlier answer the same question gets the same answer, to the byte. What answers the question is
-    warmed by it."""
+    """Answer a question from the topic index. The answer is one tree, from scopes over topics down
+    to the events that answer the question. It combines the published snapshot with the fresh tail,
+    which holds newer events, within `budget` tokens. Without `query`, it is an outline of the
+    topics from the roots down and the newest events. With `format=text`, the tree is one block of
+    text for a prompt. With the `read_token` of an earlier answer, the same question gets the same
+    answer, byte for byte. The chains of the events used are warmed."""
     participants = request.parse_query(ParticipantsQuery).participants
     body = request.parse_body(ReferencesRequest)
     access = request.connect_reader(body.participants, participants)
@@ -57,7 +57,7 @@ def post_references(request: Request) -> Response:
 def _make_model_walk(
     request: Request, body: ReferencesRequest, access: TenantDb
 ) -> ModelWalk | None:
-    """A walk by the language model, if the request wants one and one is configured."""
+    """Make a walk by the language model, if the request asks for one and a model is configured."""
     if body.walk == "beam" or not request.resources.llm.has_model:
         return None
     task = TaskContext(
@@ -71,10 +71,10 @@ def _make_model_walk(
 
 
 def get_provenance(request: Request) -> Response:
-    """Trace an id: of an event to its chain, the topics above it in the active snapshot, the events
-    whose edges cite it, its vectors and what the knowledge graph took from it; of a chain, a topic
-    (its slot or its node), a snapshot, a node or an edge of the graph to what it rests on, down to
-    the events."""
+    """Trace the provenance of an id. For an event: its chain, the topics above it in the active
+    snapshot, the events whose edges cite it, its vectors, and the knowledge graph items derived
+    from it. For a chain, a topic (by slot or by node), a snapshot, or a node or edge of the graph:
+    what it is derived from, down to the events."""
     query = request.parse_query(ProvenanceQuery)
     access = request.connect_reader(query.participants)
     row_id = request.path_parameter("row_id")

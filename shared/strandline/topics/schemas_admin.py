@@ -1,4 +1,4 @@
-"""Request and response types of the routes that show the topic index to admins."""
+"""Request and response types of the admin routes of the topic index."""
 
 from datetime import datetime
 from typing import Literal
@@ -10,15 +10,15 @@ from strandline.schemas import Count, ListQuery, ResponseModel
 
 
 class FailedScope(ResponseModel):
-    """A scope that could not be grown: it kept what it had."""
+    """A scope whose tree could not be grown. Its published tree is unchanged."""
 
     scope_id: UUID
     reason: str
-    """Why, as a code."""
+    """The reason, as a code."""
 
 
 class SnapshotConfiguration(ResponseModel):
-    """What the trees and summaries of a snapshot come from."""
+    """The embedding space and the models that a snapshot's trees and summaries were made with."""
 
     space: str
     """The embedding space."""
@@ -33,26 +33,27 @@ class SnapshotOut(ResponseModel):
     version: int
     snapshot_id: UUID
     active: bool
-    """Whether queries read it."""
+    """Whether queries read this snapshot."""
     published_at: datetime
     age_seconds: int
     base_version: int
-    """The version that it was made from; 0: none."""
+    """The version that this snapshot was built from; 0: none."""
     repeats_version: int | None
-    """The version that was made active again by it."""
+    """If this snapshot was published by an activation: the version whose trees it repeats."""
     job_id: UUID | None
-    """The build that published it."""
+    """The id of the build that published it."""
     scope_count: int
     leaf_count: int
-    """Chains, over all trees."""
+    """The number of leaves (chains) in all trees."""
     node_count: int
     event_count: int
     scopes_changed: int
-    """How many trees differ from those of `base_version`."""
+    """The number of trees that differ from those of `base_version`."""
     scopes_failed: list[FailedScope]
     configuration: SnapshotConfiguration
     erased_at: datetime | None
-    """Since when it holds an event that is erased: it cannot be made active again."""
+    """When an event in this snapshot was erased; such a snapshot cannot be made active again. Null
+    if none was."""
 
 
 class SnapshotsPage(ResponseModel):
@@ -66,22 +67,23 @@ class SnapshotDetail(SnapshotOut):
     """One snapshot, with its size."""
 
     stored_bytes: int
-    """Of the contents of its nodes; what it shares with other snapshots counts in each."""
+    """The size of the contents of its nodes in bytes. Contents that are shared with other snapshots
+    count in each of them."""
 
 
 class DifferenceQuery(ListQuery):
-    """Query string of a difference."""
+    """Query parameters of a comparison of two snapshots."""
 
     from_version: Count = Field(alias="from", ge=1, lt=10**18)
-    """The version that this one is compared with."""
+    """The version to compare with."""
 
 
 class NodeChange(ResponseModel):
-    """A place in a tree that differs."""
+    """A slot of a tree that differs."""
 
     scope_id: UUID
     slot_id: UUID
-    """The place: of a leaf its chain's id."""
+    """The slot's id; for a leaf, the id of its chain."""
     change: Literal["added", "gone", "changed"]
     leaf: bool
     node_before: UUID | None
@@ -91,57 +93,58 @@ class NodeChange(ResponseModel):
 
 
 class DifferencePage(ResponseModel):
-    """What differs between two snapshots."""
+    """The differences between two snapshots."""
 
     from_version: int
     to_version: int
     same_configuration: bool
-    """Whether both come from the same models; else most nodes differ for that reason alone."""
+    """Whether both snapshots were made with the same models. If not, most nodes differ for that
+    reason alone."""
     scopes: int
-    """In how many scopes something differs."""
+    """The number of scopes with a difference."""
     added: int
     gone: int
     changed: int
     changes: list[NodeChange]
-    """A page of them, by place."""
+    """One page of the differences, ordered by slot."""
     next_cursor: str | None
 
 
 class WaitingScopeOut(ResponseModel):
-    """A scope whose tree lacks chain versions."""
+    """A scope whose tree does not have all chain versions yet."""
 
     scope_id: UUID
     waiting: int
-    """How many chain versions its published tree lacks."""
+    """The number of chain versions that are missing from its published tree."""
     waiting_since: datetime
     position: int
-    """How many it has taken in."""
+    """The position of the last chain version in its published tree."""
 
 
 class NextBuild(ResponseModel):
-    """What a build would do now."""
+    """What a build would do if it ran now."""
 
     shards: int
     scopes: int
     versions: int
-    """How many chain versions it would take in, as far as their events are embedded."""
+    """The number of chain versions that it would insert, as far as their events are embedded."""
 
 
 class TopicIndexState(ResponseModel):
-    """The state of the builder's trigger in the tenant."""
+    """The state of a tenant's topic index: what waits for the next build, and when it is due."""
 
     active_version: int
-    """0: nothing was published yet."""
+    """The version of the active snapshot; 0: none was published yet."""
     active_age_seconds: int | None
     waiting_scopes: int
     waiting_versions: int
     waiting_since: datetime | None
     due_at: datetime | None
-    """When a build is due; null: nothing waits."""
+    """When a build is due; null: no scope is waiting."""
     running_job_id: UUID | None
-    """The build that is under way."""
+    """The id of the running build."""
     next_build: NextBuild
     scopes: list[WaitingScopeOut]
-    """The scopes that wait longest, at most 100."""
+    """The scopes that have waited longest, at most 100."""
     failed_scopes: list[FailedScope]
-    """The scopes that failed in the newest build, at most 100; they wait for the next one."""
+    """The scopes that failed in the newest build, at most 100. The next build tries them again."""

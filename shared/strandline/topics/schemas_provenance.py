@@ -1,4 +1,4 @@
-"""Responses of provenance: from a derived row down to its events, and from an event up."""
+"""Request and response types of provenance."""
 
 from datetime import datetime
 from typing import Literal
@@ -10,21 +10,21 @@ from strandline.schemas import Count, PagingQuery, ResponseModel
 
 
 class ProvenanceQuery(PagingQuery):
-    """Query string of provenance."""
+    """Query parameters of provenance."""
 
     limit: Count = Field(default=100, ge=1, le=500)
-    """The most entries of the list that is paged: of an event the events that cite it, of a chain,
-    a topic, a node and a graph's edge the events below it, of a snapshot its scopes."""
+    """The maximum number of entries of the paged list: for an event, the events that cite it; for a
+    chain, a topic, or a node or edge of the graph, its events; for a snapshot, its scopes."""
 
 
 class ProvenanceTopic(ResponseModel):
-    """A place in a scope's tree."""
+    """A slot of a scope's tree."""
 
     kind: Literal["inner", "leaf"]
     slot: UUID
-    """Of a leaf its chain."""
+    """The slot's id; for a leaf, the id of its chain."""
     node_id: UUID
-    """Its content in that snapshot."""
+    """The id of the slot's content in that snapshot."""
 
 
 class ProvenanceChain(ResponseModel):
@@ -37,24 +37,25 @@ class ProvenanceChain(ResponseModel):
     last_seq: int
     event_count: int
     created_at_seq: int
-    """How far the scope was folded when this version replaced the last."""
+    """The seq up to which the scope was folded when this version replaced the previous one."""
 
 
 class ProvenanceEvent(ResponseModel):
-    """An event that something rests on."""
+    """An event that the traced row is derived from."""
 
     event_id: UUID
     scope_id: UUID
     seq: int
     chain_id: UUID | None
-    """The chain through which something rests on it; null where the event says it itself."""
+    """The chain through which the row is derived from this event; null if it cites the event
+    directly."""
 
 
 class ProvenanceEdge(ResponseModel):
     """An edge of a later event that cites the event."""
 
     event_id: UUID
-    """The later event."""
+    """The id of the later event."""
     weight: float
 
 
@@ -68,13 +69,13 @@ class ProvenanceVector(ResponseModel):
 
 
 class ProvenanceGraphItem(ResponseModel):
-    """What the knowledge graph holds because of an event or a chain."""
+    """A node or an edge of the knowledge graph that is derived from the event or chain."""
 
     kind: Literal["node", "graph_edge"]
     id: str
-    """Of a node with its type before it, as in the graph's answers."""
+    """The id. A node's id is prefixed with its type, as in the graph's responses."""
     type: str
-    """The node's, or the edge's."""
+    """The type of the node or edge."""
 
 
 class ProvenanceScope(ResponseModel):
@@ -85,36 +86,36 @@ class ProvenanceScope(ResponseModel):
     root_slot: UUID
     root_id: UUID
     cutoff: int
-    """Every event up to this seq, but statements, is under a leaf."""
+    """Every event up to this seq, except statements, is under a leaf."""
     leaf_count: int
     event_count: int
 
 
 class ProvenanceOut(ResponseModel):
-    """What rests on an event, or what a chain, a topic, a snapshot, a node or an edge of the
-    knowledge graph rests on."""
+    """The rows derived from an event, or the sources of a chain, a topic, a snapshot, or a node or
+    edge of the knowledge graph."""
 
     kind: Literal["event", "chain", "topic", "snapshot", "node", "graph_edge"]
     id: UUID
     scope_id: UUID | None
-    """Null for a snapshot."""
+    """The scope; null for a snapshot."""
     snapshot_version: int | None
-    """The snapshot of `topics`: the active one, and of a topic that it does not have any more the
-    last one that had it. Null where nothing is published."""
+    """The version of the snapshot that `topics` is read from: the active one, or, for a topic that
+    the active one no longer has, the last one that had it. Null if no snapshot is published."""
     topics: list[ProvenanceTopic]
-    """From the leaf, or from the topic itself, up to the root."""
+    """The topics from the leaf, or from the traced topic, up to the root."""
     chains: list[ProvenanceChain]
-    """Of an event the current version of its chain, of a chain its versions, newest first, 100 at
-    most."""
+    """For an event, the current version of its chain. For a chain, its versions, newest first, at
+    most 100."""
     events: list[ProvenanceEvent]
-    """Of a chain and of a topic those below it; of a node and an edge of the graph those that it
-    cites."""
+    """For a chain or a topic, the events below it. For a node or an edge of the graph, the events
+    that it cites."""
     edges: list[ProvenanceEdge]
-    """Of an event the edges that cite it."""
+    """For an event, the edges that cite it."""
     graph: list[ProvenanceGraphItem]
-    """Of an event and of a chain what the knowledge graph took from it, 100 at most."""
+    """For an event or a chain, the knowledge graph items derived from it, at most 100."""
     vectors: list[ProvenanceVector]
-    """Of an event."""
+    """For an event, its vectors."""
     scopes: list[ProvenanceScope]
-    """Of a snapshot those in view."""
+    """For a snapshot, its scopes that are visible to the caller."""
     next_cursor: str | None

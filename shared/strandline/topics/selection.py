@@ -1,4 +1,4 @@
-"""Select what may be part of an answer to a references question."""
+"""Select the candidates for an answer to a references query."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,23 +18,23 @@ from strandline.topics.walk import Forest, order_by_topic, walk_beam
 
 MAX_EVENTS = 100
 MAX_SCOPES = 32
-"""The most trees of an outline, and of those that a language model chooses from."""
+"""The maximum number of trees of an outline, and of those offered to a language model."""
 _BYTES_PER_LINE = 40
-"""A line of an outline has at least so many: more topics than fit are not read."""
+"""The minimum bytes of a line of an outline, which limits how many topics are read."""
 _MAX_USED_EVENTS = 10
-"""How many of the best events of an answer count as used."""
+"""The number of the best events of an answer that are recorded as used."""
 BEAM = WalkChoice(by="beam")
 
 
 @dataclass
 class Selection:
-    """What may be shown, and what it rests on."""
+    """The nodes and events that may be shown, and the snapshot behind them."""
 
     snapshot: Snapshot | None
     read: SnapshotRead[PinnedScope]
     scopes: Mapping[UUID, PinnedScope]
     nodes: Mapping[UUID, PlannedNode]
-    """By slot, each after the one above it where there is no question."""
+    """By slot. Without a question, each comes after its parent."""
     events: Sequence[PlannedEvent]
     search: Search | None = None
     walk: WalkChoice = BEAM
@@ -44,15 +44,15 @@ class Selection:
 
     @property
     def planned_scopes(self) -> list[PlannedScope]:
-        """The scopes as a plan has them."""
+        """The scopes, as part of a plan."""
         return [
             PlannedScope(scope_id=scope_id, cutoff=row.cutoff or 0, mark=row.last_seq or 0)
             for scope_id, row in sorted(self.scopes.items())
         ]
 
     def used_events(self, events: Sequence[PlannedEvent]) -> list[UUID]:
-        """The best of the shown events that hold words of the question or are compared with it by
-        meaning."""
+        """The best of the shown events that contain words of the question or have a vector to
+        compare it with."""
         if self.search is None:
             return []
         candidates = self.search.candidates
@@ -65,32 +65,32 @@ class Selection:
 
 @dataclass(frozen=True)
 class Question:
-    """A question, and how it is answered."""
+    """A question, and the settings for answering it."""
 
     access: TenantDb
     embedder: Embedder
     request: ReferencesRequest
     now: datetime
-    """What "yesterday" in the question refers to."""
+    """The time to which "yesterday" in the question refers."""
     vector_timeout: float
     min_known: float | None
-    """The deployment's threshold of `known`."""
+    """The deployment's threshold for `known`."""
     started: float = field(default_factory=time.monotonic)
 
     @property
     def is_late(self) -> bool:
-        """Whether its time is over."""
+        """Whether its time limit is reached."""
         return time.monotonic() - self.started >= self.request.time_limit
 
     @property
     def max_events(self) -> int:
-        """The most events of the answer."""
+        """The maximum number of events of the answer."""
         return self.request.limit or MAX_EVENTS
 
 
 @dataclass(frozen=True)
 class PlacedHits:
-    """What was found for a question, and where it stands in the pinned snapshot."""
+    """The search hits of a question, and their places in the pinned snapshot."""
 
     search: Search
     query: Query
@@ -112,8 +112,8 @@ class PlacedHits:
 
 
 def find_hits(question: Question, *, with_roots: bool) -> PlacedHits:
-    """Search, pin the active snapshot, and look up where the events stand in it, all in one
-    database snapshot. `with_roots` also looks up the trees nearest to the question."""
+    """Search, pin the active snapshot, and look up the places of the hits in it, all in one
+    database snapshot. `with_roots` also looks up the trees closest to the question."""
     request, access = question.request, question.access
     assert request.query is not None
     timeout = min(question.vector_timeout, request.time_limit)
@@ -148,7 +148,7 @@ def find_hits(question: Question, *, with_roots: bool) -> PlacedHits:
 
 
 def _group_events(search: Search, forest: Forest) -> Mapping[UUID, UUID | tuple[UUID, str]]:
-    """What each event belongs to: its leaf, or without one its session."""
+    """The group of each event: its leaf, or, without a leaf, its session."""
     leaves = {event: node.slot for node in forest.nodes.values() for event in node.event_ids}
     return {
         event: leaves.get(event) or (candidate.scope_id, candidate.session_id)
@@ -158,7 +158,8 @@ def _group_events(search: Search, forest: Forest) -> Mapping[UUID, UUID | tuple[
 
 
 def _without_statements(search: Search, min_relevance: float | None) -> list[ScoredEvent]:
-    """The events to answer with, best first: those that a leaf holds, or the fresh tail."""
+    """The events to answer with, best first, without statements, which are under no leaf and not in
+    the fresh tail."""
     candidates = search.candidates
     return [
         event
@@ -168,7 +169,8 @@ def _without_statements(search: Search, min_relevance: float | None) -> list[Sco
 
 
 def select_by_beam(question: Question, hits: PlacedHits) -> Selection:
-    """The events that a deterministic beam reaches from the roots, and the fresh tail's."""
+    """Select the events that a deterministic beam search reaches from the roots, and those of the
+    fresh tail."""
     request = question.request
     walk = walk_beam(
         hits.forest,
@@ -187,8 +189,8 @@ def assemble(
     event_ids: Sequence[UUID],
     scope_by_event: Mapping[UUID, UUID] | None = None,
 ) -> Selection:
-    """The selection of these events, each below its slot or in the fresh tail. `scope_by_event` has
-    the scopes of those that no search found."""
+    """Assemble the selection of these events, each under its slot or in the fresh tail.
+    `scope_by_event` gives the scopes of the events that no search found."""
     tail = set(hits.tail)
     scopes = {e: candidate.scope_id for e, candidate in hits.search.candidates.items()}
     scopes |= scope_by_event or {}
@@ -216,7 +218,7 @@ def assemble(
 
 
 def plan_node(node: PlacedNode, relevance: Mapping[UUID, float]) -> PlannedNode:
-    """A slot as a plan has it, without its summary."""
+    """A slot, as part of a plan, without its summary."""
     return PlannedNode(
         scope_id=node.scope_id,
         slot=node.slot,
@@ -235,8 +237,8 @@ def _round(number: float | None) -> float | None:
 
 
 def select_outline(question: Question) -> Selection:
-    """Without a question: the trees in view from their roots down, the newest topics first, and the
-    newest events of the fresh tail."""
+    """Select for an outline without a question: the visible trees from their roots down, newest
+    topics first, and the newest events of the fresh tail."""
     access = question.access
     query = Query(None, question.embedder.space)
     with access.snapshot_transaction():
@@ -268,8 +270,8 @@ def select_outline(question: Question) -> Selection:
 def _walk_breadth_first(
     question: Question, version: int, query: Query, scopes: Mapping[UUID, PinnedScope]
 ) -> tuple[list[PlacedNode], bool]:
-    """The slots of the trees level by level, as many as an outline could hold; and whether the time
-    ended before."""
+    """The slots of the trees, level by level, as many as an outline could hold, and whether the
+    time limit was reached."""
     request = question.request
     max_nodes = request.budget * 4 // _BYTES_PER_LINE
     nodes = root_nodes(scopes)

@@ -1,5 +1,5 @@
-"""The admin's verbs on the topic index: list snapshots, compare two, make one active again, and see
-what the next build would do."""
+"""Admin operations on the topic index: list snapshots, compare two, make one active again, and
+describe the next build."""
 
 from datetime import datetime
 from uuid import UUID
@@ -27,15 +27,17 @@ from strandline.topics.store_publish import NewSnapshot
 from strandline.topics.store_snapshots import Snapshot
 
 _PG_SNAPSHOT = "1:1:"
-"""Versions are never changed: their lists need no database snapshot."""
+"""A constant in place of a database snapshot: versions are immutable, so their lists do not need
+one."""
 _MAX_SCOPES = 100
-"""How many scopes that wait are listed."""
+"""The maximum number of waiting scopes listed."""
 
 
 def list_snapshots(
     access: TenantDb, cursor: str | None, limit: int, now: datetime
 ) -> SnapshotsPage:
-    """A page of the tenant's snapshots, newest first. Raises Malformed for a wrong cursor."""
+    """List a page of the tenant's snapshots, newest first. Raises Malformed for an invalid
+    cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "snapshots")
     after = cursors.decode(cursor)
     rows = store_snapshots.list_newest(access, after and after.seq, limit)
@@ -48,7 +50,7 @@ def list_snapshots(
 
 
 def get_snapshot(access: TenantDb, version: int, now: datetime) -> SnapshotDetail:
-    """One snapshot with its size. Raises NotFound."""
+    """Get one snapshot with its size. Raises NotFound."""
     out = _to_out(_read(access, version), now)
     size = store_snapshots.measure(access, version)
     return SnapshotDetail(**out.model_dump(), stored_bytes=size)
@@ -58,8 +60,8 @@ def activate(
     access: TenantDb, audit_context: AuditContext, version: int, now: datetime
 ) -> SnapshotOut:
     """Publish a new version that repeats an older one. Returns it. Raises NotFound, and
-    StateConflict where the version is active already, where a build published meanwhile, or where
-    it holds an event that was erased."""
+    StateConflict if the version is already active, if a build published meanwhile, or if it holds
+    an event that was erased."""
     with access.transaction():
         snapshot = _read(access, version)
         active_version = store_snapshots.read_active_version(access)
@@ -94,8 +96,8 @@ def activate(
 
 
 def compare(access: TenantDb, version: int, query: DifferenceQuery) -> DifferencePage:
-    """What differs between `query.from_version` and this version. Raises NotFound where one of them
-    is not there, and Malformed for a wrong cursor."""
+    """List the differences between `query.from_version` and this version. Raises NotFound if one of
+    them does not exist, and Malformed for an invalid cursor."""
     before, after = _read(access, query.from_version), _read(access, version)
     cursors = Cursors(
         access.sealer, access.caller.tenant, "difference", before.version, after.version
@@ -132,8 +134,8 @@ def compare(access: TenantDb, version: int, query: DifferenceQuery) -> Differenc
 
 
 def describe_state(access: TenantDb, now: datetime, *, has_model: bool) -> TopicIndexState:
-    """What waits for a build, when it is due, and what it would do. `has_model`: a language model
-    writes its summaries."""
+    """Describe what waits for a build, when it is due, and what it would do. `has_model`: whether a
+    language model writes the tenant's summaries."""
     active_version = store_snapshots.read_active_version(access)
     active = store_snapshots.get_snapshot(access, active_version)
     waiting = store_snapshots.read_waiting(access, limits.max_versions(has_model=has_model))
@@ -183,5 +185,5 @@ def _to_out(snapshot: Snapshot, now: datetime) -> SnapshotOut:
 
 
 def _age(snapshot: Snapshot, now: datetime) -> int:
-    """In seconds; clocks may differ, so never below 0."""
+    """The snapshot's age in seconds; clocks may differ, so it is never below 0."""
     return max(0, int((now - snapshot.published_at).total_seconds()))

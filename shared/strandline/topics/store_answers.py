@@ -1,4 +1,4 @@
-"""SQL of answers that can be given again."""
+"""SQL for answers that can be repeated."""
 
 import json
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from strandline.topics.store_references import Snapshot
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """An answer as it was selected."""
+    """The stored selection of an answer."""
 
     answer_id: UUID
     version: int
-    """Of its snapshot; 0: none."""
+    """The version of its snapshot; 0: none."""
     question_hash: bytes
     selection: dict[str, Any]
     answered_at: datetime
@@ -30,7 +30,7 @@ class _AnswerId:
 
 
 def query_insert(access: TenantDb, answer: StoredAnswer) -> RowQuery[Any]:
-    """Stores an answer that was given to the caller."""
+    """Store an answer that was given to the caller."""
     return RowQuery(
         _AnswerId,
         """
@@ -52,7 +52,7 @@ def query_insert(access: TenantDb, answer: StoredAnswer) -> RowQuery[Any]:
 
 
 def find_answer(access: TenantDb, answer_id: UUID) -> StoredAnswer | None:
-    """An answer that was given to this viewer; None if there is none."""
+    """Find an answer that was given to this viewer; None if there is none."""
     rows = access.fetch(
         StoredAnswer,
         """
@@ -66,7 +66,7 @@ def find_answer(access: TenantDb, answer_id: UUID) -> StoredAnswer | None:
 
 
 def get_snapshot(access: TenantDb, version: int) -> Snapshot | None:
-    """A snapshot that is still there."""
+    """Get a snapshot by its version; None if it no longer exists."""
     rows = access.fetch(
         Snapshot,
         "select version, snapshot_id, published_at, configuration from snapshots"
@@ -78,14 +78,14 @@ def get_snapshot(access: TenantDb, version: int) -> Snapshot | None:
 
 @dataclass(frozen=True)
 class ScopeParticipants:
-    """Who is in a scope."""
+    """The participants of a scope."""
 
     scope_id: UUID
     participants: list[str]
 
 
 def read_participants(access: TenantDb, scope_ids: list[UUID]) -> Mapping[UUID, list[str]]:
-    """The participants of the visible ones of these scopes."""
+    """Read the participants of these scopes, as far as they are visible."""
     rows = access.fetch(
         ScopeParticipants,
         "select scope_id, participants from scopes"

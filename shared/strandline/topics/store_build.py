@@ -1,4 +1,5 @@
-"""SQL for builds of the topic index: what waits, the marks of a build, the state of its scopes."""
+"""SQL for builds of the topic index: waiting scopes, the marks of a build, the state of its
+scopes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,11 +20,12 @@ class DueTenant:
 
     tenant_id: str
     scopes: int
-    """How many of its scopes wait."""
+    """How many of its scopes are waiting."""
 
 
 def list_due_tenants(connection: Connection, now: datetime) -> list[DueTenant]:
-    """The tenants where a build is due: by the rows of scopes that wait, not by tenants."""
+    """List the tenants where a build is due. The cost grows with the waiting scopes, not with the
+    tenants."""
     with translate_errors(), connection.cursor(row_factory=class_row(DueTenant)) as cursor:
         return cursor.execute("select * from tenants_to_build(%s)", (now,)).fetchall()
 
@@ -34,13 +36,13 @@ class _Count:
 
 
 def count_waiting(access: TenantDb) -> int:
-    """How many scopes of the tenant wait for a build."""
+    """How many scopes of the tenant are waiting for a build."""
     (row,) = access.fetch(_Count, "select count(*) as n from topic_work", {})
     return row.n
 
 
 def lock_build(access: TenantDb, job_id: UUID) -> None:
-    """Hold off the build's other shards until the transaction ends."""
+    """Block the build's other shards until the transaction ends."""
     access.fetch(
         _Count,
         "select count(*) as n from pg_advisory_xact_lock(hashtextextended(%(job_id)s::text, 0))",
@@ -50,7 +52,7 @@ def lock_build(access: TenantDb, job_id: UUID) -> None:
 
 def drop_overtaken(access: TenantDb, job_id: UUID) -> int:
     """Delete the rows of this job's build if another version was published since it began and none
-    of its scopes is being grown: it cannot be published any more. Returns how many builds. In a
+    of its scopes is being grown: it can no longer be published. Returns how many builds. In a
     transaction, after `lock_build`."""
     return access.execute(
         """
@@ -66,8 +68,8 @@ def drop_overtaken(access: TenantDb, job_id: UUID) -> int:
 
 
 def capture_marks(access: TenantDb, job_id: UUID, space: str) -> None:
-    """Begin the job's build unless it has begun: read the marks of all scopes that wait, or whose
-    tree is of another embedding space, and divide them among the job's unfinished shards. One
+    """Begin the job's build unless it has begun: read the marks of all scopes that are waiting or
+    whose tree is of another embedding space, and divide them among the job's unfinished shards. One
     statement, so that all marks are of one moment. In a transaction, after `lock_build`."""
     access.execute(
         """
@@ -104,7 +106,7 @@ def capture_marks(access: TenantDb, job_id: UUID, space: str) -> None:
 
 def fail_interrupted(access: TenantDb, job_id: UUID, shard: int) -> int:
     """Mark the scopes that an earlier attempt at this shard had begun as failed: one of them may
-    have ended its worker, and would again. Returns how many. In a transaction."""
+    have crashed its worker, and would crash it again. Returns how many. In a transaction."""
     return access.execute(
         "update topic_build_scopes set state = 'failed', reason = 'interrupted'"
         " where job_id = %(job_id)s and shard = %(shard)s and state = 'begun'",
@@ -114,24 +116,24 @@ def fail_interrupted(access: TenantDb, job_id: UUID, shard: int) -> int:
 
 @dataclass(frozen=True)
 class BuildScope:
-    """A scope that a build takes in."""
+    """A scope of a build."""
 
     scope_id: UUID
     participants: list[str]
     mark_position: int
-    """The last chain version that the build takes in."""
+    """The position of the last chain version to insert."""
     mark_seq: int
-    """How far the scope was folded at that moment."""
+    """The seq up to which the scope was folded at that moment."""
     base_version: int
-    """The snapshot that the build starts from; 0: none."""
+    """The version of the snapshot that the build starts from; 0: none."""
     waiting_since: datetime | None
-    """Since when its oldest chain version waits; None: none was known to."""
+    """Since when its oldest chain version has been waiting; None if none was listed as waiting."""
     erasures: int
-    """How many of its events were erased so far."""
+    """The number of its events that were erased so far."""
 
 
 def list_waiting(access: TenantDb, job_id: UUID, shard: int) -> Sequence[BuildScope]:
-    """The scopes of a shard that were not begun yet; those that wait longest come first."""
+    """List the scopes of a shard that are not begun yet, those waiting longest first."""
     return access.fetch(
         BuildScope,
         """
@@ -151,8 +153,8 @@ def list_waiting(access: TenantDb, job_id: UUID, shard: int) -> Sequence[BuildSc
 
 
 def is_erased_since(access: TenantDb, scope: BuildScope) -> bool:
-    """Whether an event of the scope was erased since the build listed it. In a transaction: until
-    its end no further one is."""
+    """Whether an event of the scope was erased since the build listed it. In a transaction: no
+    further event of the scope can be erased until it ends."""
     access.fetch(
         _Count,
         "select 1 as n from scopes where scope_id = %(scope_id)s for share",
@@ -185,7 +187,7 @@ def end_scope(
     reason: str = "",
     tree: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Record how a scope's growth ended. Returns False where the build is gone. In a
+    """Record the result of a scope's growth. Returns False if the build no longer exists. In a
     transaction."""
     return bool(
         access.execute(
@@ -203,7 +205,7 @@ def end_scope(
 
 
 def postpone_waiting(access: TenantDb, job_id: UUID, shard: int) -> int:
-    """Leave the scopes of a shard that were not begun to the next build. Returns how many. In a
+    """Leave the scopes of a shard that are not begun to the next build. Returns how many. In a
     transaction."""
     return access.execute(
         "update topic_build_scopes set state = 'unchanged', reason = 'out_of_time'"
@@ -214,18 +216,18 @@ def postpone_waiting(access: TenantDb, job_id: UUID, shard: int) -> int:
 
 @dataclass(frozen=True)
 class BuildState:
-    """How far a build is."""
+    """The progress of a build."""
 
     base_version: int
     open_scopes: int
-    """Scopes that wait or are being grown."""
+    """The number of scopes that are waiting or being grown."""
     grown_scopes: int
     published_version: int | None
-    """The version that it has published, if it has."""
+    """The version that the build published; None if it has not published."""
 
 
 def read_state(access: TenantDb, job_id: UUID) -> BuildState:
-    """How far the job's build is. In a transaction, after `lock_build`."""
+    """Read the progress of the job's build. In a transaction, after `lock_build`."""
     (state,) = access.fetch(
         BuildState,
         """
@@ -243,7 +245,7 @@ def read_state(access: TenantDb, job_id: UUID) -> BuildState:
 
 @dataclass(frozen=True)
 class ScopeOutcome:
-    """How a scope of a build ended."""
+    """The result of a scope's growth in a build."""
 
     scope_id: UUID
     participants: list[str]
@@ -252,7 +254,7 @@ class ScopeOutcome:
 
 
 def list_outcomes(access: TenantDb, job_id: UUID) -> Sequence[ScopeOutcome]:
-    """How the scopes of a build ended, by id."""
+    """List the results of a build's scopes, ordered by scope id."""
     return access.fetch(
         ScopeOutcome,
         "select scope_id, participants, state, reason from topic_build_scopes"
@@ -262,8 +264,8 @@ def list_outcomes(access: TenantDb, job_id: UUID) -> Sequence[ScopeOutcome]:
 
 
 def settle_work(access: TenantDb, job_id: UUID, now: datetime) -> None:
-    """Take the chain versions that a build took in off the list of what waits, and enter what it
-    left. What it left although it was ready waits from now. The staged trees are deleted. In a
+    """Remove the chain versions that a build inserted from the work list, and add those that it
+    left. A version that was ready and left out waits from `now`. The staged trees are deleted. In a
     transaction, after the publish; rows are locked in the order of their scopes."""
     params: dict[str, object] = {"job_id": job_id, "now": now}
     for statement in _SETTLE_STATEMENTS:

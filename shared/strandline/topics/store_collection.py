@@ -1,4 +1,4 @@
-"""SQL that collects what no kept snapshot of the topic index needs."""
+"""SQL that deletes the rows of the topic index that no kept snapshot needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class _Version:
 
 
 def find_first_kept(access: TenantDb, before: datetime) -> int | None:
-    """The first version to keep: the active one, or an earlier one that was published at `before`
-    or later. None where nothing was published."""
+    """Find the first version to keep: the first one published at `before` or later, or the active
+    one if that is earlier. None if no version was published."""
     (row,) = access.fetch(
         _Version,
         """
@@ -38,7 +38,7 @@ class _DeletedSlot:
 
 def delete_ended_slots(access: TenantDb, first_kept: int, limit: int) -> int:
     """Delete up to `limit` slots that no kept version has, with the contents and the links to
-    events that only they named. Returns how many. In a transaction."""
+    events that only they referenced. Returns how many. In a transaction."""
     rows = access.fetch(
         _DeletedSlot,
         """
@@ -72,8 +72,8 @@ def delete_ended_trees(access: TenantDb, first_kept: int, limit: int) -> int:
 
 
 def delete_snapshots(access: TenantDb, first_kept: int) -> int:
-    """Delete the versions before the first kept one, with what answers selected of them. Returns
-    how many. In a transaction, once their trees and slots are deleted."""
+    """Delete the versions before the first kept one, with the stored answers that rest on them.
+    Returns how many. In a transaction, after their trees and slots are deleted."""
     params: dict[str, object] = {"first_kept": first_kept}
     access.execute(
         "delete from reference_answers where version > 0 and version < %(first_kept)s", params
@@ -98,8 +98,8 @@ class _StagedTree:
 
 
 def delete_unpublished(access: TenantDb, limit: int) -> int:
-    """Delete the staged trees of up to `limit` scopes of builds that ended without a publish, with
-    the contents that only they named. Returns how many. In a transaction."""
+    """Delete the staged trees of up to `limit` scopes of builds that ended without publishing, with
+    the contents that only they referenced. Returns how many. In a transaction."""
     rows = access.fetch(
         _StagedTree,
         """
@@ -125,8 +125,8 @@ def delete_unpublished(access: TenantDb, limit: int) -> int:
 
 
 def _delete_unnamed(access: TenantDb, node_ids: Sequence[UUID], slots: Sequence[UUID]) -> None:
-    """Delete those of these contents that no slot has, and those links of these leaves that no
-    version of the leaf has."""
+    """Delete those of these contents that no slot references, and those event links of these leaves
+    that no version of the leaf needs."""
     params: dict[str, object] = {"node_ids": list(node_ids), "slots": list(slots)}
     access.execute(
         """

@@ -1,5 +1,4 @@
-"""SQL for the growth of one scope's tree: what is published of it, and the chain versions that
-come."""
+"""SQL for the growth of one scope's tree: its published tree, and the chain versions to insert."""
 
 import json
 import struct
@@ -14,32 +13,33 @@ from strandline.topics.tree import TreeRow
 from strandline.topics.vectors import MeanVector
 
 _ROWS_PER_STATEMENT = 500
-"""How many nodes one statement inserts at most: each has a vector in its text."""
+"""The maximum number of nodes that one statement inserts. The text of each includes a vector."""
 
 
 @dataclass(frozen=True)
 class ScopeTree:
-    """A scope's tree in a snapshot, and whether the chains under it are as they were."""
+    """A scope's tree in a snapshot, and whether the chains under it are unchanged."""
 
     folded_seq: int
     max_folded_seq: int
-    """How far the scope was ever folded; while it is folded again, `folded_seq` is less."""
+    """The greatest seq ever folded in the scope; during a refold `folded_seq` is less."""
     cutoff: int | None
     """None: the snapshot has no tree of the scope."""
     position: int | None
     slots: int | None
     space: str | None
     stale_leaves: int
-    """Leaves whose chain version is missing or has other content."""
+    """The number of leaves whose chain version is missing or has different content."""
 
     @property
     def is_being_refolded(self) -> bool:
-        """Whether the scope's chains are incomplete: they were dropped and are folded again."""
+        """Whether the scope's chains are incomplete because they were dropped and are being
+        refolded."""
         return self.folded_seq < self.max_folded_seq
 
 
 def read_scope_tree(access: TenantDb, scope_id: UUID, version: int) -> ScopeTree | None:
-    """A scope's state in this snapshot; None for an unknown scope."""
+    """Read a scope's state in this snapshot; None for an unknown scope."""
     rows = access.fetch(
         ScopeTree,
         """
@@ -63,7 +63,7 @@ def read_scope_tree(access: TenantDb, scope_id: UUID, version: int) -> ScopeTree
 
 
 def read_rows(access: TenantDb, scope_id: UUID, version: int) -> Sequence[TreeRow]:
-    """The slots of a scope's tree in a snapshot, without content."""
+    """Read the slots of a scope's tree in a snapshot, without their contents."""
     return access.fetch(
         TreeRow,
         "select slot, parent_slot, node_id, is_leaf, chain_version from topic_tree"
@@ -79,7 +79,8 @@ class _Seq:
 
 
 def list_seqs_after(access: TenantDb, scope_id: UUID, version: int, seq: int) -> set[int]:
-    """The seqs past `seq` of the events under the leaves of a scope's tree in a snapshot."""
+    """List the seqs greater than `seq` of the events under the leaves of a scope's tree in a
+    snapshot."""
     rows = access.fetch(
         _Seq,
         """
@@ -96,7 +97,7 @@ def list_seqs_after(access: TenantDb, scope_id: UUID, version: int, seq: int) ->
 
 @dataclass(frozen=True)
 class NewVersion:
-    """A chain version that a tree may take in."""
+    """A chain version that may be inserted into a tree."""
 
     position: int
     chain_id: UUID
@@ -112,13 +113,13 @@ class NewVersion:
     trust: str
     models: dict[str, Any]
     is_embedded: bool
-    """Whether all of its events were embedded, or refused by the model."""
+    """Whether all of its events are embedded or were refused by the model."""
 
 
 def list_versions(
     access: TenantDb, scope_id: UUID, space: str, after: int, mark: int, limit: int
 ) -> Sequence[NewVersion]:
-    """The next chain versions of a scope after a position, up to the mark, in order."""
+    """List the next chain versions of a scope after a position, up to the mark, in order."""
     return access.fetch(
         NewVersion,
         """
@@ -160,21 +161,21 @@ class LeafEvent:
     seq: int
     since_version: int
     vector_bytes: bytes | None
-    """The vector as `halfvec_send` writes it; None where there is none, or it was given up."""
+    """The vector in the format of `halfvec_send`; None if there is none or it was given up."""
     has_row: bool
-    """Whether the event was embedded, or refused."""
+    """Whether the event was embedded or refused."""
     is_given_up: bool
 
     @property
     def vector(self) -> MeanVector | None:
-        """The vector, of weight 1."""
+        """The vector, with weight 1."""
         return None if self.vector_bytes is None else unpack_vector(self.vector_bytes, 1)
 
 
 def list_events(
     access: TenantDb, scope_id: UUID, space: str, chain_ids: Collection[UUID]
 ) -> Sequence[LeafEvent]:
-    """The events of these chains, by chain and seq."""
+    """The events of these chains, ordered by chain and seq."""
     return access.fetch(
         LeafEvent,
         """
@@ -199,13 +200,13 @@ def list_events(
 
 
 def unpack_vector(data: bytes, weight: int) -> MeanVector:
-    """A vector from `halfvec_send`'s format: its dimension, two bytes unused, and its values."""
+    """Decode `halfvec_send`'s format: the dimension, two unused bytes, and the values."""
     (dimension,) = struct.unpack_from(">H", data)
     return MeanVector(struct.unpack_from(f">{dimension}e", data, 4), weight)
 
 
 def pack_vector(vector: MeanVector | None) -> bytes | None:
-    """A vector in `halfvec_send`'s format."""
+    """Encode a vector in the format of `halfvec_send`."""
     if vector is None:
         return None
     size = len(vector.values)
@@ -230,13 +231,13 @@ class Node:
     leaf_count: int
     trust: str
     vector_bytes: bytes | None
-    """The vector as `halfvec_send` writes it."""
+    """The vector in the format of `halfvec_send`."""
     vector_count: int
     models: dict[str, Any]
 
     @property
     def vector(self) -> MeanVector | None:
-        """The mean of its events' vectors."""
+        """The mean of the vectors of its events."""
         return (
             None
             if self.vector_bytes is None
@@ -245,7 +246,7 @@ class Node:
 
 
 def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, Node]:
-    """Those of these nodes that are stored, by id."""
+    """Read those of these nodes that are stored, by id."""
     if not node_ids:
         return {}
     rows = access.fetch(
@@ -268,7 +269,7 @@ def add_nodes(
     space: str,
     nodes: Sequence[Node],
 ) -> None:
-    """Store nodes; those that are stored already stay as they are. In a transaction."""
+    """Store nodes; nodes that are already stored are left unchanged. In a transaction."""
     for first in range(0, len(nodes), _ROWS_PER_STATEMENT):
         rows = [_to_fields(node) for node in nodes[first : first + _ROWS_PER_STATEMENT]]
         access.execute(
@@ -315,7 +316,7 @@ def _to_fields(node: Node) -> dict[str, Any]:
 def add_events(
     access: TenantDb, scope_id: UUID, participants: Sequence[str], events: Sequence[LeafEvent]
 ) -> None:
-    """Store the events of leaves; those that are stored already stay as they are. In a
+    """Store the events of leaves; links that are already stored are left unchanged. In a
     transaction."""
     if not events:
         return

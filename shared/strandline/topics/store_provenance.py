@@ -1,4 +1,4 @@
-"""SQL of provenance: what an id is, and what is above and below it."""
+"""SQL of provenance: what kind of row an id belongs to, and what is above and below it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from strandline.topics.store_references import IN_VERSION
 
 @dataclass(frozen=True)
 class Origin:
-    """What an id is."""
+    """The kind and place of the row that an id belongs to."""
 
     kind: str
     """event, chain, topic, snapshot, node or graph_edge."""
     scope_id: UUID | None
     slot: UUID | None
-    """Of a chain and of a topic."""
+    """For a chain or a topic."""
     version: int | None
-    """The snapshot to look into; None where nothing is published."""
+    """The version of the snapshot to read; None if none is published."""
 
 
 def resolve(access: TenantDb, row_id: UUID) -> Origin | None:
-    """What a visible id is; None if there is none. A topic that the active snapshot does not have
+    """Resolve a visible id; None if there is none. A topic that the active snapshot does not have
     is looked up in the last one that had it."""
     rows = access.fetch(
         Origin,
@@ -66,7 +66,7 @@ def resolve(access: TenantDb, row_id: UUID) -> Origin | None:
 
 @dataclass(frozen=True)
 class PathSlot:
-    """A slot on the way to the root."""
+    """A slot on the path to the root."""
 
     slot: UUID
     node_id: UUID
@@ -76,7 +76,7 @@ class PathSlot:
 def list_path(
     access: TenantDb, version: int, scope_id: UUID, *, slot: UUID | None, event_id: UUID | None
 ) -> Sequence[PathSlot]:
-    """A slot, or the leaf that holds an event, and all above it, up to the root."""
+    """List a slot, or the leaf that holds an event, and all of its ancestors, up to the root."""
     return access.fetch(
         PathSlot,
         "with recursive"  # noqa: S608
@@ -124,7 +124,7 @@ class ChainVersionRow:
 def list_versions(
     access: TenantDb, chain_id: UUID | None, event_id: UUID | None, limit: int
 ) -> Sequence[ChainVersionRow]:
-    """The versions of a chain, newest first; or the current one of the chain that holds an
+    """List the versions of a chain, newest first, or the current version of the chain that holds an
     event."""
     return access.fetch(
         ChainVersionRow,
@@ -156,7 +156,7 @@ class BelowEvent:
 def list_chain_events(
     access: TenantDb, chain_id: UUID, after_seq: int, limit: int
 ) -> Sequence[BelowEvent]:
-    """The events of a chain after a seq, in order."""
+    """List the events of a chain after a seq, in order."""
     return access.fetch(
         BelowEvent,
         """
@@ -171,7 +171,7 @@ def list_chain_events(
 def list_topic_events(
     access: TenantDb, version: int, scope_id: UUID, slot: UUID, after: tuple[UUID, int], limit: int
 ) -> Sequence[BelowEvent]:
-    """The events below a slot, leaf by leaf by their chains' ids, after a chain and a seq."""
+    """List the events below a slot after a chain and a seq, ordered by chain id and seq."""
     return access.fetch(
         BelowEvent,
         "with recursive"  # noqa: S608
@@ -222,7 +222,7 @@ class CitingEdge:
 def list_citing_edges(
     access: TenantDb, event_id: UUID, after: UUID, limit: int
 ) -> Sequence[CitingEdge]:
-    """The visible events whose edges cite this one, after one of them, in order of their ids."""
+    """List the visible events whose edges cite this one, after an event id, ordered by event id."""
     return access.fetch(
         CitingEdge,
         """
@@ -247,7 +247,7 @@ class VectorRow:
 
 
 def list_vectors(access: TenantDb, scope_id: UUID, event_id: UUID) -> Sequence[VectorRow]:
-    """The spaces in which an event has a vector, or a refusal."""
+    """List the embedding spaces in which an event has a vector or was refused."""
     return access.fetch(
         VectorRow,
         """
@@ -276,7 +276,7 @@ class SnapshotTree:
 
 
 def list_trees(access: TenantDb, version: int, after: UUID, limit: int) -> Sequence[SnapshotTree]:
-    """The trees in view of a snapshot, after a scope, in order of their ids."""
+    """List the visible trees of a snapshot, after a scope id, ordered by scope id."""
     return access.fetch(
         SnapshotTree,
         ""  # noqa: S608

@@ -1,5 +1,5 @@
-"""SQL of provenance: what the knowledge graph took from an event or a chain, and what a node or an
-edge cites."""
+"""SQL of provenance: the knowledge graph items derived from an event or a chain, and the events
+that a node or an edge cites."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,8 @@ class GraphItem:
 def list_graph_items(
     access: TenantDb, event_id: UUID | None, chain_id: UUID | None, limit: int
 ) -> Sequence[GraphItem]:
-    """The nodes and edges that the graph took from an event or a chain, nodes first."""
+    """List the nodes and edges of the graph that are derived from an event or a chain, nodes
+    first."""
     return access.fetch(
         GraphItem,
         """
@@ -48,7 +49,8 @@ def list_graph_items(
 def list_cited_events(
     access: TenantDb, target_id: UUID, after_seq: int, limit: int
 ) -> Sequence[BelowEvent]:
-    """The events that a node or an edge of the graph cites, after a seq of its scope, in order."""
+    """List the events that a node or an edge of the graph cites, after a seq of its scope, in
+    order."""
     return access.fetch(
         BelowEvent,
         """

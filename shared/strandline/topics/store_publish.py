@@ -104,8 +104,8 @@ _VALIDATE = """
     where b.job_id = %(job_id)s and b.scope_id = v.scope_id and v.reason is not null
     returning b.scope_id, b.reason
 """
-"""`slots` are the trees as they would be published: what the build changed, and what stays of the
-base."""
+"""`slots` are the trees as they would be published: the rows that the build changed, and the
+unchanged rows of the published trees."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ class InvalidTree:
 
 
 def validate_trees(access: TenantDb, job_id: UUID) -> Sequence[InvalidTree]:
-    """Check the grown trees of a build: one root, no cycle, every link resolves, at most 16
-    children; contents of its own scope; every event up to the cutoff, but statements and what is
-    erased, under exactly one leaf; counts agree. Marks those that do not pass as failed, and
-    returns them. In a transaction."""
+    """Check the grown trees of a build: each has one root, no cycle, no broken link and at most 16
+    children per node; its contents belong to its own scope; every event up to the cutoff, except
+    statements and erased events, is under exactly one leaf; counts agree. Marks the trees that do
+    not pass as failed, and returns them. In a transaction."""
     return access.fetch(
         InvalidTree,
         _VALIDATE,
@@ -129,9 +129,9 @@ def validate_trees(access: TenantDb, job_id: UUID) -> Sequence[InvalidTree]:
 
 
 def activate_next(access: TenantDb, base_version: int) -> int | None:
-    """Make the version after `base_version` the active one, if `base_version` still is. Returns the
-    new version, or None where another was published meanwhile. In a transaction: others wait for
-    its end."""
+    """Make the version after `base_version` active, if `base_version` still is. Returns the new
+    version, or None if another was published meanwhile. In a transaction, which blocks other
+    publishers until it ends."""
     params: dict[str, object] = {"base": base_version, "next": base_version + 1}
     if base_version == 0:
         changed_count = access.execute(
@@ -147,8 +147,8 @@ def activate_next(access: TenantDb, base_version: int) -> int | None:
 
 
 def write_trees(access: TenantDb, job_id: UUID, version: int) -> None:
-    """Write the grown trees of a build as those of this version: end the rows that it replaces, and
-    add the new ones. In a transaction, after `activate_next`."""
+    """Write the grown trees of a build as those of this version: end the rows that they replace,
+    and insert the new ones. In a transaction, after `activate_next`."""
     params: dict[str, object] = {"job_id": job_id, "version": version}
     for statement in _WRITE_STATEMENTS:
         access.execute(statement, params)
@@ -197,7 +197,7 @@ _WRITE_STATEMENTS: tuple[LiteralString, ...] = (
 
 @dataclass(frozen=True)
 class NewSnapshot:
-    """What is recorded of a version besides its trees."""
+    """The record of a version, without its trees."""
 
     version: int
     base_version: int
@@ -210,7 +210,7 @@ class NewSnapshot:
 
 
 def add_snapshot(access: TenantDb, snapshot: NewSnapshot) -> None:
-    """Record a version, with the counts of its trees. In the transaction that writes them."""
+    """Record a version, with the counts of its trees. In the transaction that writes the trees."""
     access.execute(
         """
         insert into snapshots (tenant_id, version, snapshot_id, base_version, repeats_version,

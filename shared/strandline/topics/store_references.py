@@ -1,8 +1,8 @@
-"""SQL of the references query: the pinned snapshot and its trees, which leaf holds an event, and
+"""SQL of the references query: the pinned snapshot and its trees, the leaves that hold events, and
 the fresh tail.
 
-A tree of a version is read by `topic_tree`, whose rows hold for an interval of versions: every
-statement here takes the version that the query pinned; 0 is that of a tenant without a snapshot.
+The rows of `topic_tree` are valid for an interval of versions. Every statement here takes the
+version that the query pinned; 0 is that of a tenant without a snapshot.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +18,8 @@ from strandline.db.pipeline import RowQuery
 
 IN_VERSION: LiteralString = """
     t.from_version <= %(version)s and (t.to_version is null or t.to_version > %(version)s)"""
-"""Whether a row `t` of topic_tree or snapshot_scopes holds in a version: a part of statements."""
+"""The condition that a row `t` of topic_tree or snapshot_scopes is valid in a version, as a part of
+statements."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class PinnedScope:
-    """A scope in view with its tree in the pinned snapshot. The first row also tells the snapshot;
-    its scope is None where none is in view."""
+    """A visible scope with its tree in the pinned snapshot. The first row also gives the snapshot;
+    its scope is None if no scope is visible."""
 
     version: int | None
     snapshot_id: UUID | None
@@ -45,7 +46,7 @@ class PinnedScope:
     last_seq: int | None
     last_recorded_at: datetime | None
     cutoff: int | None
-    """None: the snapshot has no tree of it."""
+    """None: the snapshot has no tree of the scope."""
     root_slot: UUID | None
     root_id: UUID | None
     similarity: float | None
@@ -53,15 +54,15 @@ class PinnedScope:
 
 @dataclass(frozen=True)
 class Query:
-    """What nodes are compared with."""
+    """The vector and the space that nodes are compared with."""
 
     vector: Sequence[float] | None
-    """None: with nothing."""
+    """None: nodes are not compared."""
     space: str
 
     @property
     def parameters(self) -> dict[str, object]:
-        """For statements."""
+        """The parameters for statements."""
         text = None if self.vector is None else HalfVector(list(self.vector)).to_text()
         return {"vector": text, "space": self.space}
 
@@ -101,14 +102,14 @@ _PIN: LiteralString = """
         limit %(limit)s) s on true
     order by s.similarity desc nulls last, s.last_recorded_at desc, s.scope_id
     """
-"""The first row also tells the snapshot."""
+"""The first row also gives the snapshot."""
 
 
 def pin_snapshot(
     access: TenantDb, query: Query, scope_ids: Sequence[UUID] | None, limit: int
 ) -> tuple[Snapshot | None, SnapshotRead[PinnedScope]]:
-    """The active snapshot, and of these scopes (None: of all in view) those whose trees are nearest
-    to the query, without one the newest, at most `limit`."""
+    """The active snapshot, and those of these scopes (None: of all visible scopes) whose trees are
+    closest to the query, or, without a query vector, the newest; at most `limit`."""
     read = access.read_snapshot(
         PinnedScope,
         _PIN,
@@ -138,16 +139,16 @@ class PlacedNode:
     is_leaf: bool
     last_event_at: datetime
     similarity: float | None
-    """Its cosine with the query; None without a vector of both in one space."""
+    """The cosine similarity with the query; None unless both have a vector in the same space."""
     event_ids: list[UUID]
-    """Of a leaf those that were asked for; of others none."""
+    """For a leaf, the requested events that it holds; for other slots, empty."""
 
 
 def place_events(
     access: TenantDb, version: int, query: Query, event_ids: Sequence[UUID]
 ) -> Sequence[PlacedNode]:
-    """The leaves that hold these events, and all slots above them. Visible events without a leaf
-    are the fresh tail's."""
+    """The leaves that hold these events, and all of their ancestors. Visible events without a leaf
+    are in the fresh tail."""
     return access.fetch(
         PlacedNode,
         "with recursive"  # noqa: S608
@@ -192,8 +193,8 @@ def place_events(
 def list_children(
     access: TenantDb, version: int, query: Query, parents: Sequence[tuple[UUID, UUID]], limit: int
 ) -> Sequence[PlacedNode]:
-    """The slots right below these (each with its scope first), those nearest to the query first,
-    without one the newest."""
+    """The children of these slots (each given as its scope and slot), closest to the query first,
+    or, without a query vector, newest first."""
     return access.fetch(
         PlacedNode,
         ""  # noqa: S608
@@ -224,7 +225,7 @@ def list_children(
 
 @dataclass(frozen=True)
 class NodeContent:
-    """What a node says."""
+    """The text and figures of a node."""
 
     node_id: UUID
     scope_id: UUID
@@ -240,11 +241,11 @@ class NodeContent:
     trust: str
     models: dict[str, Any]
     is_erased: bool = False
-    """Its text is gone, as an event below it was erased."""
+    """Whether its text was deleted because an event below it was erased."""
 
 
 def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, NodeContent]:
-    """The visible ones of these nodes, by id."""
+    """Read those of these nodes that are visible, by id."""
     if not node_ids:
         return {}
     query = query_nodes(node_ids)
@@ -253,7 +254,7 @@ def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, No
 
 
 def query_nodes(node_ids: Collection[UUID]) -> RowQuery[NodeContent]:
-    """Gives the visible ones of these nodes."""
+    """The query for those of these nodes that are visible."""
     return RowQuery(
         NodeContent,
         """
@@ -275,7 +276,7 @@ class _FirstEvent:
 def read_first_events(
     access: TenantDb, version: int, slots: Sequence[tuple[UUID, UUID]]
 ) -> Mapping[UUID, UUID]:
-    """For each of these slots (each with its scope first) one event that it rests on: the first of
+    """For each of these slots (given as its scope and slot), one of its events: the first event of
     the first leaf below it."""
     if not slots:
         return {}

@@ -1,4 +1,4 @@
-"""SQL for snapshots as admins see them: lists, differences, and how one is repeated."""
+"""SQL for the admin's view of snapshots: lists, differences, and repeating an older one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ class Snapshot:
     scopes_failed: list[dict[str, str]]
     configuration: Mapping[str, str]
     erased_at: datetime | None
-    """Since when it holds an event that is erased: it cannot be made active again."""
+    """When one of its events was erased: it cannot be made active again."""
 
 
 def list_newest(access: TenantDb, before: int | None, limit: int) -> Sequence[Snapshot]:
-    """The tenant's snapshots, newest first; with `before`, those of lower versions."""
+    """List the tenant's snapshots, newest first; with `before`, only lower versions."""
     return access.fetch(
         Snapshot,
         """
@@ -49,7 +49,7 @@ def list_newest(access: TenantDb, before: int | None, limit: int) -> Sequence[Sn
 
 
 def get_snapshot(access: TenantDb, version: int) -> Snapshot | None:
-    """One snapshot, or None."""
+    """Get one snapshot, or None."""
     rows = list_newest(access, version + 1, 1)
     return rows[0] if rows and rows[0].version == version else None
 
@@ -60,8 +60,8 @@ class _Size:
 
 
 def measure(access: TenantDb, version: int) -> int:
-    """How many bytes the contents of a snapshot's slots take up; contents that it shares with
-    other snapshots count in each."""
+    """The stored size in bytes of the contents of a snapshot's slots. Contents that are shared with
+    other snapshots count in each of them."""
     (row,) = access.fetch(
         _Size,
         """
@@ -89,7 +89,7 @@ def read_active_version(access: TenantDb) -> int:
 
 
 def repeat_trees(access: TenantDb, version: int, new_version: int) -> int:
-    """Have the new version repeat all trees of an older one. Returns how many scopes change by it.
+    """Make the new version repeat all trees of an older one. Returns how many scopes are changed.
     In a transaction, after `activate_next`."""
     params: dict[str, object] = {"version": version, "new": new_version}
     changed_count = access.execute(_END_SCOPES, params)
@@ -162,7 +162,8 @@ _CHANGES: LiteralString = """
 def list_changes(
     access: TenantDb, before: int, after: int, last_slot: UUID | None, limit: int
 ) -> Sequence[SlotChange]:
-    """The slots that differ between two versions, by slot; with `last_slot`, those after it."""
+    """List the slots that differ between two versions, ordered by slot; with `last_slot`, those
+    after it."""
     return access.fetch(
         SlotChange,
         "".join(
@@ -182,7 +183,7 @@ def list_changes(
 
 @dataclass(frozen=True)
 class ChangeCounts:
-    """How many slots differ between two versions."""
+    """The number of slots that differ between two versions, by kind of change."""
 
     added: int
     gone: int
@@ -191,7 +192,7 @@ class ChangeCounts:
 
 
 def count_changes(access: TenantDb, before: int, after: int) -> ChangeCounts:
-    """How many slots differ between two versions, and in how many scopes."""
+    """Count the slots that differ between two versions, and the scopes that they belong to."""
     (row,) = access.fetch(
         ChangeCounts,
         "".join(
@@ -213,19 +214,19 @@ def count_changes(access: TenantDb, before: int, after: int) -> ChangeCounts:
 
 @dataclass(frozen=True)
 class BuildBacklog:
-    """What waits for the tenant's next build."""
+    """The chain versions and scopes that wait for the tenant's next build."""
 
     scopes: int
     versions: int
     next_versions: int
-    """Of these versions, how many a build takes in."""
+    """How many of these versions the next build would insert."""
     oldest_at: datetime | None
     due_at: datetime | None
-    """When the next build is due; None: nothing waits."""
+    """When the next build is due; None: nothing is waiting."""
 
 
 def read_waiting(access: TenantDb, max_versions: int) -> BuildBacklog:
-    """What waits for the next build, where a build takes in `max_versions` of a scope."""
+    """Read the backlog of the next build, which inserts at most `max_versions` of each scope."""
     (row,) = access.fetch(
         BuildBacklog,
         """
@@ -250,7 +251,7 @@ class ScopeFailure:
 
 
 def list_failures(access: TenantDb, limit: int) -> Sequence[ScopeFailure]:
-    """The scopes that failed in the newest build, by id."""
+    """List the scopes that failed in the newest build, ordered by id."""
     return access.fetch(
         ScopeFailure,
         """
@@ -265,17 +266,17 @@ def list_failures(access: TenantDb, limit: int) -> Sequence[ScopeFailure]:
 
 @dataclass(frozen=True)
 class WaitingScope:
-    """A scope that waits for a build."""
+    """A scope that is waiting for a build."""
 
     scope_id: UUID
     waiting: int
     oldest_at: datetime
     position: int
-    """How many chain versions its published tree has taken in."""
+    """The position of the last chain version in its published tree."""
 
 
 def list_waiting_scopes(access: TenantDb, limit: int) -> Sequence[WaitingScope]:
-    """The scopes that wait for a build, the longest first."""
+    """List the scopes that are waiting for a build, those waiting longest first."""
     return access.fetch(
         WaitingScope,
         """

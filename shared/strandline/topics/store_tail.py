@@ -1,4 +1,4 @@
-"""SQL of which events the leaves of a version hold, and which are its fresh tail."""
+"""SQL for the events under the leaves of a version, and for its fresh tail."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from strandline.topics.store_references import IN_VERSION
 
 @dataclass(frozen=True)
 class ScopeEvent:
-    """An event's place in its scope."""
+    """An event's position in its scope."""
 
     event_id: UUID
     scope_id: UUID
@@ -20,10 +20,11 @@ class ScopeEvent:
 def list_tail(
     access: TenantDb, version: int, scopes: Sequence[tuple[UUID, int, int]], limit: int
 ) -> Sequence[ScopeEvent]:
-    """The fresh tail of scopes, newest first: the events past the cutoff, up to the mark, that no
-    leaf holds, without statements. A scope is its id, its cutoff (0 without a tree) and its
-    mark."""
-    # Without the fences a planner with the statistics of small tables joins a whole tree per event.
+    """The fresh tail of scopes, newest first: the events past the cutoff and up to the mark that
+    are under no leaf, without statements. A scope is given as its id, its cutoff (0 without a tree)
+    and its mark."""
+    # The `offset 0` fences stop a planner with the statistics of small tables from joining a whole
+    # tree per event.
     return access.fetch(
         ScopeEvent,
         ""  # noqa: S608
@@ -61,7 +62,8 @@ def list_tail(
 
 
 def list_leaf_events(access: TenantDb, version: int, scope_id: UUID) -> Sequence[ScopeEvent]:
-    """All events under leaves of a scope's tree, in order; an event as often as a leaf holds it."""
+    """All events under the leaves of a scope's tree, in order. An event is listed once per leaf
+    that holds it."""
     return access.fetch(
         ScopeEvent,
         ""  # noqa: S608
@@ -86,8 +88,9 @@ class _Seq:
 def find_uncovered_seq(
     access: TenantDb, scope_id: UUID, after: int, mark: int, leaf_seqs: Collection[int]
 ) -> int | None:
-    """The first event of a scope past `after`, up to the mark, that a leaf has to hold and that is
-    not among those covered; None if there is none. No leaf holds a statement or what is erased."""
+    """The seq of the first event of a scope past `after`, up to the mark, that should be under a
+    leaf and is not in `leaf_seqs`; None if there is none. Statements and erased events belong under
+    no leaf."""
     rows = access.fetch(
         _Seq,
         """
@@ -112,8 +115,8 @@ class LeafEvent(ScopeEvent):
 def list_events_of_leaves(
     access: TenantDb, leaves: Mapping[UUID, int], limit: int
 ) -> Sequence[LeafEvent]:
-    """The first events of leaves, at most `limit` of each, in order. A leaf is a chain and its
-    version."""
+    """List the first events of leaves, at most `limit` of each, in order. A leaf is given as a
+    chain and its version."""
     return access.fetch(
         LeafEvent,
         """

@@ -1,4 +1,4 @@
-"""The lines of an answer's topics and events, each made once, when it is first wanted."""
+"""The lines of an answer's topics and events. Each is made once, on first use."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -23,22 +23,22 @@ CITATION_BYTES = len("[99]")
 
 @dataclass(frozen=True)
 class Texts:
-    """What the lines of a plan are made of."""
+    """The texts that the lines of a plan are rendered from."""
 
     topics: Mapping[UUID, TopicSource]
     """By slot."""
     events: Mapping[UUID, EventSource]
     """By event."""
     participants: Mapping[UUID, Sequence[str]]
-    """Of each scope."""
+    """By scope."""
     keeps_summaries: bool
-    """Whether a summary keeps the sentences that stand in a shown event, and what stands before it
-    in its line."""
+    """Whether a summary keeps sentences that are also in a shown event or earlier in its own
+    line."""
 
 
 @dataclass
 class Lines:
-    """The lines of texts, in an outline of so many tokens."""
+    """The lines of these texts, for an outline with this token budget."""
 
     texts: Texts
     budget: int
@@ -53,7 +53,7 @@ class Lines:
         return self.budget * BYTES_PER_TOKEN
 
     def topic(self, slot: UUID, *, has_summary: bool = True) -> Line[TopicSource]:
-        """A copy of a topic's line, with its summary or without."""
+        """A copy of a topic's line, with or without its summary."""
         key = slot, has_summary
         if key not in self._topics:
             topic = self.texts.topics[slot]
@@ -71,7 +71,8 @@ class Lines:
         return copy(self._events[event_id])
 
     def day(self, slot: UUID | None) -> str | None:
-        """The day of a topic whose events are all of one day; its events do not repeat it."""
+        """The day of a topic whose events are all of one day; the lines of its events omit that
+        day."""
         if slot is None:
             return None
         topic = self.texts.topics[slot]
@@ -80,8 +81,8 @@ class Lines:
 
 
 def _drop_repetition(topic: TopicSource) -> TopicSource:
-    """A topic whose line says nothing twice: the summary of joined topics begins with the name of
-    one, and ends with the dates."""
+    """Remove repetition from a topic's line: the summary of an inner topic begins with the name of
+    one of its children and ends with the dates."""
     dates = describe_dates(topic.started_at, topic.last_event_at)
     summary = topic.summary.removesuffix(f" ({dates})")
     name = topic.topic or ""
@@ -91,8 +92,8 @@ def _drop_repetition(topic: TopicSource) -> TopicSource:
 
 
 def event_start(line: Line[EventSource], day: str | None) -> str:
-    """What stands between an event's citation and its text, without the day of its topic. A name
-    with a comma could pass for a date, so that the date stays before it."""
+    """The text between an event's citation and its content, without the day of its topic. A name
+    with a comma could be mistaken for a date, so the date stays before such a name."""
     date_prefix = f" {day}, "
     if day is None or not line.start.startswith(date_prefix):
         return line.start
@@ -101,11 +102,11 @@ def event_start(line: Line[EventSource], day: str | None) -> str:
 
 
 def event_bytes(line: Line[EventSource], depth: int, day: str | None) -> int:
-    """What an event's line takes."""
+    """The size of an event's line in bytes."""
     start = event_start(line, day)
     return depth * len(INDENT) + CITATION_BYTES + size(start) + size(line.shown_text) + 1
 
 
 def heading_bytes(line: Line[TopicSource], depth: int) -> int:
-    """What a topic's line takes without its summary."""
+    """The size of a topic's line in bytes, without its summary."""
     return depth * len(INDENT) + size(line.start) + 1

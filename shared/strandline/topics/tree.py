@@ -1,7 +1,7 @@
-"""A scope's tree of topics as it grows: which slot is below which.
+"""A scope's topic tree as it grows: the parent and children of each slot.
 
-A leaf is a chain version, an inner node stands for what is below it. The tree is a function of the
-sequence of leaves that were inserted, however they were divided among builds (after MemTree, arXiv
+A leaf is a chain version; an inner node represents the nodes below it. The tree depends only on the
+sequence of inserted leaves, not on how they were divided among builds (after MemTree, arXiv
 2410.14052, with splits as in a B-tree). The root is always an inner node.
 """
 
@@ -13,13 +13,14 @@ from uuid import UUID
 from strandline.topics.vectors import MeanVector, cosine, mean
 
 MAX_CHILDREN = 16
-"""A node with more is split in two."""
+"""A node with more children is split in two."""
 MIN_SPLIT = 5
-"""The fewest children of a node that comes from a split: the depth of a tree with N leaves ever
-inserted stays below 2·log2(N), for N from 4."""
+"""The minimum number of children of a node after a split. With N >= 4 leaves ever inserted, the
+depth of the tree stays below 2·log2(N)."""
 MIN_FILL = 8
-"""A node with so many children takes no further leaf as long as one of them is an inner node: or
-unlike leaves would pile up above, and every split of the root would deepen the tree."""
+"""A node with at least this many children takes no further leaf as long as one of its children is
+an inner node. Otherwise dissimilar leaves would accumulate near the root, and every split of the
+root would deepen the tree."""
 _THRESHOLD_STEP = 0.1
 _MAX_THRESHOLD = 0.9
 
@@ -38,8 +39,8 @@ class TreeRow:
 
 @dataclass(frozen=True)
 class NewLeaf:
-    """A chain version to insert. `slot` is its chain's id: it takes the place of an earlier
-    version of the chain."""
+    """A chain version to insert. `slot` is its chain's id: the leaf replaces an earlier version of
+    the same chain."""
 
     slot: UUID
     chain_version: int
@@ -47,7 +48,7 @@ class NewLeaf:
     vector: MeanVector | None
     """None: none of its events has a vector."""
     predecessor: UUID | None
-    """The slot of the leaf that was inserted before it, if any."""
+    """The slot of the leaf inserted before this one, if any."""
 
 
 @dataclass
@@ -60,18 +61,18 @@ class _Slot:
 
 @dataclass(frozen=True)
 class TreeSettings:
-    """What a tree's growth depends on besides its leaves."""
+    """The settings that a tree's growth depends on, besides its leaves."""
 
     make_slot: Callable[[int], UUID]
-    """The id of the inner slot of this number."""
+    """Makes the id of the inner slot with a number."""
     descend_cosine: float
-    """The least cosine with a child of the root at which a leaf goes below it; it rises with
-    depth."""
+    """The minimum cosine similarity with a child of the root at which a leaf is inserted below it.
+    The minimum rises with depth."""
 
 
 class Tree:
-    """A tree, with the vectors that were needed so far. Vectors of stored slots come from
-    `load_vectors`: those of any slots that it is asked for, of stored content, in one call."""
+    """A tree, with the vectors loaded so far. `load_vectors` returns the vectors of any stored
+    slots in one call."""
 
     def __init__(
         self,
@@ -85,8 +86,8 @@ class Tree:
         self._vectors: dict[UUID, MeanVector | None] = {}
         self._slots: dict[UUID, _Slot] = {}
         self.node_ids: dict[UUID, UUID] = {}
-        """The content of each slot, as far as it is known: inner slots that changed have none until
-        `set_content`."""
+        """The content of each slot, if known. Inner slots that changed have none until
+        `set_content` is called."""
         self.slots_numbered = slots_numbered
         """How many inner slots were ever numbered."""
         for row in rows:
@@ -98,11 +99,11 @@ class Tree:
         roots = [slot for slot, state in self._slots.items() if state.parent is None]
         assert len(roots) <= 1, "a tree has one root"
         self.root = roots[0] if roots else self._add_inner(None)
-        """The slot of the root; it stays the same."""
+        """The slot of the root; it never changes."""
         self._base_rows = {row.slot: row for row in self.rows()} if roots else {}
 
     def insert(self, leaf: NewLeaf) -> None:
-        """Insert a leaf, in place of its chain's earlier version if there is one."""
+        """Insert a leaf, replacing an earlier version of its chain if there is one."""
         if leaf.slot in self._slots:
             self._remove(leaf.slot)
         self._vectors[leaf.slot] = leaf.vector
@@ -114,19 +115,19 @@ class Tree:
         self._split_upwards(parent)
 
     def children(self, slot: UUID) -> list[UUID]:
-        """The slots right below an inner slot, in the order in which they count for its content."""
+        """The children of an inner slot, in the order used for its content."""
         return sorted(self._slots[slot].children)
 
     def parent(self, slot: UUID) -> UUID | None:
-        """The slot above; None for the root."""
+        """The parent of a slot; None for the root."""
         return self._slots[slot].parent
 
     def is_leaf(self, slot: UUID) -> bool:
-        """Whether a slot is a chain's."""
+        """Whether a slot is a leaf."""
         return self._slots[slot].is_leaf
 
     def vector(self, slot: UUID) -> MeanVector | None:
-        """The vector of a slot's present content; None where no event below it has one."""
+        """The vector of a slot's current content; None if no event below it has a vector."""
         if slot not in self._vectors:
             self._need_vectors([slot])
         return self._vectors[slot]
@@ -144,26 +145,26 @@ class Tree:
         self.node_ids[slot] = node_id
 
     def depth(self, slot: UUID) -> int:
-        """How many slots are above a slot."""
+        """The number of ancestors of a slot."""
         depth, parent = 0, self._slots[slot].parent
         while parent is not None:
             depth, parent = depth + 1, self._slots[parent].parent
         return depth
 
     def leaf_slots(self) -> list[UUID]:
-        """All leaves."""
+        """The slots of all leaves."""
         return [slot for slot, state in self._slots.items() if state.is_leaf]
 
     def rows(self) -> list[TreeRow]:
-        """All slots as they are to be stored, in order. Every content must be known."""
+        """All slots as rows to store, in order. Every content must be known."""
         return [
             TreeRow(slot, state.parent, self.node_ids[slot], state.is_leaf, state.chain_version)
             for slot, state in sorted(self._slots.items())
         ]
 
     def changes(self) -> tuple[list[TreeRow], list[UUID]]:
-        """The rows that are new or different since the tree was loaded, and the slots that are
-        gone."""
+        """The rows that were added or changed since the tree was loaded, and the slots that were
+        removed."""
         rows = self.rows()
         present = {row.slot for row in rows}
         return (
@@ -172,9 +173,9 @@ class Tree:
         )
 
     def _find_parent(self, leaf: NewLeaf) -> UUID:
-        """The slot that a leaf goes below: down to the most similar child, as long as it is similar
-        enough or the node is full of others. A leaf without a vector goes beside the one before
-        it."""
+        """Find the parent for a leaf: descend to the most similar child as long as it is similar
+        enough or the node has MIN_FILL children. A leaf without a vector gets the same parent as
+        the leaf before it."""
         if leaf.vector is None:
             before = self._slots.get(leaf.predecessor) if leaf.predecessor else None
             return self.root if before is None or before.parent is None else before.parent
@@ -196,8 +197,8 @@ class Tree:
         return -1.0 if other is None else cosine(vector, other)
 
     def _need_vectors(self, slots: Sequence[UUID]) -> None:
-        """Have the vectors of these slots: read those of stored content, in one call, and compute
-        those of changed inner slots from what is below them."""
+        """Make the vectors of these slots available: load those of stored contents in one call, and
+        compute those of changed inner slots from their children."""
         missing = self._stored_slots_without_vector(slots)
         if missing:
             vectors = self._load_vectors(missing)
@@ -210,7 +211,8 @@ class Tree:
                 self._vectors[slot] = mean(parts)
 
     def _stored_slots_without_vector(self, slots: Iterable[UUID]) -> set[UUID]:
-        """Of these slots and of those below the changed ones among them."""
+        """The stored slots without a loaded vector, among these slots and those below the changed
+        ones."""
         missing: set[UUID] = set()
         for slot in slots:
             if slot in self._vectors:
@@ -222,7 +224,7 @@ class Tree:
         return missing
 
     def _change(self, slot: UUID | None) -> None:
-        """Forget the content of a slot and of all above it."""
+        """Forget the content of a slot and of all of its ancestors."""
         while slot is not None:
             self._vectors.pop(slot, None)
             self.node_ids.pop(slot, None)
@@ -252,7 +254,7 @@ class Tree:
         self.node_ids.pop(slot, None)
 
     def _remove(self, leaf: UUID) -> None:
-        """Remove a leaf. What is left with one child is replaced by that child; a root that is left
+        """Remove a leaf. An inner slot left with one child is replaced by that child; a root left
         with one inner node takes over its children."""
         parent = self._detach(leaf)
         self._drop(leaf)
@@ -278,7 +280,8 @@ class Tree:
                 self._attach(child, self.root)
 
     def _split_upwards(self, slot: UUID) -> None:
-        """Split a slot with too many children, and then those above it that get too many by it."""
+        """Split a slot with too many children, then each ancestor that gets too many children by
+        it."""
         while len(self._slots[slot].children) > MAX_CHILDREN:
             first, second = self._divide(self.children(slot))
             if slot == self.root:  # it keeps its slot above two new ones
@@ -297,9 +300,9 @@ class Tree:
             self._attach(slot, parent)
 
     def _divide(self, slots: Sequence[UUID]) -> tuple[list[UUID], list[UUID]]:
-        """Two groups of at least MIN_SPLIT slots: around the two that are least similar. Those
-        without a vector fill up the smaller. The first group holds the lowest slot with a
-        vector."""
+        """Divide slots into two groups of at least MIN_SPLIT slots, around the two least similar
+        ones. Slots without a vector fill the smaller group. The first group contains the lowest
+        slot with a vector."""
         self._need_vectors(slots)
         vectors = {slot: vector for slot in slots if (vector := self._vectors[slot])}
         if len(vectors) < 2:

@@ -1,5 +1,5 @@
-"""Vectors of tree nodes: means that are rounded as they are stored, so that a tree is the same
-wherever a build ended."""
+"""Vectors of tree nodes. Means are rounded to the stored precision, so that a tree does not depend
+on where a build ended."""
 
 import math
 import struct
@@ -12,17 +12,17 @@ class MeanVector(NamedTuple):
 
     values: tuple[float, ...]
     weight: int
-    """Of how many event vectors."""
+    """The number of event vectors in the mean."""
 
     @property
     def norm(self) -> float:
-        """Its length."""
+        """The Euclidean norm."""
         return math.sqrt(math.sumprod(self.values, self.values))
 
 
 def mean(parts: Sequence[MeanVector]) -> MeanVector | None:
-    """The mean of means, each by its weight, in half precision; None of nothing. The order of
-    `parts` matters to the last bit."""
+    """The mean of means, weighted by their weights, in half precision; None for no parts. The last
+    bit of the result depends on the order of `parts`."""
     total = sum(part.weight for part in parts)
     if not total:
         return None
@@ -32,12 +32,12 @@ def mean(parts: Sequence[MeanVector]) -> MeanVector | None:
 
 
 def round_to_half(values: Sequence[float]) -> tuple[float, ...]:
-    """The values as a `halfvec` stores them. Raises OverflowError over 65,504."""
+    """Round the values as a `halfvec` stores them. Raises OverflowError above 65,504."""
     form = f"<{len(values)}e"
     return struct.unpack(form, struct.pack(form, *values))
 
 
 def cosine(first: MeanVector, second: MeanVector) -> float:
-    """Their cosine; 0 where one of them has no length."""
+    """The cosine similarity; 0 if one of the vectors has length 0."""
     length = first.norm * second.norm
     return math.sumprod(first.values, second.values) / length if length else 0.0

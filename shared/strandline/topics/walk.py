@@ -1,4 +1,4 @@
-"""Walk from the roots of trees to the leaves that hold events: a deterministic beam."""
+"""Walk from the roots of trees to the leaves that hold events, by a deterministic beam search."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -8,22 +8,24 @@ from uuid import UUID
 from strandline.topics.store_references import PlacedNode
 
 _SIMILARITY_WEIGHT = 0.1
-"""What a node's cosine with the question counts beside the relevance of the best event below it."""
+"""The weight of a node's cosine similarity with the question, relative to the relevance of the best
+event below it."""
 
 TOPIC_WEIGHT = 0.25
-"""What the mean relevance of the best TOPIC_EVENTS of its topic counts beside an event's own."""
+"""The weight of the mean relevance of the best TOPIC_EVENTS events of an event's topic, relative to
+the event's own relevance."""
 TOPIC_EVENTS = 3
 
 
 @dataclass
 class Forest:
-    """Slots of trees and the events that were found below them."""
+    """Slots of trees, and the events that were found below them."""
 
     nodes: Mapping[UUID, PlacedNode]
-    """By slot; the slots above each are among them."""
+    """By slot. All ancestors of each slot are included."""
     relevance_by_event: Mapping[UUID, float]
     relevance: dict[UUID, float] = field(default_factory=dict[UUID, float])
-    """Of each slot with events: that of the best."""
+    """The relevance of the best event below each slot."""
 
     def __post_init__(self) -> None:
         for node in self.nodes.values():
@@ -34,7 +36,7 @@ class Forest:
                 self.relevance[slot] = max(best, self.relevance.get(slot, 0.0))
 
     def path(self, slot: UUID) -> list[UUID]:
-        """A slot and those above it, up to the root."""
+        """A slot and its ancestors, up to the root."""
         slots: list[UUID] = []
         current: UUID | None = slot
         while current is not None and current not in slots:
@@ -43,28 +45,29 @@ class Forest:
         return slots
 
     def score(self, slot: UUID) -> float:
-        """How much speaks for going down here."""
+        """The score of a slot for the beam search."""
         similarity = self.nodes[slot].similarity or 0.0
         return self.relevance.get(slot, 0.0) + _SIMILARITY_WEIGHT * similarity
 
 
 @dataclass(frozen=True)
 class WalkResult:
-    """Where a walk came to."""
+    """The result of a walk."""
 
     slot_by_event: Mapping[UUID, UUID]
-    """The slot below which each event is shown: its leaf, or what was reached of the way there."""
+    """The slot under which each event is shown: its leaf, or the deepest slot reached on the way to
+    it."""
     cut_by_width: int
-    """Events below slots that were left out."""
+    """The number of events below slots that were not followed."""
     is_late: bool
-    """The time ended before the leaves were reached."""
+    """Whether the time limit was reached before the leaves."""
 
 
 def walk_beam(
     forest: Forest, *, depth: int, width: int, is_late: Callable[[], bool] = lambda: False
 ) -> WalkResult:
-    """Go down level by level, on each to the best `width` slots, for at most `depth` levels. The
-    root is the first. Ties go to the lower slot."""
+    """Walk down level by level, following the best `width` slots of each level, for at most `depth`
+    levels. The root is the first level. Ties go to the lower slot."""
     children: dict[UUID | None, list[UUID]] = defaultdict(list)
     for node in forest.nodes.values():
         children[node.parent_slot].append(node.slot)
@@ -92,8 +95,8 @@ def walk_beam(
 def order_by_topic[Group](
     relevance_by_event: Mapping[UUID, float], group_by_event: Mapping[UUID, Group]
 ) -> list[UUID]:
-    """The events, best first: by their relevance, and by how much of their group was found. What
-    answers a question is often said beside what is like it."""
+    """Order the events, best first: by their relevance, and by how much of their group was found.
+    An answer is often found beside similar events."""
     by_group: dict[Group, list[float]] = defaultdict(list)
     for event, group in group_by_event.items():
         by_group[group].append(relevance_by_event[event])

@@ -1,8 +1,8 @@
-"""Walk the trees of topics by a language model, under deterministic control.
+"""Walk the topic trees with a language model, under deterministic control.
 
-The model sees numbered topics and chooses numbers. It sees nothing else and names nothing else:
-what it chose is looked up among what it was shown. What it did not choose comes after what it
-chose, so that a model that errs or lies costs the order of an answer and nothing else.
+The model sees numbered topics and chooses numbers. Its choice is looked up among the topics that it
+was shown, so it cannot name anything else. Topics that it did not choose come after those it chose:
+a wrong or malicious choice affects only the order of the answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,20 +26,20 @@ from strandline.topics.walk import Forest, walk_beam
 
 _MAX_ROUNDS = 3
 _MAX_OPTIONS = 40
-"""The most topics that the model chooses from at once."""
+"""The maximum number of topics offered to the model at once."""
 _MAX_LEAF_EVENTS = 10
-"""The most events of a chosen leaf in which no search found one."""
+"""The maximum number of events of a chosen leaf in which no search found one."""
 
 
 @dataclass
 class _Choices:
-    """What was chosen so far."""
+    """The choices made so far."""
 
     slots: list[UUID] = field(default_factory=list[UUID])
-    """Leaves, and slots below which the model did not go."""
+    """The chosen leaves, and the slots below which the model did not go."""
     leaf_versions: dict[UUID, int] = field(default_factory=dict[UUID, int])
     nodes: dict[UUID, PlacedNode] = field(default_factory=dict[UUID, PlacedNode])
-    """Every slot that was on offer."""
+    """Every slot that was offered."""
     rounds: int = 0
     prompt: str = ""
     failed: bool = False
@@ -54,8 +54,8 @@ class ModelWalk:
     task: TaskContext
 
     def __call__(self, question: Question, hits: PlacedHits) -> Selection:
-        """The selection of a question, what the model chose first. Falls back to the beam where it
-        gives no usable answer, which `degraded` says."""
+        """Select for a question, with the model's choices first. Falls back to the beam search if
+        the model gives no usable answer; `degraded` then says so."""
         beam = select_by_beam(question, hits)
         if hits.snapshot is None:
             return beam
@@ -108,7 +108,8 @@ class ModelWalk:
         contents: Mapping[UUID, NodeContent],
         choices: _Choices,
     ) -> list[PlacedNode] | None:
-        """The slots that the model chose; None where its answer could not be used."""
+        """Ask the model for a choice. Returns the chosen slots, or None if its answer could not be
+        used."""
         choices.nodes |= {node.slot: node for node in level}
         options = [_to_option(contents[n.node_id], _score(hits, n)) for n in level]
         result = self.llm.walk(self.task, question.request.query or "", options)
@@ -131,7 +132,7 @@ class ModelWalk:
 
 
 def _can_be_judged(content: NodeContent | None) -> bool:
-    """Whether it says anything: the leaf of a rejected chain does not."""
+    """Whether the content has a text to judge: the leaf of a rejected chain has none."""
     return content is not None and bool(content.topic or content.summary)
 
 
@@ -153,8 +154,8 @@ def _to_option(content: NodeContent, score: float) -> WalkOption:
 
 
 def _merge(question: Question, hits: PlacedHits, choices: _Choices) -> Selection:
-    """What was found below chosen slots and in the fresh tail, then the first events of chosen
-    leaves without any, then the rest."""
+    """Merge the hits below chosen slots and in the fresh tail, then the first events of chosen
+    leaves without a hit, then the remaining hits."""
     walk = walk_beam(hits.forest, depth=question.request.depth, width=question.request.width)
     chosen_slots, tail = set(choices.slots), set(hits.tail)
 
