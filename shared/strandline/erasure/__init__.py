@@ -1,1 +1,1 @@
-"""Erasure: forget events, all that was made of them, and prove it."""
+"""Erasure: delete events and everything derived from them, and issue a signed receipt."""

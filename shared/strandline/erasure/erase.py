@@ -1,8 +1,8 @@
-"""Erase events: one transaction in which they and all that was made of them become unreadable.
+"""Erase events: one transaction makes them and everything derived from them unreadable.
 
-Up to EVENTS_AT_ONCE are tombstones then. Of more a mark is written, by which row-level security
-keeps them out of view, and the job (`eraser`) turns them into tombstones by and by. What takes
-time, payloads and what is formed anew, is the job's.
+Up to EVENTS_AT_ONCE events become tombstones in that transaction. For more events it writes a mark.
+Row-level security hides the marked events, and the job (`eraser`) turns them into tombstones in
+batches. The job also does what takes time: it removes payloads and rebuilds chains.
 """
 
 import json
@@ -29,39 +29,41 @@ from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
 EVENTS_AT_ONCE = 1_000
-"""How many events one transaction erases, in less than a second on a quiet machine: other writers
-of their scopes wait for its end."""
+"""The most events that one transaction erases. It takes less than a second on a quiet machine.
+Other writers of the same scopes wait until it ends."""
 _LISTED = 10
-"""So many transactions' events are listed at a time."""
+"""How many transactions' events are listed at a time."""
 
 _OF_OTHERS = ("turns", "sona_members", "acts", "event_uses", "recalls")
-"""Counts that tell what others asked, and in which sonas. A bound user's erasure clears these rows
-too, which that user does not see, and does not count them."""
+"""Counts that would reveal what other callers asked, and in which sonas. An erasure by a bound user
+clears these rows too, although that user does not see them, but does not report their counts."""
 
 
 def select_for(principal: Principal, selection: Selection) -> Selection:
-    """The selection as this caller may make it: a bound credential erases what its own user said.
-    Events that are named by their ids are checked by `check_events`. Raises Forbidden."""
+    """Narrow a selection to what this caller may erase: a bound credential erases only what its own
+    user said. Events that are named by id are checked by `check_events` instead. Raises
+    Forbidden."""
     if principal.user is None or selection.event_ids is not None:
         return selection
     if selection.kind in ("scope", "tenant"):
         raise Forbidden(
-            "A credential bound to a user erases what that user said; to erase a whole "
-            f"{selection.kind} use one that is bound to nobody.",
+            "A credential bound to a user can erase only what that user said; to erase a whole "
+            f"{selection.kind} use an unbound credential.",
             field="scope_id" if selection.kind == "scope" else "tenant",
         )
     if selection.participant not in (None, principal.user):
         raise Forbidden(
-            "participant: a credential bound to a user erases what that user said",
+            "participant: a credential bound to a user can erase only what that user said",
             field="participant",
         )
     return replace(selection, participant=principal.user)
 
 
 def check_events(access: TenantDb, principal: Principal, event_ids: Sequence[UUID]) -> None:
-    """Check that the caller may erase these events. Raises NotFound where one is not in view, or is
-    unknown; Forbidden where it is neither what the bound user said nor what an agent said with that
-    user's own credential; Gone where it was erased before."""
+    """Check that the caller may erase these events. Raises NotFound if one is unknown or not in
+    view. Raises Forbidden if the credential is bound to a user and an event was neither said by
+    that user nor written by an agent with that user's credential. Raises Gone if one was erased
+    before."""
     found = {event.event_id: event for event in store_selections.get_selected(access, event_ids)}
     missing = [one for one in event_ids if one not in found]
     marked = {event.event_id: event for event in store_marks.list_marked(access, missing)}
@@ -74,7 +76,7 @@ def check_events(access: TenantDb, principal: Principal, event_ids: Sequence[UUI
         erasure_ids = sorted({*store.list_erasures_of(access, erased), *visible})
         place = f" Its erasure: GET /api/v1/erasures/{erasure_ids[0]}." if erasure_ids else ""
         raise Gone(
-            f"An event of these was erased before.{place}",
+            f"One of these events was erased before.{place}",
             event_ids=[str(one) for one in erased[:20]],
             erasure_ids=[str(one) for one in erasure_ids[:20]],
         )
@@ -94,7 +96,7 @@ def check_events(access: TenantDb, principal: Principal, event_ids: Sequence[UUI
 
 
 def make_key(access: TenantDb, key: str, request: object) -> RequestKey:
-    """The key of a request with this `Idempotency-Key`, which asks for `request` (JSON)."""
+    """Build the key of a request from its `Idempotency-Key` and its content, `request` (JSON)."""
     text = json.dumps(request, sort_keys=True)
     return RequestKey(
         access.sealer.hash_key("erasure", access.caller.writer, key),
@@ -103,15 +105,15 @@ def make_key(access: TenantDb, key: str, request: object) -> RequestKey:
 
 
 def make_session_key(access: TenantDb, session_id: str) -> RequestKey:
-    """The key of requests that erase a session of this name."""
+    """Build the key of requests that erase the session with this name."""
     return RequestKey(access.sealer.hash_key("erasure of a session", session_id))
 
 
 def find_repeated(
     access: TenantDb, key: RequestKey, scope_id: UUID | None = None
 ) -> Erasure | None:
-    """The erasure that an earlier request with this key asked for, of this scope where one is
-    given; else None. Raises Conflict where it asked for something else."""
+    """The erasure that an earlier request with this key started, or None. With `scope_id`, only an
+    erasure of that scope. Raises Conflict if the earlier request had different content."""
     repeated = store.find_repeated(access, key, scope_id)
     if repeated is None:
         return None
@@ -128,10 +130,10 @@ def erase(
     now: datetime,
     key: RequestKey | None = None,
 ) -> Erasure:
-    """Erase what a selection names, which `select_for` has narrowed. Nothing of it can be read when
-    this returns; while `cleared_at` is None the job goes on. Where a request with the same
-    `Idempotency-Key` was faster, it gives that one's erasure. Raises NotFound where nothing
-    matches, or another erasure was faster."""
+    """Erase the events of a selection, which `select_for` has narrowed. None of them can be read
+    once this returns. The job continues while `cleared_at` is None. If a concurrent request with
+    the same `Idempotency-Key` finished first, returns its erasure. Raises NotFound if nothing
+    matches, or if another erasure has already erased it."""
     erasure_id = uuid7()
     event_ids = store_selections.list_some(access, selection, EVENTS_AT_ONCE + 1)
     eraser = access.seeing_erased()
@@ -167,8 +169,8 @@ def _clear(
     event_ids: Sequence[UUID],
     now: datetime,
 ) -> bool:
-    """Clear what a selection names, of which these events are some, or mark it where they are too
-    many. Returns whether there was anything. In a transaction."""
+    """Clear the events of a selection, or mark them if there are too many. `event_ids` holds some
+    of its events. Returns whether there was anything to clear. In a transaction."""
     is_many, has_any = len(event_ids) > EVENTS_AT_ONCE, False
     scope_ids: list[UUID] = []
     if selection.is_whole:
@@ -176,7 +178,7 @@ def _clear(
     if is_many:
         has_any = store_selections.add_marks(access, erasure_id, selection) > 0
     else:
-        if event_ids:  # another erasure may have been faster
+        if event_ids:  # another erasure may have been first
             has_any = _clear_events(access, erasure_id, event_ids, now) > 0
         store.mark_cleared(access, erasure_id)
     counts = _clear_uploads(access, erasure_id, selection)
@@ -188,8 +190,8 @@ def _clear(
 
 
 def _clear_uploads(access: TenantDb, erasure_id: UUID, selection: Selection) -> dict[str, int]:
-    """Clear the uploads of a tenant, or of who said all that is erased, also those that no event
-    cites. Returns how many rows of each table. In a transaction."""
+    """Clear the uploads of a tenant, or of the erased participant, including those that no event
+    cites. Returns the number of rows cleared in each table. In a transaction."""
     if selection.kind not in ("tenant", "participant") or selection.scope_id is not None:
         return {}
     return {"uploads": store.forget_uploads(access, erasure_id, selection.participant)}
@@ -198,8 +200,8 @@ def _clear_uploads(access: TenantDb, erasure_id: UUID, selection: Selection) -> 
 def _clear_whole(
     access: TenantDb, selection: Selection, scope_ids: Sequence[UUID]
 ) -> dict[str, int]:
-    """Clear what is a session's or the tenant's and no event's. Returns how many rows of each
-    table. In a transaction, with these scopes locked."""
+    """Clear what belongs to a session or the tenant and not to an event. Returns the number of rows
+    cleared in each table. In a transaction, with these scopes locked."""
     counts = {"sessions": store_sessions.delete_sessions(access, selection, scope_ids)}
     if selection.kind == "tenant":
         counts["sona_names"] = store_members.forget_names(access)
@@ -208,9 +210,9 @@ def _clear_whole(
 
 
 def clear_marked(access: TenantDb, erasure: Erasure, mark: Mark, now: datetime) -> Generator[int]:
-    """Turn the events of a mark into tombstones, EVENTS_AT_ONCE in a transaction; yields how many
-    after each. In the end the mark goes, and with the last mark the erasure is cleared. The caller
-    sees what is being erased."""
+    """Turn the events of a mark into tombstones, EVENTS_AT_ONCE in each transaction. Yields the
+    number of events after each one. Deletes the mark at the end; once the last mark is deleted, the
+    erasure is cleared. The caller's connection must see events that are being erased."""
     selection, is_last = _to_selection(erasure, mark), False
     while not is_last:
         event_ids = store_selections.list_first(access, selection, _LISTED * EVENTS_AT_ONCE)
@@ -239,9 +241,9 @@ def _to_selection(erasure: Erasure, mark: Mark) -> Selection:
 def _clear_events(
     access: TenantDb, erasure_id: UUID, event_ids: Sequence[UUID], now: datetime
 ) -> int:
-    """Erase these events and all that rests on them, in the transaction under way. Locks are taken
-    in one order: scopes, chains, graph, events. What rests on them may be told of chains that were
-    dropped and are not folded again yet. Returns how many were not erased before."""
+    """Erase these events and everything that rests on them, in the current transaction. Takes locks
+    in a fixed order: scopes, chains, graph, events. Derived rows may also cite chains that were
+    dropped and are not yet folded again. Returns how many of the events were not erased before."""
     scope_ids = store_derived.lock_scopes(access, event_ids)
     pending = store.drop_pending_decisions(access, event_ids)
     dropped_ids = [*pending.chain_ids, *store_derived.list_slots(access, event_ids)]
@@ -270,7 +272,8 @@ def _clear_events(
 
 
 def _to_target(selection: Selection) -> dict[str, object]:
-    """What the receipt says of a selection: no session's name, which a caller may choose."""
+    """The selection as the receipt shows it. It leaves out the session's name, because callers
+    choose it."""
     fields = {
         "event_ids": selection.event_ids and [str(one) for one in selection.event_ids],
         "scope_id": selection.scope_id and str(selection.scope_id),

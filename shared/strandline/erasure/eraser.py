@@ -1,6 +1,6 @@
-"""The eraser job: what an erasure leaves to be done once its events are unreadable. Events that a
-mark keeps out of view become tombstones, payloads and exports are removed, chains that lost events
-are formed anew, and the receipt is signed."""
+"""The eraser job: complete an erasure once its events are unreadable. It turns marked events into
+tombstones, removes payloads and exports, rebuilds chains that lost events, and signs the
+receipt."""
 
 import time
 from collections import Counter, defaultdict
@@ -24,31 +24,32 @@ name = "eraser"
 _PAGE = 200
 """How many objects or chains are listed at a time."""
 _MAX_ATTEMPTS = 20
-"""A chain that failed so often to be formed anew stays as it is, without its text: an erasure is
-complete without it. An admin can have the scope folded again."""
+"""After this many failed attempts a chain is not rebuilt and stays without its text. The erasure
+completes without it. An admin can have the scope folded again."""
 _PAYLOAD_WAIT = timedelta(minutes=15, seconds=10)
-"""How long a payload stays after its mark: longer than any append that may still cite it runs."""
+"""How long a marked payload is kept. This is longer than any append that may still cite it can
+run."""
 _VACUUM_SPACING = timedelta(hours=1)
-"""How often the tables are vacuumed at most, for whichever tenants."""
+"""The least time between two vacuums of the tables, for all tenants together."""
 _MAX_VACUUMS = 5
-"""An erasure whose vacuum failed so often is complete without, and its receipt says so: the
-database's own vacuum comes in its time."""
+"""After this many failed vacuums an erasure completes without one, and its receipt says so.
+Autovacuum removes the rows later."""
 _RETRY_WAIT = timedelta(minutes=5)
-"""When a chain that could not be formed anew is tried again."""
+"""How long to wait before a failed rebuild of a chain is tried again."""
 _PAUSE_SHARE = 0.5
-"""How long the job waits after a batch of tombstones, of the time that it took: others get their
-turn at the scopes and at the database."""
+"""How long the job pauses after a batch of tombstones, as a share of the time that the batch took.
+The pause gives others access to the scopes and the database."""
 _REQUEST_TIME = timedelta(minutes=1)
-"""Longer than a request runs, by any clock: what read before an erasure has been stored by then."""
+"""Longer than any request runs. Whatever a request read before an erasure is stored by then."""
 _REQUEST_WAIT = _REQUEST_TIME
-"""No erasure is complete before requests that had read before it have ended."""
+"""An erasure completes only after every request that started before it has ended."""
 _RESERVED_SECONDS = 60.0
-"""With less time left than this no further chain is begun: a model may take 20 s, twice."""
+"""With less time left than this, no further chain is started: a model call may take 20 s, twice."""
 _UPLOADS = "uploads/"
 
 
 def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
-    """List one shard per tenant with an erasure that goes on. With `tenant`, only that tenant,
+    """List one shard per tenant with an erasure in progress. With `tenant`, list only that tenant,
     whether or not it has work."""
     if tenant is not None:
         return [Shard(tenant)]
@@ -57,7 +58,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 
 
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
-    """Go on with one tenant's erasures. Returns counts. Every step can be repeated."""
+    """Continue one tenant's erasures. Returns counts. Every step can be repeated."""
     del shard
     totals = Counter[str]()
     erasures = store_job.list_open(lease.access)
@@ -86,7 +87,7 @@ _METRICS = {
     "vacuums_failed": "VacuumsFailed",
     "vacuums_given_up": "VacuumsGivenUp",
 }
-"""The metrics of a shard's counts."""
+"""The metric for each count of a shard."""
 
 
 def finish(resources: JobResources, now: datetime) -> None:
@@ -97,7 +98,8 @@ def finish(resources: JobResources, now: datetime) -> None:
 def _clear(
     resources: JobResources, lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str]
 ) -> None:
-    """Turn the events of an erasure's marks into tombstones, on behalf of whoever asked."""
+    """Turn the events of an erasure's marks into tombstones, on behalf of the caller who requested
+    it."""
     viewer = tuple(erasure.participants)
     caller = Caller(lease.tenant, viewer, *viewer[:1], sees_erased=True)
     access = resources.database.connect_as(caller)
@@ -116,8 +118,8 @@ def _clear(
 def _remove_exports(
     resources: JobResources, lease: Lease, erasures: Sequence[Erasure], totals: Counter[str]
 ) -> bool:
-    """Remove the files of exports that may have read before the latest of these erasures, and so
-    hold what was erased. Who wants one exports again. Returns whether all are gone."""
+    """Remove export files that may contain erased events, because they were read before the latest
+    of these erasures. Users can export again. Returns whether all of them are gone."""
     latest = max((erasure.hidden_at for erasure in erasures), default=None)
     if latest is None:
         return True
@@ -137,9 +139,9 @@ def _remove_exports(
 def _remove_payloads(
     resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]
 ) -> None:
-    """Remove the objects that only erased events cited, all versions of each. A payload is marked
-    first, and removed when every append that may still rely on it has ended. An upload is removed
-    at once, and again when its URL has expired: until then it could be put again."""
+    """Remove all versions of the objects that only erased events cited. A payload is marked first,
+    and removed once every append that may still rely on it has ended. An upload is removed at once,
+    and again after its URL has expired, because until then it could be uploaded again."""
     after, expired_at = "", now - _upload_wait()
     while not lease.is_out_of_time():
         page = store_job.list_payloads(lease.access, after, _PAGE)
@@ -155,7 +157,7 @@ def _remove_payloads(
         removed = _erase_objects(resources, lease.tenant, uploads)
         ended = [one for one in uploads if one in expired and one in removed]
         with lease.transaction():
-            # what a run before this one began, or begins now
+            # removals that an earlier run began, or that this one begins
             removable = store_job.list_removing(lease.access, uncited)
             removable += store_archiving.begin_removal(lease.access, uncited)
             store_job.mark_payloads(lease.access, [*uploads, *uncited], now)
@@ -171,8 +173,8 @@ def _remove_payloads(
 
 
 def _erase_objects(resources: JobResources, tenant: str, objects: Sequence[str]) -> dict[str, int]:
-    """Remove payloads and uploads. Returns those of which nothing is left, each with how many
-    versions it had."""
+    """Remove payloads and uploads. Returns those that are completely gone, each with its number of
+    versions."""
     keys = {_object_key(tenant, one): one for one in objects}
     return {keys[key]: total for key, total in resources.blobs.erase(list(keys)).items()}
 
@@ -186,8 +188,8 @@ def _object_key(tenant: str, name: str) -> str:
 def _count_removed(
     payloads: Sequence[ErasedPayload], versions: Mapping[str, int], ended: Collection[str]
 ) -> dict[UUID, Counter[str]]:
-    """What each erasure counts of the objects whose versions were removed, and of which those that
-    are `ended` are not removed again."""
+    """The counts of each erasure for objects whose versions were removed. The objects in `ended`
+    will not be removed again."""
     counts = defaultdict[UUID, Counter[str]](Counter)
     for payload in payloads:
         for erasure_id in payload.erasure_ids:
@@ -199,15 +201,15 @@ def _count_removed(
 
 
 def _upload_wait() -> timedelta:
-    """How long the URL of an upload may live after its row is gone."""
+    """How long an upload's URL may stay valid after its row is gone."""
     return timedelta(seconds=get_settings().upload_seconds) + _REQUEST_TIME
 
 
 def _form_chains(
     resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]
 ) -> None:
-    """Form the chains that lost events anew from those that are left. One that fails stops no
-    other."""
+    """Rebuild the chains that lost events from their remaining events. A failure of one chain does
+    not stop the others."""
     worker = Worker(
         resources.database,
         resources.blobs,
@@ -244,7 +246,7 @@ def _form_chains(
 
 
 def _promote_again(lease: Lease, chain: ErasedChain) -> None:
-    """Have the promoter read a chain again, however cold it is. In a transaction."""
+    """Make the promoter read a chain again, whatever its heat. In a transaction."""
     job_id = store_failures.record_failure(
         lease.access,
         kind=store_failures.PROMOTE_KIND,
@@ -258,7 +260,7 @@ def _promote_again(lease: Lease, chain: ErasedChain) -> None:
 
 
 def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]) -> None:
-    """Have the database give up the rows that erasures cleared, once nobody can see them."""
+    """Vacuum the rows that erasures cleared, once no transaction can see them."""
     waiting = store_vacuum.list_waiting(lease.access, _MAX_VACUUMS)
     ripe = [one for one in waiting if not one.is_seen and now >= one.cleared_at + _REQUEST_WAIT]
     last = store_vacuum.get_last_vacuum(lease.access)
@@ -270,7 +272,7 @@ def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counte
         store_vacuum.count_vacuum(lease.access, [one.erasure_id for one in ripe])
     try:
         done = store_vacuum.vacuum(resources.database.connection(), lease.is_out_of_time)
-    except Exception as error:  # the receipt waits for the next, and for none in the end
+    except Exception as error:  # the receipt waits for the next vacuum, up to _MAX_VACUUMS
         done = store_vacuum.Vacuum(None, error_code(error))
     cutoff = done.cutoff
     given_up = [one.erasure_id for one in ripe if cutoff is not None and one.is_given_up(cutoff)]
@@ -285,7 +287,8 @@ def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counte
 def _settle(
     lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str], *, has_exports: bool
 ) -> None:
-    """Complete an erasure that waits for nothing any more, or say when the job goes on."""
+    """Complete an erasure that has nothing left to wait for, or record when the job continues
+    it."""
     access = lease.access
     remaining = store_job.count_remaining(access, erasure.erasure_id, _MAX_ATTEMPTS)
     with lease.transaction():

@@ -1,19 +1,20 @@
-"""Where memory lies: every table and store, how it is found by event, and how it is cleared.
+"""Every table and store that holds memory, how its rows are found by event, and how they are
+cleared.
 
-A test compares these tables with the database's catalogue: a new table that cites an event, or
-holds what was made of one, is entered here or the test fails. Pure data.
+A test compares these tables with the database catalogue. It fails if a table that cites an event or
+holds data derived from one is missing here. This module is pure data.
 """
 
 from typing import Literal, NamedTuple
 
 type Clearing = Literal["tombstone", "deleted", "blanked", "renewed", "kept", "removed"]
-"""`tombstone`: id, scope, seq and times stay. `deleted`: the row goes. `blanked`: its text goes,
-and comes anew. `renewed`: computed anew at once. `kept`: it says nothing of what was said.
-`removed`: from another store than the database, by the job."""
+"""`tombstone`: id, scope, seq and times stay. `deleted`: the row is deleted. `blanked`: its text is
+removed, and written again later. `renewed`: it is computed again at once. `kept`: it contains
+nothing of what was said. `removed`: the job removes it from a store outside the database."""
 
 
 class Hook(NamedTuple):
-    """One place that memory lies in."""
+    """One table or store that holds memory."""
 
     found_by: str
     clearing: Clearing
@@ -79,14 +80,14 @@ HOOKS = {
     "erasure_marks": Hook("erasure", "kept", "until all its events are tombstones"),
     "erased_payloads": Hook("erasure", "kept", "until the object is removed"),
 }
-"""By table."""
+"""Tables that hold memory, by name."""
 
 STORES = {
     "payloads in S3": Hook("blob_cid", "removed", "all versions, unless another event cites it"),
     "pending uploads in S3": Hook("uploads", "removed", "all versions"),
     "exports in S3": Hook("tenant", "removed", "all versions of all from before"),
 }
-"""Outside of the database."""
+"""Stores outside the database that hold memory."""
 
 HOLDS_NO_MEMORY = {
     "tenants": "settings",
@@ -120,7 +121,7 @@ HOLDS_NO_MEMORY = {
     "sonas": "ids and counts",
     "schema_migrations": "of the schema",
 }
-"""Tables with nothing to clear, and what they hold."""
+"""Tables with nothing to clear, and what they hold instead."""
 
 UNREACHED = (
     "Backups of the database, until `backups_until`, where the deployment says how long they last;"
@@ -140,4 +141,4 @@ UNREACHED = (
     "The spelling of a name in the graph that another event states too.",
     "The CID of an erased event where blocks of other events cite it: they still verify.",
 )
-"""What an erasure cannot reach, as every receipt and `docs/erasure.md` say."""
+"""What an erasure cannot reach. Every receipt and `docs/erasure.md` list it."""

@@ -1,7 +1,7 @@
-"""Receipts: what was erased and what cannot be reached, signed under the deployment's secret.
+"""Receipts: what was erased and what cannot be reached, signed with a key of the deployment.
 
-The signature is Ed25519 (RFC 8032), so that whoever has the deployment's public key can check it.
-The key is derived from the secret that seals cursors.
+The signature is Ed25519 (RFC 8032), so anyone with the deployment's public key can verify it. The
+signing key is derived from the secret that seals cursors.
 """
 
 import hashlib
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 MAX_LISTED_EVENTS = 10_000
-"""A receipt of more events names none; their digest and the feed of erasures do."""
+"""A receipt with more events than this lists none of them. It has their digest, and the feed of
+erasures lists them."""
 
 
 def build_receipt(
@@ -30,8 +31,8 @@ def build_receipt(
     completed_at: "datetime",
     backup_days: int | None,
 ) -> dict[str, Any]:
-    """What was erased: ids and counts, no contents. `backup_days`: how long the deployment's
-    backups last; None: not known."""
+    """Build the receipt of an erasure: ids and counts, no contents. `backup_days` is how long the
+    deployment's backups are kept, or None if that is unknown."""
     backups_end = backup_days and completed_at + timedelta(days=backup_days)
     ids = sorted(str(event.event_id) for event in events)
     return {
@@ -60,7 +61,7 @@ def sign(secret: str, receipt: Mapping[str, Any]) -> str:
 
 
 def public_key(secret: str) -> str:
-    """The key that checks the deployment's signatures, in hex. It is no secret."""
+    """The public key that verifies the deployment's signatures, in hex. It is not secret."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     key = _private_key(secret).public_key()

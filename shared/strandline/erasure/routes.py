@@ -1,4 +1,4 @@
-"""HTTP routes of erasure, and the end of sessions."""
+"""HTTP routes that erase events and end sessions."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -39,8 +39,8 @@ from strandline.sessions.schemas import EndedOut
 
 
 def delete_event(request: Request) -> Response:
-    """Erase one event. When this answers, no call can read anything of it; its id, scope, seq and
-    times stay. Repeating it gives the same erasure."""
+    """Erase one event. When this answers, no call can read its content. Its id, scope, seq and
+    times stay. A repeated request returns the same erasure."""
     event_id, access = request.path_id("event_id"), _connect(request)
     earlier = store.find_erasure_of(access, event_id)
     if earlier is not None:
@@ -48,18 +48,18 @@ def delete_event(request: Request) -> Response:
     try:
         erase.check_events(access, request.principal, [event_id])
         return _erase(request, access, Selection("event", event_ids=[event_id]))
-    except (NotFound, Gone):  # another erasure may have been faster
+    except (NotFound, Gone):  # another erasure may have been first
         earlier = store.find_erasure_of(access, event_id)
         if earlier is None:
-            erase.check_events(access, request.principal, [event_id])  # says how it stands now
+            erase.check_events(access, request.principal, [event_id])  # raises the present error
             raise
         return _respond(earlier)
 
 
 def post_erasure(request: Request) -> Response:
-    """Erase events, a session, somebody's words, a scope or the tenant (202). With `dry_run` it
-    only counts (200). With an `Idempotency-Key` a request that is repeated gets the same erasure;
-    events that were erased before are a 410 that names their erasures."""
+    """Erase events, a session, what a participant said, a scope or the tenant (202). With `dry_run`
+    it only counts (200). A request that is repeated with the same `Idempotency-Key` returns the
+    same erasure. Events that were erased before cause a 410 that names their erasures."""
     body, access, key = _parse_request(request), _connect(request), None
     selection, header = _to_selection(body), idempotency_key(request)
     if header is not None and not body.dry_run:
@@ -76,17 +76,17 @@ def post_erasure(request: Request) -> Response:
     try:
         return _erase(request, access, selection, 202, key)
     except NotFound:
-        if body.event_ids is not None:  # another erasure was faster, and this names it
+        if body.event_ids is not None:  # names the erasure that was first
             erase.check_events(access, request.principal, body.event_ids)
         raise
 
 
 def delete_session(request: Request) -> Response:
     """End a session. It is hidden, and nothing can be appended to it. Its events and what was
-    derived from them stay in the log, in recall and in its participants' context. Repeating it
-    changes nothing. With `erase` the session and its events are erased instead (202), for which the
-    credential needs the right `erase` too; once nothing is left of it, this gives its last
-    erasure."""
+    derived from them stay in the log, in recall and in its participants' context. A repeated
+    request changes nothing. With `erase` the session and its events are erased instead (202); the
+    credential then also needs the right `erase`. If nothing is left of the session, this returns
+    its last erasure."""
     query = request.parse_query(DeleteSessionQuery)
     access = _connect(request)
     if not query.erase:
@@ -107,8 +107,8 @@ def delete_session(request: Request) -> Response:
 
 
 def get_erasure(request: Request) -> Response:
-    """Get an erasure, with its receipt once it is complete. What a user erased is seen by that user
-    and by admins, what a credential bound to nobody erased by such credentials."""
+    """Get an erasure, with its receipt once it is complete. An erasure by a user is visible to that
+    user and to admins. An erasure by an unbound credential is visible to such credentials."""
     access = _connect_reader(request, request.parse_query(ParticipantsQuery).participants)
     erasure = store.get_erasure(access, request.path_id("erasure_id"))
     if erasure is None:
@@ -117,8 +117,8 @@ def get_erasure(request: Request) -> Response:
 
 
 def list_erasures(request: Request) -> Response:
-    """List erasures, newest first: those that `GET /api/v1/erasures/{erasure_id}` would show. The
-    list names no events and holds no receipts."""
+    """List erasures, newest first: all that `GET /api/v1/erasures/{erasure_id}` would return. The
+    list names no events and has no receipts."""
     query = request.parse_query(ErasuresQuery)
     access = _connect_reader(request, query.participants)
     caller = access.caller
@@ -155,14 +155,14 @@ def _state_of(completed_at: datetime | None) -> ErasureState:
 
 
 def feed_erasures(request: Request) -> Response:
-    """Read a scope's erasures after a place, in order. Who keeps a copy of the scope's events drops
-    these."""
+    """Read a scope's erasures after a position, in order. A client that keeps a copy of the scope's
+    events must delete these."""
     query = request.parse_query(ErasureFeedQuery)
     access = request.connect_reader(query.participants)
     scope_id = request.path_id("scope_id")
     if get_scope(access, scope_id) is None:
         raise NotFound
-    is_erasing = is_scope_erasing(access, scope_id)  # before the feed, which has them afterwards
+    is_erasing = is_scope_erasing(access, scope_id)  # before the feed is read
     rows = store.read_feed(access, scope_id, query.after, query.limit)
     return json_response(
         ErasureFeed(
@@ -179,21 +179,21 @@ def _without_scope(row: store.ErasedEvent) -> dict[str, object]:
 
 
 def _connect(request: Request) -> TenantDb:
-    """The database on behalf of who erases: as for an append."""
+    """The database on behalf of the caller who erases, as for an append."""
     return request.resources.database.connect_as(make_caller(request.principal), request.deadline)
 
 
 def _connect_reader(request: Request, named: Sequence[str] | None) -> TenantDb:
-    """The database on behalf of who reads erasures: an unbound credential that may erase sees what
-    all asked for, without naming anybody."""
+    """The database on behalf of the caller who reads erasures. An unbound credential with the right
+    to erase sees all erasures without naming participants."""
     principal = request.principal
     may_see_all = principal.user is None and not named and "erase" in principal.rights
     return _connect(request) if may_see_all else request.connect_reader(named)
 
 
 def _parse_request(request: Request) -> ErasureRequest:
-    """What to erase, with the name of a participant in its canonical form and each id once. Raises
-    Invalid."""
+    """Parse what to erase. The participant's name is in canonical form and each id occurs once.
+    Raises Invalid."""
     body = request.parse_body(ErasureRequest)
     if body.participant is not None:
         name = participants.normalize(body.participant, "participant")
@@ -223,7 +223,7 @@ def _erase(
     status: int = 200,
     key: RequestKey | None = None,
 ) -> Response:
-    """Erase, and have the job do the rest soon."""
+    """Erase a selection, and start the job that completes the erasure."""
     now = datetime.now(UTC)
     erasure = erase.erase(access, request.principal, request.audit_context, selection, now, key)
     request.metrics["EventsErased"] = erasure.counts.get("events", 0)

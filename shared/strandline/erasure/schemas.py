@@ -25,22 +25,22 @@ type ErasureKind = Literal["event", "events", "session", "participant", "scope",
 
 
 def _check_true(value: object) -> object:
-    """Refuse 1, which Python takes for True. Raises ValueError."""
+    """Refuse 1, which Python treats as equal to True. Raises ValueError."""
     if value is not True:
         raise ValueError("must be true")
     return value
 
 
 class ErasureRequest(RequestModel):
-    """What to erase: exactly one of `event_ids`, `session_id`, `participant`, `scope_id` alone, and
-    `tenant`. A `scope_id` beside `session_id` or `participant` narrows it."""
+    """What to erase: exactly one of `event_ids`, `session_id`, `participant`, `scope_id` and
+    `tenant`. `scope_id` may also be sent with `session_id` or `participant`, which it narrows."""
 
     event_ids: list[UUID] | None = Field(default=None, min_length=1, max_length=MAX_EVENT_IDS)
     """These events."""
     session_id: SessionId | None = None
     """All events of this session, and the session."""
     participant: Participant | None = None
-    """All that this participant said."""
+    """Everything that this participant said."""
     scope_id: UUID | None = None
     """All events of this scope."""
     tenant: Annotated[Literal[True], BeforeValidator(_check_true)] | None = None
@@ -68,53 +68,53 @@ class ErasureHeaders(RequestModel):
     """Headers of an erasure."""
 
     idempotency_key: IdempotencyKey | None = Field(default=None, alias="Idempotency-Key")
-    """A request that is repeated with this key gets the erasure of the first."""
+    """A request that is repeated with this key returns the erasure of the first one."""
 
 
 class ErasurePreview(ResponseModel):
-    """What an erasure would concern. Nothing was erased."""
+    """What an erasure would affect. Nothing was erased."""
 
     events: int
     scopes: int
     chains: int
-    """Chains that lose events: they are formed anew, or go."""
+    """Chains that would lose events. They would be rebuilt, or deleted if no event is left."""
     payloads: int
-    """Payloads that they cite; others may cite them too."""
+    """Payloads that the events cite. Other events may cite them too."""
 
 
 class ErasureOut(ResponseModel):
-    """An erasure. Nothing of its events can be read. Its `state` is `hidden` until all stores are
-    cleared, then `complete`: then it has a receipt."""
+    """An erasure. None of its events can be read. Its `state` is `hidden` until all stores are
+    cleared, then `complete`. A complete erasure has a receipt."""
 
     erasure_id: UUID
     kind: ErasureKind
     target: Mapping[str, Any]
-    """What was asked for: ids and participants. A session's name is not kept."""
+    """What the request named: ids and participants. The name of a session is not kept."""
     state: ErasureState
     asked_at: datetime
     asked_by: Mapping[str, Any]
     """The credential: the `key_id` of its API key or certificate, and the `user` that it is bound
     to. A JWT always has a user."""
     unreadable_at: datetime
-    """Since when no call reads anything of it."""
+    """The time from which no call can read its events."""
     complete_at: datetime | None
     """When all stores were cleared."""
     counts: Mapping[str, int]
-    """Rows by table and objects by store (`s3_…`), so far. A user's own erasure does not count what
-    others asked, and in which sonas; it goes all the same."""
+    """Rows by table and objects by store (`s3_…`) so far. An erasure by a bound user also clears
+    records of what others asked, and in which sonas, but does not count them."""
     receipt: Mapping[str, Any] | None
-    """What was signed."""
+    """The signed receipt."""
     signature: str | None
     """Ed25519 over the receipt as JSON with sorted names and without spaces, in hex."""
     public_key: str
-    """The deployment's key that checks it, in hex."""
+    """The deployment's public key that verifies the signature, in hex."""
 
 
 class ErasuresQuery(PagingQuery):
     """The query string of the list of erasures."""
 
     state: ErasureState | None = None
-    """Only erasures in this state: `hidden` ones are not complete yet."""
+    """Only erasures in this state; `hidden` ones are not complete yet."""
 
 
 class ErasureItem(ResponseModel):
@@ -123,16 +123,16 @@ class ErasureItem(ResponseModel):
     erasure_id: UUID
     kind: ErasureKind
     target: Mapping[str, Any]
-    """What was asked for, without the ids of events."""
+    """What the request named, without the ids of events."""
     state: ErasureState
     asked_at: datetime
     asked_by: Mapping[str, Any]
     """The credential: its `key_id`, and the `user` that it is bound to."""
     unreadable_at: datetime
-    """Since when no call reads anything of it."""
+    """The time from which no call can read its events."""
     vacuumed_at: datetime | None
-    """When the vacuum began that gave up the rows that it cleared. Null in one that is complete:
-    none did."""
+    """When the vacuum began that removed the rows this erasure cleared. Null in a complete erasure:
+    no vacuum removed them."""
     complete_at: datetime | None
     """When all stores were cleared."""
     counts: Mapping[str, int]
@@ -150,23 +150,23 @@ class DeleteSessionQuery(ScopeQuery):
     """The query string of DELETE on a session."""
 
     erase: Switch = False
-    """Erase the session and its events, instead of ending it. It takes the right `erase`."""
+    """Erase the session and its events instead of ending it. Needs the right `erase`."""
 
 
 class ErasureFeedQuery(ParticipantsQuery):
     """The query string of a scope's feed of erasures."""
 
     after: Count = Field(default=0, ge=0, lt=2**63)
-    """The place of the last erasure that was read; 0 from the beginning."""
+    """The `n` of the last erased event that was read; 0 to start from the beginning."""
     limit: Count = Field(default=100, ge=1, le=1000)
-    """The maximum number of erasures."""
+    """The maximum number of erased events."""
 
 
 class ErasedEventOut(ResponseModel):
     """An erased event."""
 
     n: int
-    """Its place among the scope's erasures, from 1 without gaps."""
+    """Its number among the scope's erased events, from 1 without gaps."""
     event_id: UUID
     seq: int
     erasure_id: UUID
@@ -174,12 +174,13 @@ class ErasedEventOut(ResponseModel):
 
 
 class ErasureFeed(ResponseModel):
-    """The erasures of a scope, in order: who follows its events drops these."""
+    """The erased events of a scope, in order. A client that keeps a copy of the scope's events must
+    delete these."""
 
     scope_id: UUID
     erasures: list[ErasedEventOut]
     next_after: int
     """The `after` of the next call."""
     erasing: bool
-    """Whether more events are being erased: they are out of view, and come into this feed within
+    """Whether more events are being erased. They are already hidden, and appear in this feed within
     minutes."""

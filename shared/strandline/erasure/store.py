@@ -1,4 +1,4 @@
-"""SQL of erasures: what is recorded, and the functions that erase the log."""
+"""SQL of erasures: their records, and the functions that erase rows of the log."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ class _Total:
 def erase_events(
     access: TenantDb, erasure_id: UUID, event_ids: Sequence[UUID], now: datetime
 ) -> dict[str, int]:
-    """Turn these events into tombstones and clear the log's tables and indexes. Returns how many
-    rows of each table. In a transaction, with the scopes locked."""
+    """Turn these events into tombstones and clear the log's tables and indexes. Returns the number
+    of rows in each table. In a transaction, with the scopes locked."""
     inner, outer = access.sealer.mac_pads
     rows = access.fetch(
         _Total,
@@ -43,7 +43,7 @@ def erase_events(
 def blank_chains(
     access: TenantDb, chain_ids: Sequence[UUID], scope_ids: Sequence[UUID], now: datetime
 ) -> dict[str, int]:
-    """Empty the texts that rest on these chains, whose events are unlinked already. In a
+    """Empty the texts that rest on these chains, whose events are already unlinked. In a
     transaction."""
     rows = access.fetch(
         _Total,
@@ -60,8 +60,8 @@ class _UploadCount:
 
 
 def forget_uploads(access: TenantDb, erasure_id: UUID, writer: str | None) -> int:
-    """Forget the uploads of a writer, or of all (None); of a bound user's own alone. Their objects
-    wait for the job. Returns how many. In a transaction."""
+    """Delete the uploads of a writer, or of all writers (None); for a bound user, only that user's
+    own. The job removes their objects. Returns the number of uploads. In a transaction."""
     (row,) = access.fetch(
         _UploadCount,
         "select forget_uploads(%(erasure_id)s, %(writer)s) as uploads",
@@ -72,7 +72,7 @@ def forget_uploads(access: TenantDb, erasure_id: UUID, writer: str | None) -> in
 
 @dataclass(frozen=True)
 class PendingDecisions:
-    """Decisions that were deleted before they were folded again."""
+    """Stored decisions about chains that were deleted before the chains were folded again."""
 
     total: int
     chain_ids: list[UUID]
@@ -80,7 +80,7 @@ class PendingDecisions:
 
 
 def drop_pending_decisions(access: TenantDb, event_ids: Sequence[UUID]) -> PendingDecisions:
-    """Delete what was decided of chains that wait to be folded again and may rest on these events.
+    """Delete the decisions about chains that wait to be folded again and may rest on these events.
     In a transaction, with the scopes locked, before the events are erased."""
     (row,) = access.fetch(
         PendingDecisions,
@@ -95,7 +95,7 @@ def drop_pending_decisions(access: TenantDb, event_ids: Sequence[UUID]) -> Pendi
 
 @dataclass(frozen=True)
 class Erasure:
-    """An erasure as it stands."""
+    """The present state of an erasure."""
 
     erasure_id: UUID
     participants: list[str]
@@ -105,11 +105,11 @@ class Erasure:
     asked_by: dict[str, Any]
     hidden_at: datetime
     cleared_at: datetime | None
-    """Since when all its events are tombstones; None: marks keep the others out of view."""
+    """When all its events had become tombstones; None: marks still hide some of them."""
     vacuumed_at: datetime | None
-    """When a vacuum began that gave up the rows that it cleared."""
+    """When the vacuum began that removed the rows this erasure cleared."""
     vacuums: int
-    """How many were tried."""
+    """How many vacuums were tried."""
     completed_at: datetime | None
     counts: dict[str, int]
     receipt: dict[str, Any] | None
@@ -126,12 +126,13 @@ SELECT_ERASURE = """
 
 @dataclass(frozen=True)
 class RequestKey:
-    """By which a request that is repeated finds the erasure of the first. HMACs, in hex."""
+    """Identifies repeated requests, so that they find the erasure of the first one. HMACs, in
+    hex."""
 
     request_hash: str
-    """Of the request's key, or of the name of the session that it erases."""
+    """HMAC of the request's key, or of the name of the session that it erases."""
     fingerprint: str | None = None
-    """Of all that a request with a key asks for."""
+    """HMAC of everything that a request with a key contains."""
 
 
 def add_erasure(
@@ -143,8 +144,8 @@ def add_erasure(
     now: datetime,
     key: RequestKey | None = None,
 ) -> None:
-    """Record an erasure on behalf of the caller. Nobody sees its events once the transaction under
-    way has ended."""
+    """Record an erasure on behalf of the caller. Its events are hidden once the current transaction
+    commits."""
     access.execute(
         "insert into erasures (tenant_id, erasure_id, participants, kind, target, asked_at,"
         " asked_by, hidden_at, due_at, request_hash, fingerprint) values (current_tenant(),"
@@ -165,7 +166,7 @@ def add_erasure(
 
 
 def lock_request(access: TenantDb, key: RequestKey) -> None:
-    """Have requests with this key wait for each other until the end of the transaction."""
+    """Serialise requests with this key until the end of the transaction."""
     access.execute(
         "select pg_advisory_xact_lock(hashtextextended("
         "current_tenant() || ' erasure ' || %(request_hash)s, 0))",
@@ -201,8 +202,8 @@ def mark_cleared(access: TenantDb, erasure_id: UUID) -> None:
 
 
 def mark_hidden(access: TenantDb, erasure_id: UUID) -> None:
-    """Record that nothing of an erasure can be read from now on. In its transaction, as the last
-    statement: others read its events while it waits for locks."""
+    """Record that nothing of an erasure can be read from now on. Must be the last statement of the
+    erasure's transaction, because others read its events while the transaction waits for locks."""
     access.execute(
         "update erasures set hidden_at = clock_timestamp(),"
         " cleared_at = case when cleared_at is not null then clock_timestamp() end"
@@ -241,17 +242,18 @@ def find_erasure_of(access: TenantDb, event_id: UUID) -> Erasure | None:
 
 @dataclass(frozen=True)
 class RepeatedErasure:
-    """An erasure that a request with this key asked for."""
+    """The erasure that an earlier request with the same key started."""
 
     erasure_id: UUID
     is_same: bool
-    """Whether it asked for the same."""
+    """Whether the earlier request had the same content."""
 
 
 def find_repeated(
     access: TenantDb, key: RequestKey, scope_id: UUID | None = None
 ) -> RepeatedErasure | None:
-    """The newest visible erasure of a request with this key; of this scope, where one is given."""
+    """The newest visible erasure of a request with this key. With `scope_id`, only of that
+    scope."""
     rows = access.fetch(
         RepeatedErasure,
         """
@@ -274,7 +276,7 @@ class _ErasureId:
 
 
 def list_erasures_of(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
-    """The visible erasures of these events that are tombstones."""
+    """The visible erasures of those of these events that are tombstones."""
     rows = access.fetch(
         _ErasureId,
         """
@@ -293,7 +295,7 @@ class ErasedEvent:
     """An event of an erasure."""
 
     n: int
-    """Its place among the scope's erasures."""
+    """Its number among the scope's erased events."""
     event_id: UUID
     scope_id: UUID
     seq: int
@@ -302,7 +304,7 @@ class ErasedEvent:
 
 
 def list_events(access: TenantDb, erasure_id: UUID) -> Sequence[ErasedEvent]:
-    """The events of an erasure, by scope and in their order."""
+    """The events of an erasure, ordered by scope and number."""
     return access.fetch(
         ErasedEvent,
         "select n, event_id, scope_id, seq, erasure_id, erased_at from erased_events"
@@ -313,7 +315,7 @@ def list_events(access: TenantDb, erasure_id: UUID) -> Sequence[ErasedEvent]:
 
 
 def read_feed(access: TenantDb, scope_id: UUID, after: int, limit: int) -> Sequence[ErasedEvent]:
-    """A scope's erasures after the first `after` of them, in order."""
+    """The erased events of a scope after the first `after`, in order."""
     return access.fetch(
         ErasedEvent,
         "select n, event_id, scope_id, seq, erasure_id, erased_at from erased_events"

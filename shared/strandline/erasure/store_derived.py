@@ -1,4 +1,4 @@
-"""SQL that clears what was made of events: chains, topic trees, graph."""
+"""SQL that clears what was derived from events: chains, topic trees, graph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ class _ChainId:
 
 
 def list_slots(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
-    """The chains under whose leaves these events stand in topic trees. A chain that waits to be
-    folded again is among them."""
+    """The chains whose leaves in topic trees hold these events, including chains that wait to be
+    folded again."""
     rows = access.fetch(
         _ChainId,
         "select distinct chain_id from topic_events where tenant_id = current_tenant()"
@@ -51,8 +51,8 @@ def list_slots(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
 def lock_chains(
     access: TenantDb, event_ids: Sequence[UUID], more_ids: Sequence[UUID]
 ) -> list[UUID]:
-    """Lock the chains of these events, and those of `more_ids` that exist. Returns their ids. In a
-    transaction, with the scopes locked: no fold links another one."""
+    """Lock the chains of these events, and the chains of `more_ids` that exist. Returns their ids.
+    In a transaction, with the scopes locked, so that no fold can link another chain."""
     rows = access.fetch(
         _ChainId,
         """
@@ -70,7 +70,7 @@ def lock_chains(
 
 
 def unlink_events(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]:
-    """Take these events out of chains and trees. Returns how many rows of each table. In a
+    """Remove these events from chains and trees. Returns the number of rows in each table. In a
     transaction."""
     params: dict[str, object] = {"event_ids": list(event_ids)}
     return {
@@ -96,8 +96,8 @@ _EMPTY = """
 
 
 def queue_chains(access: TenantDb, chain_ids: Sequence[UUID], erasure_id: UUID) -> int:
-    """Have those of these chains that keep events formed anew. Returns how many. In a transaction,
-    before `settle_chains`."""
+    """Queue those of these chains that still have events to be rebuilt. Returns how many. In a
+    transaction, before `settle_chains`."""
     return access.execute(
         """
         insert into erased_chains as w
@@ -118,8 +118,8 @@ def queue_chains(access: TenantDb, chain_ids: Sequence[UUID], erasure_id: UUID) 
 
 
 def settle_chains(access: TenantDb, chain_ids: Sequence[UUID]) -> dict[str, int]:
-    """Delete those of these chains that have no event left, and hide the others until they are
-    formed anew. Returns how many rows of each table. In a transaction, after their texts are
+    """Delete those of these chains that have no events left, and hide the others until they are
+    rebuilt. Returns the number of rows in each table. In a transaction, after their texts are
     blanked."""
     params: dict[str, object] = {"chain_ids": list(chain_ids)}
     return {
@@ -152,8 +152,9 @@ _SETTLE_STATEMENTS: dict[str, LiteralString] = {
 
 
 def settle_trees(access: TenantDb, scope_ids: Sequence[UUID], now: datetime) -> dict[str, int]:
-    """Have the trees of these scopes grown anew, and delete those of scopes without a chain, with
-    the inner nodes that no tree holds. Returns how many rows of each table. In a transaction."""
+    """Mark the trees of these scopes to be rebuilt. Delete the trees of scopes without a chain, and
+    the inner nodes that no tree holds. Returns the number of rows in each table. In a
+    transaction."""
     params: dict[str, object] = {"scope_ids": list(scope_ids), "now": now}
     return {
         table: access.execute(statement, params) for table, statement in _TREE_STATEMENTS.items()
@@ -170,7 +171,7 @@ _TREE_STATEMENTS: dict[str, LiteralString] = {
     "topic_tree": f"delete from topic_tree where {_CHAINLESS}",  # noqa: S608
     "snapshot_scopes": f"delete from snapshot_scopes where {_CHAINLESS}",  # noqa: S608
     "topic_work_done": f"delete from topic_work where {_CHAINLESS}",  # noqa: S608
-    # Grown and not published, or not collected yet: who rests on what is no longer known.
+    # Unpublished nodes, or nodes not collected yet: what they rest on is no longer known.
     "topic_nodes_deleted": """
     delete from topic_nodes n
     where n.tenant_id = current_tenant() and n.scope_id = any (%(scope_ids)s::uuid[])
@@ -204,8 +205,8 @@ class _Target:
 def withdraw_observations(
     access: TenantDb, event_ids: Sequence[UUID], chain_ids: Sequence[UUID]
 ) -> list[UUID]:
-    """Delete what these events and chains say of the graph. Returns the ids of the nodes and edges
-    that are to be computed. In a transaction, with the scopes' graph locked."""
+    """Delete the observations of these events and chains. Returns the ids of the nodes and edges
+    that must be computed again. In a transaction, with the scopes' graph locked."""
     rows = access.fetch(
         _Target,
         """
@@ -232,9 +233,9 @@ class _Field:
 
 
 def delete_revisions(access: TenantDb, event_ids: Sequence[UUID]) -> tuple[int, list[UUID]]:
-    """Delete the revisions of fields that these events stated; the one before is the newest again,
-    and says what it said of its topic. Returns how many, and the topics that are to be computed. In
-    a transaction."""
+    """Delete the revisions of fields that these events stated. The previous revision becomes the
+    newest and its observation of the topic is restored. Returns the number of revisions, and the
+    topics that must be computed again. In a transaction."""
     fields = access.fetch(
         _Field,
         "delete from topic_field_revisions where tenant_id = current_tenant()"

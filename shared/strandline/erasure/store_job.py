@@ -1,4 +1,4 @@
-"""SQL of the eraser job: what is due, chains to be formed anew, objects to be removed, receipts."""
+"""SQL of the eraser job: due erasures, chains to rebuild, objects to remove, receipts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from strandline.tenants.store_due import list_tenant_ids
 
 
 def list_due_tenants(connection: Connection, now: datetime) -> list[str]:
-    """Ids of the tenants where an erasure goes on."""
+    """Ids of the tenants with an erasure in progress that is due."""
     return list_tenant_ids(connection, "select * from tenants_to_erase(%s)", (now,))
 
 
@@ -29,19 +29,19 @@ def list_open(access: TenantDb) -> Sequence[Erasure]:
 
 @dataclass(frozen=True)
 class ErasedChain:
-    """A chain that lost events and waits to be formed anew."""
+    """A chain that lost events and waits to be rebuilt."""
 
     chain_id: UUID
     scope_id: UUID
     participants: list[str]
     was_promoted: bool
     erasure_ids: list[UUID]
-    """That wait for it."""
+    """The erasures that wait for it."""
 
 
 def list_chains(access: TenantDb, limit: int, max_attempts: int) -> Sequence[ErasedChain]:
-    """Up to `limit` chains that wait to be formed anew; those that failed often come last, and
-    those that failed `max_attempts` times not at all."""
+    """Up to `limit` chains that wait to be rebuilt. Chains that failed often come last. Chains that
+    failed `max_attempts` times are left out."""
     return access.fetch(
         ErasedChain,
         "select chain_id, scope_id, participants, bool_or(was_promoted) as was_promoted,"
@@ -53,8 +53,8 @@ def list_chains(access: TenantDb, limit: int, max_attempts: int) -> Sequence[Era
 
 
 def end_chain(access: TenantDb, chain: ErasedChain) -> None:
-    """Record that a chain is formed anew, or gone. An erasure that came meanwhile still waits for
-    it. In a transaction."""
+    """Record that a chain is rebuilt, or gone. An erasure that was added in the meantime still
+    waits for it. In a transaction."""
     access.execute(
         "delete from erased_chains"
         " where chain_id = %(chain_id)s and erasure_id = any (%(erasure_ids)s)",
@@ -63,7 +63,7 @@ def end_chain(access: TenantDb, chain: ErasedChain) -> None:
 
 
 def queue_retry(access: TenantDb, job_id: UUID) -> None:
-    """Queue a failure to be retried, as an admin does. In a transaction."""
+    """Queue a recorded failure for a retry, as an admin does. In a transaction."""
     access.execute(
         "update jobs set state = 'queued', finished_at = null, leased_until = now()"
         " where job_id = %(job_id)s and state = 'failed'",
@@ -72,7 +72,7 @@ def queue_retry(access: TenantDb, job_id: UUID) -> None:
 
 
 def count_attempt(access: TenantDb, chain_id: UUID) -> None:
-    """Record that forming a chain anew failed. In a transaction."""
+    """Record that rebuilding a chain failed. In a transaction."""
     access.execute(
         "update erased_chains set attempts = attempts + 1 where chain_id = %(chain_id)s",
         {"chain_id": chain_id},
@@ -85,12 +85,12 @@ class ErasedPayload:
 
     object: str
     erasure_ids: list[UUID]
-    """That wait for it."""
+    """The erasures that wait for it."""
     marked_at: datetime | None
 
 
 def list_payloads(access: TenantDb, after: str, limit: int) -> Sequence[ErasedPayload]:
-    """The objects that are to be removed, by name."""
+    """The objects to be removed, by name."""
     return access.fetch(
         ErasedPayload,
         "select object, array_agg(erasure_id) as erasure_ids, max(marked_at) as marked_at"
@@ -122,8 +122,8 @@ def list_cited(access: TenantDb, cids: Sequence[str]) -> set[str]:
 
 
 def list_removing(access: TenantDb, cids: Sequence[str]) -> list[str]:
-    """Those of these payloads whose removal was begun and not ended, while no append may rely on
-    their bytes. Removals whose time is over are forgotten: they begin again. In a transaction."""
+    """Those of these payloads whose removal was begun and has not ended, while no append may rely
+    on their bytes. Removals that have expired are deleted, and begin again. In a transaction."""
     access.execute("delete from blob_removals where removing_until < clock_timestamp()", {})
     rows = access.fetch(
         _Cid,
@@ -135,7 +135,7 @@ def list_removing(access: TenantDb, cids: Sequence[str]) -> list[str]:
 
 
 def mark_payloads(access: TenantDb, objects: Sequence[str], now: datetime) -> None:
-    """Record since when these objects are known to be removed. In a transaction."""
+    """Record when these objects were first marked for removal. In a transaction."""
     access.execute(
         "update erased_payloads set marked_at = %(now)s"
         " where object = any (%(objects)s) and marked_at is null",
@@ -144,8 +144,8 @@ def mark_payloads(access: TenantDb, objects: Sequence[str], now: datetime) -> No
 
 
 def end_payloads(access: TenantDb, payloads: Sequence[ErasedPayload]) -> None:
-    """Record that these objects are removed, or cited by others. An erasure that came meanwhile
-    still waits for them. In a transaction."""
+    """Record that these objects are removed, or cited by other events. An erasure that was added in
+    the meantime still waits for them. In a transaction."""
     pairs = [(payload.object, one) for payload in payloads for one in payload.erasure_ids]
     access.execute(
         "delete from erased_payloads p"
@@ -161,9 +161,9 @@ class Remaining:
     """What an erasure still waits for."""
 
     chains: int
-    """That have not failed too often."""
+    """Chains that have not failed too often."""
     payloads: int
-    """Uploads too."""
+    """Payloads and uploads."""
     marked_at: datetime | None
     """When the last of its payloads was marked."""
     uploads_marked_at: datetime | None
@@ -191,7 +191,7 @@ def count_remaining(access: TenantDb, erasure_id: UUID, max_attempts: int) -> Re
 
 
 def postpone(access: TenantDb, erasure_id: UUID, due_at: datetime) -> None:
-    """Record when the job goes on with an erasure. In a transaction."""
+    """Record when the job continues an erasure. In a transaction."""
     access.execute(
         "update erasures set due_at = %(due_at)s"
         " where erasure_id = %(erasure_id)s and completed_at is null",
@@ -206,7 +206,7 @@ def complete(
     signature: str,
     now: datetime,
 ) -> None:
-    """Record an erasure's receipt: it is complete. In a transaction."""
+    """Record an erasure's receipt, which makes it complete. In a transaction."""
     access.execute(
         "update erasures set completed_at = %(now)s, due_at = null, receipt = %(receipt)s::jsonb,"
         " signature = %(signature)s"

@@ -18,7 +18,7 @@ class ListedErasure:
     erasure_id: UUID
     kind: Kind
     target: dict[str, Any]
-    """Without the ids of events, of which there may be a thousand."""
+    """Without the ids of events, because there may be a thousand."""
     asked_at: datetime
     asked_by: dict[str, Any]
     hidden_at: datetime
@@ -26,7 +26,7 @@ class ListedErasure:
     completed_at: datetime | None
     counts: dict[str, int]
     pg_snapshot: str
-    """Of the first page."""
+    """The database snapshot of the first page."""
 
 
 def list_newest(
@@ -57,7 +57,7 @@ def list_newest(
         {
             "pg_snapshot": after and after.pg_snapshot,
             "after_id": after and after.row_id,
-            "asker": viewer[0] if viewer else None,  # a policy asks for more, and uses no index
+            "asker": viewer[0] if viewer else None,  # the policy alone would use no index
             "is_complete": None if state is None else state == "complete",
             "limit": limit,
         },

@@ -1,5 +1,5 @@
-"""SQL of what an erasure is about: selections of events, and marks, which keep many events out of
-view until they are tombstones."""
+"""SQL of the events that an erasure concerns: selections of events, and marks, which hide many
+events until they are tombstones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ type Kind = Literal["event", "events", "session", "participant", "scope", "tenan
 
 @dataclass(frozen=True)
 class Selection:
-    """Which events an erasure is about. What is None narrows nothing."""
+    """Which events to erase. A field that is None does not narrow the selection."""
 
     kind: Kind
     event_ids: Sequence[UUID] | None = None
@@ -23,13 +23,13 @@ class Selection:
     participant: str | None = None
     """Who said it."""
     until: datetime | None = None
-    """What was recorded later stays."""
+    """Only events recorded up to this time."""
     snapshot: str | None = None
-    """What this database snapshot does not show stays."""
+    """Only events that this database snapshot shows."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is about whole sessions, which go with their events."""
+        """Whether it covers whole sessions, which are deleted with their events."""
         return self.participant is None and self.kind in ("session", "scope", "tenant")
 
 
@@ -41,12 +41,12 @@ class SelectedEvent:
     scope_id: UUID
     said_by: str | None
     writer: str | None
-    """The user whose credential wrote it; None: one bound to nobody."""
+    """The user whose bound credential wrote it; None: an unbound credential wrote it."""
     is_erased: bool
 
 
 def get_selected(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[SelectedEvent]:
-    """Those of these events that the caller can see, erased ones too."""
+    """Those of these events that the caller can see, including erased ones."""
     return access.fetch(
         SelectedEvent,
         """
@@ -75,11 +75,11 @@ _MATCHES = """
         and (%(snapshot)s::pg_snapshot is null
             or pg_visible_in_snapshot(e.xid, %(snapshot)s::pg_snapshot))
 """
-"""The events of a selection in the caller's view, without those that are erased."""
+"""The events of a selection that the caller can see, without erased ones."""
 
 
 def list_some(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
-    """Up to `limit` events of a selection, whichever are found first."""
+    """Up to `limit` events of a selection, in any order."""
     rows = access.fetch(
         _EventId,
         f"select e.event_id from events e where {_MATCHES} limit %(limit)s",  # noqa: S608 - a constant
@@ -105,8 +105,8 @@ class _ScopeId:
 
 
 def _list_scopes(access: TenantDb, selection: Selection) -> list[UUID] | None:
-    """The scopes that a selection is in, by index; None: any. Whoever speaks or writes is a member
-    of the scope."""
+    """The scopes that a selection can match, found by index; None: any scope. Speakers and writers
+    are members of their scopes."""
     if selection.scope_id is not None:
         return [selection.scope_id]
     if selection.session_id is None and selection.participant is None:
@@ -128,7 +128,7 @@ def _list_scopes(access: TenantDb, selection: Selection) -> list[UUID] | None:
 
 @dataclass(frozen=True)
 class Preview:
-    """What an erasure would concern."""
+    """What an erasure would affect."""
 
     events: int
     scopes: int
@@ -137,7 +137,7 @@ class Preview:
 
 
 def preview(access: TenantDb, selection: Selection) -> Preview:
-    """Count what a selection names, and what rests on it."""
+    """Count the events of a selection, and what rests on them."""
     (row,) = access.fetch(
         Preview,
         f"""
@@ -169,9 +169,9 @@ def _parameters(selection: Selection, scope_ids: Sequence[UUID] | None = None) -
 
 
 def add_marks(access: TenantDb, erasure_id: UUID, selection: Selection) -> int:
-    """Keep the events of a selection, and all that rests on them, out of everybody's view until
-    they are tombstones. Returns how many marks it takes: one, or one for each scope that has a
-    session of this name. In a transaction."""
+    """Hide the events of a selection, and everything that rests on them, from all readers until
+    they are tombstones. Returns the number of marks: one, or one for each scope that has a session
+    of this name. In a transaction."""
     members = {*access.caller.viewer, *([selection.participant] if selection.participant else ())}
     return access.execute(
         """
@@ -198,7 +198,7 @@ def add_marks(access: TenantDb, erasure_id: UUID, selection: Selection) -> int:
 
 @dataclass(frozen=True)
 class Mark:
-    """Events that are being erased, of one erasure."""
+    """Part of an erasure's selection: events that are being erased."""
 
     n: int
     scope_id: UUID | None

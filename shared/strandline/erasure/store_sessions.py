@@ -22,7 +22,8 @@ _HAS_EVENTS = """
             and e.session_id = s.session_id and e.erased_at is null
         order by e.seq desc limit 1), false)
 """
-"""Whether a session has an event that stays: a mark is about all that was said before its last."""
+"""Whether a session has an event that stays: a mark covers all events up to
+a time, so the newest event decides."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class _ScopeId:
 
 def lock_sessions(access: TenantDb, selection: Selection, event_ids: Sequence[UUID]) -> list[UUID]:
     """Lock the scopes of a selection's sessions and of these events, in the order in which appends
-    lock them: none is under way then. Returns their ids. In a transaction, before other locks."""
+    lock them, so that no append is in progress. Returns their ids. In a transaction, before other
+    locks."""
     rows = access.fetch(
         _ScopeId,
         f"""
@@ -50,9 +52,9 @@ def lock_sessions(access: TenantDb, selection: Selection, event_ids: Sequence[UU
 
 
 def delete_sessions(access: TenantDb, selection: Selection, scope_ids: Sequence[UUID]) -> int:
-    """Delete the sessions of a selection in these scopes: a later event with a session's name
-    begins it anew. One in which something was said meanwhile stays, without its metadata. Returns
-    how many it deleted. In a transaction, with these scopes locked."""
+    """Delete the sessions of a selection in these scopes. A later event with a session's name
+    starts a new session. A session that got new events in the meantime stays, without its metadata.
+    Returns how many were deleted. In a transaction, with these scopes locked."""
     params = {**_session_parameters(selection), "scope_ids": list(scope_ids)}
     deleted = access.execute(
         f"delete from sessions s where {_SESSIONS} and s.scope_id = any (%(scope_ids)s::uuid[])"  # noqa: S608 - a constant

@@ -1,8 +1,8 @@
-"""SQL that has the database give up the rows that an erasure deleted or changed.
+"""SQL that vacuums the rows that an erasure deleted or changed.
 
-What a statement deletes or changes stays in the table's pages until a vacuum finds that nobody can
-see it any more; the planner's statistics keep values until the next ANALYZE. Both run outside of
-transactions, as the application, which has the right to them (MAINTAIN) on tables with memory.
+Deleted and changed row versions stay in the table's pages until a vacuum finds that no transaction
+can see them. The planner's statistics keep values until the next ANALYZE. Both commands run outside
+of transactions, as the application's role, which has the MAINTAIN privilege on tables with memory.
 """
 
 import re
@@ -31,15 +31,17 @@ class Waiting:
     cleared_at: datetime
     cleared_xid: int
     is_seen: bool
-    """Whether a transaction that still runs may see what it cleared."""
+    """Whether a running transaction may still see what it cleared."""
 
     def is_given_up(self, cutoff: int) -> bool:
-        """Whether a vacuum with this cutoff gave up all that it cleared: no snapshot is older."""
+        """Whether a vacuum with this cutoff removed everything that it cleared: no older snapshot
+        was held."""
         return _distance(self.cleared_xid, cutoff) < 0
 
 
 def list_waiting(access: TenantDb, max_vacuums: int) -> Sequence[Waiting]:
-    """The tenant's erasures whose rows wait for a vacuum that has not failed so often."""
+    """The tenant's erasures whose rows wait for a vacuum and that have had fewer than
+    `max_vacuums`."""
     return access.fetch(
         Waiting,
         """
@@ -55,16 +57,16 @@ def list_waiting(access: TenantDb, max_vacuums: int) -> Sequence[Waiting]:
 
 @dataclass(frozen=True)
 class LastVacuum:
-    """The latest `vacuum`, for whichever tenant's erasure."""
+    """The latest `vacuum`, for any tenant's erasure."""
 
     ended_at: datetime | None
-    """None: there was none yet."""
+    """None: no vacuum has ended yet."""
     is_running: bool
-    """Another one runs."""
+    """Whether another vacuum is running."""
 
 
 def get_last_vacuum(access: TenantDb) -> LastVacuum:
-    """The latest vacuum of all tables."""
+    """The latest vacuum, for all tenants."""
     (row,) = access.fetch(
         LastVacuum,
         """
@@ -83,19 +85,19 @@ def get_last_vacuum(access: TenantDb) -> LastVacuum:
 
 @dataclass(frozen=True)
 class Vacuum:
-    """What a vacuum of all tables came to."""
+    """The result of a vacuum of all tables."""
 
     cutoff: int | None
-    """The transaction id before which all that was deleted is given up, by its lower 32 bits; None:
-    that is not known of every table."""
+    """The transaction id (its lower 32 bits) before which all deleted rows are removed; None: this
+    is not known for every table."""
     reason: str = ""
-    """Why it is not known."""
+    """Why `cutoff` is not known."""
 
 
 def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> Vacuum:
-    """Vacuum all tables that erasures clear, with their indexes, one by one, however long each
-    takes, and have the planner's statistics taken anew. Begins no further one when
-    `is_out_of_time`. Raises Unavailable and what the database reports."""
+    """Vacuum and analyze all tables that erasures clear, and their indexes, one by one without a
+    time limit for each. Starts no further table once `is_out_of_time`. Raises Unavailable, and
+    database errors."""
     messages: list[str] = []
 
     def keep(notice: Diagnostic) -> None:
@@ -118,14 +120,14 @@ def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> Vacuum
 _VACUUM = sql.SQL("vacuum (verbose, analyze, index_cleanup on, truncate off) {}")
 _VACUUMED = re.compile(r'vacuuming "[^"]*\.public\.([^".]+)"')
 _CUTOFF = re.compile(r"^removable cutoff: (\d+),", re.MULTILINE)
-"""What VACUUM says of each table: only the database knows of every snapshot that is held, also by
-replicas, slots and prepared transactions. It says it in the language of `lc_messages`, which only a
-superuser may change."""
+"""Matches the cutoff that VACUUM reports for each table. Only the database knows all snapshots that
+are held, including those of replicas, slots and prepared transactions. The message is in the
+language of `lc_messages`, which only a superuser can change."""
 
 
 def read_messages(messages: Sequence[str]) -> Vacuum:
-    """The least cutoff that VACUUM reported; none unless it did so of all tables, since it passes
-    over those that it may not vacuum."""
+    """The smallest cutoff that VACUUM reported. None unless it reported one for every table,
+    because VACUUM skips tables that it may not process."""
     cutoffs: list[int] = []
     missing = set(TABLES)
     for message in messages:
@@ -140,7 +142,7 @@ def read_messages(messages: Sequence[str]) -> Vacuum:
 
 
 def _distance(xid: int, other: int) -> int:
-    """How much later a transaction began than another one, by the lower 32 bits of their ids."""
+    """How much later one transaction began than another, by the lower 32 bits of their ids."""
     return (xid - other + 2**31) % 2**32 - 2**31
 
 
@@ -154,12 +156,13 @@ _CLEAR_STATISTICS = """
         and t.reltuples <= 0
     group by r.relname, a.attname
 """
-"""Forget the statistics of tables without rows and of their indexes: ANALYZE leaves those."""
+"""Clears the statistics of tables without rows and of their indexes, which ANALYZE leaves
+unchanged."""
 
 
 @contextmanager
 def _unbounded(connection: Connection) -> Generator[None]:
-    """No limit on the time of a statement while the block runs."""
+    """Remove the statement timeout while the block runs."""
     connection.execute("set statement_timeout = 0")
     try:
         yield
@@ -169,8 +172,8 @@ def _unbounded(connection: Connection) -> Generator[None]:
 
 
 def count_vacuum(access: TenantDb, erasure_ids: Sequence[UUID]) -> None:
-    """Record that a vacuum begins for these erasures: also one whose worker dies counts. In a
-    transaction."""
+    """Record that a vacuum begins for these erasures, so that one whose worker dies is counted. In
+    a transaction."""
     access.execute(
         "update erasures set vacuums = vacuums + 1"
         " where erasure_id = any (%(erasure_ids)s::uuid[]) and vacuumed_at is null",
@@ -179,7 +182,7 @@ def count_vacuum(access: TenantDb, erasure_ids: Sequence[UUID]) -> None:
 
 
 def record_vacuum(access: TenantDb, erasure_ids: Sequence[UUID], at: datetime) -> None:
-    """Record when a vacuum began that gave up these erasures' rows. In a transaction."""
+    """Record when the vacuum began that removed these erasures' rows. In a transaction."""
     access.execute(
         "update erasures set vacuumed_at = %(at)s"
         " where erasure_id = any (%(erasure_ids)s::uuid[]) and vacuumed_at is null",

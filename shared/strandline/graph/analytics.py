@@ -1,4 +1,4 @@
-"""The analytics job: find the communities of each scope's graph, and of the tenant's as a whole,
+"""The analytics job: find the communities of each scope's graph and of the tenant's whole graph,
 and the nodes that bridge them."""
 
 import time
@@ -32,10 +32,10 @@ name = "analytics"
 MAX_NODES = 250_000
 """The most nodes of a graph that is analysed."""
 MAX_LINKS = 1_000_000
-"""The most pairs of nodes that it joins. A graph of both sizes fits into the function's memory and
-time; docs/graph.md has the measurements."""
+"""The most pairs of nodes that edges may join in it. A graph with both maximum sizes fits the
+function's memory and time limit; docs/graph.md has the measurements."""
 _MAX_NEIGHBOURS = 20
-"""How many neighbours of a community are kept, the heaviest."""
+"""How many neighbours of a community are kept, the heaviest first."""
 _FAILURE_ADVICE = (
     "The communities found before stay. Every run tries it again. If it fails again, look for the"
     " reason in the log of the function analytics."
@@ -45,11 +45,11 @@ _METRICS = {
     "bridges": "BridgesFound",
     "graphs_refused": "GraphsRefused",
 }
-"""The metrics of a shard's counts."""
+"""The metric for each count of a shard."""
 
 
 class GraphTooLarge(StrandlineError):
-    """The graph is larger than what can be analysed."""
+    """The graph is too large to be analysed."""
 
     code = "graph_too_large"
 
@@ -64,8 +64,8 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 
 
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
-    """Analyse the graphs of a tenant's scopes, one after the other, then the tenant's; one that
-    fails stops no other. Returns counts; what is not reached stays due."""
+    """Analyse the graphs of a tenant's scopes one by one, then the tenant's whole graph. A failure
+    of one does not stop the others. Returns counts. Graphs that are not reached stay due."""
     del resources, shard
     totals = Counter[str]()
     with lease.transaction():
@@ -84,12 +84,13 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
 
 
 def finish(resources: JobResources, now: datetime) -> None:
-    """Do nothing: an analysis replaces the one before."""
+    """Do nothing: each analysis replaces the previous one."""
     del resources, now
 
 
 def _analyse_tenant(lease: Lease, now: datetime, totals: Counter[str]) -> None:
-    """Analyse the tenant's graph as a whole, if one of its scopes' is another than last time."""
+    """Analyse the tenant's graph as a whole, if the graph of one of its scopes has changed since
+    the last analysis."""
     state = store_analytics.read_tenant_analysis(lease.access)
     has_changed = totals["graphs_analysed"] or totals["graphs_refused"] or state.digest is None
     if state.scope_ids and (has_changed or state.has_failed):
@@ -104,7 +105,7 @@ def _analyse(
     totals: Counter[str],
     digest: bytes | None = None,
 ) -> None:
-    """Analyse the graph of a scope, or of the tenant (None), and record how that ended. Raises
+    """Analyse the graph of a scope, or of the tenant (None), and record the outcome. Raises
     LeaseLost."""
     access = lease.access
     try:
@@ -127,7 +128,7 @@ def _analyse(
         totals["graphs_refused" if is_refused else "graphs_failed"] += 1
         return
     totals["graphs_analysed"] += 1
-    if scope:  # the tenant's are the same nodes once more
+    if scope:  # the tenant's graph has the same nodes: do not count them twice
         totals["communities"] += len(communities.groups)
         totals["bridges"] += len(communities.bridges)
 
@@ -219,8 +220,8 @@ def _end(
 
 
 def _record_failure(access: TenantDb, scope: WaitingScope | None, error: Exception) -> None:
-    """Record a graph that could not be analysed as a failure that an admin can retry. One that is
-    too large is not due again before it changes. In a transaction."""
+    """Record a graph that could not be analysed as a failure that an admin can retry. A graph that
+    is too large is not due again before it changes. In a transaction."""
     is_refused = isinstance(error, GraphTooLarge)
     reason = error_code(error)
     logger.warning(

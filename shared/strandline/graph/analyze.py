@@ -1,4 +1,4 @@
-"""What is known already that bears on a text, and what to weigh before it is stored."""
+"""Find stored facts and events that concern a text, and advise on storing it."""
 
 from collections.abc import Sequence
 
@@ -29,11 +29,12 @@ _STORE_AS = (
     "topic: name, description; relationships fact_topic, decision_topic, entity_topic lead to it",
 )
 _NEAR_TOPIC = 0.4
-"""The least similarity of a topic that is proposed."""
+"""The least similarity at which a topic is suggested."""
 
 
 def analyze(finder: Finder, judge: Judge, request: AnalyzeRequest, tuning: Tuning) -> AnalyzeOut:
-    """What bears on a text that a caller thinks of storing. Nothing is stored."""
+    """Find stored nodes that concern a text, facts that contradict it, and advice on storing it.
+    Stores nothing."""
     vector, degradations = embed_query(finder.embedder, request.content, finder.vector_timeout)
     narrowing = Narrowing(ALL_TYPES)
     matches = finder.find_by(request.content, vector, narrowing)
@@ -58,7 +59,7 @@ def analyze(finder: Finder, judge: Judge, request: AnalyzeRequest, tuning: Tunin
 def _weigh(
     content: str, nodes: Sequence[FoundNode], conflicts: Sequence[ConflictOut]
 ) -> list[AdviceOut]:
-    """What to weigh, the most important first."""
+    """The advice on storing a text, the most important first."""
     known_hash = hash_name(content)
     same_ids = [node.id for node in nodes if hash_name(node.name) == known_hash]
     fact_ids = [fact.id for c in conflicts for fact in c.facts if fact.id]
@@ -72,15 +73,19 @@ def _weigh(
     ]
     low_trust_ids = [node.id for node in nodes if trust_rank(node.trust) < trust_rank("agent")]
     findings: list[tuple[Advice, Sequence[str], str]] = [
-        ("contradicts", fact_ids, "It contradicts known facts. Invalidate what is over."),
+        (
+            "contradicts",
+            fact_ids,
+            "It contradicts known facts. Invalidate those that no longer hold.",
+        ),
         (
             "known_already",
             same_ids,
-            "It is known already. Stated again it gains weight, nothing else.",
+            "It is known already. Stating it again only adds weight.",
         ),
-        ("known_names", entity_ids, "It names known entities. Lead relationships to them."),
-        ("near_topic", topics, "It is near known topics. Lead a relationship to one of them."),
-        ("low_trust", low_trust_ids, "These come from tools or documents. Weigh them less."),
+        ("known_names", entity_ids, "It names known entities. Add relationships to them."),
+        ("near_topic", topics, "It is near known topics. Add a relationship to one of them."),
+        ("low_trust", low_trust_ids, "These come from tools or documents. Give them less weight."),
     ]
     advice = [
         AdviceOut(code=code, text=text, node_ids=list(dict.fromkeys(ids)))

@@ -15,7 +15,7 @@ from strandline.log.trust import least_trusted
 def to_found_node(
     node: JoinedNode, match: Match | None, *, hops: int = 0, is_exact: bool = False
 ) -> FoundNode:
-    """A node of an answer; `match` is why it was found, unless an edge led to it."""
+    """Convert a node for an answer. `match` is why it was found, or None if an edge led to it."""
     return FoundNode.model_validate(
         {
             **vars(node),
@@ -44,12 +44,12 @@ def _explain(match: Match | None, is_exact: bool) -> list[Reason]:
 
 
 def to_edges(rows: Iterable[EdgeRow], leads: Mapping[UUID, JoinedNode]) -> list[GraphEdge]:
-    """The edges between these nodes, those of the same ends, type and label joined; heaviest first.
-    `leads` has the node that the answer names, by the id of each member."""
+    """The edges between these nodes, heaviest first. Edges with the same ends, type and label are
+    joined. `leads` maps the id of each member to the node that represents it in the answer."""
     groups: dict[tuple[UUID, UUID, str, str], list[EdgeRow]] = {}
     for row in rows:
         ends = leads.get(row.from_id), leads.get(row.to_id)
-        if ends[0] and ends[1] and ends[0] is not ends[1]:  # not of nodes that are one
+        if ends[0] and ends[1] and ends[0] is not ends[1]:  # not within one joined node
             key = ends[0].node_id, ends[1].node_id, row.type, row.label
             groups.setdefault(key, []).append(row)
     edges = [

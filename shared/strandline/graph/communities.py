@@ -1,4 +1,4 @@
-"""Communities as they are read: listed, and explored node by node and neighbour by neighbour."""
+"""Read communities: list them, and read one with its nodes and neighbours."""
 
 import re
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ from strandline.graph.store_communities import Community, CommunityKind, MemberN
 from strandline.llm.heuristic.words import WORD, stem, strip_genitive
 
 _PG_SNAPSHOT = "1:1:"
-"""Pages of communities show what the last analysis found, not one database snapshot."""
+"""Pages of communities show the last analysis and not one database snapshot."""
 _MAX_NAMES = 3
 """How many nodes name a community."""
 _PART = re.compile(r"[^\W_]+")
 _NO_NAME = "(no longer there)"
-"""The name of a community whose first nodes are gone since."""
+"""The name of a community whose first nodes no longer exist."""
 
 
 def list_communities(
@@ -35,8 +35,8 @@ def list_communities(
     cursor: str | None,
     limit: int,
 ) -> CommunitiesPage:
-    """A page of communities, the largest first; with `node`, those that this node is in. Raises
-    Invalid for an id that no node can have, Malformed for a foreign cursor."""
+    """A page of communities, the largest first; with `node`, those that contain this node. Raises
+    Invalid for a malformed node id, and Malformed for a cursor of another list."""
     node_id = None if node is None else _parse_node(node)
     cursors = _make_cursors(access, kind, "list", node)
     position = cursors.decode(cursor)
@@ -54,10 +54,10 @@ def get_community(
     access: TenantDb, kind: CommunityKind, community_id: UUID, cursor: str | None, limit: int
 ) -> CommunityDetail:
     """One community in view, with its neighbours and a page of its nodes. Raises NotFound, and
-    Malformed for a foreign cursor."""
+    Malformed for a cursor of another list."""
     matches = store_communities.list_by_id(access, kind, [community_id])
     if not matches:
-        raise NotFound("There is no such community in view; each analysis may find others.")
+        raise NotFound("There is no such community in view. Each analysis may replace communities.")
     (community,) = matches
     cursors = _make_cursors(access, kind, str(community_id), None)
     position = cursors.decode(cursor)
@@ -80,8 +80,7 @@ def _parse_node(node: str) -> UUID:
         return parse_node_id(node)[1]
     except NotFound:
         raise Invalid(
-            "node_id: must be the id of a node as the graph gives it, such as"
-            " ent:f09cbabb-8abb-806b-9b57-b2aed7a1de29",
+            "node_id: must be the id of a node, such as ent:f09cbabb-8abb-806b-9b57-b2aed7a1de29",
             field="node_id",
         ) from None
 
@@ -98,7 +97,8 @@ def _describe(community: Community) -> dict[str, object]:
 
 
 def name_community(names: Sequence[str]) -> str:
-    """The first three of these names that have no word in common, whatever its case and number."""
+    """The first three of these names that have no word in common, regardless of case and
+    inflection."""
     first_names: list[str] = []
     their_words: set[str] = set()
     for name in names:

@@ -1,8 +1,9 @@
-"""Which rule combines the confidences that sources give to one node or edge."""
+"""The rule that combines the confidences of several sources for one node or edge."""
 
 from strandline.config import get_settings
 
 
 def halves_by_default() -> bool:
-    """Whether the deployment halves confidences; a tenant's own setting goes before it."""
+    """Whether the deployment combines confidences by halving. A tenant's own setting takes
+    precedence."""
     return get_settings().tuning.edge_confidence == "halving"

@@ -25,19 +25,19 @@ from strandline.recall.recall import embed_query
 from strandline.tuning import Tuning
 
 _MAX_MODEL_PAIRS = 10
-"""How many pairs, the most similar, the model is asked about."""
+"""How many of the most similar pairs are sent to the model."""
 
 
 @dataclass(frozen=True)
 class Judge:
-    """The language model, which is asked about contradictions where one is configured."""
+    """The language model that judges contradictions, where one is configured."""
 
     llm: LlmTasks
     task: TaskContext
 
     def ask(self, first: str, second: str, participants: Sequence[str]) -> VerdictOut | None:
-        """What the model says; None where it gives no usable answer. It is shown the ids of these
-        participants alone."""
+        """The model's verdict, or None if it gives no usable answer. The model sees the ids of only
+        these participants."""
         task = replace(self.task, participants=tuple(participants))
         result = self.llm.contradicts(task, first, second)
         if result.fallback_reason is not None:
@@ -53,12 +53,12 @@ class Subject:
 
     content: str
     node: JoinedNode | None
-    """None: it is not stored."""
+    """None: the statement is not stored."""
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two facts, the newer one first, or the statement that is not stored."""
+    """Two facts, the newer one first, or the unstored statement and a fact."""
 
     facts: tuple[FactOut, FactOut]
     similarity: float
@@ -96,7 +96,7 @@ def find_similar_facts(
     vector: Sequence[float] | None,
     fact_filter: FactFilter,
 ) -> Comparison:
-    """The facts in view that are similar to a statement but not the same; none without its
+    """The facts in view that are similar to a statement but not identical to it; none without its
     vector."""
     if vector is None:
         return Comparison(())
@@ -114,7 +114,7 @@ def judge_pairs(
     finder: Finder, judge: Judge, similar: Comparison, subject: Subject | None
 ) -> tuple[list[ConflictOut], list[str]]:
     """Those of these pairs that contradict each other by a test, in order, and the codes for
-    `degraded`. A pair without a first fact is one with the subject."""
+    `degraded`. A pair without a first fact compares the subject with the second one."""
     conflicts: list[ConflictOut] = []
     has_failed = False
     pairs = _read_pairs(finder, similar.pairs, subject)

@@ -1,4 +1,5 @@
-"""Store what a caller states: each node becomes a statement in the log, and is derived from it."""
+"""Store nodes that a caller states. Each becomes a statement in the log, and the node is derived
+from it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +51,8 @@ class _End:
     type: NodeType
     name: str
     node_id: UUID | None
-    """Its id, where it is of the same scope: another scope's node is spoken of by its name."""
+    """The id of a node in the same scope. None for a node of another scope, which is identified by
+    its name."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class _Edge:
     """An edge from a node of the request."""
 
     n: int
-    """The number of that node."""
+    """The number of that node in the request."""
     end: _End
     relation: Relation
     link: RelationshipIn
@@ -67,11 +69,12 @@ class _Edge:
 def create_nodes(
     request: Request, body: CreateNodesRequest, key: str | None
 ) -> tuple[CreateNodesAnswer, bool]:
-    """Store the nodes and edges, all or none, each node with the statement that it rests on.
-    Returns what was stored, and whether all of it was before, under the same key.
+    """Store the nodes and edges, all or none. Each node has the statement that it rests on. Returns
+    what was stored, and whether all of it was stored before under the same key.
 
-    Raises Invalid for an edge that leads nowhere or joins what it cannot, StateConflict for a fact
-    of another scope that cannot be invalidated from here, and as an append.
+    Raises Invalid for an edge without a valid target or between types that it cannot join. Raises
+    StateConflict for a fact of another scope, which cannot be invalidated from here. Raises the
+    errors of an append.
     """
     resources, tenant = request.resources, request.principal.tenant
     batch = build_statements(request.principal, _write_statements(body, key))
@@ -118,7 +121,7 @@ def _write_statements(body: CreateNodesRequest, key: str | None) -> list[Stateme
 
 
 def _write_operation(node: NodeIn, refs: Mapping[str, NodeIn], field: str) -> Mapping[str, Any]:
-    """The node as it was stated, without the names of this request."""
+    """The node for the statement's operation, without the `ref` names of this request."""
     fields = node.model_dump(mode="json", exclude={"ref"}, exclude_none=True)
     for link in fields["relationships"]:
         other = refs.get(link["target"])
@@ -142,7 +145,7 @@ def _named_ids(body: CreateNodesRequest) -> Iterator[UUID]:
                 try:
                     yield parse_node_id(name)[1]
                 except NotFound:
-                    continue  # refused where the edge is resolved, by its field
+                    continue  # resolving the edge raises the error, with the field
 
 
 def _find_targets(rows: Mapping[UUID, NodeName]) -> Mapping[str, NodeName]:
@@ -166,8 +169,7 @@ def _resolve_edges(
                 raise Invalid(f"{field}: leads to the node itself", field=field)
             if link.edge == "invalidates" and end.node_id is None:
                 raise StateConflict(
-                    f"{field}: this fact is one among other participants; invalidate it among"
-                    " those",
+                    f"{field}: this fact belongs to other participants; invalidate it with those",
                     field=field,
                 )
             relation = check_relation(
@@ -199,7 +201,8 @@ def _resolve_end(
 def _observe(
     nodes: Sequence[NodeIn], edges: Sequence[_Edge], sources: Sequence[Source]
 ) -> tuple[list[NodeObservation], list[EdgeObservation]]:
-    """What the statements say: first of each node of the request, then of each edge's other end."""
+    """The observations of the statements: first one for each node of the request, then one for each
+    edge's target."""
     observations = [
         NodeObservation(
             sources[n],
@@ -238,8 +241,8 @@ def _observe(
 
 
 def _properties(node: NodeIn) -> dict[str, Any]:
-    """What the request says of the node's fields. One that it leaves out may have been set before:
-    its default is filled in when the node is read."""
+    """The node's fields that the request sets. An absent field may have been set before, so its
+    default is filled in only when the node is read."""
     fields = node.model_dump(
         mode="json", exclude=_NOT_PROPERTIES, exclude_none=True, exclude_unset=True
     )
@@ -249,7 +252,7 @@ def _properties(node: NodeIn) -> dict[str, Any]:
 
 
 def _end_patch(node: NodeIn, edge: _Edge, source: Source) -> dict[str, Any]:
-    """What an edge says of its other end: of an invalidated fact, until when it held, and why."""
+    """The patch for an edge's target: for an invalidated fact, when it ended and why."""
     if edge.relation.type != "invalidates" or not isinstance(node, FactIn):
         return {}
     until = node.valid_from or source.valid_from

@@ -1,5 +1,4 @@
-"""Export the graph in view: a file of all that it follows from, from which an import makes the same
-graph again."""
+"""Export the graph in view to a file, from which an import rebuilds the same graph."""
 
 import hashlib
 import heapq
@@ -21,17 +20,18 @@ from strandline.graph.schemas_transfer import TransferCounts
 from strandline.graph.store_export import ExportEdge, ExportNode, ExportScope
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
-"""Of an export, and of what an import reads."""
+"""The maximum size of an export, and of the file that an import reads."""
 MAX_ROWS = 200_000
-"""Nodes, edges, observations and revisions of an export: what a request has the time for."""
+"""The most nodes, edges, observations and revisions in an export: what fits into a request's
+time."""
 _NODE_PAGE = 500
 _LINE_BYTES = 150
-"""Of a line beside its members, at most: its number, its kind and its hash."""
+"""The maximum size of a line's own members: its number, its kind and its hash."""
 
 
 @dataclass(frozen=True)
 class ExportFile:
-    """A whole file."""
+    """A complete file."""
 
     data: bytes
     sha256: str
@@ -42,8 +42,8 @@ class ExportFile:
 def write_file(
     access: TenantDb, scope_id: UUID | None, now: datetime, *, with_vectors: bool
 ) -> ExportFile:
-    """The file of the graph in view, or of one scope, as one database snapshot shows it. Raises
-    NotFound for a scope that is not in view, TooLarge, which names the sizes."""
+    """Write the file of the graph in view, or of one scope, from one database snapshot. Raises
+    NotFound for a scope that is not in view, and TooLarge with the sizes."""
     with access.snapshot_transaction():
         if scope_id is not None and not store_export.is_scope_in_view(access, scope_id):
             raise NotFound("there is no such scope in view")
@@ -79,7 +79,8 @@ class _Numbers:
 
 
 class _Exporter:
-    """Writes scope by scope. The header tells what follows, so it is written last."""
+    """Writes the file scope by scope. The header has the counts of all lines, so it is written
+    last."""
 
     def __init__(self, access: TenantDb, *, with_vectors: bool) -> None:
         self._access, self._with_vectors = access, with_vectors
@@ -105,7 +106,7 @@ class _Exporter:
             self._add("fields", "field", members, is_numbered=False)
 
     def finish(self, now: datetime) -> ExportFile:
-        """The whole file."""
+        """The complete file."""
         writer = LineWriter()
         header = {
             "format": FORMAT,
@@ -122,7 +123,8 @@ class _Exporter:
         return ExportFile(data, hashlib.sha256(data).hexdigest(), writer.line_count, counts)
 
     def _add_nodes(self, scope_id: UUID, numbers: _Numbers) -> list[UUID]:
-        """Add the nodes of a scope. Ordinals are counted anew: an erased fact leaves no gap."""
+        """Add the nodes of a scope. Ordinals are numbered again, so that an erased fact leaves no
+        gap."""
         previous, ordinal = None, 0
         rows = store_export.iter_nodes(self._access, scope_id, with_vectors=self._with_vectors)
         for row in rows:
@@ -153,7 +155,7 @@ class _Exporter:
     def _add(
         self, counter: str, kind: str, members: Mapping[str, Any], *, is_numbered: bool = True
     ) -> int:
-        """Add a line; returns its number among those of its kind."""
+        """Add a line. Returns its number among the lines of its kind."""
         self._counts[counter] += 1
         number = self._counts[counter]
         line = encode_members({kind: number, **members} if is_numbered else members)
@@ -170,7 +172,8 @@ class _Exporter:
 
 
 def _iter_statements(access: TenantDb, scope_id: UUID) -> Iterator[SourceStatement]:
-    """What was said in a scope, in order; a revision stands with what its statement says else."""
+    """The statements of a scope, in order. A revision is combined with the other observations of
+    its statement."""
     observations = group_sources(store_export.iter_observations(access, scope_id))
     revisions = (
         SourceStatement.of_revision(row) for row in store_export.iter_revisions(access, scope_id)

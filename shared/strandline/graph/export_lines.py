@@ -1,7 +1,6 @@
-"""The lines of an export file: JSON objects, each of which bears its number and ends with a hash
-over itself and all lines before it. So a file that is not whole is known by the first line that is
-not what the export wrote there.
-"""
+"""The lines of an export file. Each line is a JSON object with its number and, at its end, a hash
+over itself and all lines before it. So the first line that was altered, or that follows a missing
+line, is detected."""
 
 import hashlib
 import json
@@ -27,7 +26,7 @@ class ExportLine(NamedTuple):
 
 
 def refuse_line(number: int, why: str) -> Invalid:
-    """The error that refuses a file for one of its lines."""
+    """Build the error that rejects a file because of one of its lines."""
     return Invalid(f"line {number}: {why}", line=number)
 
 
@@ -45,7 +44,7 @@ class LineWriter:
         return bytes(self._buffer)
 
     def write(self, kind: str, members: bytes) -> None:
-        """Write the next line, with members of `encode_members`."""
+        """Write the next line, with members encoded by `encode_members`."""
         self.line_count += 1
         body = b'{"line":%d,"kind":"%s",%s' % (self.line_count, kind.encode(), members)
         self._chain = _hash_line(self._chain, body)
@@ -53,14 +52,14 @@ class LineWriter:
 
 
 def encode_members(members: Mapping[str, Any]) -> bytes:
-    """Members of a line as JSON, without braces. There must be some."""
+    """Encode the members of a line as JSON, without braces. There must be at least one."""
     text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
     return text[1:-1].encode()
 
 
 def read_lines(data: bytes) -> Iterator[ExportLine]:
-    """The lines of a file, in order. Raises Invalid, which names the line, at the first one that
-    the export did not write there."""
+    """Read the lines of a file, in order. Raises Invalid, which names the line, at the first line
+    that differs from what the export wrote."""
     chain, start, number = b"", 0, 0
     while start < len(data):
         number += 1
@@ -79,7 +78,7 @@ def read_lines(data: bytes) -> Iterator[ExportLine]:
             raise refuse_line(
                 number,
                 "is not what the export wrote here: it was altered, or lines before it were"
-                " removed, doubled or moved. Export again",
+                " removed, duplicated or moved. Export again",
             )
         yield ExportLine(number, _parse_members(number, body + b"}"))
         start = end + 1
@@ -98,5 +97,5 @@ def _parse_members(number: int, text: bytes) -> dict[str, Any]:
         raise refuse_line(number, error.message) from None
     fields = cast("dict[str, Any]", members) if isinstance(members, dict) else {}
     if fields.get("line") != number:
-        raise refuse_line(number, "does not bear its own number as `line`")
+        raise refuse_line(number, "does not have its own number as `line`")
     return fields

@@ -1,4 +1,5 @@
-"""What was said at once, as an export tells it: a line, of which an import makes a statement."""
+"""Statements in an export file: each line holds what one source said at one time, and an import
+turns it into a statement."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ from strandline.graph.store_export import ExportObservation, ExportRevision
 from strandline.log.statements import MAX_STATEMENT_CHARS
 
 type SourceKey = tuple[datetime, UUID, str]
-"""When something was observed, its source, and how far that is trusted."""
+"""The time of an observation, its source, and its trust."""
 
 
 @dataclass
 class SourceStatement:
-    """A statement; or of a version of a chain what was observed at one time with one trust: a
-    statement has one time and one trust."""
+    """A statement, or the observations of one version of a chain with the same time and trust. A
+    chain's observations are split this way because a statement has one time and one trust."""
 
     key: SourceKey
     observations: list[ExportObservation]
@@ -25,17 +26,17 @@ class SourceStatement:
 
     @classmethod
     def of_revision(cls, revision: ExportRevision) -> Self:
-        """The statement of a revision, of which the topic may have no observation any more."""
+        """The statement of a revision. The topic may no longer have an observation from it."""
         return cls((revision.recorded_at, revision.event_id, revision.trust), [], revision)
 
     def join(self, other: "SourceStatement") -> None:
-        """Take in what the same source said besides."""
+        """Add what else the same source said."""
         self.observations += other.observations
         self.revision = self.revision or other.revision
 
 
 def group_sources(observations: Iterable[ExportObservation]) -> Iterator[SourceStatement]:
-    """Observations by source, time and trust; they come in this order."""
+    """Group observations by source, time and trust. They must be in this order."""
     for key, rows in groupby(
         observations, key=lambda row: (row.observed_at, row.source_id, row.trust)
     ):
@@ -48,7 +49,8 @@ def describe_statement(
     nodes: Mapping[UUID, int],
     edges: Mapping[UUID, int],
 ) -> dict[str, Any]:
-    """The members of its line. `nodes` and `edges` are the numbers within the file, by id."""
+    """The members of the statement's line. `nodes` and `edges` map ids to the numbers within the
+    file."""
     observed_at, source_id, trust = source_statement.key
     source_statement.observations.sort(
         key=lambda row: (nodes.get(row.target_id, 0), edges.get(row.target_id, 0))
@@ -79,15 +81,15 @@ def _tell_statement(row: ExportObservation | ExportRevision) -> dict[str, Any]:
 
 
 def _tell_chain(source_statement: SourceStatement, participants: Sequence[str]) -> dict[str, Any]:
-    """What a chain said, as a statement: by whom, if all of it was said by one, and in which
-    words."""
+    """Describe a chain's observations as a statement: its text, and its speaker if one participant
+    said all of it."""
     trust = source_statement.key[2]
     role = trust if trust in ("user", "system") else "agent"
     kind = "agent:" if role == "agent" else "user:"
     speakers = {name for row in source_statement.observations for name in row.speakers}
     possible = [name for name in participants if name.startswith(kind)]
     fitting = sorted(speakers & set(possible)) if role != "system" else []
-    # An append takes the only participant that fits for the speaker.
+    # An append without a speaker assumes the only participant that fits.
     only = possible if len(possible) == 1 and role != "system" else fitting
     return {
         "role": role,

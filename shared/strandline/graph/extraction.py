@@ -1,5 +1,5 @@
-"""What a chain says for the graph: asked of a model once, and stored as a decision, so that a graph
-that was dropped comes back the same."""
+"""Extract what a chain says for the graph. A model is asked once and its answer is stored as a
+decision, so that a graph that was dropped can be rebuilt identically."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import Extraction, ModelResult, PromptEvent, TaskContext
 
 EXTRACTED_KIND = "extracted"
-"""The kind of the decision; it is about the chain's last event."""
+"""The kind of the decision. It refers to the chain's last event."""
 _MARGIN_SECONDS = 5.0
-"""Seconds of the job's time that are reserved for the write after a model's answer."""
+"""Seconds of the job's time reserved for the write after a model's answer."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class ChainExtraction:
     evidence_by_number: Mapping[int, Evidence]
     """The chain's events that are evidence, by their numbers in the extraction."""
     decision: Decision | None
-    """To store; None where it was stored before, or there is nothing to extract from."""
+    """The decision to store; None if it was stored before, or there is nothing to extract from."""
     fallback_reason: str | None
-    """Why the configured model did not answer, where it should have."""
+    """Why the configured model did not answer, if it was expected to."""
     waits_for_model: bool
-    """The model may be asked again soon."""
+    """Whether the model can soon be asked again."""
 
 
 def extract_chain(
@@ -46,8 +46,8 @@ def extract_chain(
     may_ask: bool,
     is_retry: bool,
 ) -> ChainExtraction:
-    """Extract from a chain's events what its version says; what was decided before stands, unless
-    it is a retry. Must be called outside of any transaction. Without `may_ask` the heuristic model
+    """Extract what a chain's version says from its events. A stored decision is reused, unless this
+    is a retry. Must be called outside any transaction. Without `may_ask` the heuristic model
     answers."""
     evidence = store_promotion.read_evidence(access, chain.chain_id)
     if not evidence:
@@ -94,8 +94,8 @@ def _to_decision(
 
 
 def store_extraction(access: TenantDb, chain: DueChain, extraction: ChainExtraction) -> None:
-    """Store a new extraction as a decision. In the transaction that writes the graph, after the
-    chain's lock."""
+    """Store a new extraction as a decision. Call it in the transaction that writes the graph, after
+    locking the chain."""
     decision = extraction.decision
     if decision is None:
         return
@@ -112,7 +112,7 @@ _NOTHING = Extraction(entities=[], facts=[], decisions=[], relations=[])
 
 
 def _replay(body: Mapping[str, Any], evidence: Mapping[UUID, Evidence]) -> ChainExtraction:
-    """What was decided, of the events that are still there."""
+    """The stored decision, restricted to the events that still exist."""
     numbers = enumerate(map(UUID, body["events"]), 1)
     evidence_by_number = {number: evidence[item] for number, item in numbers if item in evidence}
     extraction = Extraction.model_validate(body["extraction"])

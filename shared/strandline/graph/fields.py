@@ -93,21 +93,21 @@ def get_field(
 
 
 def record_read(access: TenantDb, states: Sequence[FieldState], now: datetime) -> bool:
-    """Record that an answer gave what these fields hold, which raises their salience when the use
-    is folded. A failure here does not affect the answer, which is already built; returns False if
-    nothing was recorded."""
+    """Record that an answer contained the values of these fields. This raises their salience once
+    uses are folded. A failure here does not affect the answer, which is already built. Returns
+    False if nothing was recorded."""
     event_ids = [state.current.event_id for state in states if state.current]
     try:
         if event_ids:
             store_recalls.record_events(access, uuid7(), event_ids, now)
-    except Exception as error:  # without the record the salience only stays as it is
+    except Exception as error:  # without the record the salience only stays the same
         logger.warning("read not recorded", extra={"error": type(error).__name__})
         return False
     return True
 
 
 def to_revision_fields(row: RevisionRow) -> dict[str, Any]:
-    """A revision for an answer."""
+    """The fields of a revision in an answer."""
     return {
         "topic_id": format_node_id("topic", row.node_id),
         "revision": row.revision,
@@ -122,7 +122,7 @@ def to_revision_fields(row: RevisionRow) -> dict[str, Any]:
 
 
 def parse_topic_id(text: str) -> UUID | None:
-    """The id of the topic that a caller named; None for what names none."""
+    """The id of the topic that a caller named; None if the text is not the id of a topic."""
     try:
         node_type, node_id = parse_node_id(text)
     except NotFound:

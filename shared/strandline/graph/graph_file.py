@@ -1,4 +1,4 @@
-"""The graph that an export file tells, once it was read to its end."""
+"""The graph in an export file, after the file was read completely."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class FileNode:
 
 @dataclass
 class FileEdge:
-    """An edge of a file; nodes by their index."""
+    """An edge of a file. Its nodes are given by their index."""
 
     line: int
     scope: int
@@ -42,7 +42,7 @@ class FileEdge:
 
 @dataclass(frozen=True)
 class FileObservation:
-    """What a statement says of a node or an edge."""
+    """A statement's observation of a node or an edge."""
 
     is_edge: bool
     target: int
@@ -72,21 +72,21 @@ class FileStatement:
 
 @dataclass
 class GraphFile:
-    """A file that was read to its end."""
+    """The complete contents of a file."""
 
     scopes: list[list[str]] = field(default_factory=list[list[str]])
-    """Participants, in canonical form."""
+    """The participants of each scope, in canonical form."""
     nodes: list[FileNode] = field(default_factory=list[FileNode])
     edges: list[FileEdge] = field(default_factory=list[FileEdge])
     statements: list[FileStatement] = field(default_factory=list[FileStatement])
     fields: dict[tuple[int, str], FieldLine] = field(
         default_factory=dict[tuple[int, str], FieldLine]
     )
-    """By the index of the topic and the field's name."""
+    """Fields by the index of the topic and the field's name."""
 
     @property
     def counts(self) -> TransferCounts:
-        """What the file has."""
+        """How many rows of each kind the file has."""
         return TransferCounts(
             scopes=len(self.scopes),
             nodes=len(self.nodes),

@@ -1,4 +1,4 @@
-"""The state of the graph in view: what it has, how large it is, and how far background work is."""
+"""The state of the graph in view: its contents, its size, and the progress of background work."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Names and ids of nodes and edges: who is the same, and what an id looks like to a caller."""
+"""Names and ids of nodes and edges: which names are equal, and the form of ids in the API."""
 
 import hashlib
 import json
@@ -20,28 +20,28 @@ PREFIXES: Mapping[NodeType, str] = {
     "event": "evt",
     "topic": "topic",
 }
-"""The first part of a node's id, by its type."""
+"""The prefix of a node's id, by its type."""
 _TYPES: Mapping[str, NodeType] = {prefix: name for name, prefix in PREFIXES.items()}
 _AT_THE_ENDS = " .,;:!?\"'`\u201c\u201d\u2018\u2019«»"
 
 
 def normalise(name: str) -> str:
-    """A name as it is compared: compatibility characters, upper case, runs of white space, and
-    punctuation at both ends make no difference. "" for a text of nothing else."""
+    """The form of a name that is compared. Compatibility characters, case, runs of white space and
+    punctuation at both ends make no difference. Returns "" for a text that has nothing else."""
     canonical = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return re.sub(r"\s+", " ", canonical).strip(_AT_THE_ENDS)
 
 
 def hash_name(name: str) -> bytes:
-    """The SHA-256 of a name as it is compared."""
+    """The SHA-256 of a name's compared form (`normalise`)."""
     return hashlib.sha256(normalise(name).encode("utf-8", "surrogatepass")).digest()
 
 
 def make_node_id(
     tenant: str, scope_id: UUID, node_type: NodeType, name_hash: bytes, ordinal: int
 ) -> UUID:
-    """The id of the node of this name; `ordinal` counts the facts of one name in a scope, each of
-    which began after the one before was invalidated."""
+    """The id of the node of this name. `ordinal` counts the facts of one name in a scope, each of
+    which began after the previous one was invalidated."""
     return _hash_fields([tenant, str(scope_id), "node", node_type, name_hash.hex(), ordinal])
 
 
@@ -55,18 +55,18 @@ def make_edge_id(
 def make_community_id(
     tenant: str, scope_id: UUID | None, node_type: NodeType, name_hash: str
 ) -> UUID:
-    """The id of the community that this node leads, in the graph of a scope, or in the whole
-    tenant's (None). `name_hash` is in hex."""
+    """The id of the community whose first node is this one, in the graph of a scope or of the whole
+    tenant (None). `name_hash` is in hex."""
     return _hash_fields([tenant, scope_id and str(scope_id), "community", node_type, name_hash])
 
 
 def format_node_id(node_type: NodeType, node_id: UUID) -> str:
-    """A node's id as callers see it: `fact:018f…`."""
+    """The id of a node in the form of the API: `fact:018f…`."""
     return f"{PREFIXES[node_type]}:{node_id}"
 
 
 def parse_node_id(text: str) -> tuple[NodeType, UUID]:
-    """The type and the id of what a caller named. Raises NotFound for anything else."""
+    """Parse a node's id into its type and id. Raises NotFound for any other text."""
     prefix, _, rest = text.partition(":")
     try:
         return _TYPES[prefix], UUID(rest)

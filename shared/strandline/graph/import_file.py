@@ -1,4 +1,4 @@
-"""Read an export file: all of it is checked before anything of it is stored."""
+"""Read an export file. The whole file is checked before any of it is stored."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, get_args
@@ -37,7 +37,7 @@ _CATEGORIES: Mapping[NodeType, frozenset[str]] = {
 
 
 def read_file(data: bytes, may_write: Callable[[Sequence[str]], bool]) -> GraphFile:
-    """The graph that a file tells. `may_write` says whether the caller may write into the scope of
+    """Read the graph in a file. `may_write` returns whether the caller may write into the scope of
     these participants. Raises Invalid or Forbidden, which name the line."""
     reader = FileReader(may_write)
     last = 0
@@ -48,7 +48,7 @@ def read_file(data: bytes, may_write: Callable[[Sequence[str]], bool]) -> GraphF
 
 
 class FileReader:
-    """Takes line by line, each of which may speak of what stands before it."""
+    """Reads a file line by line. A line may refer to the lines before it."""
 
     def __init__(self, may_write: Callable[[Sequence[str]], bool]) -> None:
         self._may_write = may_write
@@ -67,27 +67,27 @@ class FileReader:
         }
 
     def add(self, line: ExportLine) -> None:
-        """Take the next line."""
+        """Read the next line."""
         kind = line.members.get("kind")
         add_kind = self._adders.get(kind) if isinstance(kind, str) else None
         if add_kind is None:
-            raise refuse_line(line.number, "is of no known `kind`")
+            raise refuse_line(line.number, "has an unknown `kind`")
         if (self._header is None) != (kind == "header"):
             raise refuse_line(line.number, "the first line, and no other, is the header")
         if self._has_ended:
-            raise refuse_line(line.number, "stands after the line that ends the file")
+            raise refuse_line(line.number, "comes after the `end` line")
         add_kind(line)
 
     def finish(self, last: int) -> GraphFile:
-        """The whole file, after its last line."""
+        """The complete file, after its last line."""
         if not self._has_ended or self._header is None:
-            raise refuse_line(last + 1, "is missing: the file ends before the line that ends it")
+            raise refuse_line(last + 1, "is missing: the file has no `end` line")
         counts = self.file.counts.model_dump()
         if counts != self._header.counts:
-            raise refuse_line(1, "its `counts` are not those of the lines that follow")
+            raise refuse_line(1, "its `counts` do not match the lines that follow")
         for target in (*self.file.nodes, *self.file.edges):
             if not target.is_observed:
-                raise refuse_line(target.line, "no statement of the file says anything of it")
+                raise refuse_line(target.line, "no statement of the file is about it")
         self._check_ordinals()
         return self.file
 
@@ -102,11 +102,13 @@ class FileReader:
         except Invalid as error:
             raise refuse_line(line.number, error.message) from None
         if members != scope.participants:
-            raise refuse_line(line.number, "`participants` are not sorted, or not in their form")
+            raise refuse_line(
+                line.number, "`participants` are not sorted, or not in canonical form"
+            )
         if not self._may_write(members):
             raise Forbidden(
                 f"line {line.number}: this credential is bound to a user who is not among these"
-                " participants; it writes into scopes of its own user alone",
+                " participants; it can write only into scopes of its own user",
                 line=line.number,
             )
         self._require_new(line, "scope", *members)
@@ -118,7 +120,7 @@ class FileReader:
         name_hash = hash_name(node.name)
         self._require_new(line, "node", self._scope(line), node.type, name_hash, node.ordinal)
         if node.ordinal and node.type != "fact":
-            raise refuse_line(line.number, "only of facts there are several of one name")
+            raise refuse_line(line.number, "only facts can have the same name")
         self.file.nodes.append(
             FileNode(line.number, self._scope(line), node.type, node.name, name_hash, node.ordinal)
         )
@@ -149,7 +151,7 @@ class FileReader:
             speaker not in members or is_agent != (statement.role == "agent")
         ):
             raise refuse_line(
-                line.number, "`speaker` is none of the participants, or not of this `role`"
+                line.number, "`speaker` is not a participant, or does not have this `role`"
             )
         if not statement.says and statement.revision is None:
             raise refuse_line(line.number, "says nothing")
@@ -181,7 +183,7 @@ class FileReader:
             rows = self.file.edges if observation.node is None else self.file.nodes
             target = self._find(line, rows, observation.node or observation.edge or 0, "says")
             if (is_edge, target) in targets:
-                raise refuse_line(line.number, "says something twice of one node or edge")
+                raise refuse_line(line.number, "has two observations of one node or edge")
             targets.add((is_edge, target))
             row = rows[target]
             row.is_observed = True
@@ -199,9 +201,11 @@ class FileReader:
 
     def _check_node_patch(self, line: ExportLine, node: FileNode, patch: Mapping[str, Any]) -> None:
         if "valid_to" in patch and (node.type != "fact" or patch["valid_to"] is None):
-            raise refuse_line(line.number, "only facts end, and none that ended holds again")
+            raise refuse_line(
+                line.number, "only facts can end, and a fact that ended cannot hold again"
+            )
         if "identity" in patch and node.type == "fact":
-            raise refuse_line(line.number, "facts are not merged")
+            raise refuse_line(line.number, "facts cannot be merged")
         categories = _CATEGORIES.get(node.type)
         if categories and patch.get("category") is not None and patch["category"] not in categories:
             raise refuse_line(
@@ -228,7 +232,7 @@ class FileReader:
 
     def _add_end(self, line: ExportLine) -> None:
         if _parse(EndLine, line).lines != line.number:
-            raise refuse_line(line.number, "the file has another number of lines")
+            raise refuse_line(line.number, "`lines` is not the number of lines in the file")
         self._has_ended = True
 
     def _check_field(self, line: ExportLine, name: str) -> None:
@@ -237,11 +241,11 @@ class FileReader:
         except Invalid:
             is_canonical = False
         if not is_canonical:
-            raise refuse_line(line.number, "`field` is not the name of a field in its form")
+            raise refuse_line(line.number, "`field` is not a field name in canonical form")
 
     def _check_ordinals(self) -> None:
-        """Of facts of one name each is there that an ordinal counts, and all but the last have
-        ended: two that hold would be one."""
+        """Check that the ordinals of facts with one name have no gaps, and that all but the last
+        fact have ended. Two facts that hold would be the same node."""
         facts = {
             (node.scope, node.name_hash, node.ordinal): node
             for node in self.file.nodes
@@ -256,26 +260,26 @@ class FileReader:
 
     def _scope(self, line: ExportLine) -> int:
         if not self.file.scopes:
-            raise refuse_line(line.number, "stands before the line of its scope")
+            raise refuse_line(line.number, "comes before the line of its scope")
         return len(self.file.scopes) - 1
 
     def _find(
         self, line: ExportLine, rows: Sequence[FileNode | FileEdge], number: int, member: str
     ) -> int:
-        """The index of a node or an edge of the present scope."""
+        """The index of a node or an edge of the current scope."""
         if not 1 <= number <= len(rows) or rows[number - 1].scope != self._scope(line):
             raise refuse_line(
-                line.number, f"`{member}` names a node or an edge that is not of this scope"
+                line.number, f"`{member}` names a node or an edge that is not in this scope"
             )
         return number - 1
 
     def _check_number(self, line: ExportLine, number: int, rows: Sequence[object]) -> None:
         if number != len(rows) + 1:
-            raise refuse_line(line.number, "does not bear the next number of its kind")
+            raise refuse_line(line.number, "does not have the next number of its kind")
 
     def _require_new(self, line: ExportLine, *key: object) -> None:
         if key in self._keys:
-            raise refuse_line(line.number, "says again what a line before it says")
+            raise refuse_line(line.number, "repeats an earlier line")
         self._keys.add(key)
 
 

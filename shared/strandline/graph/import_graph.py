@@ -1,4 +1,4 @@
-"""Import an export file: what it tells becomes statements in the log, and the graph follows from
+"""Import an export file: its statements are stored in the log, and the graph is derived from
 them."""
 
 import hashlib
@@ -31,16 +31,17 @@ from strandline.log.trust import trust_rank
 CHANNEL = "graph-import"
 """The channel of the statements' keys."""
 MAX_STATEMENTS, MAX_OBSERVATIONS = 10_000, 40_000
-"""Of one import: what a request has the time for."""
+"""The limits of one import: what fits into a request's time."""
 MAX_RECORD_BYTES = 120 * 1024
-"""Of one statement as JSON, in the metadata of its event."""
+"""The maximum size of one statement as JSON, in the metadata of its event."""
 
 
 def import_graph(request: Request, body: ImportRequest) -> GraphImport:
-    """Store what a file tells, all or none; what the log has already stays as it is.
+    """Store the statements of a file, all or none. Statements that the log already has stay
+    unchanged.
 
-    Raises Invalid and Forbidden, which name the line, TooLarge, StateConflict for a fact that would
-    hold twice, and as an append.
+    Raises Invalid and Forbidden, which name the line; TooLarge; StateConflict for a fact that would
+    hold twice; and the errors of an append.
     """
     field = "content" if body.content is not None else "cid"
     principal = request.principal
@@ -98,7 +99,7 @@ def _load(request: Request, access: TenantDb, body: ImportRequest) -> bytes:
         if hashlib.sha256(data).digest() == digest:
             return data
     raise Invalid(
-        "no upload of this credential waits under this CID: announce it at POST /api/v1/uploads,"
+        "this credential has no pending upload with this CID: announce it at POST /api/v1/uploads,"
         " PUT the file there, and do not cite it in an event"
     )
 
@@ -129,8 +130,9 @@ def _store(request: Request, access: TenantDb, graph: GraphFile) -> GraphImport:
         )
     except errors.UniqueViolation:
         raise StateConflict(
-            "a fact of the file would hold twice: the scope has it as one that ended and holds"
-            " again. Invalidate it there first: POST /api/v1/graph/nodes/{node_id}/invalidate"
+            "a fact of the file would hold twice: in the scope it has ended and holds again as"
+            " another node. Invalidate that node first:"
+            " POST /api/v1/graph/nodes/{node_id}/invalidate"
         ) from None
     new = [n for n, result in enumerate(results) if result.is_new]
     request.metrics |= {
@@ -164,8 +166,8 @@ def _count_lowered(
 def write_statements(
     principal: Principal, graph: GraphFile, statements: Sequence[FileStatement]
 ) -> Iterator[Statement]:
-    """The statements with keys that follow from what they say, so that the same is stored once,
-    whichever file tells it."""
+    """Build the statements. Their keys are derived from their content, so that the same statement
+    is stored once even if several files contain it."""
     copies = Counter[str]()
     for statement in statements:
         record = _write_record(graph, statement)
@@ -193,8 +195,8 @@ def write_statements(
 
 
 def _resolve_speaker(principal: Principal, statement: FileStatement) -> tuple[Role, str | None]:
-    """Who states it here. A bound credential speaks as an agent of the scope, else as its user,
-    whoever said it there."""
+    """The role and speaker under which a statement is stored here. A bound credential speaks as an
+    agent of the scope if that agent is the speaker, else as its own user."""
     is_agent = statement.speaker is not None and statement.role == "agent"
     if principal.user is None or is_agent:
         return statement.role, statement.speaker
@@ -216,7 +218,8 @@ def _digest(graph: GraphFile, statement: FileStatement, record: Mapping[str, Any
 
 
 def _write_record(graph: GraphFile, statement: FileStatement) -> dict[str, Any]:
-    """What a statement says, without the numbers of the file: the graph follows from it."""
+    """A statement's record for the log, without the numbers of the file. The graph is derived from
+    it."""
     record: dict[str, Any] = {
         "says": [_write_observation(graph, observation) for observation in statement.says]
     }

@@ -1,4 +1,4 @@
-"""The rows of an import: what the statements that are new say of nodes, edges and fields."""
+"""The rows of an import: the nodes, edges and fields that its new statements describe."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,14 +16,16 @@ from strandline.graph.store_write import compute, lock_scopes
 from strandline.participants import derive_scope_id
 
 _COMPUTED_AT_ONCE = 500
-"""Nodes and edges: the planner joins their observations as if they were few."""
+"""How many nodes and edges are computed at once. The planner underestimates their observations and
+chooses a slow join for larger numbers."""
 
 type Row = dict[str, Any]
 type StoredStatement = tuple[FileStatement, Source]
 
 
 class GraphWriter:
-    """Writes what statements of a file say, in the transaction that stored them."""
+    """Writes the observations of a file's statements, in the transaction that stored the
+    statements."""
 
     def __init__(self, access: TenantDb, graph: GraphFile) -> None:
         self._access, self._graph = access, graph
@@ -47,8 +49,8 @@ class GraphWriter:
         self.new_nodes = self.new_edges = self.new_revisions = 0
 
     def write(self, statements: Sequence[StoredStatement]) -> None:
-        """Write all that these statements say. Raises Invalid, which names a line, for a node that
-        none of them states and that is not there."""
+        """Write all observations of these statements. Raises Invalid, which names a line, for a
+        node that does not exist and that none of them states."""
         if not statements:
             return
         access = self._access
@@ -79,8 +81,8 @@ class GraphWriter:
     def _find_first_sources(
         self, statements: Sequence[StoredStatement]
     ) -> Mapping[tuple[bool, int], Source]:
-        """What statements speak of, each with the first that does: (whether it is an edge, its
-        index). The ends of an edge and the topics of a revision are spoken of too."""
+        """The targets of the statements, each with its first source. A target is (whether it is an
+        edge, its index). The ends of an edge and the topics of a revision are targets too."""
         sources: dict[tuple[bool, int], Source] = {}
         for statement, source in statements:
             for observation in statement.says:
@@ -100,14 +102,14 @@ class GraphWriter:
         return self._edge_ids[index] if is_edge else self._node_ids[index]
 
     def _require_founded(self, targets: Iterable[tuple[bool, int]]) -> None:
-        """Raise Invalid for a node that only the file's known statements state, and that has gone
-        since: it would rest on nothing."""
+        """Raise Invalid for a node without observations: only statements that were stored before
+        state it, and it was deleted since."""
         ids = {self._node_ids[index]: index for is_edge, index in targets if not is_edge}
         for node_id in store_import.list_unfounded(self._access, list(ids)):
             raise refuse_line(
                 self._graph.nodes[ids[node_id]].line,
-                "what states this node was imported before and is gone: import a file of all of"
-                " its scope",
+                "the statement of this node was imported before and was deleted: import a file"
+                " with its whole scope",
             )
 
     def _describe_node(self, index: int, source: Source) -> Row:
@@ -133,7 +135,7 @@ class GraphWriter:
         }
 
     def describe_observations(self, statements: Sequence[StoredStatement]) -> Iterable[Row]:
-        """The rows of what these statements say."""
+        """The observation rows of these statements."""
         for statement, source in statements:
             for observation in statement.says:
                 yield {
@@ -146,8 +148,8 @@ class GraphWriter:
                 }
 
     def _drop_former_observations(self, statements: Sequence[StoredStatement]) -> None:
-        """A topic has one observation of each field, its newest revision: another's goes when this
-        one comes."""
+        """Delete each field's previous observation: a topic has one observation of each field, from
+        its newest revision."""
         fields = [
             {"node_id": str(self._node_ids[revision.node - 1]), "field": revision.field}
             for statement, _ in statements

@@ -35,11 +35,11 @@ from strandline.log.statements import Statement
 def invalidate_fact(
     request: Request, node_id: str, body: InvalidationRequest, key: str | None
 ) -> tuple[Invalidation, bool]:
-    """Store as a statement that a fact does not hold any more, and which does instead. Returns what
-    was stored, and whether it was before, under the same key.
+    """Store a statement that a fact no longer holds, and which fact replaces it. Returns what was
+    stored, and whether it was stored before under the same key.
 
-    Raises NotFound, Invalid for a replacement that is none, StateConflict for what is no fact, for
-    one that is invalid already or of other participants, and as an append.
+    Raises NotFound; Invalid for an invalid replacement; StateConflict for a node that is not a
+    fact, is already invalidated or belongs to other participants; and the errors of an append.
     """
     scope = open_scope(request, body.participants)
     target = find_own_node(scope, node_id)
@@ -85,7 +85,7 @@ def _check_invalidation(target: NodeTarget, body: InvalidationRequest) -> None:
     if body.valid_from is not None and body.valid_from < target.valid_from:
         raise Invalid(
             f"valid_from: the fact holds since {target.valid_from.isoformat()}; give no earlier"
-            " time, and that time for a fact that never held",
+            " time; give that time if the fact never held",
             field="valid_from",
         )
 
@@ -94,7 +94,7 @@ def _find_replacement(
     scope: GraphScope, target: NodeTarget, body: InvalidationRequest
 ) -> End | None:
     if body.replacement and normalise(body.replacement.content) == normalise(target.name):
-        raise Invalid("replacement.content: says the same", field="replacement.content")
+        raise Invalid("replacement.content: is the same as the fact", field="replacement.content")
     if body.replacement_id is None:
         return None
     end = find_ends(scope, {"replacement_id": body.replacement_id})["replacement_id"]
@@ -130,8 +130,8 @@ def _require_valid(nodes: Iterable[NodeTarget], target: NodeTarget) -> None:
             is_target = node.node_id == target.node_id
             what = "the fact" if is_target else "replacement_id: the replacement"
             raise StateConflict(
-                f"{what} ended already ({node.valid_to.isoformat()}); if it holds again, state it"
-                " again: POST /api/v1/graph/nodes",
+                f"{what} has already ended ({node.valid_to.isoformat()}); if it holds again, state"
+                " it again: POST /api/v1/graph/nodes",
                 **({} if is_target else {"field": "replacement_id"}),
             )
 

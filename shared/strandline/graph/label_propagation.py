@@ -1,4 +1,5 @@
-"""Communities of a weighted graph by label propagation, and how far each node bridges them."""
+"""Communities of a weighted graph by label propagation, and a score of how far each node bridges
+them."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,11 +12,12 @@ type _Sums = defaultdict[int, int]
 type _Pairs = defaultdict[int, defaultdict[int, int]]
 
 _SEED = 0
-"""The order in which nodes are visited is drawn: the same graph gets the same communities."""
+"""Seed of the order in which nodes are visited, so that the same graph gets the same
+communities."""
 BRIDGE_SCORE = 0.4
-"""A node is a bridge from this score on: between two communities, if at least 28 % of the weight of
-its links leads into the lesser one."""
-_networkx = cast("Any", networkx)  # it has no types
+"""A node with at least this score is a bridge. Between two communities this means that at least 28
+% of the weight of its links leads into the lesser one."""
+_networkx = cast("Any", networkx)  # networkx has no types
 _propagate = cast("Callable[..., Iterable[set[int]]]", _networkx.community.asyn_lpa_communities)
 
 
@@ -25,28 +27,28 @@ class Link(NamedTuple):
     first: int
     second: int
     weight: int
-    """Positive. Whole, so that sums do not depend on their order."""
+    """Positive. An integer, so that sums do not depend on their order."""
 
 
 @dataclass(frozen=True)
 class Community:
-    """A group of nodes that have more to do with each other than with others."""
+    """A group of nodes that are linked more strongly to each other than to others."""
 
     nodes: Sequence[int]
-    """At least two; first the one with the greatest weight within the community."""
+    """At least two nodes; the first has the greatest weight within the community."""
     neighbours: Sequence[tuple[int, int]]
-    """Other communities by their place, with the weight between; the heaviest first."""
+    """(index of another community, weight of the links to it), the heaviest first."""
 
 
 @dataclass(frozen=True)
 class Communities:
-    """What a graph consists of. A node without links is in none."""
+    """The communities of a graph. A node without links is in none."""
 
     groups: Sequence[Community]
     """The largest first."""
     bridge_scores: Mapping[int, float]
-    """Of each node in a community: its participation coefficient (Guimerà and Amaral 2005), 0 where
-    all its links stay in one community, near 1 where they are spread over many."""
+    """The participation coefficient of each node in a community (Guimerà and Amaral 2005): 0 if all
+    its links stay in one community, near 1 if they are spread over many."""
 
     @property
     def bridges(self) -> frozenset[int]:
@@ -55,8 +57,8 @@ class Communities:
 
 
 def find_communities(links: Sequence[Link]) -> list[list[int]]:
-    """Groups of at least two nodes, the largest first, the nodes of each in order. Depends on the
-    numbers of the nodes, not on the order of the links."""
+    """Find groups of at least two nodes, the largest first, with the nodes of each in order. The
+    result depends on the numbers of the nodes, not on the order of the links."""
     groups = _join_fragments(links, _propagate_labels(links))
     return sorted(groups, key=lambda group: (-len(group), group[0]))
 
@@ -70,9 +72,10 @@ def _propagate_labels(links: Sequence[Link]) -> list[list[int]]:
 
 
 def _join_fragments(links: Sequence[Link], groups: list[list[int]]) -> list[list[int]]:
-    """Join each group that has more weight with one other group than within itself to that one,
-    the smallest first, until there is none. Label propagation stops wherever each node has most of
-    its neighbours in its group, and so leaves communities in pieces."""
+    """Join each group that has more weight with one other group than within itself to that other
+    group, until there is none. The smallest groups come first. Label propagation stops as soon as
+    each node has most of its neighbours in its own group, and so leaves fragments of
+    communities."""
     within, between = _weigh_groups(links, groups)
     members = dict(enumerate(groups))
     waiting = deque(sorted(members, key=lambda group: (len(members[group]), members[group])))
@@ -97,7 +100,7 @@ def _join_fragments(links: Sequence[Link], groups: list[list[int]]) -> list[list
 
 
 def _weigh_groups(links: Sequence[Link], groups: Sequence[Sequence[int]]) -> tuple[_Sums, _Pairs]:
-    """The weight of the links within each group, and between each two, by their places."""
+    """The weight of the links within each group, and between each two groups, by their indexes."""
     place = {node: n for n, group in enumerate(groups) for node in group}
     within: _Sums = defaultdict(int)
     between: _Pairs = defaultdict(lambda: defaultdict(int))
@@ -112,7 +115,7 @@ def _weigh_groups(links: Sequence[Link], groups: Sequence[Sequence[int]]) -> tup
 
 
 def describe_communities(links: Sequence[Link], groups: Sequence[Sequence[int]]) -> Communities:
-    """Rank the nodes of each group, and score what leads from group to group."""
+    """Rank the nodes of each group, and compute the bridge scores."""
     place = {node: n for n, group in enumerate(groups) for node in group}
     weights: _Pairs = defaultdict(lambda: defaultdict(int))
     for first, second, weight in links:
@@ -132,7 +135,7 @@ def describe_communities(links: Sequence[Link], groups: Sequence[Sequence[int]])
 
 
 def _sort_by_weight(weights: Mapping[int, int]) -> list[int]:
-    """The heaviest first, then by number."""
+    """Sort by weight, the heaviest first, then by number."""
     return sorted(weights, key=lambda number: (-weights[number], number))
 
 

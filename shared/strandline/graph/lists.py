@@ -1,4 +1,4 @@
-"""List nodes, and tell a node's history."""
+"""List nodes, and read a node's history."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,8 +35,8 @@ _CONTROL_FIELDS = ("upkeep", "identity")
 def list_node_page(
     access: TenantDb, query: NodesQuery, *, halves_confidence: bool = False
 ) -> NodePage:
-    """A page of the nodes in view. Later pages tell the list as it was at the time of the first.
-    Raises Malformed for an invalid cursor, Gone for one from before an erasure."""
+    """A page of the nodes in view. Later pages show the list as it was at the time of the first
+    one. Raises Malformed for an invalid cursor, and Gone for a cursor from before an erasure."""
     filters = query.model_dump(mode="json", exclude={"participants", "limit", "cursor"})
     cursors = ListCursors(access, "graph/nodes", filters)
     after = cursors.decode(query.cursor, _parse_place)
@@ -78,8 +78,8 @@ def _parse_place(fields: Sequence[Any]) -> tuple[datetime, ListKey]:
 def tell_history(
     access: TenantDb, node_type: NodeType, node_id: UUID, query: HistoryQuery
 ) -> NodeHistory:
-    """What was said of a node in view, and of a fact its chain of revisions. Raises NotFound, and
-    Malformed for an invalid cursor, Gone for one from before an erasure."""
+    """The observations about a node in view, and for a fact its chain of revisions. Raises
+    NotFound, Malformed for an invalid cursor, and Gone for a cursor from before an erasure."""
     node = get_node(access, node_id, None)
     if node is None or node.type != node_type:
         raise NotFound("there is no such node in view")

@@ -1,4 +1,4 @@
-"""Merge nodes that are the same, and undo it."""
+"""Merge nodes that stand for the same thing, and undo a merge."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -35,11 +35,11 @@ from strandline.log.statements import Statement
 
 
 def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[Merge, bool]:
-    """Store as a statement that two nodes of a scope are the same. Returns what was stored, and
-    whether it was before, under the same key.
+    """Store a statement that two nodes of a scope are the same. Returns what was stored, and
+    whether it was stored before under the same key.
 
-    Raises Invalid for nodes that cannot be one, StateConflict for those that are one already or
-    are of other participants, and as an append.
+    Raises Invalid for nodes that cannot be merged; StateConflict for nodes that are merged already
+    or belong to other participants; and the errors of an append.
     """
     scope = open_scope(request, body.participants)
     start, into = _find_pair(scope, body)
@@ -86,11 +86,12 @@ def _find_pair(scope: GraphScope, body: MergeRequest) -> tuple[NodeTarget, NodeT
         require_own(scope, target.scope_id, "the node", field)
     if start.type != into.type:
         raise Invalid(
-            f"into_id: a node of type {start.type} is none of type {into.type}", field="into_id"
+            f"into_id: nodes of types {start.type} and {into.type} cannot be merged",
+            field="into_id",
         )
     if start.type == "fact":
         raise Invalid(
-            "from_id: facts are not merged; invalidate one, with the other as its replacement:"
+            "from_id: facts cannot be merged; invalidate one, with the other as its replacement:"
             " POST /api/v1/graph/nodes/{node_id}/invalidate",
             field="from_id",
         )
@@ -102,12 +103,12 @@ def _find_pair(scope: GraphScope, body: MergeRequest) -> tuple[NodeTarget, NodeT
 def _find_group(
     access: TenantDb, start: NodeTarget, into: NodeTarget
 ) -> tuple[list[tuple[UUID, str]], bytes]:
-    """The nodes that move, with their names, and where to."""
+    """The nodes that a merge moves, with their names, and the identity that they move to."""
     present = find_targets(access, [start.node_id, into.node_id])
     from_identity = present[start.node_id].identity
     into_identity = present[into.node_id].identity
     if from_identity == into_identity:
-        raise StateConflict("into_id: both are one node already", field="into_id")
+        raise StateConflict("into_id: both are already merged into one node", field="into_id")
     group = list_group(access, start.scope_id, start.type, from_identity)
     return [(node.node_id, node.name) for node in group], into_identity
 
@@ -115,11 +116,11 @@ def _find_group(
 def undo_merge(
     request: Request, merge_id: UUID, body: MergeUndoRequest, key: str | None
 ) -> tuple[MergeUndo, bool]:
-    """Store as a statement that what a merge joined is not the same: its nodes are read as before
-    it. Returns what was stored, and whether it was before, under the same key.
+    """Store a statement that undoes a merge: its nodes are read as before it. Returns what was
+    stored, and whether it was stored before under the same key.
 
-    Raises NotFound, StateConflict where its nodes were merged or separated since, or are of other
-    participants, and as an append.
+    Raises NotFound; StateConflict if its nodes were merged or separated since, or belong to other
+    participants; and the errors of an append.
     """
     scope = open_scope(request, body.participants)
     moves = list_moves(scope.readers, merge_id)
@@ -160,7 +161,7 @@ def _require_current(moves: Sequence[Move]) -> None:
     for move in moves:
         if not move.is_current:
             raise StateConflict(
-                "its nodes are not read as it said any more, since the statement"
-                f" {move.latest_id}; if that is a merge, undo it first",
+                f"its nodes have been changed since by the statement {move.latest_id};"
+                " if that is a merge, undo it first",
                 latest_id=str(move.latest_id),
             )

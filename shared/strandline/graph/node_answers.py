@@ -1,4 +1,4 @@
-"""Nodes as answers show them."""
+"""Convert nodes to the form that answers show."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +12,11 @@ _DEFAULTS: Mapping[NodeType, Mapping[str, str]] = {
     "entity": {"category": "other"},
     "decision": {"status": "active"},
 }
-"""Fields of nodes of which no observation says anything."""
+"""Values of fields that no observation sets."""
 
 
 def to_fields(node_type: NodeType, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """A node's fields by the names of the API, with their defaults."""
+    """A node's fields by their API names, with defaults."""
     fields = {**_DEFAULTS.get(node_type, {}), **properties}
     if node_type == "entity":
         fields["kind"] = fields.pop("category")

@@ -1,4 +1,4 @@
-"""What a source says of nodes and edges, and the rows that come of it."""
+"""A source's observations of nodes and edges, and the rows that are written for them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from strandline.graph.identity import NodeType, hash_name
 
 @dataclass(frozen=True)
 class Source:
-    """Who says it: a version of a chain, or a statement; in one scope."""
+    """The source of an observation: a version of a chain, or a statement; in one scope."""
 
     source_id: UUID
     """The chain's id, or the statement's event id."""
@@ -22,41 +22,42 @@ class Source:
     event_ids: Sequence[UUID]
     """The events it rests on, at least one."""
     trust: str
-    """The least trusted origin of these."""
+    """The least trusted origin of these events."""
     observed_at: datetime
-    """When the last of these was recorded."""
+    """When the last of these events was recorded."""
     valid_from: datetime
-    """When the first of these was said: by default what is said holds from then on."""
+    """When the first of these events occurred. An observation holds from then on unless it says
+    otherwise."""
 
 
 @dataclass(frozen=True)
 class NodeObservation:
-    """A node that a source speaks of."""
+    """A source's observation of a node."""
 
     source: Source
     type: NodeType
     name: str
     patch: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The fields that it sets; with the value None: clears."""
+    """The fields that it sets. The value None clears a field."""
     confidence: float | None = None
     heat: float | None = None
     valid_from: datetime | None = None
     node_id: UUID | None = None
-    """The node, where its id is known; else it is looked up by type and name."""
+    """The node's id, if known; else the node is looked up by type and name."""
 
     @property
     def name_hash(self) -> bytes:
-        """The hash of the name as it is compared."""
+        """The hash of the name's compared form."""
         return hash_name(self.name)
 
 
 @dataclass(frozen=True)
 class EdgeObservation:
-    """An edge that a source speaks of. The source observes both ends too, in the same call."""
+    """A source's observation of an edge. The source must observe both ends in the same call."""
 
     source: Source
     from_node: int
-    """The number of an end: its place among the node observations."""
+    """The index of one end among the node observations."""
     to_node: int
     type: str
     label: str = ""
@@ -68,7 +69,7 @@ class EdgeObservation:
 
 @dataclass(frozen=True)
 class WrittenGraph:
-    """The ids of what was observed, in the order of the observations."""
+    """The ids of the observed nodes and edges, in the order of the observations."""
 
     node_ids: Sequence[UUID]
     edge_ids: Sequence[UUID]

@@ -16,22 +16,22 @@ class ListCursors:
     """The cursors of one list, with its filters, for one caller."""
 
     def __init__(self, access: TenantDb, name: str, *filters: object) -> None:
-        """`filters`: whatever narrows or orders the list."""
+        """`filters` is everything that filters or orders the list."""
         caller = access.caller
         document = json.dumps([name, caller.tenant, caller.viewer, *filters], default=str)
         self._list_hash = hashlib.sha256(document.encode()).hexdigest()[:16]
         self._access = access
 
     def encode(self, pg_snapshot: str, *fields: object) -> str:
-        """The cursor of a position, which are JSON values, on a page that this database snapshot
-        shows."""
+        """The cursor of a position, given as JSON values, on a page that shows this database
+        snapshot."""
         document = [self._list_hash, pg_snapshot, *fields]
         return self._access.sealer.seal("cursor", self._access.caller.tenant, document)
 
     def decode[Key](self, cursor: str | None, parse: Callable[[Sequence[Any]], Key]) -> Key | None:
-        """The position of a cursor, as `parse` makes it of its fields; None for the first page.
-        Raises Malformed for a cursor that was not issued for this list, Gone for one of a page
-        from before an erasure."""
+        """The position in a cursor, converted from its fields by `parse`; None for the first page.
+        Raises Malformed for a cursor of another list, and Gone for a cursor from before an
+        erasure."""
         if cursor is None:
             return None
         try:

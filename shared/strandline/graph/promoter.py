@@ -1,5 +1,5 @@
-"""The promoter job: write what warm chains say into the knowledge graph, one transaction for each
-chain."""
+"""The promoter job: write the content of warm chains into the knowledge graph, one transaction for
+each chain."""
 
 import time
 from collections import Counter
@@ -27,7 +27,7 @@ name = "promoter"
 _CHAINS_PER_PAGE = 50
 """How many chains are listed at a time."""
 _RESERVED_SECONDS = 60.0
-"""With less time left than this no further chain is begun: a model may take 20 s, twice."""
+"""With less time left than this, no further chain is started: a model call may take 20 s, twice."""
 _OUT_OF_TIME = "out_of_time"
 _METRICS = {
     "chains_evaluated": "ChainsEvaluated",
@@ -38,14 +38,14 @@ _METRICS = {
     "edges": "EdgesWritten",
     "edges_corrected": "EdgesCorrected",
 }
-"""The metrics of a shard's counts."""
+"""The metric for each count of a shard."""
 _FELL_BACK = (
     "The chain is in the knowledge graph as the heuristic model reads it. Retry this job when the"
     " model is available."
 )
 _FAILED = (
-    "The chain is not in the knowledge graph. The promoter tries it again by itself, and when this"
-    " job is retried. docs/graph.md says what the reason means."
+    "The chain is not in the knowledge graph. The promoter tries it again automatically, and when"
+    " this job is retried. docs/graph.md says what the reason means."
 )
 
 type _ListChains = Callable[[Collection[UUID]], Sequence[DueChain]]
@@ -53,17 +53,17 @@ type _ListChains = Callable[[Collection[UUID]], Sequence[DueChain]]
 
 @dataclass
 class _PromotionRun:
-    """A tenant's promotions of one job."""
+    """One job's promotions for one tenant."""
 
     lease: Lease
     llm: LlmTasks
     tuning: Tuning
     now: datetime
     patience: timedelta
-    """How long after a chain's last change to wait for the model."""
+    """How long after a chain's last change the job waits for the model."""
     totals: Counter[str] = field(default_factory=Counter[str])
     chain_ids: set[UUID] = field(default_factory=set[UUID])
-    """Chains that this job has looked at."""
+    """Chains that this job has already processed."""
 
     @property
     def is_out_of_time(self) -> bool:
@@ -89,8 +89,8 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 
 
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
-    """Promote one tenant's warm chains, those first that an admin has asked to retry. Returns
-    counts. A chain that fails stops no other."""
+    """Promote one tenant's warm chains, beginning with those that an admin has asked to retry.
+    Returns counts. A failure of one chain does not stop the others."""
     del shard
     run = _make_run(resources, lease, now)
     for chain in store_promotion.list_retries(lease.access, _CHAINS_PER_PAGE):
@@ -110,7 +110,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
 
 def promote_cold_chains(resources: JobResources, lease: Lease, now: datetime) -> Mapping[str, int]:
     """Promote the tenant's chains that are about to be archived, for the archiver. Returns counts.
-    It waits for no model: the heuristic model answers while that is away."""
+    This does not wait for the model: the heuristic model answers while it is unavailable."""
     run = _make_run(resources, lease, now)
     run.patience = timedelta(0)
     _promote_all(
@@ -134,7 +134,7 @@ def _make_run(resources: JobResources, lease: Lease, now: datetime) -> _Promotio
 
 
 def _promote_all(run: _PromotionRun, list_chains: _ListChains) -> None:
-    """Promote chains until none is listed that was not looked at, or the time is up."""
+    """Promote chains until no unprocessed one is listed, or time runs out."""
     while not run.is_out_of_time and (chains := list_chains(run.chain_ids)):
         for chain in chains:
             if run.is_out_of_time:
@@ -151,7 +151,7 @@ def _finish(run: _PromotionRun) -> Mapping[str, int]:
 
 
 def _promote(run: _PromotionRun, chain: DueChain, *, is_retry: bool) -> None:
-    """Promote one chain, and record how that ended. Raises LeaseLost."""
+    """Promote one chain, and record the outcome. Raises LeaseLost."""
     access = run.lease.access
     run.chain_ids.add(chain.chain_id)
     run.totals["chains_evaluated"] += 1
@@ -198,7 +198,7 @@ def _promote_chain(run: _PromotionRun, chain: DueChain, *, is_retry: bool) -> No
         extraction.evidence_by_number,
         extraction.extraction,
         persona=run.tuning.persona,
-        # Not the heat of this moment: the same chain is written again after a replay.
+        # Not the present heat: a replay must write the same chain again.
         heat=factors.base,
     )
     run.lease.tally.samples.setdefault("ChainHeat", []).append(factors.heat)
@@ -206,7 +206,7 @@ def _promote_chain(run: _PromotionRun, chain: DueChain, *, is_retry: bool) -> No
     is_written = _write(run, chain, extraction, promotion, is_retry=is_retry)
     _sample(run, "GraphWriteMilliseconds", start)
     if is_written:
-        with run.lease.transaction():  # a writer of events locks the same rows in another order
+        with run.lease.transaction():  # writers of events lock the same rows in another order
             enqueue_scopes(run.lease.access, [chain.scope_id])
         run.totals["chains_promoted"] += 1
         run.totals["nodes"] += len(promotion.nodes)
@@ -217,7 +217,8 @@ def _promote_chain(run: _PromotionRun, chain: DueChain, *, is_retry: bool) -> No
 
 
 def _is_postponed(run: _PromotionRun, chain: DueChain, extraction: ChainExtraction) -> bool:
-    """Whether the model is expected back soon enough, or the time is up: the chain stays due."""
+    """Whether the chain stays due, because the model is expected back soon enough or time has run
+    out."""
     if extraction.fallback_reason == _OUT_OF_TIME:
         return True
     return extraction.waits_for_model and run.now - chain.accessed_at < run.patience
@@ -231,8 +232,8 @@ def _write(
     *,
     is_retry: bool,
 ) -> bool:
-    """Write a chain's part of the graph in one transaction. Returns whether it was: not where the
-    chain has a newer version meanwhile, or lost an event, and is due again by itself."""
+    """Write a chain's part of the graph in one transaction. Returns False, and writes nothing, if
+    the chain has a newer version or lost an event in the meantime. It is then due again."""
     access = run.lease.access
     with run.lease.transaction():
         if not store_promotion.lock_unchanged(access, chain):

@@ -23,12 +23,12 @@ from strandline.llm.types import Entity, EntityKind, ExtractedFact, Extraction
 from strandline.log.trust import least_trusted
 
 _FIRST_HAND = frozenset({"user", "agent", "system"})
-"""Origins that may state something about a person."""
+"""Origins whose events may state something about a person."""
 _PERSONAL = frozenset({"personal", "preference", "relationship"})
 _MIN_GROUNDED = 0.5
 """The least share of a statement's stems that the cited events must hold."""
 _POSES = re.compile(r"\b(?:i|me|my|mine|we|us|our|you|your)\b", re.IGNORECASE)
-"""Words of somebody who speaks: a tool's output that has them poses as a person."""
+"""Words in the first or second person: a tool's output that has them may pose as a person."""
 _KINDS: frozenset[str] = frozenset(get_args(EntityKind.__value__))
 
 type _Key = tuple[NodeType, str]
@@ -36,7 +36,7 @@ type _Key = tuple[NodeType, str]
 
 @dataclass
 class _Draft:
-    """A node that the chain speaks of."""
+    """A node under construction."""
 
     type: NodeType
     name: str
@@ -47,14 +47,14 @@ class _Draft:
 
 @dataclass(frozen=True)
 class Promotion:
-    """What is written for a chain, and what was not."""
+    """What is written for a chain, and counts of what was dropped or corrected."""
 
     nodes: Sequence[NodeObservation]
     edges: Sequence[EdgeObservation]
     drops: Mapping[str, int]
     """How many statements were dropped, by reason: `ungrounded`, `without_origin`, `unsure`."""
     corrections: int
-    """How many relations became RELATES_TO, because their name is not known."""
+    """How many relations became RELATES_TO because their name is unknown."""
 
 
 def build_promotion(
@@ -65,8 +65,9 @@ def build_promotion(
     persona: float,
     heat: float,
 ) -> Promotion:
-    """The observations of this version of a chain. `evidence_by_number` has its events by
-    the numbers that the extraction cites. A fact about a person needs the confidence `persona`."""
+    """Build the observations of this version of a chain. `evidence_by_number` maps the numbers that
+    the extraction cites to events. A fact about a person needs at least the confidence
+    `persona`."""
     builder = _Builder(chain, evidence_by_number, persona, heat)
     builder.add_people()
     for entity in extraction.entities:
@@ -112,7 +113,7 @@ class _Builder:
         self._corrections = 0
 
     def add_people(self) -> None:
-        """Know the participants, and the people that the chain names."""
+        """Register the participants, and the people that the chain names."""
         for participant in self._chain.participants:
             name = name_speaker(participant)
             kind = "person" if participant.startswith("user:") else "other"
@@ -125,8 +126,8 @@ class _Builder:
                 self._people[normalise(person.name)] = person.name
 
     def add_entity(self, entity: Entity) -> None:
-        """Add an entity that its events name; a person only by those of people and agents. What
-        kind of thing it is stands as the chain has it."""
+        """Add an entity that is named in its events; a person only if events of people or agents
+        name it. The kind that the chain gives an entity takes precedence."""
         name = normalise(entity.name)
         if not name:
             return
@@ -142,8 +143,8 @@ class _Builder:
             self._add_known(name, self._prefer_first_hand(events))
 
     def add_fact(self, fact: ExtractedFact) -> None:
-        """Add a fact that its events bear out; one about a person only by those of people and
-        agents."""
+        """Add a fact that its events support; a fact about a person only if events of people or
+        agents do."""
         events = self.cite(fact.events)
         is_personal = fact.category in _PERSONAL or self._speaks_of_people(fact)
         if is_personal:
@@ -163,7 +164,7 @@ class _Builder:
     def add_relation(
         self, source: str, verb: str, target: str, nuance: str | None, numbers: Sequence[int]
     ) -> None:
-        """Add a relation between two entities that its events name."""
+        """Add a relation between two entities that are both named in its events."""
         ends = [normalise(source), normalise(target)]
         events = self.cite(numbers)
         if any(end in self._people for end in ends):
@@ -182,7 +183,7 @@ class _Builder:
         self._link(keys[0], keys[1], relation.type, events, nuance)
 
     def add_topic(self) -> None:
-        """Add the chain's topic, if it has one, and what was added before belongs to it."""
+        """Add the chain's topic, if it has one, and link everything that was added before to it."""
         topic = (self._chain.topic or "").strip()
         if not normalise(topic) or not self._drafts:
             return
@@ -200,7 +201,7 @@ class _Builder:
         confidence: float | None,
         patch: Mapping[str, Any],
     ) -> _Key:
-        """Add a node, or what further events say of it."""
+        """Add a node, or add further events and fields to it."""
         key = (node_type, normalise(name))
         draft = self._drafts.setdefault(key, _Draft(node_type, name.strip()))
         draft.patch |= patch
@@ -217,18 +218,18 @@ class _Builder:
                 self._link(key, self._add_known(name, events), edge_type, events, None)
 
     def cite(self, numbers: Iterable[int]) -> list[Evidence]:
-        """The events with these numbers, of those that there are."""
+        """The events with these numbers, as far as they exist."""
         events = [self._evidence[number] for number in numbers if number in self._evidence]
         return list({event.event_id: event for event in events}.values())
 
     def first_hand(self, events: Sequence[Evidence]) -> list[Evidence]:
-        """Those of people and agents; where there are none, that is counted."""
+        """The events of people and agents. Counts a drop if there are none."""
         evidence = [event for event in events if event.origin in _FIRST_HAND]
         self._drops["without_origin"] += bool(events) and not evidence
         return evidence
 
     def is_borne_out(self, text: str, events: Sequence[Evidence]) -> bool:
-        """Whether the events hold enough of a statement's words; where not, that is counted."""
+        """Whether the events contain enough of a statement's words. Counts a drop if not."""
         if not events or not normalise(text):
             return False
         speakers = {name_speaker(event.speaker) for event in events if event.speaker}
@@ -239,7 +240,7 @@ class _Builder:
         return is_borne_out
 
     def build(self) -> Promotion:
-        """All of it, each node and edge with the events that it cites."""
+        """The result: each node and edge with the events that it cites."""
         numbers = {key: number for number, key in enumerate(self._drafts)}
         nodes = [
             NodeObservation(
@@ -266,8 +267,8 @@ class _Builder:
         return Promotion(nodes, edges, self._drops, self._corrections)
 
     def _add_known(self, name: str, events: Sequence[Evidence]) -> _Key:
-        """Add an entity by its normalised name. Tools and documents name it, and do not say what
-        kind of thing it is: a person is no product because a log says so."""
+        """Add an entity by its normalised name. Tools and documents can name an entity but not set
+        its kind: a log must not turn a person into a product."""
         entity = self._entities[name]
         is_told = any(event.origin in _FIRST_HAND for event in events)
         patch = {"category": entity.kind} if is_told and entity.kind != "other" else {}
@@ -295,8 +296,8 @@ class _Builder:
         return _has_words(self._texts[event.event_id], name)
 
     def _prefer_first_hand(self, events: Iterable[Evidence]) -> list[Evidence]:
-        """The events of people and agents, if there are any: a tool that repeats what they say does
-        not lower its trust."""
+        """The events of people and agents, or all events if there are none. So a tool that repeats
+        what people say does not lower its trust."""
         evidence = list(events)
         return [event for event in evidence if event.origin in _FIRST_HAND] or evidence
 
@@ -314,7 +315,7 @@ class _Builder:
 
 
 def to_entity(entity: Mapping[str, str]) -> Entity:
-    """An entity as a chain's version has it."""
+    """Convert an entity of a chain's version."""
     kind = entity.get("kind", "other")
     entity_kind = kind if kind in _KINDS else "other"
     return Entity.model_validate({"name": entity["name"][:200], "kind": entity_kind})
@@ -325,7 +326,7 @@ def _is_speaker(event: Evidence, name: str) -> bool:
 
 
 def _has_words(text: str, name: str) -> bool:
-    """Whether a text holds a name as words of its own; both are normalised."""
+    """Whether a text contains a name as whole words. Both must be normalised."""
     start = text.find(name)
     while start >= 0:
         around = text[max(0, start - 1) : start] + text[start + len(name) :][:1]

@@ -1,4 +1,4 @@
-"""Propose merges of nodes with near names, or near vectors."""
+"""Propose merges of nodes with similar names or vectors."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,15 +11,15 @@ from strandline.graph.schemas_changes import Proposal, Proposals, ProposalsQuery
 from strandline.graph.store_proposals import ComparedNode, list_compared, list_cosines
 
 MAX_COMPARED = 500
-"""The most nodes of a scope and type that are compared with one another."""
+"""The most nodes of one scope and type that are compared with each other."""
 MAX_NODES_READ = 5000
-"""The most nodes that one answer compares."""
+"""The most nodes that are compared for one answer."""
 
 
 def propose_merges(
     access: TenantDb, query: ProposalsQuery, space: str, min_cosine: float
 ) -> Proposals:
-    """The pairs of nodes of one scope and type whose names are near, or whose vectors in `space`
+    """The pairs of nodes of one scope and type with similar names, or with vectors in `space` that
     have at least this cosine; the most similar first."""
     rows = list_compared(
         access,
@@ -54,7 +54,8 @@ def _order(a: UUID, b: UUID) -> tuple[UUID, UUID]:
 def _compare_names(
     nodes: Sequence[ComparedNode], min_similarity: float
 ) -> Iterator[tuple[UUID, UUID, float]]:
-    """The near pairs of one scope and type that are not one node already."""
+    """The pairs of similar names within one scope and type, without nodes that are merged
+    already."""
     identities = {node.node_id: node.identity for node in nodes}
     for names in _group_names(nodes).values():
         for a, b, similarity in find_near_names(names, min_similarity):

@@ -1,4 +1,4 @@
-"""What the graph knows about a question: source A's reader of long-term memory."""
+"""Read what the graph holds about a question, for recall."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ from strandline.graph.store_reader import (
 from strandline.graph.store_search import Match, Narrowing, NodeQuery
 
 _MIN_WORD_CHARS = 4
-"""Shorter words of a question find a node by its whole name alone."""
+"""Words of a question that are shorter match a node only by its whole name."""
 NOTHING = KnownGraph(nodes=[], edges=[])
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """The nodes that a question is about, in the order of the answer, and the edges between."""
+    """The nodes that concern a question, in the order of the answer, and the edges between them."""
 
     nodes: Sequence[KnownNodeRow]
     edges: Sequence[KnownEdge]
@@ -40,10 +40,11 @@ def read_knowledge(
     space: str,
     types: Sequence[NodeType] = ALL_TYPES,
 ) -> Knowledge:
-    """The nodes that the question names, by whole names of any length or by words of at least four
-    letters, what lies within two edges of confidence 0.5 or more, and the edges between them: what
-    holds now and is in view. `vector` is the question's; it finds nothing, but tells how near each
-    node is. One statement; a second one for the edges, where there are nodes."""
+    """Read the nodes that the question names, by whole names of any length or by words of at least
+    four letters; the nodes within two edges of confidence 0.5 or more; and the edges between all of
+    them. Reads only what holds now and is in view. `vector` is the question's: it finds no nodes,
+    but gives each node's similarity. One SQL statement, and a second one for the edges if there are
+    nodes."""
     query = NodeQuery(
         question,
         hash_names(question),
@@ -69,7 +70,7 @@ def read_knowledge(
 def read_known(
     access: TenantDb, question: str, vector: Sequence[float] | None, space: str
 ) -> KnownGraph:
-    """What `read_knowledge` gives, for an answer."""
+    """The result of `read_knowledge` in the form of an answer."""
     knowledge = read_knowledge(access, question, vector, space)
     return KnownGraph(nodes=list(map(_to_known_node, knowledge.nodes)), edges=list(knowledge.edges))
 

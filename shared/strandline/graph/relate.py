@@ -48,10 +48,11 @@ class _Edge:
 def relate_nodes(
     request: Request, body: RelationsRequest, key: str | None
 ) -> tuple[RelationsAnswer, bool]:
-    """Store edges between nodes that exist, all or none, each with the statement that it rests on.
-    Returns what was stored, and whether all of it was before, under the same key.
+    """Store edges between existing nodes, all or none. Each has the statement that it rests on.
+    Returns what was stored, and whether all of it was stored before under the same key.
 
-    Raises Invalid for an edge that leads nowhere or joins what it cannot, and as an append.
+    Raises Invalid for an edge without a valid end or between types that it cannot join, and the
+    errors of an append.
     """
     scope = open_scope(request, body.participants)
     edges = _resolve_edges(scope, body.edges)
@@ -105,7 +106,7 @@ def _resolve_edges(scope: GraphScope, links: Sequence[RelationIn]) -> list[_Edge
 
 
 def _write_operation(edge: _Edge, field: str) -> Mapping[str, Any]:
-    """The edge as it was stated, its nodes by name."""
+    """The edge for the statement's operation, with its nodes by name."""
     operation = {
         **edge.link.model_dump(mode="json", exclude_none=True, exclude={"from_id", "to_id"}),
         "from": _describe(edge.start),
@@ -160,11 +161,11 @@ def _answer(scope: GraphScope, edges: Sequence[_Edge], result: StoredStatements)
 def end_edge(
     request: Request, edge_id: UUID, body: EdgeEndRequest, key: str | None
 ) -> tuple[EdgeEnd, bool]:
-    """Store as a statement that an edge does not hold any more. Returns what was stored, and
-    whether it was before, under the same key.
+    """Store a statement that an edge no longer holds. Returns what was stored, and whether it was
+    stored before under the same key.
 
-    Raises NotFound, Invalid for an end before the beginning, StateConflict for an edge that ended
-    already, of other participants or of an invalidation, and as an append.
+    Raises NotFound; Invalid for an end before the beginning; StateConflict for an edge that has
+    already ended, belongs to other participants or is an invalidation; and the errors of an append.
     """
     scope = open_scope(request, body.participants)
     edge = find_edge(scope.readers, edge_id)
@@ -176,7 +177,7 @@ def end_edge(
     def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
         present = find_edge(access, edge_id)
         if not is_replay and present and present.valid_to is not None:
-            raise StateConflict(f"the edge ended already ({present.valid_to.isoformat()})")
+            raise StateConflict(f"the edge has already ended ({present.valid_to.isoformat()})")
         return _observe_end(edge, body, sources[0])
 
     statement = Statement(
@@ -202,7 +203,7 @@ def end_edge(
 def _check_end(edge: EdgeTarget, body: EdgeEndRequest) -> None:
     if edge.type == "invalidates":
         raise StateConflict(
-            "an invalidation is not taken back; if the fact holds again, state it again:"
+            "an invalidation cannot be undone; if the fact holds again, state it again:"
             " POST /api/v1/graph/nodes"
         )
     if body.valid_to is not None and body.valid_to < edge.valid_from:

@@ -1,4 +1,4 @@
-"""Which nodes an edge may join, by its type."""
+"""Which types of nodes an edge may join, by the edge's type."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
@@ -16,7 +16,7 @@ _ENDS: Mapping[RelationType, tuple[NodeType, NodeType]] = {
     "entity_topic": ("entity", "topic"),
     "invalidates": ("fact", "fact"),
 }
-"""The types of both ends; the others join any nodes."""
+"""The types of both ends. Relations that are not listed join nodes of any type."""
 _VERBS: frozenset[RelationType] = frozenset(
     {
         "USES",
@@ -31,7 +31,7 @@ _VERBS: frozenset[RelationType] = frozenset(
 
 
 class Relation(NamedTuple):
-    """The type of an edge, and the one that was asked for where that is not known."""
+    """The type of an edge, and the requested type if that is unknown."""
 
     type: RelationType
     corrected_from: str | None
@@ -40,8 +40,8 @@ class Relation(NamedTuple):
 def check_relation(
     name: str, from_type: NodeType, to_type: NodeType, *, has_label: bool, field: str
 ) -> Relation:
-    """The relation of this name between nodes of these types. An unknown name becomes RELATES_TO,
-    as the source has it. Raises Invalid, which names `field`, for ends that it cannot join."""
+    """The relation of this name between nodes of these types. An unknown name becomes RELATES_TO.
+    Raises Invalid, which names `field`, for ends that it cannot join."""
     relation = cast("RelationType", name)
     if relation in _ENDS:
         if _ENDS[relation] != (from_type, to_type):
@@ -53,13 +53,15 @@ def check_relation(
         return Relation(relation, None)
     if name == "related":
         if not has_label:
-            raise Invalid(f"{field}: related needs a role, which says how", field=field)
+            raise Invalid(
+                f"{field}: `related` needs a role that says how the nodes are related", field=field
+            )
         return Relation("related", None)
     verb = cast("RelationType", name.upper())
     return Relation(verb, None) if verb in _VERBS else Relation("RELATES_TO", name)
 
 
 def patch_edge(nuance: str | None) -> dict[str, Any]:
-    """What stating an edge sets: it holds, also where it had ended."""
+    """The patch of a stated edge: it holds, even if it had ended."""
     holds: dict[str, Any] = {"valid_to": None, "reason": None}
     return holds | {"nuance": nuance} if nuance else holds

@@ -1,4 +1,4 @@
-"""Store a revision of a topic's field: a statement in the log, and what follows from it."""
+"""Store a revision of a topic's field, as a statement in the log with its rows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from strandline.participants import derive_scope_id, normalize_set
 
 @dataclass(frozen=True)
 class _Revision:
-    """What a request states."""
+    """The contents of a request."""
 
     topic: NodeName
     field: str
@@ -46,11 +46,11 @@ class _Revision:
 def revise_field(
     request: Request, topic_id: str, field: str, body: RevisionRequest, key: str | None
 ) -> tuple[StoredRevision, bool]:
-    """Store a revision of a field with its statement. Returns it, and whether it was stored before
-    under the same key.
+    """Store a revision of a field with its statement. Returns the revision, and whether it was
+    stored before under the same key.
 
-    Raises NotFound for a topic that not all participants can see, StateConflict for one of other
-    participants, Invalid, which names a field, and as an append.
+    Raises NotFound for a topic that not all participants can see; StateConflict for a topic of
+    other participants; Invalid, which names a field; and the errors of an append.
     """
     resources, principal = request.resources, request.principal
     revision = _resolve(request, topic_id, parse_field_name(field), body)
@@ -75,7 +75,7 @@ def revise_field(
 
 
 def _resolve(request: Request, topic_id: str, field: str, body: RevisionRequest) -> _Revision:
-    """The topics that a request names, as all its participants see them together."""
+    """Resolve the topics that a request names, within the view that all its participants share."""
     principal = request.principal
     members = normalize_set(body.participants)
     if principal.user and principal.user not in members:
@@ -94,9 +94,9 @@ def _resolve(request: Request, topic_id: str, field: str, body: RevisionRequest)
         raise NotFound("there is no such topic in view")
     if topic.scope_id != derive_scope_id(principal.tenant, members):
         raise StateConflict(
-            f"participants: the topic is one of other participants, who are in scope"
-            f" {topic.scope_id}; name exactly those (GET /api/v1/scopes/{topic.scope_id}), or state"
-            " a topic of its name among these",
+            f"participants: the topic belongs to other participants, in scope {topic.scope_id};"
+            f" name exactly those (GET /api/v1/scopes/{topic.scope_id}), or state a topic of its"
+            " name among these",
             field="participants",
         )
     return _Revision(topic, field, _check_ref(body, topic, ref_id and nodes.get(ref_id)), body)
@@ -130,7 +130,7 @@ def _write_statement(revision: _Revision, key: str | None) -> Statement:
 
 
 def _write_operation(revision: _Revision) -> Mapping[str, Any]:
-    """The revision as it was stated, within its scope: topics by their names."""
+    """The revision for the statement's operation: topics of the scope by their names."""
     names = {"valid_from", "why_changed", "impact_expected", "field_type"}
     operation = {
         "topic": revision.topic.name,
@@ -165,15 +165,15 @@ def _make_source(batch: AppendBatch, result: AppendResult) -> Source:
 
 
 def _write_rows(access: TenantDb, revision: _Revision, source: Source) -> RevisionRow:
-    """Store what a statement says of its topic and field; what was stored already stays. Writers
-    of a scope come one after the other."""
+    """Store a statement's topic, field and revision. Rows that exist already stay unchanged.
+    Writers of a scope run one after the other."""
     lock_scopes(access, [source.scope_id])
     existing = store_revisions.find_revision(access, source.source_id)
     if existing:
         return existing
     topic, body = revision.topic, revision.body
     before = store_revisions.get_newest(access, topic.node_id, revision.field)
-    if before is None:  # its last source was replaced meanwhile
+    if before is None:  # its last source was replaced in the meantime
         raise NotFound("there is no such topic in view")
     if before.event_id:
         store_revisions.drop_observation(access, topic.node_id, before.event_id)
@@ -200,8 +200,8 @@ def _write_rows(access: TenantDb, revision: _Revision, source: Source) -> Revisi
 def _write_observations(
     access: TenantDb, revision: _Revision, source: Source, before: FieldBefore
 ) -> UUID | None:
-    """Store what a statement says of the topic and of its relation to another one. Returns the
-    topic that the field refers to."""
+    """Store a statement's observations of the topic and of its relation to another topic. Returns
+    the topic that the field refers to."""
     topic, ref, body = revision.topic, revision.ref, revision.body
     nodes = [NodeObservation(source, "topic", topic.name, node_id=topic.node_id)]
     edges: list[EdgeObservation] = []

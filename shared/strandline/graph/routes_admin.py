@@ -1,5 +1,5 @@
-"""HTTP routes of a tenant's admins: start the analytics, and read the communities of the tenant's
-whole graph."""
+"""HTTP routes for a tenant's admins: start the graph analytics, and read the communities of the
+tenant's whole graph."""
 
 from datetime import UTC, datetime
 
@@ -34,8 +34,8 @@ def trigger_analytics(request: Request) -> Response:
 
 
 def list_tenant_communities(request: Request) -> Response:
-    """Communities of the tenant's whole graph, the largest first. Nodes of one name in several
-    scopes are one there. Needs a credential that is not bound to a user."""
+    """Communities of the tenant's whole graph, the largest first. It joins nodes that have the same
+    name in several scopes. Needs a credential that is not bound to a user."""
     query = request.parse_query(TenantCommunitiesQuery)
     access = _connect(request)
     page = communities.list_communities(access, "tenant", query.node_id, query.cursor, query.limit)
@@ -52,8 +52,8 @@ def get_tenant_community(request: Request) -> Response:
 
 
 def _connect(request: Request) -> TenantDb:
-    """The database on behalf of the whole tenant: these communities hold names that no single user
-    may know. Raises Forbidden."""
+    """The database on behalf of the whole tenant: these communities contain names that no single
+    user may see. Raises Forbidden."""
     if request.principal.user:
         raise Forbidden(
             "The communities of the whole tenant need an admin's credential that is not bound to a"

@@ -1,4 +1,4 @@
-"""HTTP routes that change nodes and edges that exist. Each change is a statement in the log."""
+"""HTTP routes that change existing nodes and edges. Each change is a statement in the log."""
 
 from pydantic import BaseModel
 
@@ -28,41 +28,41 @@ from strandline.log.schemas_append import AppendHeaders
 
 
 def patch_node(request: Request) -> Response:
-    """Change fields of a node: only those that are given. The content of a fact, a title or a name
-    cannot change: the answer says what to do instead. With `archived` lists leave the node out. A
-    replay returns the same."""
+    """Change the given fields of a node. The content of a fact, a title or a name cannot change:
+    the answer says what to do instead. Lists leave out a node with `archived`. A replay returns the
+    same."""
     key = idempotency_key(request)
     body, node_id = request.parse_body(NodePatch), request.path_parameter("node_id")
     return _answer(200, *update_node(request, node_id, body, key))
 
 
 def post_node_invalidation(request: Request) -> Response:
-    """End the valid time of a fact, with a reason: it is kept, and `as_of` still tells it. The fact
-    that holds instead is stated with it, or named by its id. A replay returns the same."""
+    """End the valid time of a fact, with a reason. The fact is kept, and `as_of` still shows it. A
+    replacement can be stated in the same request, or named by its id. A replay returns the same."""
     key = idempotency_key(request)
     body, node_id = request.parse_body(InvalidationRequest), request.path_parameter("node_id")
     return _answer(201, *invalidate_fact(request, node_id, body, key))
 
 
 def post_edges(request: Request) -> Response:
-    """Store up to 50 edges between nodes that exist, all or none: 201 and their ids. An unknown
-    type becomes RELATES_TO, and the answer says so. An edge that the scope has already gets one
-    more observation. A replay returns the same."""
+    """Store up to 50 edges between existing nodes, all or none: 201 and their ids. An unknown type
+    becomes RELATES_TO, and the answer says so. An edge that the scope already has gets one more
+    observation. A replay returns the same."""
     key = idempotency_key(request)
     return _answer(201, *relate_nodes(request, request.parse_body(RelationsRequest), key))
 
 
 def post_edge_end(request: Request) -> Response:
-    """End the valid time of an edge: it is kept. Stated again, it holds again. A replay returns the
-    same."""
+    """End the valid time of an edge. The edge is kept, and holds again if it is stated again. A
+    replay returns the same."""
     key = idempotency_key(request)
     body = request.parse_body(EdgeEndRequest)
     return _answer(201, *end_edge(request, request.path_id("edge_id"), body, key))
 
 
 def post_merge(request: Request) -> Response:
-    """Say that two nodes of a scope are the same: the first one, with all that were merged into it,
-    is read as the second one. It can be undone. A replay returns the same."""
+    """State that two nodes of a scope are the same. The first one, and all nodes merged into it,
+    are read as the second one. A merge can be undone. A replay returns the same."""
     key = idempotency_key(request)
     return _answer(201, *merge_nodes(request, request.parse_body(MergeRequest), key))
 

@@ -12,9 +12,9 @@ from strandline.http.routing import Response, Route, json_response
 
 
 def list_communities(request: Request) -> Response:
-    """Communities of the graph, the largest first: groups of nodes that have more to do with each
-    other than with others. Each is of one scope's graph, as the last analysis found it; a graph
-    that changes is analysed at the next 03:00 UTC."""
+    """Communities of the graph, the largest first: groups of nodes that are linked more strongly to
+    each other than to others. Each belongs to one scope's graph and shows its last analysis. A
+    graph that changes is analysed at the next 03:00 UTC."""
     query = request.parse_query(CommunitiesQuery)
     access = request.connect_reader(query.participants)
     page = communities.list_communities(access, "scopes", query.node_id, query.cursor, query.limit)
@@ -22,8 +22,8 @@ def list_communities(request: Request) -> Response:
 
 
 def get_community(request: Request) -> Response:
-    """One community: its nodes by the weight of their edges within it, which of them bridge it to
-    others, and the communities that it is joined to."""
+    """One community: its nodes by the weight of their edges within it, the nodes that bridge it to
+    others, and its neighbouring communities."""
     query = request.parse_query(CommunityQuery)
     access = request.connect_reader(query.participants)
     community_id = request.path_id("community_id")

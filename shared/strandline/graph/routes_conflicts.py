@@ -1,4 +1,4 @@
-"""HTTP routes that find contradictions, and tell what to weigh before something is stored."""
+"""HTTP routes that find contradictions, and advise before something is stored."""
 
 from strandline.config import get_settings
 from strandline.errors import NotFound
@@ -19,9 +19,10 @@ from strandline.schemas import ParticipantsQuery
 
 
 def post_conflicts(request: Request) -> Response:
-    """Find facts that contradict each other: similar above the embedding space's own threshold, and
-    contradicting by the deterministic test or the model's, each named. Compares a statement or a
-    fact with all facts in view, or the 500 that changed last with each other. Nothing is stored."""
+    """Find facts that contradict each other: they are more similar than the embedding space's
+    threshold, and the deterministic test or the model's test finds a contradiction. The answer
+    names each test. Compares a statement or a fact with all facts in view; without either, compares
+    the 500 facts that changed last with each other. Nothing is stored."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(ConflictsRequest)
     finder = make_finder(request, body.participants, query.participants)
@@ -32,8 +33,8 @@ def post_conflicts(request: Request) -> Response:
 
 
 def post_analyze(request: Request) -> Response:
-    """What is known already that bears on a text: related nodes, contradictions if it is a
-    statement, and what to weigh before it is stored. Nothing is stored."""
+    """Find stored facts and events that concern a text: related nodes, contradictions if it is a
+    statement, and advice before it is stored. Nothing is stored."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(AnalyzeRequest)
     finder = make_finder(request, body.participants, query.participants)
@@ -50,7 +51,7 @@ def post_analyze(request: Request) -> Response:
 def _make_judge(request: Request, finder: Finder) -> Judge:
     task = TaskContext(
         tenant=finder.access.caller.tenant,
-        # Not the scope's subject: these calls must not use up the rate of the scope's fold.
+        # Not the scope: these calls must not use up the rate limit of the scope's fold.
         subject=request.principal.user or f"key:{request.principal.key_id}",
         participants=finder.access.caller.viewer,
         deadline=request.deadline,
@@ -59,7 +60,7 @@ def _make_judge(request: Request, finder: Finder) -> Judge:
 
 
 def _record(request: Request, finder: Finder) -> None:
-    """Store the records and metrics of the model's calls."""
+    """Store the records and metrics of the model calls."""
     llm = request.resources.llm
     if llm.has_model:
         llm.store_call_records(finder.access)

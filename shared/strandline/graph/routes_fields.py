@@ -1,4 +1,4 @@
-"""HTTP routes of the fields of topics."""
+"""HTTP routes for the fields of topics."""
 
 from datetime import UTC, datetime
 
@@ -21,9 +21,9 @@ from strandline.log.schemas_append import AppendHeaders
 
 
 def post_revision(request: Request) -> Response:
-    """Store what a field of a topic holds from now on, or from another time on: 201 and the
-    revision. A field that is new begins with it; the revisions before stay. It becomes a statement
-    in the log, which recall finds, and rests on it. A replay returns the same."""
+    """Store the value of a topic's field from now on, or from another time on: 201 and the
+    revision. A new field is created by its first revision; earlier revisions are kept. The revision
+    rests on a statement in the log, which recall finds. A replay returns the same."""
     key = idempotency_key(request)
     answer, is_replay = revise_field(
         request,
@@ -36,9 +36,9 @@ def post_revision(request: Request) -> Response:
 
 
 def get_topic_fields(request: Request) -> Response:
-    """The fields of a topic by name, each with what it holds. They are joined over all topics of
-    its name in view: the newest revision counts. With `as_of` as it was known then. What it gives
-    counts as used, and raises the fields' salience."""
+    """The fields of a topic by name, each with its current value. They are joined over all topics
+    of the same name in view: the newest revision counts. With `as_of`, as they were known then.
+    Every field in the answer counts as used, which raises its salience."""
     query, now = request.parse_query(FieldsQuery), datetime.now(UTC)
     access = request.connect_reader(query.participants)
     answer = list_fields(access, request.path_parameter("topic_id"), query, now)
@@ -48,16 +48,16 @@ def get_topic_fields(request: Request) -> Response:
 
 
 def get_topic_field(request: Request) -> Response:
-    """A field of a topic: what it holds, and its revisions, newest first. All pages together have
-    at most 500. It is joined over all topics of its name in view; with `as_of` as it was known
-    then. The first page counts as a use."""
+    """A field of a topic: its current value, and its revisions, newest first. All pages together
+    have at most 500 revisions. The field is joined over all topics of the same name in view; with
+    `as_of`, as it was known then. The first page counts as a use."""
     query, now = request.parse_query(FieldQuery), datetime.now(UTC)
     access = request.connect_reader(query.participants)
     topic_id = request.path_parameter("topic_id")
     try:
         field = parse_field_name(request.path_parameter("field"))
     except Invalid:
-        field = ""  # the name of no field
+        field = ""  # no field has this name
     answer = get_field(access, topic_id, field, query, now)
     is_recorded = bool(query.cursor) or record_read(access, [answer], now)
     request.metrics["RecallsNotRecorded"] = int(not is_recorded)

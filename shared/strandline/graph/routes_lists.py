@@ -1,4 +1,4 @@
-"""HTTP routes that list nodes, tell their history and propose merges."""
+"""HTTP routes that list nodes, return their history and propose merges."""
 
 from strandline.config import get_settings
 from strandline.embeddings.spaces import thresholds_for
@@ -15,9 +15,9 @@ from strandline.tenants.store_due import read_tuning
 
 
 def get_nodes(request: Request) -> Response:
-    """The nodes of the graph in view, joined over its scopes: filtered, sorted, in pages. Those
-    that are archived or do not hold are left out unless asked. With `as_of` they are told as they
-    were known then."""
+    """The nodes of the graph in view, joined over its scopes: filtered, sorted, in pages. Nodes
+    that are archived or do not hold are left out by default. With `as_of`, the nodes as they were
+    known then."""
     query = request.parse_query(NodesQuery)
     access = request.connect_reader(query.participants)
     page = list_node_page(access, query, halves_confidence=halves_by_default())
@@ -26,8 +26,8 @@ def get_nodes(request: Request) -> Response:
 
 
 def get_node_history(request: Request) -> Response:
-    """What was said of a node: every observation, oldest first, with who said it, when, and the
-    events it cites. Of a fact also what it replaced and what replaced it."""
+    """The observations about a node, oldest first: who said it, when, and the events it cites. For
+    a fact, also the facts that it replaced and that replaced it."""
     query = request.parse_query(HistoryQuery)
     access = request.connect_reader(query.participants)
     node_type, node_id = parse_node_id(request.path_parameter("node_id"))
@@ -35,8 +35,8 @@ def get_node_history(request: Request) -> Response:
 
 
 def get_merge_proposals(request: Request) -> Response:
-    """Nodes of one scope and type that may be the same: their names are near, or their vectors
-    are. Facts are not proposed. Nothing is merged without a request."""
+    """Pairs of nodes of one scope and type that may be the same. Their names or their vectors are
+    similar. Facts are not proposed. Nothing is merged without a request."""
     query = request.parse_query(ProposalsQuery)
     access = request.connect_reader(query.participants)
     space = request.resources.embedder.space

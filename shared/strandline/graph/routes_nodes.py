@@ -19,18 +19,17 @@ from strandline.log.schemas_append import AppendHeaders
 
 
 def post_nodes(request: Request) -> Response:
-    """Store up to 50 nodes of the graph with their edges, all or none: 201 and their ids. Each
-    node (a fact, decision, entity, event or topic) becomes a statement in the log, which recall
-    finds, and rests on it. A node that the scope has already gets one more observation. A replay
-    returns the same."""
+    """Store up to 50 nodes of the graph with their edges, all or none: 201 and their ids. Each node
+    (a fact, decision, entity, event or topic) rests on a statement in the log, which recall finds.
+    A node that the scope already has gets one more observation. A replay returns the same."""
     key = idempotency_key(request)
     answer, is_replay = create_nodes(request, request.parse_body(CreateNodesRequest), key)
     return json_response(answer, 201, {REPLAYED_HEADER: "true"} if is_replay else None)
 
 
 def get_node(request: Request) -> Response:
-    """A node of the graph by its id, joined over all scopes in view: with the nodes of its name
-    there. With `as_of` it is told as it was known then."""
+    """A node of the graph by its id. It is joined with the nodes of the same name in all scopes in
+    view. With `as_of`, the node as it was known then."""
     query = request.parse_query(NodeQuery)
     access = request.connect_reader(query.participants)
     node_type, node_id = parse_node_id(request.path_parameter("node_id"))

@@ -19,9 +19,9 @@ from strandline.schemas import ParticipantsQuery
 
 
 def post_search(request: Request) -> Response:
-    """Search the graph: by meaning and the words of a question, by a part of a text, or along the
-    edges of what a question names. A node is joined over all scopes in view. A new node is found by
-    its name and words at once, and by its meaning once a worker has embedded it."""
+    """Search the graph: by the meaning and words of a question, by a part of a text, or along the
+    edges of the nodes that a question names. A node is joined over all scopes in view. A new node
+    is found by its name and words at once, and by its meaning once a worker has embedded it."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(GraphSearchRequest)
     finder = make_finder(request, body.participants, query.participants)
@@ -29,8 +29,7 @@ def post_search(request: Request) -> Response:
 
 
 def post_nearest_topics(request: Request) -> Response:
-    """The topics that a text is nearest to, nearest first. Archived topics are left out unless they
-    are asked for."""
+    """The topics most similar to a text, nearest first. Archived topics are left out by default."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(NearestTopicsRequest)
     finder = make_finder(request, body.participants, query.participants)
@@ -38,8 +37,8 @@ def post_nearest_topics(request: Request) -> Response:
 
 
 def post_traverse(request: Request) -> Response:
-    """Follow edges from a node, up to three in a row: the node, what it leads to, and the edges
-    between them. Nodes are joined over all scopes in view."""
+    """Follow edges from a node, up to three in a row. Returns the node, the nodes that it leads to,
+    and the edges between them. Nodes are joined over all scopes in view."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(TraverseRequest)
     access = request.connect_reader(body.participants, query.participants)
@@ -47,7 +46,7 @@ def post_traverse(request: Request) -> Response:
 
 
 def make_finder(request: Request, *participants: Sequence[str] | None) -> Finder:
-    """What a request searches with, on behalf of its caller and these participants."""
+    """Build the finder for a request, on behalf of its caller and these participants."""
     return Finder(
         request.connect_reader(*participants),
         request.resources.embedder,

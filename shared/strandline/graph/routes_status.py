@@ -10,8 +10,8 @@ from strandline.schemas import ParticipantsQuery
 
 
 def get_graph_status(request: Request) -> Response:
-    """The state of the graph in view: how much there is by type, its size, how far promotion and
-    analysis are, and its use."""
+    """The state of the graph in view: its counts by type, its size, the progress of promotion and
+    analysis, and its use."""
     query = request.parse_query(ParticipantsQuery)
     access = request.connect_reader(query.participants)
     return json_response(read_status(access, datetime.now(UTC)))

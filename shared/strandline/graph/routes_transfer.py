@@ -1,4 +1,4 @@
-"""HTTP routes that export the graph into a file, and import one."""
+"""HTTP routes that export the graph to a file, and import one."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -20,13 +20,13 @@ from strandline.log.routes_write import REPLAYED_HEADER
 from strandline.schemas import ParticipantsQuery
 
 TRANSFER_REQUESTS = 10
-"""What an export or an import costs of the quota `requests`."""
+"""How many units of the quota `requests` an export or an import costs."""
 
 
 def post_export(request: Request) -> Response:
-    """Export the graph in view as JSON Lines. 201 with a presigned address of the file: the scopes
-    of those asked for, with their nodes, edges and fields, and all that was said of them. Every
-    line ends with a hash, so that a file that is not whole is noticed. It shows one moment."""
+    """Export the graph in view as JSON Lines. 201 with a presigned URL of the file: the scopes in
+    view with their nodes, edges and fields, and all observations. Every line ends with a hash, so
+    that an incomplete file is detected. The file shows the graph at one moment."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(ExportRequest)
     access = request.connect_reader(body.participants, query.participants)
@@ -53,10 +53,10 @@ def post_export(request: Request) -> Response:
 
 
 def post_import(request: Request) -> Response:
-    """Import an export file, all or none. 201 and what was stored: each statement of the file
-    becomes one in the log of the same participants, trusted no further than this credential. What
-    the log has already is left as it is, so importing a file twice changes nothing. A file that was
-    cut or altered is a 422 that names the line."""
+    """Import an export file, all or none. 201 and what was stored. Each statement of the file
+    becomes a statement in the log of the same participants, with no more trust than this credential
+    has. Statements that the log already has stay unchanged, so importing a file twice changes
+    nothing. A file that was cut or altered is a 422 that names the line."""
     body = request.parse_body(ImportRequest)
     request.spend_quota("requests", TRANSFER_REQUESTS - 1)
     answer = import_graph(request, body)

@@ -1,4 +1,4 @@
-"""Requests and answers about changes of nodes and edges that exist."""
+"""Requests and answers about changes of existing nodes and edges."""
 
 from datetime import datetime
 from typing import Annotated, Self
@@ -37,35 +37,37 @@ class ScopeRequest(RequestModel):
     """A change within one scope."""
 
     participants: Participants
-    """Whose memory it is: the exact set determines the scope."""
+    """The exact set of participants. It determines the scope."""
     speaker: Participant | None = None
-    """Who states it. May be left out where only one participant fits."""
+    """Who states it. May be omitted if only one participant is possible."""
 
 
 class NodePatch(ScopeRequest):
-    """New values of a node's fields; those left out stay. A node has the fields of its type."""
+    """New values of a node's fields. Omitted fields stay unchanged. Only fields of the node's type
+    may be given."""
 
     content: str | None = Field(default=None, max_length=4000)
-    """Of a fact. It cannot change: invalidate the fact, with another as its replacement."""
+    """The content of a fact. It cannot change: invalidate the fact, with another as its
+    replacement."""
     title: str | None = Field(default=None, max_length=500)
-    """Of a decision or an event. It cannot change: state another node, and merge this one into
-    it."""
+    """The title of a decision or an event. It cannot change: state another node, and merge this one
+    into it."""
     name: str | None = Field(default=None, max_length=500)
-    """Of an entity or a topic, as `title`."""
+    """The name of an entity or a topic. It cannot change, like `title`."""
     category: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    """Of a fact one of its categories, of a topic any."""
+    """For a fact, one of the fact categories; for a topic, any text."""
     kind: EntityKind | None = None
     status: DecisionStatus | None = None
     rationale: Text | None = None
     alternatives: Annotated[list[Alternative], Field(max_length=10)] | None = None
     description: Text | None = None
-    """Null: it has none any more."""
+    """Null removes it."""
     event_date: Moment | None = None
-    """Null: it is not known any more."""
+    """Null: the date is no longer known."""
     confidence: Confidence | None = None
-    """How sure the caller is. With it the change counts as a further observation of the node."""
+    """How sure the caller is. If given, the change counts as one more observation of the node."""
     archived: Annotated[bool, Field(strict=True)] | None = None
-    """Lists and searches leave an archived node out unless asked."""
+    """Lists and searches leave out an archived node by default."""
 
     @field_validator(
         *("content", "title", "name", "category", "kind", "status", "rationale", "alternatives"),
@@ -94,7 +96,7 @@ class StoredChange(ResponseModel):
 
 
 class ReplacementIn(RequestModel):
-    """The fact that holds instead."""
+    """The fact that holds instead of the invalidated one."""
 
     content: Text
     category: FactCategory = "general"
@@ -109,15 +111,15 @@ class ReplacementIn(RequestModel):
 
 
 class InvalidationRequest(ScopeRequest):
-    """Why a fact does not hold any more, and what does instead."""
+    """Why a fact no longer holds, and which fact replaces it."""
 
     reason: Reason
     replacement: ReplacementIn | None = None
-    """A fact that is stated with this."""
+    """A replacement that this request states."""
     replacement_id: NodeRef | None = None
-    """A fact that was stated before; only one of both."""
+    """A replacement that is stored already. Excludes `replacement`."""
     valid_from: Moment | None = None
-    """Since when it does not hold, and the replacement does; by default since now."""
+    """The time from which it no longer holds, and the replacement does; by default now."""
 
     @model_validator(mode="after")
     def _check_replacement(self) -> Self:
@@ -137,26 +139,27 @@ class Invalidation(ResponseModel):
     replacement: str | None
     """The id of the fact that holds instead."""
     edge_id: UUID | None
-    """The edge `invalidates` that leads from that one to this."""
+    """The edge `invalidates` from the replacement to this fact."""
 
 
 class RelationIn(RequestModel):
-    """An edge between two nodes that exist."""
+    """An edge between two existing nodes."""
 
     edge: Annotated[str, Field(min_length=1, max_length=100)]
     """The type of the edge. An unknown one is stored as `RELATES_TO`, and the answer says so."""
     from_id: NodeRef
     to_id: NodeRef
     role: str | None = Field(default=None, max_length=200)
-    """What the entity is in a decision; how topics are `related`."""
+    """For `decision_entity`, the entity's role in the decision; for `related`, how the topics are
+    related."""
     nuance: str | None = Field(default=None, max_length=1000)
     confidence: Confidence | None = None
     valid_from: Moment | None = None
-    """Since when it holds; by default since now."""
+    """The time from which it holds; by default now."""
 
 
 class RelationsRequest(ScopeRequest):
-    """Up to 50 edges between nodes that exist, stored all or none."""
+    """Up to 50 edges between existing nodes, stored all or none."""
 
     edges: list[RelationIn] = Field(min_length=1, max_length=MAX_NODES)
     """Each at most 15 KiB as JSON, with the names of its nodes."""
@@ -177,11 +180,11 @@ class RelationsAnswer(ResponseModel):
 
 
 class EdgeEndRequest(ScopeRequest):
-    """That an edge does not hold any more."""
+    """A statement that an edge no longer holds."""
 
     reason: Reason | None = None
     valid_to: Moment | None = None
-    """Until when it held; by default until now."""
+    """The time until which it held; by default now."""
 
 
 class EdgeEnd(ResponseModel):
@@ -198,7 +201,7 @@ class MergeRequest(ScopeRequest):
     """Two nodes of one type that are the same."""
 
     from_id: NodeRef
-    """The node that is read as the other from now on, with all that were merged into it."""
+    """The node that is read as the other one from now on, with all nodes merged into it."""
     into_id: NodeRef
     reason: Reason | None = None
 
@@ -207,15 +210,15 @@ class Merge(ResponseModel):
     """A merge that was stored."""
 
     merge_id: UUID
-    """The statement that it rests on; by it the merge can be undone."""
+    """The event id of the statement that it rests on. It is needed to undo the merge."""
     scope_id: UUID
     into_id: str
     moved: list[str]
-    """The nodes that are read as that one now."""
+    """The nodes that are now read as the target node."""
 
 
 class MergeUndoRequest(ScopeRequest):
-    """That what was merged is not the same."""
+    """A statement that undoes a merge."""
 
     reason: Reason | None = None
 
@@ -239,9 +242,9 @@ class ProposalsQuery(ParticipantsQuery):
     min_similarity: Annotated[float, PARSE_NUMBER] = Field(default=0.5, ge=0.1, le=1)
     """The least similarity of two names: the share of three-letter groups that both have."""
     archived: Switch = False
-    """Also archived nodes."""
+    """Include archived nodes."""
     limit: Count = Field(default=20, ge=1, le=100)
-    """The most pairs."""
+    """The maximum number of pairs."""
 
 
 class Proposal(ResponseModel):
@@ -250,22 +253,23 @@ class Proposal(ResponseModel):
     from_id: str
     from_name: str
     into_id: str
-    """The one of more weight, or the older one."""
+    """The node with more weight, or the older one if both have the same."""
     into_name: str
     scope_id: UUID
     participants: list[str]
-    """Of the scope: whom a merge names."""
+    """The participants of the scope, as a merge request needs them."""
     similarity: float
-    """Of the names, from 0 to 1."""
+    """The similarity of the names, from 0 to 1."""
     cosine: float | None
-    """Of the nodes' vectors; null where one has none in the present embedding space."""
+    """The cosine of the nodes' vectors; null if one has no vector in the current embedding
+    space."""
 
 
 class Proposals(ResponseModel):
-    """What may be merged, the most similar first."""
+    """Proposed merges, the most similar first."""
 
     proposals: list[Proposal]
     compared: int
     """How many nodes were compared: the newest of each scope and type."""
     complete: bool
-    """Whether these were all nodes in view."""
+    """Whether all nodes in view were compared."""

@@ -13,7 +13,8 @@ class CommunitiesQuery(PagingQuery):
     """Query string of the list of communities."""
 
     node_id: str | None = Field(default=None, max_length=100)
-    """Only communities that this node is in, in any scope in view: a node's id, as `ent:018f…`."""
+    """Only communities that contain this node, in any scope in view: a node's id, such as
+    `ent:018f…`."""
 
 
 class CommunityQuery(PagingQuery):
@@ -24,28 +25,28 @@ class TenantCommunitiesQuery(ListQuery):
     """Query string of the tenant's communities."""
 
     node_id: str | None = Field(default=None, max_length=100)
-    """Only communities that this node is in: a node's id, as `ent:018f…`."""
+    """Only communities that contain this node: a node's id, such as `ent:018f…`."""
 
 
 class CommunityName(ResponseModel):
-    """A community, by its name."""
+    """The id and the name of a community."""
 
     community_id: UUID
-    """The same from one analysis to the next, while the same node is its first."""
+    """Stable from one analysis to the next, as long as the same node has the first rank."""
     name: str
-    """The beginnings of the names of its first three nodes, of those that have no word in
+    """The beginnings of the names of its first three nodes, among those that have no word in
     common."""
 
 
 class CommunityOut(CommunityName):
-    """A group of nodes that have more to do with each other than with others."""
+    """A group of nodes that are linked more strongly to each other than to others."""
 
     scope_id: UUID | None
-    """The scope whose graph it is part of; null: the tenant's whole graph."""
+    """The scope whose graph it belongs to; null: the tenant's whole graph."""
     size: int
-    """How many nodes it had when it was found."""
+    """How many nodes it had when it was analysed."""
     bridges: int
-    """How many of these are bridges."""
+    """How many of these nodes are bridges."""
     analysed_at: datetime
 
 
@@ -57,10 +58,11 @@ class CommunitiesPage(ResponseModel):
 
 
 class NeighbourOut(CommunityName):
-    """Another community that edges lead to."""
+    """Another community that is joined to this one by edges."""
 
     weight: int
-    """Of the edges between: each one's confidence in percent, as often as it was observed."""
+    """The weight of the edges between them: the sum of each edge's confidence in percent,
+    multiplied by its number of observations."""
 
 
 class CommunityNode(ResponseModel):
@@ -69,15 +71,16 @@ class CommunityNode(ResponseModel):
     id: str
     type: NodeType
     name: str
-    """Of a fact its content, of a decision or an event its title."""
+    """The content of a fact, the title of a decision or an event, or the name of an entity or a
+    topic."""
     members: list[str]
     """The nodes of this name in each scope in view, and those merged with it."""
     rank: int
-    """Its place by the weight of its edges within the community; 1 is the first."""
+    """Its rank by the weight of its edges within the community, from 1."""
     is_bridge: bool
     """Whether it joins this community to others."""
     bridge_score: float
-    """How its edges are spread over communities: 0 where all stay in one, near 1 where they lead to
+    """How its edges are spread over communities: 0 if all stay in one, near 1 if they lead to
     many."""
 
 
@@ -85,8 +88,8 @@ class CommunityDetail(CommunityOut):
     """A community, its neighbours and a page of its nodes."""
 
     neighbours: list[NeighbourOut]
-    """The communities that most weight leads to, at most 20."""
+    """The communities with the most weight of edges to this one, at most 20."""
     nodes: list[CommunityNode]
-    """Those that hold now, the first first."""
+    """The nodes that still hold, by rank."""
     next_cursor: str | None
-    """For the next page of its nodes."""
+    """The cursor of the next page of its nodes."""

@@ -1,4 +1,4 @@
-"""Requests and answers about contradictions, and about what to weigh before something is stored."""
+"""Requests and answers about contradictions, and about advice before something is stored."""
 
 from datetime import datetime
 from typing import Annotated, Literal, Self
@@ -30,9 +30,10 @@ class ConflictsRequest(RequestModel):
     category: FactCategory | None = None
     """Only facts of this category."""
     threshold: Annotated[float, Field(gt=0, le=1, strict=True)] | None = None
-    """The least cosine of two facts that are compared; by default the embedding space's own."""
+    """The least cosine at which two facts are tested; by default the embedding space's own
+    threshold."""
     limit: int = Field(default=10, ge=1, le=50, strict=True)
-    """The most contradictions of the answer."""
+    """The maximum number of contradictions."""
 
     @model_validator(mode="after")
     def _check_subject(self) -> Self:
@@ -45,7 +46,7 @@ class FactOut(ResponseModel):
     """One side of a contradiction."""
 
     id: str | None
-    """Null for the `content` of the request."""
+    """Null for the request's `content`."""
     content: str
     confidence: float | None
     trust: str | None
@@ -54,76 +55,78 @@ class FactOut(ResponseModel):
 
 
 class VerdictOut(ResponseModel):
-    """What one test says of two facts."""
+    """The result of one test of two facts."""
 
     test: Literal["deterministic", "model"]
     contradicts: bool
     reason: str | None
-    """Of the deterministic test: why."""
+    """The reason, if the test is the deterministic one."""
     model: str | None
-    """Of the model's: which model."""
+    """The name of the model, if the test is the model's."""
 
 
 class ConflictOut(ResponseModel):
-    """Two facts that contradict each other, by one test at least."""
+    """Two facts that contradict each other by at least one test."""
 
     facts: list[FactOut]
-    """Two, the newer one first."""
+    """The two facts, the newer one first."""
     similarity: float
     """The cosine of their vectors."""
     tests: list[VerdictOut]
-    """The deterministic one, and the model's where one is configured and answered."""
+    """The result of the deterministic test, and of the model's if one is configured and
+    answered."""
     suggestion: str
-    """What to do about it."""
+    """What to do about the contradiction."""
 
 
 class ConflictsOut(ResponseModel):
-    """Contradictions between facts that hold, most similar first."""
+    """Contradictions between facts that hold now, the most similar first."""
 
     conflicts: list[ConflictOut]
     threshold: float
-    """The least cosine of two facts that were compared."""
+    """The least cosine at which two facts were tested."""
     compared: int
     """How many pairs of facts were similar enough to be tested."""
     degraded: list[str]
-    """How this answer is limited; empty if it is not. `no_query_vector`: the content could not be
-    embedded, so that nothing was compared. `no_model`: only the deterministic test was made.
-    `model_failed`: the model gave no usable answer for a pair. `model_cut`: it was asked about the
-    ten most similar pairs alone. `facts_cut`: there are more than 500 facts, of which those that
-    changed last were compared with each other; `category` narrows them, and `content` or `node_id`
-    compares one with all. `pairs_cut`: more than 200 pairs are similar enough; the most similar
-    were tested. `cut_by_limit`: there are more contradictions."""
+    """Codes for the limits of this answer; empty if there are none. `no_query_vector`: the content
+    could not be embedded, so nothing was compared. `no_model`: only the deterministic test was run.
+    `model_failed`: the model gave no usable answer for a pair. `model_cut`: the model tested only
+    the ten most similar pairs. `facts_cut`: there are more than 500 facts, and only those that
+    changed last were compared with each other; use `category` for fewer facts, or `content` or
+    `node_id` to compare one with all. `pairs_cut`: more than 200 pairs are similar enough, and only
+    the most similar were tested. `cut_by_limit`: there are more contradictions."""
 
 
 class AnalyzeRequest(RequestModel):
-    """What a caller thinks of storing."""
+    """A text that a caller considers storing."""
 
     content: str = Field(min_length=1, max_length=8000)
     content_type: ContentType = "conversation"
-    """What it is: of a `statement` it is tested whether it contradicts a known fact."""
+    """The kind of text. Only a `statement` is tested for contradictions with known facts."""
     participants: Participants | None = None
     """The participants to read for: only what all of them took part in. A bound user is added
     automatically."""
     limit: int = Field(default=10, ge=1, le=50, strict=True)
-    """The most related nodes of the answer."""
+    """The maximum number of related nodes."""
 
 
 class AdviceOut(ResponseModel):
-    """Something to weigh before storing."""
+    """One piece of advice before storing."""
 
     code: Advice
     text: str
     node_ids: list[str]
-    """The nodes that it is about."""
+    """The nodes that it concerns."""
 
 
 class AnalyzeOut(ResponseModel):
-    """What is known already that bears on a text, and what to weigh."""
+    """Stored facts and events that concern a text, and advice before it is stored."""
 
     related: list[FoundNode]
     conflicts: list[ConflictOut]
     weigh: list[AdviceOut]
     store_as: list[str]
-    """How to store what is worth it: the fields of `POST /api/v1/graph/nodes`, by type."""
+    """How to store the parts that are worth it: the fields of `POST /api/v1/graph/nodes`, by
+    type."""
     degraded: list[str]
-    """As of a search and of conflicts."""
+    """The codes of a search and of conflicts."""

@@ -26,7 +26,7 @@ def _check_name(value: str) -> str:
 
 
 def _check_time(value: str) -> str:
-    """A time in the one form that every reader of a patch takes."""
+    """Check a time's format, which must be one that every reader of a patch accepts."""
     moment = datetime.fromisoformat(value)
     if moment.tzinfo is None:
         raise ValueError("must be RFC 3339 with a time zone")
@@ -37,7 +37,7 @@ type TimeText = Annotated[str, Field(max_length=40), AfterValidator(_check_time)
 
 
 class FileLine(RequestModel):
-    """What every line has, beside its hash."""
+    """The fields of every line, beside its hash."""
 
     line: Number
     kind: str
@@ -54,7 +54,7 @@ class HeaderLine(FileLine):
 
 
 class ScopeLine(FileLine):
-    """A scope; the lines up to the next one are of it."""
+    """A scope. The lines up to the next scope belong to it."""
 
     scope: Number
     participants: Participants
@@ -69,11 +69,11 @@ class NodeLine(FileLine):
     type: NodeType
     name: Annotated[str, Field(min_length=1, max_length=8000), AfterValidator(_check_name)]
     ordinal: Annotated[int, Field(ge=0, le=100_000, strict=True)]
-    """How many facts of its name there were before it; each of them has ended."""
+    """How many facts of its name came before it. Each of them has ended."""
     state: dict[str, Any]
-    """What its observations say together. An import computes it again."""
+    """The values that its observations give together. An import computes them again."""
     vector: dict[str, Any] | None = None
-    """Its vector, if the export was asked for vectors. An import does not read it."""
+    """Its vector, if the export includes vectors. An import ignores it."""
 
 
 class EdgeLine(FileLine):
@@ -89,7 +89,7 @@ class EdgeLine(FileLine):
 
 
 class PatchFields(RequestModel):
-    """What an observation sets."""
+    """The fields that an observation sets."""
 
     upkeep: Literal[True] | None = None
     valid_to: TimeText | None = None
@@ -108,7 +108,7 @@ class PatchFields(RequestModel):
 
 
 class ObservationFields(RequestModel):
-    """What a statement says of one node or edge."""
+    """A statement's observation of one node or edge."""
 
     node: Number | None = None
     edge: Number | None = None
@@ -125,7 +125,7 @@ class ObservationFields(RequestModel):
 
 
 class RevisionFields(RequestModel):
-    """The revision of a topic's field that a statement is."""
+    """The revision of a topic's field, if the statement is one."""
 
     node: Number
     field: str = Field(min_length=1, max_length=MAX_FIELD_CHARS)
@@ -138,13 +138,13 @@ class RevisionFields(RequestModel):
 
 
 class StatementLine(FileLine):
-    """What was stated at once, or what one version of a chain said of one trust; in the order in
-    which it was observed."""
+    """A statement, or the observations of one version of a chain with one trust. Lines are in the
+    order in which they were observed."""
 
     id: UUID
     """The statement's event, or the chain."""
     events: list[UUID] = Field(max_length=10_000)
-    """The events that it rests on where it was exported."""
+    """The events that it rested on where it was exported."""
     role: Role
     speaker: Participant | None = None
     trust: Origin

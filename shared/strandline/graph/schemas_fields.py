@@ -41,40 +41,40 @@ def parse_field_name(text: str) -> str:
 
 
 class RevisionRequest(RequestModel):
-    """What a field of a topic holds from now on, or from another time on. The whole is at most
-    15 KiB as JSON."""
+    """A new value of a topic's field, from now on or from another time on. The whole is at most 15
+    KiB as JSON."""
 
     participants: Participants
-    """The topic's own: the exact set determines the scope."""
+    """Exactly the topic's participants. They determine the scope."""
     speaker: Participant | None = None
-    """Who states it. May be left out where only one participant fits."""
+    """Who states it. May be omitted if only one participant is possible."""
     value: Any
-    """Any JSON. Null says that the field has no value any more."""
+    """Any JSON. Null means that the field no longer has a value."""
     valid_from: Moment | None = None
-    """Since when it holds; by default since now. Until a later time, the revision before holds."""
+    """The time from which it holds; by default now. Until a later time, the previous revision
+    holds."""
     why_changed: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
     impact_expected: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
     field_type: Annotated[str, Field(pattern="^[a-z][a-z0-9_-]{0,31}$")] | None = None
-    """What the value is, as `text`, `number` or `date`, in the caller's words; it stays until
-    another is given. That of a new field is `text`."""
+    """The type of the value, such as `text`, `number` or `date`, in the caller's words. It stays
+    until another type is given. A new field has the type `text` by default."""
     ref_topic_id: NodeRef | None = None
-    """Another topic that the field refers to, which all participants can see: it becomes an edge
-    `related` with the field's name. If it is left out the field goes on to refer to what it did;
-    null ends that."""
+    """Another topic that the field refers to, which all participants can see. It becomes an edge
+    `related` with the field's name. If omitted, the field keeps its reference; null ends it."""
 
 
 class FieldsQuery(ParticipantsQuery):
     """Query string of a topic's fields."""
 
     detail: FieldDetail = "current"
-    """`minimal`: which fields there are; `current`: with what each holds."""
+    """`minimal`: the names of the fields; `current`: with the value of each."""
     as_of: Moment | None = None
-    """What was known at this time to hold then; by default now. Types and saliences are those of
-    now."""
+    """Read what was known at this time to hold then; by default now. Types and saliences are always
+    the present ones."""
     limit: Count = Field(default=100, ge=1, le=500)
-    """The most fields of a page."""
+    """The maximum number of fields on a page."""
     after_field: str | None = Field(default=None, max_length=MAX_FIELD_CHARS)
-    """`next_after_field` of the page before."""
+    """`next_after_field` of the previous page."""
 
 
 class FieldQuery(PagingQuery):
@@ -88,16 +88,17 @@ class RevisionOut(ResponseModel):
     """One revision of a field."""
 
     topic_id: str
-    """The topic that it was stated of: one of the members of the topic that was asked for."""
+    """The topic of this revision: one of the members of the requested topic."""
     revision: int
-    """From 1, without gaps, in the order in which they were stated; in each topic by itself."""
+    """The number of the revision within its topic, from 1 without gaps, in the order in which they
+    were stated."""
     value: Any
     valid_from: datetime
     why_changed: str | None
     impact_expected: str | None
     ref_topic_id: str | None
     event_id: UUID
-    """The statement that it rests on, which says who stated it."""
+    """The event id of the statement that it rests on. The event shows who stated it."""
     recorded_at: datetime
 
 
@@ -114,10 +115,11 @@ class FieldState(ResponseModel):
     field: str
     field_type: str
     salience: float
-    """1 at first, 0.1 more for each answer that gave it, at most 10. A use counts once the next
-    sweep has folded it."""
+    """1 at first, plus 0.1 for each answer that contained the field, at most 10. A use counts once
+    the next sweep has folded it."""
     current: RevisionOut | None
-    """The newest revision whose time has come. Null: none has, or `detail` is `minimal`."""
+    """The newest revision that holds already. Null if there is none, or if `detail` is
+    `minimal`."""
 
 
 class TopicFields(ResponseModel):
@@ -127,11 +129,11 @@ class TopicFields(ResponseModel):
     name: str
     archived: bool
     salience: float
-    """The mean of its fields'; 0 without any."""
+    """The mean salience of its fields; 0 without any."""
     members: list[str]
     fields: list[FieldState]
     next_after_field: str | None
-    """Send it as `after_field` for the next page; null: that was the last."""
+    """Send it as `after_field` for the next page. Null on the last page."""
 
 
 class FieldHistory(FieldState):
@@ -139,7 +141,7 @@ class FieldHistory(FieldState):
 
     topic_id: str
     revisions: int
-    """How many there are in view, also beyond the 500 that are given."""
+    """The number of revisions in view, including those beyond the 500 that are returned."""
     history: list[RevisionOut]
     """Newest first."""
     next_cursor: str | None

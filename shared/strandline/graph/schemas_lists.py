@@ -1,4 +1,4 @@
-"""Requests and answers of lists of nodes, and of a node's history."""
+"""Requests and answers for lists of nodes, and for a node's history."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -36,21 +36,21 @@ class NodesQuery(ParticipantsQuery):
     category: NodeCategory | None = None
     """A fact's category, or an entity's kind."""
     status: DecisionStatus | None = None
-    """A decision's."""
+    """The status of a decision."""
     as_of: Moment | None = None
-    """As they were known at this time, and held then; by default now."""
+    """Show the nodes that held at this time, as they were known then; by default now."""
     archived: Switch = False
-    """Also archived nodes."""
+    """Include archived nodes."""
     valid_only: Switch = True
-    """Leave out what does not hold at that time: its valid time has ended, or not begun."""
+    """Leave out nodes that do not hold at that time: their valid time has ended, or not begun."""
     sort: NodeSort = "updated_at"
-    """What orders the list."""
+    """The sort key."""
     order: Literal["asc", "desc"] = "desc"
-    """`asc`: the least, the oldest or the first of the alphabet first."""
+    """`asc`: the smallest, the oldest or the alphabetically first comes first."""
     limit: Count = Field(default=50, ge=1, le=100)
-    """The most entries of a page."""
+    """The maximum number of entries on a page."""
     cursor: str | None = Field(default=None, max_length=4096)
-    """`next_cursor` of the page before."""
+    """`next_cursor` of the previous page."""
 
 
 class NodePage(ResponseModel):
@@ -64,57 +64,57 @@ class HistoryQuery(ParticipantsQuery):
     """Query string of a node's history."""
 
     limit: Count = Field(default=50, ge=1, le=100)
-    """The most observations of a page."""
+    """The maximum number of observations on a page."""
     cursor: str | None = Field(default=None, max_length=4096)
-    """`next_cursor` of the page before."""
+    """`next_cursor` of the previous page."""
 
 
 class Observation(ResponseModel):
-    """What one source said of the node."""
+    """One source's observation of the node."""
 
     member: str
-    """The node of one scope that it is about: one of the node's members."""
+    """The node that it observes: one of the node's members, each in one scope."""
     source_kind: Literal["statement", "chain"]
     source_id: UUID
     """The statement's event id, or the chain's id."""
     version: int | None
-    """The chain's version."""
+    """The chain's version; null if the source is a statement."""
     observed_at: datetime
     speakers: list[str]
     """Who said it."""
     event_ids: list[UUID]
     """The events that it rests on."""
     changes: dict[str, Any]
-    """The fields that it sets, null: clears. `valid_to` is the end of a fact, `archived` the flag,
-    `merged_into` the node that it is read as."""
+    """The fields that it sets; null clears a field. `valid_to` is the end of a fact, `archived` the
+    flag, and `merged_into` the node that it was merged into."""
     is_evidence: bool
-    """Whether it counts in the node's weight and confidence."""
+    """Whether it counts towards the node's weight and confidence."""
     confidence: float | None
-    """How sure the source is; null: it does not say."""
+    """How sure the source is; null if it does not say."""
     trust: str
     valid_from: datetime
 
 
 class Revision(ResponseModel):
-    """A fact of a chain of revisions."""
+    """A fact in a chain of revisions."""
 
     id: str
     content: str
     valid_from: datetime
     valid_to: datetime | None
     reason: str | None
-    """Why it does not hold any more."""
+    """Why it no longer holds."""
     replaced_by: list[str]
-    """The facts that hold instead, or held until they were replaced."""
+    """The facts that replaced it."""
 
 
 class NodeHistory(ResponseModel):
-    """What was said of a node, oldest first."""
+    """The observations about a node, oldest first."""
 
     id: str
     members: list[str]
     observations: list[Observation]
     next_cursor: str | None
     revisions: list[Revision]
-    """Of a fact: itself with all that it replaced and that replaced it, oldest first, at most
-    100."""
+    """For a fact: itself, the facts that it replaced and the facts that replaced it, oldest first,
+    at most 100."""

@@ -19,7 +19,7 @@ from strandline.schemas import (
 MAX_NODES = 50
 MAX_LINKS = 20
 MAX_NODE_BYTES = 15 * 1024
-"""As JSON, in the metadata of its statement."""
+"""The maximum size as JSON, in the metadata of its statement."""
 
 type FactCategory = Literal[
     "personal", "professional", "preference", "technical", "relationship", "general"
@@ -58,21 +58,21 @@ class RelationshipIn(RequestModel):
     """The type of the edge. An unknown one is stored as `RELATES_TO`, and the answer says so."""
     target: NodeRef
     role: str | None = Field(default=None, max_length=200)
-    """What the entity is in a decision."""
+    """The entity's role in the decision."""
     nuance: str | None = Field(default=None, max_length=1000)
     confidence: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
 
 
 class _NodeIn(RequestModel):
     ref: Annotated[str, Field(pattern="^[a-z0-9_-]{1,64}$")] | None = None
-    """A name for the node within this request, for edges to it."""
+    """A name for the node within this request, which edges can refer to."""
     relationships: list[RelationshipIn] = Field(
         default_factory=list[RelationshipIn], max_length=MAX_LINKS
     )
     confidence: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
     """How sure the caller is; by default 0.8 is assumed."""
     valid_from: Moment | None = None
-    """Since when it holds; by default since now."""
+    """The time from which it holds; by default now."""
 
 
 def _check_name(value: str) -> str:
@@ -82,15 +82,15 @@ def _check_name(value: str) -> str:
 
 
 class FactIn(_NodeIn):
-    """Something that holds."""
+    """Something that is the case."""
 
     type: Literal["fact"]
     content: Text
     category: FactCategory = "general"
     invalidates: NodeRef | None = None
-    """The fact that it replaces: an id. That fact's valid time ends where this one's begins."""
+    """The id of the fact that it replaces. That fact's valid time ends where this one's begins."""
     reason: str | None = Field(default=None, max_length=1000)
-    """Why that one does not hold any more."""
+    """Why the replaced fact no longer holds."""
 
     _check_content = field_validator("content")(_check_name)
 
@@ -114,7 +114,7 @@ class DecisionIn(_NodeIn):
 
 
 class EntityIn(_NodeIn):
-    """Somebody or something with a name."""
+    """A person or a thing with a name."""
 
     type: Literal["entity"]
     name: Name
@@ -125,7 +125,7 @@ class EntityIn(_NodeIn):
 
 
 class EventIn(_NodeIn):
-    """Something that happened or will."""
+    """Something that happened or will happen."""
 
     type: Literal["event"]
     title: Name
@@ -142,7 +142,7 @@ class TopicIn(_NodeIn):
     name: Name
     description: str | None = Field(default=None, max_length=4000)
     category: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    """What kind of topic it is, in the caller's words."""
+    """The kind of topic, in the caller's words."""
 
     _check_name = field_validator("name")(_check_name)
 
@@ -153,14 +153,14 @@ type NodeIn = Annotated[
 
 
 class CreateNodesRequest(RequestModel):
-    """Up to 50 nodes, with edges between them and to nodes that exist, stored all or none."""
+    """Up to 50 nodes, with edges between them and to existing nodes, stored all or none."""
 
     participants: Participants
-    """Whose memory it is: the exact set determines the scope."""
+    """The exact set of participants. It determines the scope."""
     speaker: Participant | None = None
-    """Who states it. May be left out where only one participant fits."""
+    """Who states it. May be omitted if only one participant is possible."""
     nodes: list[NodeIn] = Field(min_length=1, max_length=MAX_NODES)
-    """Each at most 15 KiB as JSON, with its relationships."""
+    """Each at most 15 KiB as JSON, including its relationships."""
 
 
 class NodeQuery(ParticipantsQuery):
@@ -171,10 +171,10 @@ class NodeQuery(ParticipantsQuery):
 
 
 class StoredNode(ResponseModel):
-    """A node that a request stored or spoke of."""
+    """A node that a request stored or referred to."""
 
     id: str
-    """As `fact:018f…`: its type and its id."""
+    """Its type and its id, such as `fact:018f…`."""
     ref: str | None
     type: NodeType
     event_id: UUID
@@ -182,14 +182,14 @@ class StoredNode(ResponseModel):
 
 
 class StoredEdge(ResponseModel):
-    """An edge that a request stored or spoke of."""
+    """An edge that a request stored or referred to."""
 
     id: UUID
     type: RelationType
     from_id: str
     to_id: str
     corrected_from: str | None
-    """The type that was asked for, where it was not known."""
+    """The requested type, if it was unknown."""
 
 
 class CreateNodesAnswer(ResponseModel):
@@ -206,19 +206,21 @@ class NodeOut(ResponseModel):
     id: str
     type: NodeType
     name: str
-    """Of a fact its content, of a decision or an event its title."""
+    """The content of a fact, the title of a decision or an event, or the name of an entity or a
+    topic."""
     properties: dict[str, Any]
-    """Its other fields, as it was created and updated: `category` or `kind`, `description` …"""
+    """Its other fields, as they were created and updated: `category` or `kind`, `description` …"""
     confidence: float
     weight: int
-    """How many observations say that it is so; ends, merges and archive flags do not count."""
+    """The number of observations that support it. Ends, merges and archive flags do not count."""
     trust: str
     """The least trusted origin among the events it cites."""
     valid_from: datetime
     valid_to: datetime | None
-    """Null: it holds."""
+    """Null: it still holds."""
     archived: bool
-    """Lists and searches leave it out unless asked. Joined: all of its members are."""
+    """Lists and searches leave it out by default. For a joined node: whether all of its members are
+    archived."""
     created_at: datetime
     updated_at: datetime
     members: list[str]

@@ -8,16 +8,16 @@ from strandline.schemas import ResponseModel
 
 
 class NodeCounts(ResponseModel):
-    """Nodes of one type, each scope's by itself: a name of two scopes counts twice."""
+    """Nodes of one type, counted in each scope: a name that two scopes have counts twice."""
 
     total: int
     current: int
-    """Those that hold, are not archived and not merged into another."""
+    """Nodes that hold, are not archived and are not merged into another one."""
     ended: int
     """Facts that were invalidated."""
     archived: int
     merged: int
-    """Those that are read as another node of their scope."""
+    """Nodes that are read as another node of their scope."""
 
 
 class EdgeCounts(ResponseModel):
@@ -29,10 +29,10 @@ class EdgeCounts(ResponseModel):
 
 
 class GraphSizes(ResponseModel):
-    """Bytes of what is stored, without the overhead of rows and indexes."""
+    """Bytes of stored data, without the overhead of rows and indexes."""
 
     nodes: int
-    """Names, properties and the text that is searched."""
+    """Names, properties and searchable text."""
     vectors: int
     edges: int
     observations: int
@@ -40,18 +40,18 @@ class GraphSizes(ResponseModel):
 
 
 class GraphHealth(ResponseModel):
-    """How far background work is, in the scopes in view."""
+    """The progress of background work in the scopes in view."""
 
     promoted_at: datetime | None
-    """When a chain was extracted last. Null: never."""
+    """When a chain was last extracted. Null: never."""
     chains_due: int
-    """Chains that are warm enough for the graph and not in it at their newest version."""
+    """Chains that are warm enough for the graph, but whose newest version is not in it yet."""
     promotions_failed: int
-    """Open failures; GET /api/v1/admin/jobs?kind=promote has the reasons."""
+    """Open failures. GET /api/v1/admin/jobs?kind=promote lists the reasons."""
     analysed_at: datetime | None
-    """When communities were found last. Null: never."""
+    """When communities were last analysed. Null: never."""
     scopes_to_analyse: int
-    """Scopes whose graph has changed since."""
+    """Scopes whose graph has changed since its analysis."""
     analyses_failed: int
     nodes_without_vector: int
     """They are found by their names and words until a worker embeds them."""
@@ -60,22 +60,23 @@ class GraphHealth(ResponseModel):
 
 
 class GraphUse(ResponseModel):
-    """What the graph in view was used for."""
+    """The sources of the graph in view, and its use."""
 
     statements: int
-    """Statements that nodes and edges rest on, revisions of fields included."""
+    """Statements that nodes and edges rest on, including revisions of fields."""
     chains: int
     """Chains that nodes and edges rest on."""
     observed_at: datetime | None
     """When the last observation was made."""
     answers: int
-    """Recalls and reads of fields in the last 30 days, on behalf of those asked for, alone or with
-    others."""
+    """Recalls and reads of fields in the last 30 days on behalf of the requested participants,
+    alone or with others."""
     answered_at: datetime | None
 
 
 class GraphStatus(ResponseModel):
-    """What the graph in view has, how large it is, how far background work is, and its use."""
+    """The state of the graph in view: its contents, its size, the progress of background work, and
+    its use."""
 
     scopes: int
     """Scopes in view that have a graph."""

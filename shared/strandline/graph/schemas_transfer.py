@@ -17,36 +17,35 @@ class ExportRequest(RequestModel):
     """The participants to read for: only scopes in which all of them took part. A bound user is
     added automatically."""
     scope_id: UUID | None = None
-    """Only this scope: for a graph that is too large for one file."""
+    """Only this scope, for a graph that is too large for one file."""
     vectors: Annotated[bool, Field(strict=True)] = False
-    """Whether nodes have their vectors. An import does not need them."""
+    """Whether to include the vectors of nodes. An import does not need them."""
 
 
 class TransferCounts(ResponseModel):
-    """How much of the graph a file has."""
+    """The contents of a file, counted by kind."""
 
     scopes: int
     nodes: int
     edges: int
     statements: int
-    """What was said of nodes and edges, by whom and when."""
+    """Statements about nodes and edges, each with its speaker and time."""
     observations: int
     revisions: int
-    """Of fields of topics."""
+    """Revisions of topics' fields."""
     fields: int
 
 
 class GraphExport(ResponseModel):
-    """A file of the graph in view, and where it can be fetched."""
+    """A file with the graph in view, and its URL."""
 
     export_id: UUID
     url: str
-    """A presigned address for one GET. It gives JSON Lines."""
+    """A presigned URL for GET. The response is JSON Lines."""
     expires_at: datetime
-    """When the address expires; the file is removed within two days. Export again for another
-    one."""
+    """When the URL expires. The file is removed within two days. Export again for a new one."""
     bytes: int
-    """Of the file."""
+    """The size of the file."""
     sha256: str
     """The SHA-256 of the file, in hex."""
     lines: int
@@ -54,10 +53,10 @@ class GraphExport(ResponseModel):
 
 
 class ImportRequest(RequestModel):
-    """An export file: as a text, or as an upload."""
+    """An export file, as text or as an upload."""
 
     content: Annotated[str, Field(min_length=1, max_length=MAX_BODY_BYTES)] | None = None
-    """The file itself."""
+    """The contents of the file."""
     cid: Cid | None = None
     """The CID of an upload of this credential (`POST /api/v1/uploads`) that no event cites."""
 
@@ -69,16 +68,18 @@ class ImportRequest(RequestModel):
 
 
 class GraphImport(ResponseModel):
-    """What an import stored."""
+    """The result of an import."""
 
     new_statements: int
-    """How many statements the log has now that it did not have before."""
+    """How many statements were added to the log."""
     known_statements: int
-    """How many it had already, by an earlier import or because the file was exported here."""
+    """How many statements the log already had, from an earlier import or because the file was
+    exported here."""
     lowered_trust: int
-    """How many of the new ones are less trusted than the file says: as far as this credential."""
+    """How many of the new statements have less trust than in the file, because this credential has
+    less."""
     new_nodes: int
     new_edges: int
     new_revisions: int
     counts: TransferCounts
-    """What the file has."""
+    """The contents of the file."""

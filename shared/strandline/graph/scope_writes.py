@@ -1,4 +1,4 @@
-"""Store statements in a scope's log, with what they say of the graph, in one transaction."""
+"""Store statements in a scope's log, with their observations of the graph, in one transaction."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -28,11 +28,11 @@ class GraphScope:
     participants: Sequence[str]
     scope_id: UUID
     readers: TenantDb
-    """The database as all participants see it together: what a request may name."""
+    """The database with the view that all participants share: what a request may name."""
 
 
 def open_scope(request: Request, participants: Sequence[str]) -> GraphScope:
-    """The scope of exactly these participants, which the caller may write into. Raises Invalid or
+    """The scope of exactly these participants, if the caller may write into it. Raises Invalid or
     Forbidden, which name `participants`."""
     principal = request.principal
     members = normalize_set(participants)
@@ -62,7 +62,7 @@ def check_size(operation: Mapping[str, Any], field: str) -> None:
 
 
 def make_source(batch: AppendBatch, n: int, result: AppendResult) -> Source:
-    """A stored statement as the source of what it says."""
+    """A stored statement as the source of its observations."""
     receipt, draft = result.receipt, batch.drafts[n]
     assert receipt is not None, "refused statements are raised"
     return Source(
@@ -78,34 +78,34 @@ def make_source(batch: AppendBatch, n: int, result: AppendResult) -> Source:
 
 
 class Observations(NamedTuple):
-    """What statements say of the graph."""
+    """The observations that statements make."""
 
     nodes: Sequence[NodeObservation]
     edges: Sequence[EdgeObservation] = ()
 
 
 type Observe = Callable[[TenantDb, Sequence[Source], bool], Observations]
-"""What stored statements say, from the database of their transaction, in which no other write of
-the scope runs; their sources, in order; and whether they are replays, for which the state is not
-to be checked again."""
+"""Returns the observations of stored statements. Its arguments are the database in the statements'
+transaction, in which no other write of the scope runs; the statements' sources, in order; and
+whether they are replays, for which the state must not be checked again."""
 
 
 @dataclass(frozen=True)
 class StoredStatements:
-    """Statements, and what was written with them."""
+    """Statements, and the rows that were written with them."""
 
     receipts: Sequence[Receipt]
     sources: Sequence[Source]
     graph: WrittenGraph
     is_replay: bool
-    """All of it was stored before, under the same key."""
+    """Whether all of it was stored before, under the same key."""
 
 
 def store_observed(
     request: Request, statements: Sequence[Statement], observe: Observe
 ) -> StoredStatements:
-    """Store statements of one scope, and what `observe` says that they say. Raises as an append,
-    and what `observe` raises; nothing is stored then."""
+    """Store statements of one scope, and the observations that `observe` returns for them. Raises
+    the errors of an append and of `observe`; then nothing is stored."""
     resources = request.resources
     batch = build_statements(request.principal, statements)
     access = resources.database.connect_as(make_caller(request.principal), request.deadline)
@@ -133,7 +133,7 @@ def store_observed(
 
 
 def count_writes(request: Request, graph: WrittenGraph, corrections: int = 0) -> None:
-    """Add to the request's metrics what it wrote, and how many verbs became RELATES_TO."""
+    """Add to the request's metrics what it wrote, and how many relations became RELATES_TO."""
     request.metrics |= {
         "NodesWritten": graph.new_nodes,
         "EdgesWritten": graph.new_edges,

@@ -29,48 +29,49 @@ _NODE_ID = re.compile(rf"(?:{'|'.join(PREFIXES.values())}):[0-9a-f-]{{36}}")
 _GENITIVE = re.compile(r"['’]s?$")  # noqa: RUF001
 _BRACKETS = "()[]{}<>"
 _MAX_TOKENS = 64
-"""How many words of a query may be part of a name that it holds."""
+"""How many words of a query are searched for names."""
 _MAX_NAME_TOKENS = 5
 _HOPS = 2
 _MIN_CONFIDENCE = 0.5
 _MAX_NAMED_STARTS = 10
 _MAX_SIMILAR_STARTS = 3
-"""From how many of the nearest nodes edges are followed, where the query names none."""
+"""From how many of the nearest nodes edges are followed, if the query names none."""
 
 
 @dataclass(frozen=True)
 class Finder:
-    """What a search works with."""
+    """The dependencies of a search."""
 
     access: TenantDb
     embedder: Embedder
     vector_timeout: float
-    """How many seconds the query's vector may take."""
+    """The maximum time to wait for the query's vector, in seconds."""
     halves_confidence: bool = False
-    """How the deployment computes confidences as of a time."""
+    """Whether confidences as of a time are combined by halving."""
 
     def narrow(
         self, types: Sequence[NodeType], as_of: datetime | None, *, archived: bool
     ) -> Narrowing:
-        """Which nodes a search finds."""
+        """The filter for the nodes of a search."""
         return Narrowing(types, as_of, archived, self.halves_confidence)
 
     def find(self, query: str, narrowing: Narrowing) -> tuple[Sequence[Match], list[str]]:
-        """The nodes that may answer a query, best first, and how the search was limited."""
+        """The nodes that may answer a query, best first, and the codes for the limits of the
+        search."""
         vector, degradations = embed_query(self.embedder, query, self.vector_timeout)
         return self.find_by(query, vector, narrowing), degradations
 
     def find_by(
         self, query: str, vector: Sequence[float] | None, narrowing: Narrowing
     ) -> Sequence[Match]:
-        """As `find`, with the query's vector."""
+        """Like `find`, with the query's vector."""
         node_query = NodeQuery(query, hash_names(query), vector, self.embedder.space, narrowing)
         return store_search.find_similar(self.access, node_query)
 
 
 def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
-    """The part of the graph that a query finds. Raises NotFound for the id of a node that is not in
-    view."""
+    """Search the part of the graph that a query names or resembles. Raises NotFound for the id of a
+    node that is not in view."""
     types = request.types or ALL_TYPES
     if request.mode == "graph":
         return _search_graph(finder, request, types)
@@ -89,7 +90,7 @@ def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
 
 
 def find_nearest_topics(finder: Finder, request: NearestTopicsRequest) -> GraphOut:
-    """The topics that a text is nearest to."""
+    """The topics that are most similar to a text."""
     narrowing = finder.narrow(("topic",), request.as_of, archived=request.archived)
     matches, degradations = finder.find(request.query, narrowing)
     nodes = read_matches(finder.access, matches, narrowing, request.limit)
@@ -104,7 +105,7 @@ def read_matches(
     *,
     is_exact: bool = False,
 ) -> list[FoundNode]:
-    """The best of these matches as nodes."""
+    """The best of these matches, as nodes."""
     page = matches if narrowing.as_of else matches[:limit]
     by_id = {match.node_id: match for match in page}
     holds = make_filter(narrowing.as_of, archived=narrowing.archived)
@@ -119,8 +120,8 @@ def read_matches(
 
 
 def make_filter(as_of: datetime | None, *, archived: bool) -> Callable[[JoinedNode], bool]:
-    """Whether a node, as it was observed up to `as_of`, held then. Without `as_of` always: what was
-    found holds."""
+    """Return a test of whether a node, as it was observed up to `as_of`, held then. Without `as_of`
+    the test is always true: a search finds only what holds."""
 
     def holds(node: JoinedNode) -> bool:
         if as_of is None:
@@ -132,7 +133,7 @@ def make_filter(as_of: datetime | None, *, archived: bool) -> Callable[[JoinedNo
 
 
 def hash_names(text: str) -> list[bytes]:
-    """The hashes of all names that a text may hold: each run of up to five words."""
+    """The hashes of all names that a text may contain: each run of up to five words."""
     tokens = [token.strip(_BRACKETS) for token in text.split()[:_MAX_TOKENS]]
     names: set[str] = set()
     for start in range(len(tokens)):
@@ -171,8 +172,8 @@ def _search_graph(
 def _find_starts(
     finder: Finder, request: GraphSearchRequest
 ) -> tuple[dict[UUID, Match | None], list[str]]:
-    """Where a search along edges begins: the node whose id the query is, else the nodes that it
-    names, else the nearest. Raises NotFound."""
+    """The start nodes of a search along edges: the node whose id the query is, else the nodes that
+    it names, else the nearest ones. Raises NotFound."""
     if _NODE_ID.fullmatch(request.query.strip()):
         return {find_start(finder.access, request.query.strip(), request.as_of).node_id: None}, []
     narrowing = finder.narrow(ALL_TYPES, request.as_of, archived=request.archived)
@@ -183,7 +184,8 @@ def _find_starts(
 
 
 def find_start(access: TenantDb, name: str, as_of: datetime | None) -> JoinedNode:
-    """The node with this id. Raises NotFound where it is not in view, or was not observed yet."""
+    """The node with this id. Raises NotFound if it is not in view, or was not observed yet at
+    `as_of`."""
     node_type, node_id = parse_node_id(name)
     rows = read_nodes(access, [node_id], as_of)
     if not rows or rows[0].type != node_type:

@@ -1,4 +1,4 @@
-"""What is stated of a node, as one sentence: the content of its statement, which recall finds."""
+"""Sentences that state nodes. A sentence is the content of its statement, which recall finds."""
 
 import json
 
@@ -13,7 +13,7 @@ from strandline.graph.schemas_nodes import (
 
 
 def name_of(node: NodeIn) -> str:
-    """What identifies a node of its type: a fact's content, a title or a name."""
+    """The text that identifies a node of its type: a fact's content, a title or a name."""
     match node:
         case FactIn():
             return node.content.strip()
@@ -49,13 +49,14 @@ def _end(text: str) -> str:
 
 
 _MAX_VALUE_CHARS = 4000
-"""Of a field's value in its sentence; all of it is in the statement's operation."""
+"""The maximum length of a field's value in its sentence. The statement's operation has the whole
+value."""
 
 
 def write_field_sentence(
     topic: str, field: str, value: object, why: str | None, impact: str | None
 ) -> str:
-    """The sentence that states what a field of a topic holds."""
+    """The sentence that states the value of a topic's field."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if value is None or not text.strip():
         text = "none"

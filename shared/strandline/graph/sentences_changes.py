@@ -1,10 +1,11 @@
-"""What is stated of nodes and edges that exist, as one sentence: the content of its statement."""
+"""Sentences that state changes of existing nodes and edges. A sentence is the content of its
+statement."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 _MAX_NAME = 2000
-"""So much of a name; more than that identifies a node to nobody."""
+"""The maximum length of a name in a sentence. More does not help to identify a node."""
 _EDGE_WORDS: Mapping[str, str] = {
     "fact_entity": "is about",
     "fact_topic": "belongs to",
@@ -41,7 +42,8 @@ def write_invalidation(name: str, reason: str, replacement: str | None) -> str:
 
 
 def write_relation(from_name: str, verb: str, role: str | None, to_name: str) -> str:
-    """The sentence of an edge. `verb` is the caller's, also where the edge has another type."""
+    """The sentence of an edge. `verb` is the one the caller sent, even if the edge is stored with
+    another type."""
     words = _EDGE_WORDS.get(verb) or (role if verb == "related" else None)
     words = words or verb.replace("_", " ").lower()
     suffix = f" ({role})" if role and verb != "related" else ""

@@ -1,4 +1,5 @@
-"""SQL of the analytics: what waits, the graph of some scopes, and its communities."""
+"""SQL of the analytics: the scopes and tenants that wait, the graph of some scopes, and its
+communities."""
 
 import hashlib
 import json
@@ -15,31 +16,31 @@ from strandline.jobs.store_failures import ANALYZE_KIND
 from strandline.tenants.store_due import list_tenant_ids
 
 TENANT_REF = "tenant"
-"""What a failure is about that concerns the whole tenant's graph."""
+"""The reference of a failure that concerns the whole tenant's graph."""
 _DIGEST_VERSION = 1
-"""Of the algorithm: with another one every graph is analysed anew."""
+"""The version of the algorithm. If it changes, every graph is analysed again."""
 _ROWS_PER_STATEMENT = 10_000
 
 
 def list_due_tenants(connection: Connection, now: datetime) -> list[str]:
-    """The tenants whose graphs changed before the last 03:00 UTC and are not analysed since."""
+    """The tenants whose graphs changed before the last 03:00 UTC and were not analysed since."""
     return list_tenant_ids(connection, "select * from tenants_to_analyse(%s)", (now,))
 
 
 @dataclass(frozen=True)
 class WaitingScope:
-    """A scope whose graph has changed, or could not be analysed last time."""
+    """A scope whose graph has changed, or whose last analysis failed."""
 
     scope_id: UUID
     participants: list[str]
     changes: int
     """The number of the last change."""
     digest: bytes | None
-    """Of the graph whose communities are stored."""
+    """The digest of the graph whose communities are stored."""
 
 
 def list_waiting(access: TenantDb) -> Sequence[WaitingScope]:
-    """The tenant's scopes that wait, the longest first."""
+    """The tenant's scopes that wait, the longest waiting first."""
     return access.fetch(
         WaitingScope,
         """
@@ -54,8 +55,8 @@ def list_waiting(access: TenantDb) -> Sequence[WaitingScope]:
 
 
 def count_earlier_graphs(access: TenantDb, now: datetime) -> int:
-    """Let scopes wait whose graph is older than the count of its changes. Returns how many. In a
-    transaction."""
+    """Mark scopes as waiting whose graph was written before changes were counted. Returns how many.
+    In a transaction."""
     return access.execute(
         """
         insert into graph_analyses (tenant_id, scope_id, participants, changes, changed_at)
@@ -70,18 +71,18 @@ def count_earlier_graphs(access: TenantDb, now: datetime) -> int:
 
 @dataclass(frozen=True)
 class TenantAnalysis:
-    """The state of the tenant's own analysis."""
+    """The state of the analysis of the tenant's whole graph."""
 
     scope_ids: list[UUID]
     """All scopes with a graph."""
     digest: bytes | None
-    """Of the graph whose communities are stored; None: none are."""
+    """The digest of the graph whose communities are stored; None: none are stored."""
     has_failed: bool
-    """The last one failed."""
+    """Whether the last analysis failed."""
 
 
 def read_tenant_analysis(access: TenantDb) -> TenantAnalysis:
-    """What the tenant's own analysis has to work on."""
+    """Read the scopes and the state of the tenant's whole graph."""
     (row,) = access.fetch(
         TenantAnalysis,
         """
@@ -98,12 +99,12 @@ def read_tenant_analysis(access: TenantDb) -> TenantAnalysis:
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A node that holds now, of the graph that is analysed."""
+    """A node of the analysed graph that holds now."""
 
     node_id: UUID
     type: NodeType
     identity: str
-    """In hex: nodes of one type and identity are one vertex."""
+    """In hex. Nodes with the same type and identity are one vertex."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class _LinkRow:
 
 @dataclass(frozen=True)
 class AnalysedGraph:
-    """The graph of some scopes, in an order that depends on nothing else."""
+    """The graph of some scopes. Its order depends only on its contents."""
 
     nodes: Sequence[GraphNode]
     vertices: Sequence[int]
@@ -123,15 +124,16 @@ class AnalysedGraph:
     links: Sequence[Link]
     """Between vertices."""
     digest: bytes
-    """The same for the same graph."""
+    """Equal for equal graphs."""
 
 
 def read_graph(
     access: TenantDb, scope_ids: Sequence[UUID], max_nodes: int, max_links: int
 ) -> AnalysedGraph | None:
-    """The nodes of these scopes that hold and are not archived, with the edges between them. None
-    where there are more. In a snapshot transaction. A link's weight is the sum of its edges': the
-    confidence in percent, as often as it was observed."""
+    """Read the nodes of these scopes that hold and are not archived, and the edges between them.
+    Returns None if there are more than `max_nodes` or `max_links`. In a snapshot transaction. A
+    link's weight is the sum over its edges of the confidence in percent, multiplied by the number
+    of observations."""
     params: dict[str, object] = {"scope_ids": list(scope_ids), "limit": max_nodes + 1}
     nodes = access.fetch(
         GraphNode,
@@ -144,7 +146,7 @@ def read_graph(
     )
     if len(nodes) > max_nodes:
         return None
-    # The planner expects few rows of what policies filter, and would compare all with all.
+    # The planner underestimates the rows that pass the policies, and would choose nested loops.
     access.execute("set local enable_nestloop = off", {})
     rows = access.fetch(
         _LinkRow,
@@ -228,9 +230,9 @@ class MemberRow:
 
 
 def end_scope(access: TenantDb, scope: WaitingScope, digest: bytes | None) -> None:
-    """Record that the scope's graph is analysed as far as it had changed when it was read. With a
-    `digest` its communities become those of another graph. In a transaction, before anything else:
-    who writes the graph locks this row before the nodes."""
+    """Record that the scope's graph is analysed, up to the changes that were read. With a `digest`,
+    its communities will be replaced. In a transaction, before anything else: writers of the graph
+    lock this row before the nodes."""
     access.execute(
         "update graph_analyses set analysed_changes = %(changes)s,"
         " changed_at = case when changes > %(changes)s then clock_timestamp() else changed_at end,"
@@ -246,8 +248,8 @@ def replace_scope_communities(
     members: Sequence[MemberRow],
     now: datetime,
 ) -> None:
-    """Store these as all communities of the scope; nodes that are gone meanwhile are left out. In a
-    transaction, after `end_scope`."""
+    """Replace all communities of the scope. Nodes that were deleted in the meantime are left out.
+    In a transaction, after `end_scope`."""
     own: dict[str, object] = {"scope_id": scope.scope_id, "participants": scope.participants}
     access.execute("delete from graph_communities where scope_id = %(scope_id)s", own)
     for batch in _batches(communities):
@@ -284,8 +286,8 @@ def replace_tenant_communities(
     members: Sequence[MemberRow],
     now: datetime,
 ) -> None:
-    """Store these as all communities of the tenant's whole graph; nodes that are gone meanwhile are
-    left out. In a transaction."""
+    """Replace all communities of the tenant's whole graph. Nodes that were deleted in the meantime
+    are left out. In a transaction."""
     access.execute(
         "insert into graph_tenant_analyses (tenant_id, digest) values (current_tenant(),"
         " %(digest)s) on conflict (tenant_id) do update set digest = excluded.digest",

@@ -11,14 +11,14 @@ from strandline.db.database import TenantDb
 from strandline.graph.identity import NodeType
 
 _NAME_CHARACTERS = 60
-"""How much of a node's name a community's name has."""
+"""How many characters of a node's name are used in a community's name."""
 _NAMING_RANKS = 12
-"""How many nodes, the first, may name a community."""
+"""How many nodes, by rank, are considered for a community's name."""
 _NAMING: dict[str, object] = {"characters": _NAME_CHARACTERS, "ranks": _NAMING_RANKS}
 
 
 type CommunityKind = Literal["scopes", "tenant"]
-"""Communities of the scopes in view, or of the tenant's whole graph: those are in view of who reads
+"""Communities of the scopes in view, or of the tenant's whole graph. The latter are visible only
 without a viewer."""
 
 
@@ -28,13 +28,13 @@ class Community:
 
     community_id: UUID
     scope_id: UUID | None
-    """None: of the whole tenant."""
+    """None: the tenant's whole graph."""
     names: list[str]
     """The beginnings of the names of its first nodes."""
     size: int
     bridges: int
     neighbours: list[tuple[str, int]]
-    """Community ids, as text, with the weight between, the heaviest first."""
+    """(community id as text, weight of the edges to it), the heaviest first."""
     analysed_at: datetime
 
 
@@ -45,8 +45,8 @@ def list_largest(
     after: tuple[int, UUID] | None,
     limit: int,
 ) -> Sequence[Community]:
-    """The communities, the largest first; with `node_id` those of that node's members. `after`: the
-    size and the id of the last one of the page before."""
+    """The communities, the largest first; with `node_id`, those of that node's members. `after` is
+    the size and the id of the last community of the previous page."""
     return access.fetch(
         Community,
         """
@@ -122,7 +122,7 @@ class MemberNode:
 def list_members(
     access: TenantDb, kind: CommunityKind, community_id: UUID, after_rank: int, limit: int
 ) -> Sequence[MemberNode]:
-    """The nodes of a community that still hold, the first first."""
+    """The nodes of a community that still hold, by rank."""
     return access.fetch(
         MemberNode,
         """

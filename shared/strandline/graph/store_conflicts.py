@@ -16,10 +16,10 @@ MAX_PAIRS = 200
 
 @dataclass(frozen=True)
 class SimilarFacts:
-    """Two facts that hold, of different identities."""
+    """Two facts that hold and have different identities."""
 
     first_id: UUID | None
-    """None: the text that was compared."""
+    """None: the compared text, which is not stored."""
     second_id: UUID
     similarity: float
 
@@ -29,27 +29,27 @@ class FactFilter:
     """Which facts are compared."""
 
     space: str
-    """Of their vectors."""
+    """The embedding space of their vectors."""
     threshold: float
-    """The least cosine of two facts that are similar."""
+    """The least cosine at which two facts are similar."""
     category: str | None = None
-    """None: of all."""
+    """None: all categories."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The similar pairs of some facts, most similar first."""
+    """The similar pairs among some facts, the most similar first."""
 
     pairs: Sequence[SimilarFacts]
     facts_cut: bool = False
-    """There are more facts than were compared."""
+    """Whether there are more facts than were compared."""
     pairs_cut: bool = False
-    """There are more similar pairs than these."""
+    """Whether there are more similar pairs than these."""
 
 
 @dataclass(frozen=True)
 class _PairRow:
-    """A pair; without one a row says all the same what was cut."""
+    """A similar pair. A row without a pair still has the flags that say what was cut."""
 
     facts_cut: bool
     pairs_cut: bool
@@ -68,7 +68,7 @@ def _to_comparison(rows: Sequence[_PairRow]) -> Comparison:
 
 
 def compare_newest(access: TenantDb, fact_filter: FactFilter) -> Comparison:
-    """Of the MAX_SCANNED visible facts that changed last, those that are similar to each other."""
+    """The similar pairs among the MAX_SCANNED visible facts that changed last."""
     rows = access.fetch(
         _PairRow,
         """
@@ -111,8 +111,8 @@ def compare_with(
     excluded_ids: Sequence[UUID],
     name_hash: bytes,
 ) -> Comparison:
-    """The visible facts that are similar to a vector, but those of this name and these. `first_id`
-    is the fact whose vector it is."""
+    """The visible facts that are similar to a vector, except those with this name hash or in
+    `excluded_ids`. `first_id` is the fact that the vector belongs to, if any."""
     rows = access.fetch(
         _PairRow,
         """

@@ -1,5 +1,5 @@
-"""SQL that reads the graph for an export, scope by scope, in pages by key. All of an export is read
-in one snapshot."""
+"""SQL that reads the graph for an export, scope by scope, in pages by key. One snapshot covers the
+whole export."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,11 +21,12 @@ class ExportScope:
     scope_id: UUID
     participants: list[str]
     rows: int
-    """Its nodes, edges, observations and revisions."""
+    """The number of its nodes, edges, observations and revisions."""
 
 
 def _iter_pages[Row](read_page: Callable[[Row | None], Sequence[Row]]) -> Iterator[Row]:
-    """The rows of all pages; `read_page` gives the page after a row, or the first."""
+    """The rows of all pages. `read_page` returns the page after a row, or the first page for
+    None."""
     last: Row | None = None
     while True:
         page = read_page(last)
@@ -36,7 +37,8 @@ def _iter_pages[Row](read_page: Callable[[Row | None], Sequence[Row]]) -> Iterat
 
 
 def _place(row: object, *columns: str) -> dict[str, object]:
-    """Where the page after a row begins: its values of these columns; of no row nulls."""
+    """The position of a row, from which the next page begins: its values of these columns, or nulls
+    for None."""
     return {column: getattr(row, column, None) for column in columns}
 
 
@@ -81,7 +83,7 @@ def is_scope_in_view(access: TenantDb, scope_id: UUID) -> bool:
 
 @dataclass(frozen=True)
 class ExportNode:
-    """A node as it is stored."""
+    """A stored node."""
 
     node_id: UUID
     type: NodeType
@@ -134,7 +136,7 @@ def _list_nodes(
 
 @dataclass(frozen=True)
 class ExportEdge:
-    """An edge as it is stored."""
+    """A stored edge."""
 
     edge_id: UUID
     from_id: UUID
@@ -165,14 +167,14 @@ def list_edges(access: TenantDb, from_ids: Sequence[UUID]) -> Sequence[ExportEdg
 
 @dataclass(frozen=True)
 class ExportObservation:
-    """What a source says of a node or an edge, with the source."""
+    """A source's observation of a node or an edge, with the source."""
 
     target_id: UUID
     name: str | None
-    """Of a node of which a chain speaks."""
+    """The name of the node, if a chain observed one."""
     source_id: UUID
     is_statement: bool
-    """Else the source is a chain."""
+    """True if the source is a statement, False if it is a chain."""
     patch: dict[str, Any]
     confidence: float | None
     heat: float | None
@@ -182,16 +184,16 @@ class ExportObservation:
     event_ids: list[UUID]
     speakers: list[str]
     role: str | None
-    """Of the statement, like the next three."""
+    """The role of the statement's event. The next three fields also describe the statement."""
     speaker: str | None
     content: str | None
     said_at: datetime | None
-    """When it was stated where it was stated first, if it was imported."""
+    """For an imported statement, when it was originally stated."""
 
 
 def iter_observations(access: TenantDb, scope_id: UUID) -> Iterator[ExportObservation]:
-    """What was said in a scope, in the order in which it was observed; what one source said at the
-    same time and of the same trust stands together."""
+    """The observations of a scope, in the order in which they were made. Observations of one source
+    with the same time and trust are adjacent."""
     return _iter_pages(lambda last: _list_observations(access, scope_id, last))
 
 

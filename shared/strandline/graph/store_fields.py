@@ -9,23 +9,23 @@ from uuid import UUID
 from strandline.db.database import SnapshotRead, TenantDb
 
 MAX_SERVED = 500
-"""So many of a field's revisions are served, the newest."""
+"""How many of a field's revisions are served, the newest first."""
 
 
 @dataclass(frozen=True)
 class TopicRow:
-    """A topic as it is read."""
+    """A topic, joined over the scopes in view."""
 
     name: str
     archived: bool
     salience: float
-    """The mean of its fields', of each the greatest of the members'."""
+    """The mean salience of its fields. A field's salience is the maximum over the members."""
     member_ids: list[UUID]
 
 
 def get_topic(access: TenantDb, topic_id: UUID, as_of: datetime | None) -> TopicRow | None:
-    """The topic with this id, joined with those of its name in view. None where it is not in view,
-    is no topic or was not there yet."""
+    """The topic with this id, joined with the topics of its name in view. None if it is not in
+    view, is not a topic or did not exist yet."""
     rows = access.fetch(
         TopicRow,
         """
@@ -65,28 +65,29 @@ class FieldRow:
     event_id: UUID | None
     recorded_at: datetime | None
     available: int
-    """How many fields there are for the page and after it, at most one more than it may have."""
+    """How many fields there are on this page and after it, counted up to one more than fits on the
+    page."""
 
 
 @dataclass(frozen=True)
 class FieldPage:
-    """Which of a topic's fields are read."""
+    """Which fields of a topic to read."""
 
     topic_id: UUID
     at: datetime
-    """What is current then."""
+    """The time at which revisions must hold to be current."""
     as_of: datetime | None = None
     field: str | None = None
-    """Only this one."""
+    """Only this field."""
     after: str | None = None
-    """Only those that come after it."""
+    """Only fields after this one."""
     limit: int = 1
     with_values: bool = True
 
 
 def list_fields(access: TenantDb, page: FieldPage, page_bytes: int) -> Sequence[FieldRow]:
-    """Fields of a topic in the order of their names' code points, one more than `limit` where there
-    are more; fewer where their values have more than `page_bytes`, but for the last one."""
+    """Fields of a topic in the order of their names' code points. Returns one more than `limit` if
+    there are more, and fewer if their values exceed `page_bytes`; the last one may exceed it."""
     return access.fetch(
         FieldRow,
         """
@@ -151,21 +152,22 @@ class ListedRevision(RevisionRow):
     """A revision in a list."""
 
     available: int
-    """How many there are for the page and after it, at most one more than it may have."""
+    """How many revisions there are on this page and after it, counted up to one more than fits on
+    the page."""
     total: int
-    """How many revisions the field has in view, up to `as_of`."""
+    """How many revisions of the field are in view, up to `as_of`."""
 
 
 @dataclass(frozen=True)
 class RevisionPage:
-    """Which of a field's revisions are read: those before a position in the list."""
+    """Which revisions of a field to read: those before a position in the list."""
 
     topic_id: UUID
     field: str
     limit: int
     as_of: datetime | None = None
     at: datetime | None = None
-    """None: from the newest on."""
+    """None: start with the newest."""
     node_id: UUID | None = None
     revision: int | None = None
 
@@ -173,9 +175,9 @@ class RevisionPage:
 def list_revisions(
     access: TenantDb, page: RevisionPage, page_bytes: int
 ) -> SnapshotRead[ListedRevision]:
-    """Of the newest MAX_SERVED revisions of a field those of the page, newest first: one more than
-    `limit` where there are more; fewer where their values have more than `page_bytes`, but for the
-    last one."""
+    """A page of the newest MAX_SERVED revisions of a field, newest first. Returns one more than
+    `limit` if there are more, and fewer if their values exceed `page_bytes`; the last one may
+    exceed it."""
     return access.read_snapshot(
         ListedRevision,
         """

@@ -1,4 +1,4 @@
-"""SQL that reads what was said of a node, and how a fact came to be."""
+"""SQL that reads the observations about a node, and a fact's chain of revisions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MAX_REVISIONS = 100
 
 @dataclass(frozen=True)
 class HistoryKey:
-    """The place of an observation in a history."""
+    """The position of an observation in a history."""
 
     observed_at: datetime
     source_id: UUID
@@ -23,14 +23,14 @@ class HistoryKey:
 
 @dataclass(frozen=True)
 class ObservationRow:
-    """What a source said of one node."""
+    """A source's observation of one node."""
 
     target_id: UUID
     source_id: UUID
     source_version: int | None
     patch: dict[str, Any]
     merged_into: UUID | None
-    """The node that its patch makes this one."""
+    """The node into which the patch merges this one."""
     confidence: float | None
     trust: str
     observed_at: datetime
@@ -38,13 +38,13 @@ class ObservationRow:
     event_ids: list[UUID]
     speakers: list[str]
     pg_snapshot: str
-    """Of the page."""
+    """The database snapshot of the page."""
 
 
 def list_observations(
     access: TenantDb, node_ids: Sequence[UUID], after: HistoryKey | None, limit: int
 ) -> Sequence[ObservationRow]:
-    """What was said of these nodes, oldest first."""
+    """The observations about these nodes, oldest first."""
     return access.fetch(
         ObservationRow,
         """
@@ -88,20 +88,20 @@ def list_observations(
 
 @dataclass(frozen=True)
 class RevisionRow:
-    """A fact of a chain of revisions."""
+    """A fact in a chain of revisions."""
 
     node_id: UUID
     content: str
     valid_from: datetime
     valid_to: datetime | None
     reason: str | None
-    """Why it does not hold any more."""
+    """Why it no longer holds."""
     replaced_by: list[UUID]
 
 
 def list_revisions(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[RevisionRow]:
-    """The facts that these replaced and were replaced by, with them, however far, oldest first; at
-    most `MAX_REVISIONS`, the nearest."""
+    """These facts, and all facts that they replaced or were replaced by, directly or indirectly,
+    oldest first; at most `MAX_REVISIONS`, the nearest."""
     return access.fetch(
         RevisionRow,
         """

@@ -1,5 +1,5 @@
-"""SQL that stores what an import tells of the graph, in the transaction of its statements; some
-thousand rows at a time."""
+"""SQL that stores the rows of an import in the transaction of its statements, some thousand rows at
+a time."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from strandline.db.database import TenantDb
 from strandline.graph.store_revisions import SET_TOPIC_SALIENCE
 
 _ROWS = 5000
-"""Of one SQL statement."""
+"""The number of rows for one SQL statement."""
 
 type Rows = Sequence[Mapping[str, Any]]
 
@@ -22,8 +22,9 @@ class _Id:
 
 
 def find_stored_sources(access: TenantDb, source_ids: Sequence[UUID]) -> frozenset[UUID]:
-    """Those of these sources that the tenant's graph rests on already, where the caller may write:
-    what was exported from it."""
+    """Those of these sources that the tenant's graph already rests on, in scopes that the caller
+    may write into. They are the sources of what was exported from this
+    graph."""
     rows = access.fetch(
         _Id,
         """
@@ -41,8 +42,8 @@ def find_stored_sources(access: TenantDb, source_ids: Sequence[UUID]) -> frozens
 
 
 def add_nodes(access: TenantDb, rows: Rows) -> int:
-    """Add the nodes that are not there. Returns how many were added. Until they are computed none
-    of them holds: two facts of one name must not hold at once."""
+    """Add the nodes that do not exist. Returns how many were added. None of them holds until it is
+    computed, because two facts of one name must not hold at once."""
     return _run(
         access,
         """
@@ -61,7 +62,7 @@ def add_nodes(access: TenantDb, rows: Rows) -> int:
 
 
 def add_edges(access: TenantDb, rows: Rows) -> int:
-    """Add the edges that are not there. Returns how many were added."""
+    """Add the edges that do not exist. Returns how many were added."""
     return _run(
         access,
         """
@@ -103,7 +104,7 @@ def add_observations(access: TenantDb, rows: Rows) -> None:
 
 
 def list_unfounded(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[UUID]:
-    """Those of these nodes that no observation speaks of."""
+    """Those of these nodes that have no observation."""
     rows = access.fetch(
         _Id,
         """
@@ -118,7 +119,7 @@ def list_unfounded(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[UUID]
 
 
 def suspend_facts(access: TenantDb, ids: Sequence[UUID]) -> None:
-    """Let no fact of these hold until it is computed, as those that were added."""
+    """Make these facts not hold until they are computed, like newly added ones."""
     access.execute(
         """
         update graph_nodes set valid_to = updated_at
@@ -130,7 +131,7 @@ def suspend_facts(access: TenantDb, ids: Sequence[UUID]) -> None:
 
 
 def drop_newest_revisions(access: TenantDb, fields: Rows) -> None:
-    """Remove what the newest revision of each of these fields said of its topic."""
+    """Delete the observation that the newest revision of each of these fields made of its topic."""
     _run(
         access,
         """
@@ -147,8 +148,8 @@ def drop_newest_revisions(access: TenantDb, fields: Rows) -> None:
 
 
 def add_revisions(access: TenantDb, fields: Rows, revisions: Rows) -> None:
-    """Add revisions in the order of their places, after those that a field has; and fields that are
-    new. The salience of a field that is there stays."""
+    """Add fields that are new, and revisions in the order of their positions, after a field's
+    existing ones. The salience of an existing field does not change."""
     _run(
         access,
         """
@@ -198,7 +199,7 @@ _ADD_REVISIONS: LiteralString = """
 
 
 def _run(access: TenantDb, statement: LiteralString, rows: Rows) -> int:
-    """Run a statement for these rows, some thousand at a time. Returns how many it changed."""
+    """Run a statement for these rows, some thousand at a time. Returns how many rows it changed."""
     return sum(
         access.execute(statement, {"rows": json.dumps(rows[start : start + _ROWS])})
         for start in range(0, len(rows), _ROWS)

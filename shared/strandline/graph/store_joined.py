@@ -14,12 +14,12 @@ from strandline.graph.store_walk import WalkFilter
 
 @dataclass(frozen=True)
 class JoinedNode(NodeRow):
-    """A node as all nodes of its identity in view describe it together."""
+    """A node joined from all nodes of its identity in view."""
 
     archived: bool
     heat: float
     participants: list[str]
-    """Of the scope of the node that leads."""
+    """The participants of the scope of the node whose id is shown."""
 
 
 MEMBERS: LiteralString = """
@@ -35,16 +35,15 @@ MEMBERS: LiteralString = """
             where m.tenant_id = current_tenant() and m.type = l.type and m.identity = l.identity
                 and (m.node_id = l.node_id or l.valid_to is null and m.valid_to is null)) j
 """
-"""What all nodes in view of the identity of a node `l` say together, as `j`: a literal of this
-source."""
+"""Joins all nodes in view that have the identity of a node `l`, as `j`. A literal SQL fragment."""
 
 
 def query_nodes(
     node_ids: Sequence[UUID], as_of: datetime | None, *, halves_confidence: bool = False
 ) -> RowQuery[JoinedNode]:
-    """Gives the visible ones of these nodes in this order, those of one identity once under the
-    first of their ids; with `as_of` as they were observed up to then, and joined as they were
-    then."""
+    """Query the visible ones of these nodes, in this order. Nodes of one identity appear once,
+    under the first of their ids. With `as_of`, the nodes as they were observed up to then and
+    joined as they were then."""
     if as_of is not None:
         return _query_nodes_as_of(node_ids, as_of, halves_confidence)
     return RowQuery(
@@ -123,7 +122,7 @@ def read_nodes(
 
 
 MAX_EDGES_BETWEEN = 1000
-"""How many edges between the nodes of a walk are read, besides those that it followed."""
+"""How many edges between the nodes of a walk are read, in addition to those that it followed."""
 _EDGES: LiteralString = """
         with others as (
             select e.edge_id from graph_edges e
@@ -181,9 +180,9 @@ class EdgeRow:
 def query_edges(
     edge_ids: Sequence[UUID], node_ids: Sequence[UUID], walk: WalkFilter
 ) -> RowQuery[EdgeRow]:
-    """Gives the visible ones of these edges, and of those between these nodes that the walk may
-    follow the MAX_EDGES_BETWEEN heaviest and one more, if there are more; as they were observed up
-    to its `as_of`. The heaviest first."""
+    """Query the visible ones of these edges, and the MAX_EDGES_BETWEEN heaviest edges between these
+    nodes that the walk may follow, plus one if there are more. Edges are read as they were observed
+    up to the walk's `as_of`. The heaviest come first."""
     params: dict[str, object] = {
         "ids": list(edge_ids),
         "node_ids": list(node_ids),
@@ -209,5 +208,5 @@ def read_nodes_and_edges(
 
 
 def leads_by_member(nodes: Sequence[JoinedNode]) -> Mapping[UUID, JoinedNode]:
-    """The node that an answer names, by the id of each of its members."""
+    """Map the id of each member to the node that represents it in the answer."""
     return {member: node for node in nodes for member in node.member_ids}

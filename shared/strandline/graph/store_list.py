@@ -11,24 +11,24 @@ from strandline.graph.store_read import NodeRow
 
 @dataclass(frozen=True)
 class ListFilter:
-    """What a list shows, and in which order."""
+    """The filters and the order of a list."""
 
     type: str | None
     category: str | None
-    """A fact's, or an entity's kind."""
+    """A fact's category, or an entity's kind."""
     status: str | None
     as_of: datetime | None
     archived: bool
-    """Also archived nodes."""
+    """Include archived nodes."""
     valid_only: bool
-    """Only those that hold at that time."""
+    """Only nodes that hold at that time."""
     sort: str
     descending: bool
 
 
 @dataclass(frozen=True)
 class ListKey:
-    """The place of a row in the list: what it is sorted by."""
+    """The position of a row in the list: its sort values."""
 
     number: float
     text: str
@@ -42,9 +42,9 @@ class ListedNode(NodeRow):
     sort_number: float
     sort_text: str
     read_at: datetime
-    """The time of the list."""
+    """The time at which the list was read."""
     pg_snapshot: str
-    """Of the page."""
+    """The database snapshot of the page."""
 
 
 _NOW: LiteralString = """
@@ -70,7 +70,8 @@ _AS_OF: LiteralString = """
         join observed_state(array(select node_id from nodes), %(as_of)s, %(halves)s) s
             on s.target_id = n.node_id),
 """
-# What ended is a row of its own, as it is when it is read by its id: only what holds is joined.
+# Only nodes that hold are joined. A node that has ended is a row of its own, as when it is read by
+# id.
 _GROUPS: LiteralString = """
     read as (select coalesce(%(as_of)s::timestamptz, now()) as at),
     groups as (
@@ -151,8 +152,8 @@ def list_nodes(
     *,
     halves_confidence: bool = False,
 ) -> list[ListedNode]:
-    """A page of the nodes in view. Without `as_of` what is stored is read; with it, what the
-    observations said then is computed for all nodes of the type."""
+    """A page of the nodes in view. Without `as_of`, reads the stored nodes. With it, computes all
+    nodes of the type from their observations up to then."""
     states = _NOW if list_filter.as_of is None else _AS_OF
     page, rows = (_DOWN, _ROWS_DOWN) if list_filter.descending else (_UP, _ROWS_UP)
     params = {

@@ -1,4 +1,4 @@
-"""SQL for promotion: chains that are due, what they rest on, and what they said before."""
+"""SQL for promotion: chains that are due, their evidence, and their earlier observations."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -41,7 +41,7 @@ class DueChain:
     strength: float
     accessed_at: datetime
     content_hash: bytes = b""
-    """Of its version: an erasure changes it."""
+    """The hash of its version. An erasure changes it."""
 
 
 _SELECT_CHAIN = """
@@ -55,8 +55,8 @@ _SELECT_CHAIN = """
 def list_due(
     access: TenantDb, now: datetime, without: Collection[UUID], limit: int
 ) -> Sequence[DueChain]:
-    """Up to `limit` chains that are warm enough and not promoted at their version, those first that
-    stay warm longest."""
+    """Up to `limit` chains that are warm enough and whose version is not promoted. Chains that stay
+    warm longest come first."""
     return access.fetch(
         DueChain,
         _SELECT_CHAIN
@@ -73,8 +73,8 @@ def list_due(
 def list_cold(
     access: TenantDb, now: datetime, without: Collection[UUID], limit: int
 ) -> Sequence[DueChain]:
-    """Up to `limit` chains that may be archived and are not promoted at their version, the longest
-    cold first."""
+    """Up to `limit` chains that may be archived and whose version is not promoted, the longest cold
+    first."""
     return access.fetch(
         DueChain,
         _SELECT_CHAIN
@@ -105,8 +105,8 @@ def list_retries(access: TenantDb, limit: int) -> Sequence[DueChain]:
 
 
 def drop_vain_retries(access: TenantDb, now: datetime) -> int:
-    """Mark retries of chains that are gone, or are no memory any more, as done. Returns how many.
-    In a transaction."""
+    """Mark retries as done if their chains are gone or no longer hold memory. Returns how many. In
+    a transaction."""
     return access.execute(
         """
         update jobs j set state = 'done', finished_at = %(now)s, reason = '', advice = ''
@@ -129,14 +129,14 @@ class Evidence:
     type: str
     origin: str
     text: str
-    """Its first 8,000 characters; of a payload its file name."""
+    """The first 8,000 characters of its content, or the file name of a payload."""
     said_at: datetime
     recorded_at: datetime
 
 
 def read_evidence(access: TenantDb, chain_id: UUID) -> Sequence[Evidence]:
-    """A chain's events by seq, without erased ones and without those that repeat what a recall
-    gave."""
+    """A chain's events by seq, without erased ones and without those that repeat the answer of a
+    recall."""
     return access.fetch(
         Evidence,
         """
@@ -159,8 +159,8 @@ class _Version:
 
 
 def lock_unchanged(access: TenantDb, chain: DueChain) -> bool:
-    """Lock a chain until the transaction ends. Returns whether its newest version is the one that
-    was read, with the same content: an erasure may have taken events from it."""
+    """Lock a chain until the transaction ends. Returns whether its newest version is still the one
+    that was read, with the same content. An erasure may have removed events from it."""
     rows = access.fetch(
         _Version,
         "select c.version, v.content_hash from chains c join chain_versions v"
@@ -180,8 +180,9 @@ class _Target:
 
 
 def withdraw(access: TenantDb, chain_id: UUID, version: int, *, is_retry: bool) -> list[UUID]:
-    """Delete what older versions of a chain said, with `is_retry` what this one said too. Returns
-    the ids of the nodes and edges that are to be computed. In a transaction."""
+    """Delete the observations of older versions of a chain, and with `is_retry` also of this
+    version. Returns the ids of the nodes and edges that must be computed again. In a
+    transaction."""
     rows = access.fetch(
         _Target,
         """
@@ -206,7 +207,7 @@ def mark_promoted(access: TenantDb, chain_id: UUID, version: int) -> None:
 
 @dataclass(frozen=True)
 class StoredExtraction:
-    """What was extracted from a version of a chain, as it was decided."""
+    """The stored decision on what was extracted from a version of a chain."""
 
     body: dict[str, Any]
 

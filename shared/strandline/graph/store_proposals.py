@@ -1,4 +1,4 @@
-"""SQL that reads the nodes whose names are compared."""
+"""SQL that reads the nodes to compare for merge proposals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from strandline.graph.identity import NodeType
 
 @dataclass(frozen=True)
 class ComparedNode:
-    """A node that may be the same as another one of its scope and type."""
+    """A node that may be the same as another node of its scope and type."""
 
     node_id: UUID
     scope_id: UUID
@@ -22,14 +22,14 @@ class ComparedNode:
     weight: int
     created_at: datetime
     place: int
-    """From 1, the newest of its scope and type first."""
+    """The position among the nodes of its scope and type, the newest first, from 1."""
 
 
 def list_compared(
     access: TenantDb, scope_id: UUID | None, *, archived: bool, per_type: int, limit: int
 ) -> Sequence[ComparedNode]:
-    """The nodes to compare, but facts: of each scope and type the newest `per_type` and one more
-    if there is, in all at most `limit`."""
+    """The nodes to compare, without facts: the newest `per_type` of each scope and type, and one
+    more if it exists, at most `limit` in all."""
     return access.fetch(
         ComparedNode,
         """
@@ -60,7 +60,8 @@ class NodeCosine:
 def list_cosines(
     access: TenantDb, node_ids: Sequence[UUID], space: str, min_cosine: float
 ) -> Sequence[NodeCosine]:
-    """The pairs among these nodes, of one scope and type, whose vectors are that near."""
+    """The pairs of these nodes, within one scope and type, whose vectors have at least this
+    cosine."""
     return access.fetch(
         NodeCosine,
         """

@@ -12,7 +12,7 @@ from strandline.graph.identity import NodeType
 
 @dataclass(frozen=True)
 class NodeName:
-    """A node of one scope, by its name."""
+    """A node of one scope, with its name."""
 
     node_id: UUID
     scope_id: UUID
@@ -32,7 +32,7 @@ def find_nodes(access: TenantDb, node_ids: Sequence[UUID]) -> Mapping[UUID, Node
 
 @dataclass(frozen=True)
 class NodeRow:
-    """A node as it is read: what all nodes of its identity in view say together."""
+    """A node joined from all nodes of its identity in view."""
 
     node_id: UUID
     type: NodeType
@@ -52,8 +52,8 @@ class NodeRow:
 def get_node(
     access: TenantDb, node_id: UUID, as_of: datetime | None, *, halves_confidence: bool = False
 ) -> NodeRow | None:
-    """The node with this id, joined with those in view of the same identity that hold, as it was
-    observed up to `as_of`. None where it is not in view, or was not observed yet."""
+    """The node with this id, joined with the nodes in view that have the same identity and hold, as
+    they were observed up to `as_of`. None if it is not in view, or was not observed yet."""
     rows = access.fetch(
         NodeRow,
         """

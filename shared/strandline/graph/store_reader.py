@@ -1,4 +1,4 @@
-"""SQL that reads what the graph knows about a question: the nodes that it names, what lies within
+"""SQL that reads what the graph holds about a question: the nodes that it names, the nodes within
 two edges, and the edges between them, each with the events it cites."""
 
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ from strandline.graph.store_walk import MAX_NODES
 
 HOPS = 2
 MIN_CONFIDENCE = 0.5
-"""What is less certain is neither followed nor read."""
+"""Nodes and edges with less confidence are neither followed nor read."""
 LIMIT = 50
 """The most nodes, and the most edges, of an answer."""
 _MAX_STARTS = 20
-"""From how many of the nodes that a question names edges are followed."""
+"""The most nodes named by a question from which edges are followed."""
 _MAX_REPLACEMENTS = 10
-"""How many replacements of a fact, one of the other, are followed."""
+"""How many successive replacements of a fact are followed."""
 _MAX_EVENTS = 20
-"""How many of the events that a node or an edge cites are read: the newest."""
+"""How many of the newest events that a node or an edge cites are read."""
 _MAX_EDGE_ROWS = 500
-"""How many edges are read before those of several scopes are joined."""
+"""How many edges are read before edges of several scopes are joined."""
 
 _EVENTS: LiteralString = """
         cross join lateral (
@@ -44,17 +44,17 @@ _EVENTS: LiteralString = """
 
 @dataclass(frozen=True)
 class KnownNodeRow(JoinedNode):
-    """A node that a question is about."""
+    """A node that concerns a question."""
 
     hops: int
-    """How many edges it is away from what the question names; 0: the question names it."""
+    """How many edges it is away from a node that the question names; 0: the question names it."""
     score: float | None
-    """Of a node that the question names: by which these are ordered."""
+    """The rank of a node that the question names, among such nodes."""
     is_named: bool | None
-    """Whether the question holds its whole name; None: an edge led to it."""
+    """Whether the question contains its whole name; None: it was reached along an edge."""
     has_words: bool | None
     similarity: float | None
-    """The cosine of its vector and the question's; None without either."""
+    """The cosine of its vector and the question's; None if either is missing."""
     event_ids: list[UUID]
 
 
@@ -95,7 +95,8 @@ _REACHED_NODES: LiteralString = """,
                     where e.tenant_id = current_tenant() and e.edge_id = s.edge_id offset 0) e) r
             order by r.node_id, r.hop, r.edge_weight desc, r.edge_heat desc)
 """
-"""What edges lead to from `best` of MATCHES, each node with its heaviest edge, as `reached`."""
+"""The nodes that edges lead to from `best` of MATCHES, each with its heaviest edge, as
+`reached`."""
 _LEADS: LiteralString = """,
         identities as materialized (
             select distinct on (g.type, g.identity, case when g.valid_to is not null
@@ -116,16 +117,17 @@ _LEADS: LiteralString = """,
                 i.hop, i.node_id) as n
             from identities i order by n limit %(limit)s)
 """
-"""Of `reached` what holds, one node for each identity, in the order of an answer, as `leads`."""
+"""The nodes of `reached` that hold, one for each identity, in the order of an answer, as
+`leads`."""
 
 
 def read_nodes_about(
     access: TenantDb, query: NodeQuery, types: Sequence[NodeType]
 ) -> Sequence[KnownNodeRow]:
-    """The visible nodes of these types that a question names, by their whole names or by words, and
-    what lies within two edges of these: first what it names, then what the heaviest edges lead to,
-    of these the hottest; and what replaced facts about what it names. All of it holds, and none is
-    archived or of low confidence."""
+    """The visible nodes of these types that a question names, by their whole names or by words; the
+    nodes within two edges of them; and the facts that replaced facts that it names. Named nodes
+    come first, then the others by the weight of the edge that leads to them, then by heat. All of
+    them hold, and none is archived or of low confidence."""
     return access.fetch(
         KnownNodeRow,
         "with"  # noqa: S608
@@ -171,8 +173,8 @@ class KnownEdgeRow(EdgeRow):
 
 
 def read_edges_between(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[KnownEdgeRow]:
-    """The visible edges between these nodes that hold and are not of low confidence: the heaviest
-    first, of these the hottest."""
+    """The visible edges between these nodes that hold and are not of low confidence, ordered by
+    weight, then by heat."""
     return access.fetch(
         KnownEdgeRow,
         """

@@ -1,4 +1,4 @@
-"""SQL that stores revisions of topics' fields, and how much the fields are used."""
+"""SQL that stores revisions of topics' fields, and the salience that uses of the fields add."""
 
 import json
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ from strandline.recall.store_importance import FoldedAnswer
 FIRST_SALIENCE = 1.0
 MAX_SALIENCE = 10.0
 USE_SALIENCE = 0.1
-"""What one use adds."""
+"""The salience that one use adds."""
 
 
 @dataclass(frozen=True)
 class NewRevision:
-    """A revision to be stored."""
+    """A revision to store."""
 
     node_id: UUID
     field: str
     scope_id: UUID
     participants: Sequence[str]
     field_type: str | None
-    """None: as before."""
+    """None: the type stays unchanged."""
     value: Any
     valid_from: datetime
     why_changed: str
@@ -51,7 +51,7 @@ def find_revision(access: TenantDb, event_id: UUID) -> RevisionRow | None:
 
 @dataclass(frozen=True)
 class FieldBefore:
-    """A field's newest revision; without values where the topic has no such field yet."""
+    """A field's newest revision. Without values if the topic does not have the field yet."""
 
     event_id: UUID | None
     ref_id: UUID | None
@@ -59,7 +59,7 @@ class FieldBefore:
 
 
 def get_newest(access: TenantDb, node_id: UUID, field: str) -> FieldBefore | None:
-    """The newest revision of a topic's field. None where the topic is gone."""
+    """The newest revision of a topic's field. None if the topic does not exist any more."""
     rows = access.fetch(
         FieldBefore,
         """
@@ -78,9 +78,9 @@ def get_newest(access: TenantDb, node_id: UUID, field: str) -> FieldBefore | Non
 
 
 def drop_observation(access: TenantDb, node_id: UUID, event_id: UUID) -> None:
-    """Remove what a revision said of its topic, for the field's next one to say it; inside of a
-    transaction, in which the topic is then computed. So a topic has one observation of each field,
-    and costs the same to compute after any number of revisions."""
+    """Delete a revision's observation of its topic, before the field's next revision adds its own.
+    In a transaction in which the topic is then computed. So a topic has one observation of each
+    field, and computing it costs the same after any number of revisions."""
     access.execute(
         "delete from graph_observations where tenant_id = current_tenant()"
         " and target_id = %(node_id)s and source_id = %(event_id)s",
@@ -89,8 +89,8 @@ def drop_observation(access: TenantDb, node_id: UUID, event_id: UUID) -> None:
 
 
 def add_revision(access: TenantDb, new: NewRevision) -> RevisionRow:
-    """Store a revision as the field's newest, and a field that is new; inside of a transaction.
-    Two writers of a field wait for each other."""
+    """Store a revision as the field's newest, and the field if it is new. In a transaction. Two
+    writers of a field wait for each other."""
     (row,) = access.fetch(
         RevisionRow,
         """
@@ -124,7 +124,7 @@ def add_revision(access: TenantDb, new: NewRevision) -> RevisionRow:
     return row
 
 
-# The mean of the fields of these topics.
+# The mean salience of the fields of these topics.
 SET_TOPIC_SALIENCE: LiteralString = """
     update graph_nodes g set salience = f.salience
     from (
@@ -144,8 +144,8 @@ class _UsedField:
 
 
 def raise_salience(access: TenantDb, answers: Sequence[FoldedAnswer]) -> None:
-    """Raise the salience of the fields whose revisions these answers gave, for each answer once,
-    and that of their topics; inside of a transaction."""
+    """Raise the salience of the fields whose revisions these answers contained, once for each
+    answer, and of their topics. In a transaction."""
     rows = [
         {"recall_id": str(answer.recall_id), "event_ids": [str(one) for one in answer.event_ids]}
         for answer in answers

@@ -1,4 +1,4 @@
-"""SQL that finds nodes: by meaning, by words, by name, by a part of their text."""
+"""SQL that finds nodes: by meaning, by words, by name, or by a part of their text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from strandline.log.fulltext import sanitize_for_parser
 CANDIDATES = 200
 """How many nodes of each kind of match are compared."""
 _MAX_WORDS = 20
-"""How many words of a question are searched for, the longest."""
+"""How many of the longest words of a question are searched for."""
 _WORD_WEIGHT = 0.6
-"""The score of a node without a vector that holds every word of a question."""
+"""The score of a node that has no vector and contains every word of a question."""
 _NAME_WEIGHT = 0.2
-"""What it adds to a score that the question holds a node's whole name."""
+"""Added to the score if the question contains a node's whole name."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Narrowing:
     as_of: datetime | None = None
     archived: bool = False
     halves_confidence: bool = False
-    """How the deployment computes confidences as of a time."""
+    """Whether confidences as of a time are combined by halving."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Match:
     node_id: UUID
     score: float
     similarity: float | None
-    """The cosine of its vector and the question's; None without either."""
+    """The cosine of its vector and the question's; None if either is missing."""
     is_named: bool
-    """Whether the question holds its whole name."""
+    """Whether the question contains its whole name."""
     has_words: bool
-    """Whether it holds words of the question, or the text that was searched for."""
+    """Whether it contains words of the question, or the text that was searched for."""
 
 
 MATCHES: LiteralString = """
@@ -99,25 +99,26 @@ MATCHES: LiteralString = """
                     + case when s.is_named then %(name_weight)s else 0 end as score
             from scored s order by s.type, s.identity, s.own_id, score desc, s.node_id)
 """
-"""The visible nodes that a question may be about, one for each identity: `best`; with an `as_of`
-those that were merged by themselves, as they may not have been one then. Statements begin with it:
-a literal of this source."""
+"""Selects the visible nodes that a question may concern, one for each identity, as `best`. With an
+`as_of`, merged nodes stay separate, because they may not have been merged then. A literal with
+which SQL statements begin."""
 
 
 @dataclass(frozen=True)
 class NodeQuery:
-    """What a question is, to those who search for it."""
+    """A question, prepared for a search."""
 
     question: str
     name_hashes: Sequence[bytes]
-    """Of all names that it may hold."""
+    """The hashes of all names that it may contain."""
     vector: Sequence[float] | None
     space: str
     narrowing: Narrowing
     by_meaning: bool = True
-    """Whether nodes are found by the vector, too. If not, it scores those that are found."""
+    """Whether nodes are also found by the vector. If not, the vector only scores nodes found
+    otherwise."""
     min_word_chars: int = 3
-    """Shorter words find nothing."""
+    """Shorter words are not searched for."""
 
     def to_params(self) -> dict[str, object]:
         """The parameters of MATCHES."""
@@ -136,9 +137,9 @@ class NodeQuery:
 
 
 def find_similar(access: TenantDb, query: NodeQuery) -> Sequence[Match]:
-    """The visible nodes nearest in meaning to a question, those whose name it holds, and those that
-    hold its words; best first, one for each identity. A node without a vector is found by name and
-    words alone."""
+    """The visible nodes nearest in meaning to a question, those whose name it contains, and those
+    that contain its words; best first, one for each identity. A node without a vector is found only
+    by name and words."""
     return access.fetch(
         Match,
         "with"  # noqa: S608
@@ -152,8 +153,8 @@ def find_similar(access: TenantDb, query: NodeQuery) -> Sequence[Match]:
 
 
 def find_containing(access: TenantDb, text: str, narrowing: Narrowing) -> Sequence[Match]:
-    """The visible nodes whose text contains this one, whatever the case; those of which it is the
-    largest part first, one for each identity."""
+    """The visible nodes whose text contains this text, regardless of case; the largest share of the
+    node's text first, one for each identity."""
     return access.fetch(
         Match,
         """

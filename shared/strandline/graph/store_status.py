@@ -106,7 +106,7 @@ _READ_PROGRESS: LiteralString = """,
 
 @dataclass(frozen=True)
 class NodeTotals:
-    """Nodes of one type."""
+    """The counts of nodes of one type."""
 
     type: NodeType
     total: int
@@ -121,7 +121,7 @@ class NodeTotals:
 
 
 def count_nodes(access: TenantDb) -> Sequence[NodeTotals]:
-    """The nodes in view by type; of a type without nodes there is no row."""
+    """Count the nodes in view by type. A type without nodes has no row."""
     return access.fetch(
         NodeTotals,
         _VIEW + _COUNT_NODES,
@@ -131,7 +131,7 @@ def count_nodes(access: TenantDb) -> Sequence[NodeTotals]:
 
 @dataclass(frozen=True)
 class EdgeTotals:
-    """Edges of one type."""
+    """The counts of edges of one type."""
 
     type: RelationType
     total: int
@@ -141,7 +141,7 @@ class EdgeTotals:
 
 
 def count_edges(access: TenantDb) -> Sequence[EdgeTotals]:
-    """The edges in view by type; of a type without edges there is no row."""
+    """Count the edges in view by type. A type without edges has no row."""
     return access.fetch(
         EdgeTotals,
         _VIEW + _COUNT_EDGES,
@@ -151,7 +151,7 @@ def count_edges(access: TenantDb) -> Sequence[EdgeTotals]:
 
 @dataclass(frozen=True)
 class Foundations:
-    """What the graph in view rests on."""
+    """The sources that the graph in view rests on."""
 
     scopes: int
     observations: int
@@ -165,8 +165,8 @@ class Foundations:
 
 
 def count_foundations(access: TenantDb) -> Foundations:
-    """What the graph in view rests on. A statement whose only observation was replaced, as that of
-    an older revision is, counts by its revision."""
+    """Count the sources that the graph in view rests on. A statement whose only observation was
+    replaced, as for an older revision, is counted by its revision."""
     (row,) = access.fetch(
         Foundations,
         _VIEW + _COUNT_FOUNDATIONS,
@@ -177,7 +177,7 @@ def count_foundations(access: TenantDb) -> Foundations:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far background work is, and how often the graph in view was asked."""
+    """The progress of background work, and how often the graph in view was used."""
 
     promoted_at: datetime | None
     chains_due: int
@@ -191,7 +191,7 @@ class Progress:
 
 
 def read_progress(access: TenantDb, now: datetime) -> Progress:
-    """How far background work is in the scopes in view."""
+    """Read the progress of background work in the scopes in view."""
     (row,) = access.fetch(
         Progress,
         _VIEW + _READ_PROGRESS,

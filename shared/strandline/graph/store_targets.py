@@ -11,7 +11,7 @@ from strandline.graph.identity import NodeType
 
 @dataclass(frozen=True)
 class NodeTarget:
-    """A node of one scope, as a change of it needs it."""
+    """A node of one scope, with what a change needs to know of it."""
 
     node_id: UUID
     scope_id: UUID
@@ -40,7 +40,7 @@ def find_targets(access: TenantDb, node_ids: Sequence[UUID]) -> Mapping[UUID, No
 def list_group(
     access: TenantDb, scope_id: UUID, node_type: NodeType, identity: bytes
 ) -> Sequence[NodeTarget]:
-    """The nodes of a scope that are read as one."""
+    """The nodes of a scope that are merged into one."""
     return access.fetch(
         NodeTarget,
         """
@@ -94,22 +94,22 @@ def find_edge(access: TenantDb, edge_id: UUID) -> EdgeTarget | None:
 
 @dataclass(frozen=True)
 class Move:
-    """A node that a merge gave another identity."""
+    """A node whose identity a merge changed."""
 
     node_id: UUID
     scope_id: UUID
     type: NodeType
     name: str
     former_identity: str | None
-    """The identity in hex that an earlier merge gave it; None: its own name's."""
+    """The identity in hex from an earlier merge; None: the identity of its own name."""
     latest_id: UUID
-    """The statement that set its identity last."""
+    """The statement that last set its identity."""
     is_current: bool
-    """It still has the identity that the merge gave it."""
+    """Whether it still has the identity from this merge."""
 
 
 def list_moves(access: TenantDb, merge_id: UUID) -> Sequence[Move]:
-    """What a merge did, where it is in view."""
+    """The nodes that a merge moved, if the merge is in view."""
     return access.fetch(
         Move,
         """

@@ -1,4 +1,4 @@
-"""SQL for the vectors of nodes: those that are missing."""
+"""SQL for missing vectors of nodes."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class UnembeddedNode:
 def list_unembedded(
     access: TenantDb, scope_ids: Sequence[UUID], limit: int
 ) -> Sequence[UnembeddedNode]:
-    """Nodes of these scopes that were not embedded since their text changed last."""
+    """Nodes of these scopes that were not embedded since their text last changed."""
     return access.fetch(
         UnembeddedNode,
         """
@@ -39,7 +39,7 @@ def list_unembedded(
 def list_unembedded_in(
     access: TenantDb, space: str, after: UUID | None, limit: int
 ) -> Sequence[UnembeddedNode]:
-    """The next nodes after `after`, by id, that were not embedded in this space."""
+    """The next nodes after `after`, by id, that are not embedded in this space."""
     return access.fetch(
         UnembeddedNode,
         """
@@ -55,16 +55,16 @@ def list_unembedded_in(
 
 @dataclass(frozen=True)
 class NodeVector:
-    """A node's vector as Postgres writes it, with the text that it is of; None: the model refused
-    the text."""
+    """A node's vector in Postgres' text format, with the text that was embedded. The vector is None
+    if the model refused the text."""
 
     node: UnembeddedNode
     vector: str | None
 
 
 def store_vectors(access: TenantDb, space: str, vectors: Sequence[NodeVector]) -> int:
-    """Store these vectors, except for nodes whose text changed meanwhile, and those that a writer
-    holds: they are listed again. Returns how many were stored. In a transaction."""
+    """Store these vectors, except for nodes whose text has changed or that a writer has locked:
+    they are listed again. Returns how many were stored. In a transaction."""
     return access.execute(
         """
         with computed as (
@@ -93,8 +93,8 @@ def store_vectors(access: TenantDb, space: str, vectors: Sequence[NodeVector]) -
 
 
 def enqueue_scopes(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
-    """Make the work of these scopes due, for whoever wrote nodes without appending an event: call
-    it in a transaction after the one that wrote them."""
+    """Make the work of these scopes due, after writing nodes without appending an event. Call it in
+    a separate transaction, after the one that wrote the nodes."""
     access.execute(
         """
         insert into scope_work (tenant_id, scope_id, participants, due_at)

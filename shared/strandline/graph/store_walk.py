@@ -10,12 +10,12 @@ from strandline.db.database import TenantDb
 MAX_NODES = 500
 """The most nodes that a walk reaches."""
 MAX_HOPS = 3
-"""The most edges in a row, but for a chain of invalidations, which is followed to its ends."""
+"""The most edges in a row. A chain of invalidations is exempt and followed to its ends."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """An edge that leads to a node that was not reached before."""
+    """An edge to a node that was not reached before."""
 
     hop: int
     edge_id: UUID
@@ -24,24 +24,24 @@ class Step:
 
 @dataclass(frozen=True)
 class WalkFilter:
-    """Which edges are followed, in either direction."""
+    """Which edges a walk follows, in either direction."""
 
     edge_types: Sequence[str] | None
-    """None: all."""
+    """None: all types."""
     hops: int = 1
     min_confidence: float = 0.0
     as_of: datetime | None = None
     archived: bool = False
-    """Whether to reach archived nodes."""
+    """Whether archived nodes are reached."""
     ended: bool = False
-    """Whether to reach what does not hold any more."""
+    """Whether nodes and edges that no longer hold are followed."""
     halves_confidence: bool = False
-    """How the deployment computes confidences as of a time."""
+    """Whether confidences as of a time are combined by halving."""
 
 
 def walk_graph(access: TenantDb, start_ids: Sequence[UUID], walk: WalkFilter) -> Sequence[Step]:
-    """The steps of a walk from these nodes and those of their identities in view: hop by hop, along
-    the heaviest edges first, up to MAX_NODES nodes."""
+    """The steps of a walk from these nodes and the nodes of their identities in view. It proceeds
+    hop by hop, along the heaviest edges first, up to MAX_NODES nodes."""
     return access.fetch(
         Step,
         """

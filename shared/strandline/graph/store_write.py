@@ -21,9 +21,10 @@ def write_observations(
     *,
     halves_confidence: bool = False,
 ) -> WrittenGraph:
-    """Store what sources say, and compute what it concerns anew. The number of statements does not
-    depend on how much it is. The same said again changes nothing; what an older version of a
-    chain said and this one does not is removed. In a transaction."""
+    """Store observations, and compute the nodes and edges that they concern. The number of SQL
+    statements does not depend on the number of observations. Repeated observations change nothing.
+    Observations of older versions of a chain are deleted if this version does not have them. In a
+    transaction."""
     sources = list({o.source.source_id: o.source for o in (*nodes, *edges)}.values())
     lock_scopes(access, {source.scope_id for source in sources})
     node_ids = _resolve_nodes(access, nodes)
@@ -38,7 +39,7 @@ def write_observations(
 
 
 def compute(access: TenantDb, ids: Sequence[UUID], *, halves_confidence: bool = False) -> None:
-    """Compute these nodes and edges from their observations; those without one go. In a
+    """Compute these nodes and edges from their observations, and delete those without any. In a
     transaction."""
     access.execute_all(
         (
@@ -73,8 +74,8 @@ def compute(access: TenantDb, ids: Sequence[UUID], *, halves_confidence: bool = 
 
 
 def lock_scopes(access: TenantDb, scope_ids: Iterable[UUID]) -> None:
-    """One writer of a scope's graph at a time, so that a name's next node is one. Until the end of
-    the transaction."""
+    """Lock the graph of these scopes against other writers until the end of the transaction, so
+    that two of them do not both create the next node of a name."""
     access.execute(
         """
         select pg_advisory_xact_lock(hashtextextended(current_tenant() || ' graph ' || id, 0))
@@ -91,8 +92,8 @@ class _Ordinal:
 
 
 def _resolve_nodes(access: TenantDb, nodes: Sequence[NodeObservation]) -> list[UUID]:
-    """The id of each node: the newest one of its name; or the next, where that was invalid already
-    when this was said."""
+    """The id of each node: the newest node of its name, or a new one if that was already
+    invalidated at the time of the observation."""
     drafts = [
         {
             "n": n,
@@ -216,8 +217,8 @@ def _scope_of(source: Source) -> _Row:
 def _merge_rows(
     observations: Iterable[tuple[NodeObservation | EdgeObservation, UUID]],
 ) -> list[_Row]:
-    """The rows of observations with the ids of their targets; what one source says twice of one
-    target is one row."""
+    """The rows of observations with the ids of their targets. Observations of one target by one
+    source become one row."""
     rows: dict[tuple[UUID, UUID], _Row] = {}
     patches: defaultdict[tuple[UUID, UUID], dict[str, Any]] = defaultdict(dict)
     for observation, target_id in observations:
@@ -246,14 +247,15 @@ class _Target:
 def _replace_observations(
     access: TenantDb, sources: Iterable[Source], rows: Sequence[_Row]
 ) -> list[UUID]:
-    """Store these as all that the sources say; of a chain that spoke in a newer version already,
-    nothing. Returns the ids of what is to be computed."""
+    """Store these rows as all observations of their sources. Skips chains of which a newer version
+    has already written observations. Returns the ids of the nodes and edges that must be
+    computed."""
     old_rows = _delete_older(access, sources)
     return list({row.target_id for row in [*old_rows, *_insert_observations(access, rows)]})
 
 
 def _delete_older(access: TenantDb, sources: Iterable[Source]) -> Sequence[_Target]:
-    """Remove what chains said in older versions. Returns what they spoke of."""
+    """Delete the observations of older versions of chains. Returns their targets."""
     versions = [
         {"source_id": str(source.source_id), "version": source.version} for source in sources
     ]
@@ -271,8 +273,8 @@ def _delete_older(access: TenantDb, sources: Iterable[Source]) -> Sequence[_Targ
 
 
 def _insert_observations(access: TenantDb, rows: Sequence[_Row]) -> Sequence[_Target]:
-    """Store observations with the events they cite, but for those that are there, and those of a
-    chain that spoke in a newer version. Returns what the new ones speak of."""
+    """Store observations with the events they cite, except for existing ones and those of chains
+    with observations of a newer version. Returns the targets of the new ones."""
     return access.fetch(
         _Target,
         """

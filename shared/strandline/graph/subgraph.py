@@ -1,4 +1,5 @@
-"""What a walk along edges reaches: nodes, how far away each is, and the edges between them."""
+"""Read the part of the graph that a walk along edges reaches: nodes, their distance, and the edges
+between them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,17 +20,18 @@ class Subgraph:
     """A part of the graph around some nodes."""
 
     nodes: Sequence[JoinedNode]
-    """Those that the walk began at first, then nearest first, along the heaviest edges first."""
+    """The start nodes first, then by distance, along the heaviest edges first."""
     hops: Mapping[UUID, int]
-    """How many edges each is away."""
+    """The distance of each node in edges."""
     edges: Sequence[EdgeRow]
-    """Between these nodes: those that the walk followed, and others that it might have."""
+    """The edges between these nodes: those that the walk followed, and others that it was allowed
+    to follow."""
     is_cut: bool
-    """There may be more nodes or edges."""
+    """Whether there may be more nodes or edges."""
 
 
 def read_subgraph(access: TenantDb, start_ids: Sequence[UUID], walk: WalkFilter) -> Subgraph:
-    """What a walk from these nodes reaches. Two round trips, whatever it is."""
+    """Read the nodes that a walk from these nodes reaches. Always two round trips."""
     steps = walk_graph(access, start_ids, walk)
     hops = dict.fromkeys(start_ids, 0)
     for step in steps:

@@ -1,4 +1,4 @@
-"""The nodes that a change names: found by id, in the scope that is written."""
+"""Find the nodes that a change names by id, in the scope that is written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from strandline.graph.scope_writes import GraphScope
 from strandline.graph.store_targets import NodeTarget, find_targets
 
 UPKEEP: Mapping[str, Any] = {"upkeep": True}
-"""In an observation's patch: it says what became of a node or an edge, and counts neither in the
-weight nor in the confidence."""
+"""Part of the patch of an observation that is not evidence, such as an end, a merge or an archive
+flag. It counts in neither the weight nor the confidence."""
 
 
 def find_own_node(scope: GraphScope, text: str) -> NodeTarget:
-    """The node of the scope that a path names. Raises NotFound, or StateConflict for a node of
-    other participants that these can see."""
+    """The node of the scope that a path names. Raises NotFound, or StateConflict for a visible node
+    of other participants."""
     node_type, node_id = parse_node_id(text)
     target = find_targets(scope.readers, [node_id]).get(node_id)
     if target is None or target.type != node_type:
@@ -28,10 +28,11 @@ def find_own_node(scope: GraphScope, text: str) -> NodeTarget:
 
 
 def require_own(scope: GraphScope, scope_id: UUID, what: str, field: str) -> None:
-    """Raise StateConflict, which names `field`, for what is of another scope than is written."""
+    """Raise StateConflict, which names `field`, if the node or edge is in another scope than the
+    one that is written."""
     if scope_id != scope.scope_id:
         raise StateConflict(
-            f"{field}: {what} is one of other participants, who are in scope {scope_id}; name"
+            f"{field}: {what} belongs to other participants, in scope {scope_id}; name"
             f" exactly those (GET /api/v1/scopes/{scope_id}), or state it among these",
             field=field,
         )
@@ -39,23 +40,23 @@ def require_own(scope: GraphScope, scope_id: UUID, what: str, field: str) -> Non
 
 @dataclass(frozen=True)
 class End:
-    """A node that a body names: of an edge, of a merge, or as a replacement."""
+    """A node that a request body names: the end of an edge, a node to merge, or a replacement."""
 
     type: NodeType
     name: str
     node_id: UUID | None
-    """Its id, where it is of the scope that is written: another scope's node is spoken of by its
-    name."""
+    """The id of a node in the scope that is written. None for a node of another scope, which is
+    identified by its name."""
     target: NodeTarget
 
     def observe(self, source: Source, patch: Mapping[str, Any] | None = None) -> NodeObservation:
-        """What a source says of it."""
+        """A source's observation of this node."""
         return NodeObservation(source, self.type, self.name, patch or {}, node_id=self.node_id)
 
 
 def find_ends(scope: GraphScope, references: Mapping[str, str]) -> Mapping[str, End]:
     """The nodes that fields of a body name, by field. Raises Invalid, which names a field, for an
-    id of no node that all participants can see."""
+    id that is not the id of a node that all participants can see."""
     ids: dict[str, tuple[NodeType, UUID] | None] = {}
     for field, text in references.items():
         try:
@@ -76,15 +77,15 @@ def find_ends(scope: GraphScope, references: Mapping[str, str]) -> Mapping[str, 
 
 
 def describe_node(node_type: NodeType, name: str, ordinal: int = 0) -> dict[str, Any]:
-    """A node as a statement's operation names it: within its scope, without ids."""
+    """A node in the form that a statement's operation uses: within its scope, without ids."""
     return {"type": node_type, "name": name, **({"ordinal": ordinal} if ordinal else {})}
 
 
 def describe_target(target: NodeTarget) -> dict[str, Any]:
-    """A node of the scope that is written, as a statement's operation names it."""
+    """A node of the scope that is written, in the form that a statement's operation uses."""
     return describe_node(target.type, target.name, target.ordinal)
 
 
 def format_target(target: NodeTarget) -> str:
-    """A node's id as callers see it."""
+    """The id of a node in the form of the API."""
     return format_node_id(target.type, target.node_id)

@@ -19,12 +19,12 @@ _VERBS = (
     *("RELATES_TO", "related"),
 )
 _MAX_CHAIN = 100
-"""How many replacements of a fact are followed, either way."""
+"""How many replacements of a fact are followed in each direction."""
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """Where a traversal may start, which edges it follows, and what it shows."""
+    """Where a traversal may start, which edges it follows, and which nodes it returns."""
 
     starts: frozenset[NodeType]
     edge_types: tuple[str, ...] | None
@@ -57,9 +57,9 @@ _RULES: Mapping[Traversal, _Rule] = {
 def traverse(
     access: TenantDb, request: TraverseRequest, *, halves_confidence: bool = False
 ) -> GraphOut:
-    """The node that a traversal starts at, and what it reaches: nearest first, along the heaviest
-    edges first, with the edges between them. Raises NotFound where the node is not in view or was
-    not observed yet, and Invalid where the traversal does not start at such a node."""
+    """The start node of a traversal, and the nodes that it reaches: nearest first, along the
+    heaviest edges first, with the edges between them. Raises NotFound if the node is not in view or
+    was not observed yet, and Invalid if the traversal cannot start at such a node."""
     node_type, start_id = parse_node_id(request.node_id)
     rule = _RULES[request.traversal]
     _check_start(request.traversal, rule, node_type)

@@ -38,10 +38,10 @@ def update_node(
     request: Request, node_id: str, body: NodePatch, key: str | None
 ) -> tuple[StoredChange, bool]:
     """Store new values of a node's fields as a statement. Returns what was stored, and whether it
-    was before, under the same key.
+    was stored before under the same key.
 
-    Raises NotFound, Invalid for a field of another type, StateConflict for a name, by which the
-    node is identified, or for a node of other participants, and as an append.
+    Raises NotFound; Invalid for a field of another type; StateConflict for a name, which identifies
+    the node, or for a node of other participants; and the errors of an append.
     """
     scope = open_scope(request, body.participants)
     target = find_own_node(scope, node_id)
@@ -80,7 +80,7 @@ def update_node(
 
 
 def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
-    """The fields that a body changes. A name that says the same is left out."""
+    """The fields that a body changes, without a name that is equal to the present one."""
     names = body.model_fields_set - _COMMON
     for name in sorted(names - _FIELDS[target.type]):
         article = "an" if target.type in ("entity", "event") else "a"
@@ -108,7 +108,7 @@ def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
 
 
 def _make_patch(fields: Mapping[str, Any], *, is_evidence: bool) -> dict[str, Any]:
-    """What an observation sets."""
+    """The patch of an observation that sets these fields."""
     patch = {name: value for name, value in fields.items() if name != "confidence"}
     if "kind" in patch:
         patch["category"] = patch.pop("kind")

@@ -1,1 +1,1 @@
-"""Personas: sonas, their acts, and answers in their name."""
+"""Personas: sonas, their acts, and answers on their behalf."""

@@ -1,4 +1,5 @@
-"""The sonas that new events name in their metadata, for the worker that embeds these events."""
+"""Record the sonas that new events name in their metadata, for the worker that embeds these
+events."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -11,9 +12,10 @@ from strandline.personas import store_members
 def record_named_sonas(
     database: Database, tenant: str, event_ids: Sequence[UUID], space: str
 ) -> int:
-    """Record the sonas that these events name as `metadata.sona`, by id: each event names a sona of
-    its own writer, and any other name means nothing. Idempotent; call it before the vectors of the
-    events are stored, so that no crash loses one. Returns how many events are new to their sona."""
+    """Record the sonas that these events name by id as `metadata.sona`. An event can name only a
+    sona of its own writer; other names are ignored. Idempotent. Call it before the vectors of the
+    events are stored, so that a crash loses nothing. Returns how many events are new to their
+    sona."""
     access = database.connect_as(Caller.background(tenant))
     added_count = 0
     for writer, sona_id, events in _group(store_members.list_named_sonas(access, event_ids)):
@@ -28,7 +30,7 @@ def record_named_sonas(
 def _group(
     rows: Sequence[store_members.NamedSona],
 ) -> list[tuple[str, UUID, list[UUID]]]:
-    """The events of each writer and sona."""
+    """Group the events by writer and sona."""
     groups: dict[tuple[str, UUID], list[UUID]] = {}
     for row in rows:
         try:

@@ -1,5 +1,5 @@
-"""Acts: the one linear thread of a sona. Each continues the one before it and is tied to one
-memory, and is seen where its memory is."""
+"""Acts: the one linear thread of a sona. Each act continues the previous one, is tied to one
+memory, and is visible to those who can see its memory."""
 
 import time
 from typing import NamedTuple
@@ -15,26 +15,26 @@ from strandline.sealing import UnsealError
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 1.0
 _RESERVE_SECONDS = 2.0
-"""Waiting for an act ends so long before the request's deadline."""
+"""How long before the request's deadline waiting for an act ends."""
 
 
 class _HeadMoved(Exception):
-    """Another act is the head of the thread."""
+    """The head of the thread is another act."""
 
 
 class PushedAct(NamedTuple):
-    """The act of a push, and whether an earlier request had pushed it."""
+    """A pushed act, and whether an earlier request had already pushed it."""
 
     act: ActOut
     is_replay: bool
 
 
 def push(access: TenantDb, sona_id: UUID, request: ActIn, space: str) -> PushedAct:
-    """Continue the thread of a sona after its head; the sona was active in the act's memory. The
-    same act pushed again after the same one is a replay. Raises NotFound; Invalid where the memory
-    is not visible; StateConflict, which names the head, where another act is, or where the sona was
-    merged."""
-    act_id = uuid4()  # a time in it would tell when others whom the reader does not see pushed
+    """Continue the thread of a sona after its head. This also records that the sona was active in
+    the act's memory. The same act pushed again after the same predecessor is a replay. Raises
+    NotFound; Invalid if the memory is not visible; StateConflict, which names the head, if that is
+    another act, or if the sona was merged."""
+    act_id = uuid4()  # a time-based id would reveal when others, whom the reader cannot see, pushed
     try:
         with access.transaction():
             step = store_acts.advance_head(access, sona_id, request.after, act_id)
@@ -52,7 +52,7 @@ def push(access: TenantDb, sona_id: UUID, request: ActIn, space: str) -> PushedA
 
 
 def _find_replay(access: TenantDb, sona_id: UUID, request: ActIn) -> ActOut:
-    """The act that the same push stored before. Raises as `push`."""
+    """The act that the same push stored before. Raises the errors of `push`."""
     thread = _require_thread(access, sona_id)
     if thread.merged_into is not None:
         raise StateConflict(
@@ -70,8 +70,8 @@ def _find_replay(access: TenantDb, sona_id: UUID, request: ActIn) -> ActOut:
 
 
 def read_next(access: TenantDb, sona_id: UUID, after: UUID | None) -> NextAct:
-    """The first visible act after this one, or of the thread. Raises NotFound for a sona that is
-    none of the caller's; an act that it does not see has none after it."""
+    """The first visible act after this one, or the first of the thread for None. Raises NotFound
+    for a sona that is not the caller's. After an act that the caller cannot see there is none."""
     thread = _require_thread(access, sona_id)
     rows = (
         store_acts.list_after(access, sona_id, 0, 1)
@@ -90,9 +90,9 @@ def read_stream(
     wait: float,
     deadline: float,
 ) -> ActsPage:
-    """The visible acts after a cursor, in order. Where there is none it waits up to `wait` seconds
-    for one, and no longer than the request has time (`deadline`, in time.monotonic() seconds).
-    Raises NotFound, or Malformed for an invalid cursor."""
+    """The visible acts after a cursor, in order. If there is none, waits up to `wait` seconds for
+    one, but not beyond the request's `deadline` (in time.monotonic() seconds). Raises NotFound, or
+    Malformed for an invalid cursor."""
     step = _unseal(access, sona_id, cursor)
     end = min(time.monotonic() + wait, deadline - _RESERVE_SECONDS)
     pause = _FIRST_PAUSE_SECONDS
@@ -113,7 +113,7 @@ def read_stream(
 
 
 def _unseal(access: TenantDb, sona_id: UUID, cursor: str | None) -> int:
-    """The step of a cursor; 0 without one. Raises Malformed."""
+    """The step in a cursor; 0 without one. Raises Malformed."""
     if cursor is None:
         return 0
     try:

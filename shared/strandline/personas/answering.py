@@ -1,7 +1,8 @@
 """The model's part of an answer: what is recalled for it, what it is shown, and what it says.
 
-The model sees one fenced block of recalled data and the question. It is offered no tool, so that
-whatever the data asks of it, nothing but an answer comes of it."""
+The model sees one fenced block of recalled data and the question. It is offered no tools, so an
+instruction in the data can affect nothing but the answer.
+"""
 
 import math
 import time
@@ -28,17 +29,17 @@ from strandline.sessions.store import Session
 from strandline.tenants.store_due import read_tuning
 
 RESERVE_SECONDS = 4.0
-"""So much of a request's time is kept for storing what the model says, or what is to be answered
+"""How much of a request's time is reserved for storing the model's answer, or a turn to answer
 later."""
 NO_MEMORY_ANSWER = "I don't remember."
-"""The answer to a question about which memory holds nothing: no model is asked."""
+"""The answer to a question about which memory holds nothing. No model is asked."""
 LATE_REASONS = frozenset({"out_of_time", "late"})
-"""Why a model gave no answer that it may give if it has more time."""
+"""Reasons for a missing answer that more time may remedy."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be answered, and from what."""
+    """A question, and the settings for its answer."""
 
     kind: Literal["query", "chat"]
     text: str
@@ -46,10 +47,10 @@ class Question:
     budget: int
     min_relevance: float | None = None
     persona: str | None = None
-    """The name of the sona in which is answered."""
+    """The name of the sona that answers."""
     sona_id: UUID | None = None
     weights: RecallWeights | None = None
-    """What else orders the memories that are shown."""
+    """Additional weights for the order of the memories that are shown."""
     session: Session | None = None
     speaker: str | None = None
     agent: str | None = None
@@ -58,7 +59,7 @@ class Question:
 
 
 class Recollection(NamedTuple):
-    """What the model is shown, and the use that counts once it has answered."""
+    """The block that the model is shown, and the use to record once it has answered."""
 
     context: ContextTextOut
     use: AnswerUse
@@ -67,14 +68,14 @@ class Recollection(NamedTuple):
 def recall_for(
     access: TenantDb, embedder: Embedder, question: Question, now: datetime
 ) -> Recollection:
-    """The block of what is in view about a question, without the question itself. Raises Invalid as
-    a context."""
+    """Recall what is in view about a question, without the question itself. Raises Invalid as for a
+    context."""
     settings = get_settings()
     if question.session is None:
         tuning = read_tuning(access, settings.tuning)
     else:
         tuning = settings.tuning.with_overrides(question.session.tuning)
-    # no more than a model is ever shown of memory
+    # the model is never shown more memory than this
     budget = min(question.budget, settings.llm_characters // BYTES_PER_TOKEN)
     request = ContextTextRequest(
         query=question.text,
@@ -101,7 +102,7 @@ def recall_for(
 
 def list_sources(access: TenantDb, recollection: Recollection) -> list[UUID]:
     """The events that an answer from this block rests on, whether or not the model cites them: all
-    that it is shown, and all whose chains are told."""
+    events that it is shown, and all events of the chains that it is shown."""
     citation_ids = [citation.event_id for citation in recollection.context.citations]
     source_ids = recollection.use.source_ids
     chain_event_ids = store_turns.list_chain_events(access, source_ids) if source_ids else ()
@@ -109,8 +110,8 @@ def list_sources(access: TenantDb, recollection: Recollection) -> list[UUID]:
 
 
 def require_model(llm: LlmTasks, context: ContextTextOut) -> None:
-    """Raise StateConflict where no language model is configured: it says what to configure, and has
-    the block that would have been sent, for the caller's own model."""
+    """Raise StateConflict if no language model is configured. The error says what to configure, and
+    has the block that would have been sent, for the caller's own model."""
     if llm.has_model:
         return
     raise StateConflict(
@@ -130,8 +131,8 @@ def make_task(
     scope_id: UUID | None = None,
     job: str | None = None,
 ) -> TaskContext:
-    """On whose behalf the model is called. `deadline` is the request's or the worker's, in
-    time.monotonic() seconds."""
+    """The context of a model call: on whose behalf it is made. `deadline` is the request's or the
+    worker's, in time.monotonic() seconds."""
     return TaskContext(
         tenant=tenant,
         subject=subject,
@@ -145,7 +146,7 @@ def make_task(
 def ask_model(
     llm: LlmTasks, task: TaskContext, question: Question, context: ContextTextOut
 ) -> ModelResult[MemoryAnswer]:
-    """The model's answer. Raises Fallback where it gives none."""
+    """Ask the model for an answer. Raises Fallback if it gives none."""
     return llm.answer(
         task,
         "reply" if question.kind == "chat" else "answer",
@@ -163,7 +164,7 @@ def ask_model(
 
 
 def make_failure(failure: Fallback, key: str | None, input_id: UUID | None) -> ModelUnavailable:
-    """The error that tells why the model gave no answer, and what is stored."""
+    """Build the error that says why the model gave no answer, and what is stored."""
     note = (
         ""
         if input_id is None

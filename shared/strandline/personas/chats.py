@@ -1,8 +1,8 @@
 """Chat: store a message, recall for it, have the model reply, and store the reply with edges to
 what it rests on.
 
-The message and the reply have keys of one request, so that a request that is repeated, by its
-caller or by a worker, stores one of each.
+The keys of the message and the reply are derived from one request key. So a request that is
+repeated, by its caller or by a worker, stores one of each.
 """
 
 import contextlib
@@ -42,18 +42,19 @@ from strandline.sessions import sessions
 from strandline.sessions.store import Session
 
 _NOTE = "chat"
-"""The member of a reply's metadata that says what it rests on."""
+"""The member of a reply's metadata that names what it rests on."""
 _NOTE_FIELDS = ("remembers", "citations", "known", "degraded", "model", "prompt")
 
 
 @dataclass(frozen=True)
 class Chat:
-    """A chat as its request, or what is stored of it, says: all that a reply needs but the text."""
+    """The parameters of a chat, from its request or as they were stored: all that a reply needs,
+    except for the text."""
 
     key: str
     """The key of the request."""
     participants: tuple[str, ...]
-    """Of both events, and on whose behalf is recalled: whoever reads the reply may see what it
+    """The participants of both events, and of the recall: whoever reads the reply may see what it
     rests on."""
     agent: str
     session_id: str | None
@@ -64,7 +65,8 @@ class Chat:
     weights: RecallWeights | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What is stored of it. Code that knows no weights reads what has none."""
+        """The stored form. Older code, which does not know weights, can read a chat without
+        them."""
         fields = {
             **vars(self),
             "participants": list(self.participants),
@@ -75,7 +77,7 @@ class Chat:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Chat":
-        """A stored one."""
+        """Read the stored form."""
         sona_id: str | None = fields["sona_id"]
         weights: object = fields.get("weights")
         values: dict[str, Any] = {
@@ -89,10 +91,10 @@ class Chat:
 def make_chat(
     principal: Principal, request: ChatRequest, key: str, sona: tuple[UUID, str] | None
 ) -> Chat:
-    """The chat of a request. Raises Invalid where it is not clear which agent replies, Forbidden
-    where the credential's own user takes no part."""
+    """The chat of a request. Raises Invalid if it is not clear which agent replies, and Forbidden
+    if the credential's own user is not a participant."""
     members = participants.normalize_set(request.participants)
-    if principal.user and principal.user not in members:  # it would read for others
+    if principal.user and principal.user not in members:  # it would read on behalf of others
         raise Forbidden(
             "participants: must include this credential's own user", field="participants"
         )
@@ -118,7 +120,7 @@ def make_chat(
 
 
 def find_speaker(principal: Principal, request: ChatRequest, chat: Chat) -> str | None:
-    """Who says the message, as far as it is clear: as an append finds it."""
+    """The speaker of the message, if it is clear, as an append determines it."""
     users = [name for name in chat.participants if name.startswith("user:")]
     return request.speaker or principal.user or (users[0] if len(users) == 1 else None)
 
@@ -126,8 +128,8 @@ def find_speaker(principal: Principal, request: ChatRequest, chat: Chat) -> str 
 def connect_readers(
     resources: Resources, tenant: str, writer: str, chat: Chat, deadline: float
 ) -> TenantDb:
-    """The database on behalf of all who will read the reply. `writer` is whoever asks for it: the
-    sona is theirs."""
+    """The database on behalf of all who will read the reply. `writer` is the caller who asks for it
+    and owns the sona."""
     readers = Caller(tenant, chat.participants, writer)
     return resources.database.connect_as(readers, deadline)
 
@@ -139,8 +141,8 @@ def store_message(
     chat: Chat,
     deadline: float,
 ) -> tuple[Receipt, bool]:
-    """Store the message. Returns its receipt, and whether an earlier request stored it. Raises as
-    an append."""
+    """Store the message. Returns its receipt, and whether an earlier request stored it. Raises the
+    errors of an append."""
     body: dict[str, object] = {
         "participants": list(chat.participants),
         "role": "user",
@@ -156,14 +158,14 @@ def store_message(
 def find_reply(
     resources: Resources, principal: Principal, chat: Chat, input_id: UUID, deadline: float
 ) -> TurnOut | None:
-    """The reply that is stored already; None if there is none."""
+    """The reply if it is stored already, else None."""
     access = resources.database.connect_as(make_caller(principal), deadline)
     event = store_turns.find_by_key(access, HTTP_CHANNEL, f"{chat.key}#answer")
     return None if event is None else _from_stored(event, chat, input_id)
 
 
 def find_session(access: TenantDb, chat: Chat, scope_id: UUID) -> Session | None:
-    """The session of a chat; None where it has none, or none yet."""
+    """The session of a chat; None if it has none, or it does not exist yet."""
     if chat.session_id is None:
         return None
     try:
@@ -175,7 +177,7 @@ def find_session(access: TenantDb, chat: Chat, scope_id: UUID) -> Session | None
 def make_question(
     chat: Chat, text: str, said_at: datetime, speaker: str | None, session: Session | None
 ) -> Question:
-    """What is asked of the model."""
+    """The question for the model."""
     return Question(
         "chat",
         text,
@@ -201,9 +203,9 @@ def reply(
     recollection: Recollection,
     deadline: float,
 ) -> TurnOut:
-    """Have the model reply, and store its reply. What answered counts as used. Raises Fallback
-    where the model gives none, and as an append; Unavailable where anything that the model saw is
-    erased before its reply is stored."""
+    """Have the model reply, and store its reply. The memories of the answer count as used. Raises
+    Fallback if the model gives no answer; the errors of an append; and Unavailable if anything that
+    the model saw is erased before its reply is stored."""
     assert question.input_id is not None, "a chat's message is stored before it is answered"
     source_ids = [*list_sources(access, recollection), question.input_id]
     try:
@@ -217,7 +219,7 @@ def reply(
         receipt, is_replay = _append(resources, principal, body, key, deadline, source_ids)
     except StateConflict:
         raise
-    except Conflict:  # another worker, or the caller again, was faster
+    except Conflict:  # another worker, or a repeated request, was first
         is_replay, receipt = True, None
     except Invalid as error:
         if error.details.get("reason") != "edge_not_found":
@@ -237,7 +239,8 @@ def reply(
 def _reply_body(
     chat: Chat, input_id: UUID, turn: TurnOut, result: ModelResult[MemoryAnswer]
 ) -> dict[str, object]:
-    """The event of a reply: it cites the message, and what the model says that it rests on."""
+    """The event of a reply. It cites the message, and the memories that the model says it rests
+    on."""
     event_ids = dict.fromkeys([input_id, *(citation.event_id for citation in turn.citations)])
     note = turn.model_dump(mode="json", include={*_NOTE_FIELDS})
     return {
@@ -257,8 +260,8 @@ def _sona_metadata(chat: Chat) -> dict[str, object]:
 
 
 def _from_stored(event: StoredEvent, chat: Chat, input_id: UUID) -> TurnOut:
-    """A reply as it was given first. Raises Conflict where the key is that of another event, which
-    its writer appended under it."""
+    """The stored reply as it was first returned. Raises Conflict if the key belongs to another
+    event that its writer appended."""
     note = event.metadata.get(_NOTE)
     if isinstance(note, dict):
         note_fields = cast("dict[str, Any]", note)

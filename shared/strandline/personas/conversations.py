@@ -1,4 +1,4 @@
-"""A chat's request as a whole: store the message, reply within the request's time or later."""
+"""Handle a chat request: store the message, and reply within the request's time or later."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from strandline.resources import Resources
 
 
 class Requester(NamedTuple):
-    """Who chats."""
+    """The caller of a chat."""
 
     principal: Principal
     subject: str
@@ -42,11 +42,11 @@ class Requester(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a chat."""
+    """The result of a chat request."""
 
     turn: TurnOut
     is_replay: bool
-    """An earlier request had the same reply, or waits for it."""
+    """Whether an earlier request had the same reply, or waits for it."""
     is_new_message: bool
 
 
@@ -68,9 +68,9 @@ def refuse_without_model(
 def run_chat(
     resources: Resources, requester: Requester, request: ChatRequest, chat: Chat
 ) -> Outcome:
-    """Store the message of a chat and reply to it: in time, or as a turn that waits. A request with
-    the key of an earlier one gets its reply. Raises as an append; ModelUnavailable where the model
-    fails, then the message is stored."""
+    """Store the message of a chat and reply to it, within the request or as a turn for later. A
+    request with the key of an earlier one gets its reply. Raises the errors of an append, and
+    ModelUnavailable if the model fails; the message is then stored."""
     principal, deadline = requester.principal, requester.deadline
     receipt, is_replay = chats.store_message(resources, principal, request, chat, deadline)
     if is_replay:
@@ -116,7 +116,7 @@ def _reply(
 def _find_known(
     resources: Resources, requester: Requester, chat: Chat, input_id: UUID
 ) -> TurnOut | None:
-    """The reply of an earlier request, or that it is waited for; None where there is to be one."""
+    """The reply of an earlier request, or its pending turn; None if a new reply is needed."""
     principal, deadline = requester.principal, requester.deadline
     earlier_turn = chats.find_reply(resources, principal, chat, input_id, deadline)
     if earlier_turn is not None:

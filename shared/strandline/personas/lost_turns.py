@@ -1,4 +1,4 @@
-"""What a sweep does for turns: it tells the worker again of those whose message may be lost."""
+"""A sweep's part for turns: notify the worker again of turns whose message may be lost."""
 
 from datetime import datetime, timedelta
 
@@ -11,8 +11,8 @@ _MAX_RESENT = 100
 
 
 def resend_due(access: TenantDb, work_queue: WorkQueue, now: datetime) -> int:
-    """Tell the worker again of turns that wait although their message was sent: it may be lost.
-    Returns how many."""
+    """Notify the worker again of turns that still wait although their message was sent, because it
+    may be lost. Returns how many."""
     with access.transaction():
         due = store_turns.postpone_due_turns(access, now, now + _RESENT_AFTER, _MAX_RESENT)
     for turn_id in due:

@@ -26,8 +26,8 @@ def answer_query(
     recollection: Recollection,
     now: datetime,
 ) -> TurnOut:
-    """The model's answer from what was recalled; that nothing is remembered where nothing was. What
-    answered counts as used. Raises Fallback where the model gives none."""
+    """The model's answer from what was recalled, or a fixed answer if nothing was. The memories of
+    the answer count as used. Raises Fallback if the model gives none."""
     if not recollection.context.citations:
         return to_turn("query", recollection, None)
     try:
@@ -44,7 +44,7 @@ def to_turn(
     result: ModelResult[MemoryAnswer] | None,
     **ids: UUID | None,
 ) -> TurnOut:
-    """An answer as callers get it; without a result the one that nothing is remembered."""
+    """The answer in the form of the API. Without a result it says that nothing is remembered."""
     context = recollection.context
     answer = (
         result.value
@@ -69,7 +69,7 @@ def to_turn(
 
 
 def empty_turn(kind: str, state: str, **values: Any) -> TurnOut:
-    """A turn of which this is known."""
+    """A turn with only these values."""
     fields: Mapping[str, Any] = {
         "turn_id": None,
         "reason": "",

@@ -19,9 +19,9 @@ from strandline.personas.schemas_acts import (
 
 def push_act(request: Request) -> Response:
     """Continue the thread of a sona with an act that is tied to one memory. `after` is the head of
-    the thread as the caller knows it; where another act is, nothing is stored and the answer is a
-    409 with `head`. So a thread never forks. The same push repeated is a replay. The sona was
-    active in the memory."""
+    the thread as the caller knows it. If the head is another act, nothing is stored and the answer
+    is a 409 with `head`, so a thread never forks. The same push repeated is a replay. A push also
+    records that the sona was active in the memory."""
     body = request.parse_body(ActIn)
     access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
     space = request.resources.embedder.space
@@ -31,17 +31,17 @@ def push_act(request: Request) -> Response:
 
 
 def next_act(request: Request) -> Response:
-    """Get the act after another one, or the first of a sona's thread. It is the next among those
-    whose memories are in view."""
+    """Get the act after another one, or the first of a sona's thread. Only acts whose memories are
+    in view count."""
     query = request.parse_query(NextActQuery)
     access = request.connect_reader(query.participants)
     return json_response(acts.read_next(access, request.path_id("uuid"), query.after))
 
 
 def stream_acts(request: Request) -> Response:
-    """Read a sona's thread in order, and wait for more. Where no act comes after the cursor, the
-    answer waits up to `wait` seconds for one. It always has a cursor to go on with: no act is
-    missed or returned twice, also after a broken connection."""
+    """Read a sona's thread in order, and wait for more. If no act comes after the cursor, the
+    answer waits up to `wait` seconds for one. It always has a cursor for the next request. No act
+    is missed or returned twice, even after a broken connection."""
     query = request.parse_query(ActsQuery)
     access = request.connect_reader(query.participants)
     page = acts.read_stream(

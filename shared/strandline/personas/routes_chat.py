@@ -29,10 +29,10 @@ from strandline.schemas import ParticipantsQuery
 
 def answer_question(request: Request) -> Response:
     """Have the language model answer a question from memory, and store nothing. The answer cites
-    the memories that it rests on; without any it is that it does not remember. What takes longer
-    than a request is a 202 with a `turn_id` to poll, and is kept for a day. Without a model it is a
-    409 that says what to configure, and has the block that would have been sent. The model is shown
-    that block and the question, and is offered no tool."""
+    the memories that it rests on. If there are none, it says that it does not remember. An answer
+    that takes longer than a request is a 202 with a `turn_id` to poll, and is kept for a day.
+    Without a model the answer is a 409 that says what to configure, and has the block that would
+    have been sent. The model is shown only that block and the question, and is offered no tools."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(AnswerRequest)
     access = request.connect_reader(body.participants, query.participants)
@@ -54,7 +54,7 @@ def answer_question(request: Request) -> Response:
 
 
 def _make_question(request: Request, body: AnswerRequest, now: datetime) -> Question:
-    """What is asked of the model."""
+    """The question for the model."""
     sona_id, name = (
         _name_sona(request, body.sona, makes=False) if body.sona is not None else (None, None)
     )
@@ -71,18 +71,18 @@ def _make_question(request: Request, body: AnswerRequest, now: datetime) -> Ques
 
 
 def chat(request: Request) -> Response:
-    """Store a message, and have the language model reply to it from memory. First the message is
-    stored, then recalled for, on behalf of all participants; the reply is stored with edges to the
-    message and to what it rests on. The same `Idempotency-Key` gives one message and one reply. If
-    the model fails, the message is stored, and the answer is a 503 that says why. What takes longer
-    than a request is a 202 with a `turn_id` to poll. Without a model it is a 409 as of a query, and
-    nothing is stored. Needs the right to read as well."""
+    """Store a message, and have the language model reply to it from memory. The message is stored
+    first. Then memory is recalled on behalf of all participants, and the reply is stored with edges
+    to the message and to what it rests on. The same `Idempotency-Key` gives one message and one
+    reply. If the model fails, the message is stored, and the answer is a 503 that says why. A reply
+    that takes longer than a request is a 202 with a `turn_id` to poll. Without a model the answer
+    is a 409 as for a query, and nothing is stored. Also needs the right to read."""
     request.principal.require_right("read")
     body = request.parse_body(ChatRequest)
     key = idempotency_key(request) or str(uuid4())
     requester = Requester(request.principal, _subject(request), request.deadline)
     dialogue = chats.make_chat(request.principal, body, key, None)
-    if not request.resources.llm.has_model:  # nothing is stored, a new sona neither
+    if not request.resources.llm.has_model:  # nothing is stored, not even a new sona
         sona_id = _find_sona(request, body.sona) if body.sona else None
         dialogue = replace(dialogue, sona_id=sona_id)
         conversations.refuse_without_model(request.resources, requester, body, dialogue)
@@ -101,8 +101,8 @@ def chat(request: Request) -> Response:
 
 
 def get_turn(request: Request) -> Response:
-    """Get the answer that a request did not wait for, or how far it is. It is told to whoever
-    asked, for a day after it is finished."""
+    """Get the answer of a turn, or its progress. Only the caller who asked can read it, for a day
+    after it is finished."""
     query = request.parse_query(ParticipantsQuery)
     access = request.connect_reader(query.participants)
     turn_id = request.path_id("turn_id")
@@ -111,7 +111,7 @@ def get_turn(request: Request) -> Response:
 
 def _name_sona(request: Request, sona: str, *, makes: bool) -> tuple[UUID, str]:
     """The id and the first name of the sona that a request names. Raises Invalid for an id that is
-    none of the caller's, and where it `makes` none, for a name."""
+    not one of the caller's sonas, and for an unknown name unless `makes` is set."""
     return sonas.resolve(connect_owner(request), sona, make_nearness(request), makes=makes)
 
 
@@ -123,7 +123,7 @@ def _find_sona(request: Request, sona: str) -> UUID | None:
 
 
 def _subject(request: Request) -> str:
-    """Whose rate of model calls counts: not the scope's, which its fold needs."""
+    """Whose rate of model calls counts. It is not the scope's, which the scope's fold needs."""
     return request.principal.user or f"key:{request.principal.key_id}"
 
 

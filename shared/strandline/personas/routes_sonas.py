@@ -27,18 +27,18 @@ SONA = "/api/v1/sonas/{uuid}"
 
 
 def post_sona(request: Request) -> Response:
-    """Look up a sona by its name, or make one. Exactly: 200, `found_by` is `name`. Else the sona
-    whose name is nearest in meaning, where it is as near as the embedding space requires: 200,
-    `meaning`. Else a new one: 201, `new`. Two calls at once make one sona. A sona is its writer's:
-    a bound user's, or of all unbound credentials together."""
+    """Look up a sona by its name, or make one. If the name is exactly the same: 200, `found_by` is
+    `name`. Else the sona whose name is nearest in meaning, if it is as near as the embedding space
+    requires: 200, `meaning`. Else a new one: 201, `new`. Two concurrent calls make one sona. A sona
+    belongs to its writer: a bound user, or all unbound credentials together."""
     body = request.parse_body(SonaIn)
     sona = sonas.find_or_make(connect_owner(request), body.name, make_nearness(request))
     return json_response(sona, 201 if sona.found_by == "new" else 200)
 
 
 def get_sona(request: Request) -> Response:
-    """Get a sona by its id. Its place is the mean of the vectors of the events in view in which it
-    was active. Under the id of a sona that was merged, the answer is the one that it became."""
+    """Get a sona by its id. Its centroid is the mean of the vectors of the events in view in which
+    it was active. For a sona that was merged, returns the sona that it was merged into."""
     query = request.parse_query(SonaQuery)
     access = request.connect_reader(query.participants)
     space = request.resources.embedder.space
@@ -55,15 +55,15 @@ def list_sonas(request: Request) -> Response:
 
 
 def patch_sona(request: Request) -> Response:
-    """Give a sona these names and no others. A name that another sona of yours has is a 409."""
+    """Replace all names of a sona. A name that another sona of yours has is a 409."""
     body = request.parse_body(SonaPatch)
     return json_response(sonas.rename(connect_owner(request), request.path_id("uuid"), body.names))
 
 
 def merge_sona(request: Request) -> Response:
-    """Make a sona be another one: its names lead there, and its memories count there, each once.
-    Its thread of acts ends; it can still be read under its own id. The answer is the other one.
-    Repeated, nothing more happens. It cannot be undone."""
+    """Merge a sona into another one. Its names then lead to the other one, and its memories count
+    there, each once. Its thread of acts ends, but can still be read under its own id. Returns the
+    other sona. A repeated request changes nothing. A merge cannot be undone."""
     body = request.parse_body(SonaMergeIn)
     caller = make_caller(request.principal)
     return json_response(
@@ -78,8 +78,8 @@ def merge_sona(request: Request) -> Response:
 
 
 def add_sona_memories(request: Request) -> Response:
-    """Record that a sona was active in up to 500 visible events; again for the same event changes
-    nothing. An event says it by itself with `metadata.sona`, the sona's id."""
+    """Record that a sona was active in up to 500 visible events. Repeating an event changes
+    nothing. An event with the sona's id as `metadata.sona` is recorded automatically."""
     body = request.parse_body(SonaMemoriesIn)
     access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
     space = request.resources.embedder.space
@@ -87,7 +87,7 @@ def add_sona_memories(request: Request) -> Response:
 
 
 def connect_owner(request: Request) -> TenantDb:
-    """The database on behalf of the request's writer, who sees its sonas, and no memory."""
+    """The database on behalf of the request's writer, with its sonas but no memory in view."""
     principal = request.principal
     caller = Caller(principal.tenant, (NOBODY,), principal.user or NOBODY)
     return request.resources.database.connect_as(caller, request.deadline)

@@ -23,25 +23,25 @@ class ActIn(RequestModel):
     event_id: UUID
     """The memory that it is tied to."""
     after: UUID | None = None
-    """The act that it continues: the head of the thread. Absent: the thread has none yet."""
+    """The act that it continues, which is the head of the thread. Omit it for the first act."""
 
 
 class NextActQuery(ParticipantsQuery):
     """Query string of the act after another one."""
 
     after: UUID | None = None
-    """The act that the caller has. Absent: the first one is asked for."""
+    """The last act that the caller has read. Omit it to get the first one."""
 
 
 class ActsQuery(ParticipantsQuery):
     """Query string of a stream of acts."""
 
     cursor: str | None = Field(default=None, max_length=4096)
-    """`cursor` of the answer before. Absent: from the first act."""
+    """`cursor` of the previous answer. Omit it to start with the first act."""
     wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS), PARSE_NUMBER] = 0.0
-    """Seconds to wait for an act where there is none after the cursor."""
+    """Seconds to wait for an act if there is none after the cursor."""
     limit: Count = Field(default=50, ge=1, le=500)
-    """The most acts of an answer."""
+    """The maximum number of acts."""
 
 
 class ActOut(ResponseModel):
@@ -49,8 +49,8 @@ class ActOut(ResponseModel):
 
     act_id: UUID
     previous_id: UUID | None
-    """The act that it continues, which another reader may see and this one may not; null for the
-    first."""
+    """The act that it continues; null for the first. That act may be visible only to other
+    readers."""
     event_id: UUID
     scope_id: UUID
     pushed_at: datetime
@@ -60,17 +60,17 @@ class NextAct(ResponseModel):
     """The act after another one, among those that the caller sees."""
 
     act: ActOut | None
-    """Null where there is none yet."""
+    """Null if there is none yet."""
     head: UUID | None
-    """The newest act of the thread, whoever sees it: what a push continues."""
+    """The newest act of the thread, even if the caller cannot see it. A push continues it."""
 
 
 class ActsPage(ResponseModel):
-    """Acts in the order of the thread: all readers get one order."""
+    """Acts in the order of the thread, which is the same for all readers."""
 
     acts: list[ActOut]
-    """Empty where none came while the caller waited."""
+    """Empty if none came while the request waited."""
     cursor: str
     """Send it with the next request: no act is missed or returned twice."""
     head: UUID | None
-    """As of one act."""
+    """As in the answer for one act."""

@@ -28,40 +28,40 @@ class AnswerRequest(RequestModel):
 
     query: str = Field(min_length=1, max_length=MAX_MESSAGE_CHARS)
     participants: Participants | None = None
-    """On whose behalf to read: only what all of them took part in. A bound user is added
-    automatically."""
+    """The participants on whose behalf to read: only what all of them took part in. A bound user is
+    added automatically."""
     sona: SonaName | None = None
-    """The sona in which is answered, by its id or one of its names."""
+    """The sona that answers, by its id or one of its names."""
     budget: _Budget = DEFAULT_ANSWER_BUDGET
     """The maximum number of tokens of the recalled block that the model is shown."""
     min_relevance: _Relevance | None = None
     """As of a context."""
     weights: RecallWeights | None = None
-    """Weights of recency, importance and the sona, by which the memories that the model is shown
-    are chosen in addition, as of recall. By default none counts."""
+    """Weights of recency, importance and the sona for choosing the memories that the model is
+    shown, as for a recall. By default none of them is used."""
     now: Moment | None = None
     """The time that "yesterday" in the question refers to; by default the server's."""
 
 
 class ChatRequest(TimestampFields):
-    """A message to store, and to be replied to from memory."""
+    """A message to store, and to reply to from memory."""
 
     message: str = Field(min_length=1, max_length=MAX_MESSAGE_CHARS)
     participants: Participants
-    """Everybody who takes part, one of them an agent: the scope of both events. What is recalled is
-    what all of them may see."""
+    """All participants, one of them an agent. They are the scope of both events, and only what all
+    of them may see is recalled."""
     reply_as: Participant | None = None
-    """The agent that replies. May be left out where one takes part."""
+    """The agent that replies. May be omitted if only one agent takes part."""
     speaker: Participant | None = None
-    """Who says the message. May be left out where one user takes part, or the credential is bound
+    """Who says the message. May be omitted if only one user takes part, or the credential is bound
     to one."""
     session_id: SessionId | None = None
-    """The conversation, whose latest events the model is shown too."""
+    """The conversation. Its latest events are shown to the model too."""
     sona: SonaName | None = None
-    """The sona in which both are said, by its id or a name: exactly, else the nearest in meaning,
-    else a new one."""
+    """The sona of both events, by its id or a name. A name means the sona with exactly this name,
+    else the one nearest in meaning, else a new one."""
     metadata: Metadata = Field(default_factory=dict)
-    """Of the message's event."""
+    """Metadata of the message's event."""
     budget: _Budget = DEFAULT_ANSWER_BUDGET
     """The maximum number of tokens of the recalled block that the model is shown."""
     min_relevance: _Relevance | None = None
@@ -79,19 +79,19 @@ class TurnCitation(ResponseModel):
 
 
 class TurnOut(ResponseModel):
-    """An answer of the language model, or how far it is."""
+    """An answer of the language model, or its progress."""
 
     kind: Literal["query", "chat"]
     state: Literal["done", "waiting", "failed"]
-    """`waiting`: it takes longer than a request. `GET /api/v1/turns/{turn_id}` has it later."""
+    """`waiting`: it takes longer than a request; poll `GET /api/v1/turns/{turn_id}`."""
     turn_id: UUID | None
-    """Null for what was answered within its request."""
+    """Null if it was answered within its request."""
     reason: str
     """Why it failed, as a code; else empty."""
     text: str | None
     """The answer; null until there is one."""
     remembers: bool | None
-    """False where memory does not hold what was asked for."""
+    """False if memory does not hold what was asked for."""
     citations: list[TurnCitation]
     """The memories that the answer rests on. Each was shown to the model."""
     known: float | None
@@ -99,12 +99,12 @@ class TurnOut(ResponseModel):
     degraded: list[str]
     """How recall was limited, as of a context."""
     model: str | None
-    """The language model; null where it was not asked, because nothing is remembered."""
+    """The language model; null if it was not asked, because nothing is remembered."""
     prompt: str | None
-    """The version of its instructions."""
+    """The version of the model's instructions."""
     input_id: UUID | None
-    """The event of the message, of a chat."""
+    """For a chat, the event of the message."""
     answer_id: UUID | None
-    """The event of the answer, of a chat."""
+    """For a chat, the event of the answer."""
     sona: UUID | None
-    """The sona in which was answered."""
+    """The sona that answered."""

@@ -30,14 +30,14 @@ class SonaIn(RequestModel):
 
 
 class SonaPatch(RequestModel):
-    """What a sona is called from now on."""
+    """The new names of a sona."""
 
     names: list[SonaNameIn] = Field(min_length=1, max_length=MAX_NAMES)
-    """All of its names, the first of which it is shown under."""
+    """All of its names. The first one is shown."""
 
 
 class SonaMergeIn(RequestModel):
-    """Which sona another one is from now on."""
+    """The sona to merge this one into."""
 
     into: UUID
 
@@ -52,7 +52,7 @@ class SonaQuery(ParticipantsQuery):
     """Query string of one sona."""
 
     include: Literal["centroid"] | None = None
-    """`centroid`: the answer has the sona's place in the embedding space."""
+    """`centroid`: include the sona's centroid in the embedding space."""
 
 
 class SonaList(ListQuery):
@@ -68,23 +68,23 @@ class SonaOut(ResponseModel):
 
 
 class SonaFound(SonaOut):
-    """A sona, and how its name led to it."""
+    """A sona, and how it was found by the name."""
 
     found_by: Literal["name", "meaning", "new"]
-    """`name`: it has this name. `meaning`: it has one of nearly the same meaning. `new`: there was
-    none."""
+    """`name`: it has exactly this name. `meaning`: it has a name of nearly the same meaning. `new`:
+    it was made."""
 
 
 class SonaDetail(SonaOut):
-    """A sona, with its place in the embedding space over what the caller sees."""
+    """A sona, with its centroid in the embedding space over the memories that the caller sees."""
 
     memories: int
-    """The events in view in which it was active and that have a vector."""
+    """The number of events in view that have a vector and in which it was active."""
     space: str
     """The embedding space of the centroid."""
     centroid: list[float] | None
-    """The mean of these events' vectors, with `include`: `centroid`; else, and without such events,
-    null."""
+    """The mean of these events' vectors. Null without `include=centroid`, or if there are no such
+    events."""
 
 
 class SonaPage(ResponseModel):
@@ -95,7 +95,7 @@ class SonaPage(ResponseModel):
 
 
 class SonaMemories(ResponseModel):
-    """What became of events in which a sona was active."""
+    """How many of the events were recorded for a sona."""
 
     uuid: UUID
     added: int

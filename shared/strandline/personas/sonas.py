@@ -1,4 +1,4 @@
-"""Sonas: look up or make one, rename it, merge it, and say where it was active."""
+"""Sonas: look up or make one, rename it, merge it, and record where it was active."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from strandline.recall.recall import embed_query
 from strandline.recall.sonas import make_name_key, require_sona
 
 _MAX_NAMES_EMBEDDED = 64
-"""How many names without a vector one lookup embeds at most."""
+"""The most names without a vector that one lookup embeds."""
 
 
 class Nearness(NamedTuple):
@@ -35,15 +35,15 @@ class Nearness(NamedTuple):
 
     embedder: Embedder
     min_cosine: float
-    """From here on two names mean one sona."""
+    """The least cosine at which two names mean the same sona."""
     timeout: float
-    """Seconds that a name may wait for its vector."""
+    """How long to wait for a name's vector, in seconds."""
 
 
 def find_or_make(access: TenantDb, name: str, nearness: Nearness) -> SonaFound:
     """The caller's sona of this name, else the one whose name is nearest in meaning if it is near
-    enough, else a new one. Two callers at once make one. Without an embedding in time names count
-    exactly."""
+    enough, else a new one. Two concurrent callers make one. If no embedding arrives in time, names
+    are compared exactly."""
     _embed_names(access, nearness)
     vector, _ = embed_query(nearness.embedder, name, nearness.timeout)
     space, name_key = nearness.embedder.space, make_name_key(name)
@@ -66,8 +66,8 @@ def find_or_make(access: TenantDb, name: str, nearness: Nearness) -> SonaFound:
 
 
 def resolve(access: TenantDb, sona: str, nearness: Nearness, *, makes: bool) -> tuple[UUID, str]:
-    """The id and the first name of the caller's sona that an id or a name means. Raises Invalid
-    where there is none, and for a name unless it `makes` one."""
+    """The id and the first name of the caller's sona with this id or name. Raises Invalid if there
+    is none, except for a name if `makes` is set."""
     try:
         UUID(sona)
     except ValueError:
@@ -88,14 +88,15 @@ def resolve(access: TenantDb, sona: str, nearness: Nearness, *, makes: bool) -> 
 
 
 def _embed_names(access: TenantDb, nearness: Nearness) -> None:
-    """Embed names that have no vector in this space: the model was away, or is another one."""
+    """Embed names that have no vector in this space, because the model was unavailable or has
+    changed."""
     space = nearness.embedder.space
     names = store_sonas.list_unembedded_names(access, space, _MAX_NAMES_EMBEDDED)
     if not names:
         return
     try:
         vectors = nearness.embedder.embed([n.name for n in names], timeout=nearness.timeout)
-    except Exception as error:  # names count exactly even if the model fails
+    except Exception as error:  # names are compared exactly if the model fails
         logger.warning("names of sonas not embedded", extra={"error": type(error).__name__})
         return
     texts = [vector_to_text(vector) for vector in vectors]
@@ -104,8 +105,8 @@ def _embed_names(access: TenantDb, nearness: Nearness) -> None:
 
 
 def get_sona(access: TenantDb, sona_id: UUID, space: str, *, with_centroid: bool) -> SonaDetail:
-    """A sona with its place over what the caller sees; of a merged one the sona that it became.
-    Raises NotFound."""
+    """A sona with its centroid over what the caller sees. For a merged sona, the one that it was
+    merged into. Raises NotFound."""
     sona = _require(access, sona_id)
     place = store_sonas.read_place(access, sona.sona_id, space)
     centroid = place.centroid if with_centroid else None
@@ -131,8 +132,8 @@ def list_sonas(access: TenantDb, limit: int, cursor: str | None) -> SonaPage:
 
 
 def rename(access: TenantDb, sona_id: UUID, names: Sequence[str]) -> SonaOut:
-    """Give a sona these names and no others. Raises NotFound; StateConflict where another sona of
-    the caller has one of them; Invalid for a name that is given twice."""
+    """Replace all names of a sona. Raises NotFound; StateConflict if another sona of the caller has
+    one of them; Invalid for a name that is given twice."""
     name_pairs = [(make_name_key(name), name) for name in names]
     if len({key for key, _ in name_pairs}) < len(name_pairs):
         raise Invalid("names: a name is given twice", field="names")
@@ -151,10 +152,10 @@ def rename(access: TenantDb, sona_id: UUID, names: Sequence[str]) -> SonaOut:
 def merge(
     database: Database, caller: Caller, deadline: float, from_id: UUID, into_id: UUID
 ) -> SonaOut:
-    """Make one sona be another one, for all who ask for it: its names lead there, and what it was
-    active in counts there. Its thread ends, and can still be read under its own id. Raises
-    NotFound, or Invalid where `into` is none of the caller's."""
-    # of all scopes: an event that both have counts once, whoever may see it
+    """Merge a sona into another one: its names lead there, and its memories count there. Its thread
+    ends, but can still be read under its own id. Raises NotFound, or Invalid if `into` is not one
+    of the caller's sonas."""
+    # in all scopes: an event of both sonas counts once, whoever can see it
     access = database.connect_as(Caller(caller.tenant, (), caller.writer), deadline)
     with access.transaction():
         store_sonas.lock_sonas(access)
@@ -172,13 +173,15 @@ def merge(
 def add_memories(
     access: TenantDb, sona_id: UUID, event_ids: Sequence[UUID], space: str
 ) -> SonaMemories:
-    """Record that a sona was active in these events. Raises NotFound; Invalid where one of them is
-    not visible, then none is recorded."""
+    """Record that a sona was active in these events. Raises NotFound, and Invalid if one of the
+    events is not visible; then none is recorded."""
     ids = sorted(set(event_ids))
     with access.transaction():
         sona = _require(access, sona_id)
         if len(store_members.list_visible(access, ids)) < len(ids):
-            raise Invalid("event_ids: there is none with one of these ids", field="event_ids")
+            raise Invalid(
+                "event_ids: one of these ids is not the id of an event in view", field="event_ids"
+            )
         new_ids = store_members.add_members(access, sona.sona_id, ids, space)
     return SonaMemories(uuid=sona.sona_id, added=len(new_ids), known=len(ids) - len(new_ids))
 

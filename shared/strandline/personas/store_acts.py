@@ -10,7 +10,7 @@ from strandline.db.database import TenantDb
 
 @dataclass(frozen=True)
 class Thread:
-    """The state of a sona's thread, whoever sees its acts."""
+    """The state of a sona's thread, including acts that the caller cannot see."""
 
     sona_id: UUID
     merged_into: UUID | None
@@ -19,7 +19,7 @@ class Thread:
 
 
 def get_thread(access: TenantDb, sona_id: UUID) -> Thread | None:
-    """The thread of the writer's sona with this id, also of one that was merged; None if there is
+    """The thread of the writer's sona with this id, even if the sona was merged. None if there is
     no such sona."""
     rows = access.fetch(
         Thread,
@@ -36,9 +36,9 @@ class _Step:
 
 
 def advance_head(access: TenantDb, sona_id: UUID, after: UUID | None, act_id: UUID) -> int | None:
-    """Make an act the head of a thread if `after` is; returns its step, from 1. None, and nothing
-    done, where another act is the head or the sona was merged. In a transaction: until it ends
-    nobody else advances this head."""
+    """Make an act the head of a thread if the head is `after`. Returns its step, from 1. Returns
+    None, and changes nothing, if the head is another act or the sona was merged. In a transaction:
+    until it ends nobody else can advance this head."""
     rows = access.fetch(
         _Step,
         """
@@ -62,14 +62,14 @@ class Act:
     scope_id: UUID
     pushed_at: datetime
     step: int
-    """Its place in the thread, from 1; steps that the caller does not see count."""
+    """Its position in the thread, from 1. Steps that the caller cannot see count too."""
 
 
 def insert_act(
     access: TenantDb, sona_id: UUID, step: int, act_id: UUID, after: UUID | None, event_id: UUID
 ) -> Act | None:
-    """Store a step that continues `after` and is tied to a visible event; None where the caller
-    sees no such event. In the transaction of `advance_head`."""
+    """Store a step that continues `after` and is tied to a visible event. Returns None if the
+    caller cannot see the event. In the transaction of `advance_head`."""
     rows = access.fetch(
         Act,
         """
@@ -121,8 +121,8 @@ def list_after(access: TenantDb, sona_id: UUID, step: int, limit: int) -> Sequen
 
 
 def list_after_act(access: TenantDb, sona_id: UUID, act_id: UUID) -> Sequence[Act]:
-    """The visible act after this one, which is visible, or was until it went with its event; if
-    there is one."""
+    """The next visible act after this one, if any. This one must be visible, or have been visible
+    until its event was erased."""
     return access.fetch(
         Act,
         """

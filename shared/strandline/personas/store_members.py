@@ -52,9 +52,9 @@ def list_visible(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
 def add_members(
     access: TenantDb, sona_id: UUID, event_ids: Sequence[UUID], space: str
 ) -> list[UUID]:
-    """Record that a sona of the writer was active in these visible events, and count those that
-    have a vector in this space. Returns those that are new to it; none where there is no such
-    sona. In a transaction."""
+    """Record that a sona of the writer was active in these visible events, and count the vectors of
+    those that have one in this space. Returns the events that are new to it; none if there is no
+    such sona. In a transaction."""
     params: dict[str, object] = {
         "sona_id": sona_id,
         "event_ids": sorted(event_ids),
@@ -94,11 +94,12 @@ def add_members(
 
 
 def count_members(access: TenantDb, event_ids: Sequence[UUID], space: str) -> None:
-    """Add the vectors of these events to the sums of the sonas that were active in them, each once,
-    however often it is called. In a transaction, after their vectors or memberships are stored.
+    """Add the vectors of these events to the sums of the sonas that were active in them. Repeated
+    calls count each vector once. In a transaction, after their vectors or memberships are stored.
 
-    Whoever stores a vector and whoever stores a membership call it; the lock of the scope makes the
-    later one see what the earlier one stored."""
+    Call it both after storing a vector and after storing a membership. The lock of the scope makes
+    the later of the two see what the earlier one stored.
+    """
     access.execute_all(
         (
             """
@@ -143,9 +144,9 @@ class _TableCount:
 
 
 def forget_events(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]:
-    """Forget events that are being erased: sonas were not active in them, acts tied to them are
-    gone, and so are turns that rest on them. Returns how many rows of each table it concerned. In a
-    transaction that holds the locks of the events' rows."""
+    """Delete the traces of events that are being erased: memberships of sonas, acts tied to them,
+    and turns that rest on them. Returns the number of rows in each table. In a transaction that
+    holds the locks of the events' rows."""
     rows = access.fetch(
         _TableCount,
         "select f.name, f.total from forget_in_personas(%(event_ids)s::uuid[]) f",
@@ -160,15 +161,14 @@ class _Total:
 
 
 def forget_names(access: TenantDb) -> int:
-    """Forget the names of all sonas of the tenant, for a caller who is bound to nobody; returns how
-    many. In a transaction."""
+    """Delete the names of all sonas of the tenant, for an unbound caller. Returns how many. In a
+    transaction."""
     (row,) = access.fetch(_Total, "select forget_sona_names() as total", {})
     return row.total
 
 
 def forget_turns(access: TenantDb) -> int:
-    """Forget all turns of the tenant, for a caller who is bound to nobody; returns how many. In a
-    transaction."""
+    """Delete all turns of the tenant, for an unbound caller. Returns how many. In a transaction."""
     (row,) = access.fetch(_Total, "select forget_all_turns() as total", {})
     return row.total
 
@@ -180,8 +180,9 @@ class _Places:
 
 
 def drop_shared_members(access: TenantDb, from_id: UUID, into_id: UUID) -> None:
-    """Before a merge: leave out of one sona and of those merged into it the events that the other
-    has as well, so that none counts twice. In a transaction of a caller who sees all scopes."""
+    """Before a merge, delete the memberships of one sona, and of those merged into it, that the
+    other sona has as well, so that no event counts twice. In a transaction of a caller who sees all
+    scopes."""
     (places,) = access.fetch(
         _Places,
         """

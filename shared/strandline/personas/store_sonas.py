@@ -1,5 +1,5 @@
-"""SQL for sonas: their names, and where they are in the embedding space. A caller sees the sonas of
-its own writer."""
+"""SQL for sonas: their names, and their centroids in the embedding space. A caller sees the sonas
+of its own writer."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,7 @@ from strandline.db.database import TenantDb
 
 
 def lock_sonas(access: TenantDb) -> None:
-    """One change of the writer's sonas and their names at a time. Until the end of the
-    transaction."""
+    """Serialise changes of the writer's sonas and their names until the end of the transaction."""
     access.execute(
         "select pg_advisory_xact_lock(hashtextextended("
         "current_tenant() || ' sonas of ' || current_writer(), 0))",
@@ -101,8 +100,8 @@ class _NameKey:
 
 
 def set_names(access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]]) -> list[str]:
-    """Give a sona these (key, name) and no others. Returns the keys that another sona has: then
-    none of these is stored. In a transaction, with the sonas locked."""
+    """Replace all names of a sona with these (key, name) pairs. Returns the keys that another sona
+    has; if there are any, nothing is stored. In a transaction, with the sonas locked."""
     params: dict[str, object] = {
         "sona_id": sona_id,
         "names": json.dumps(
@@ -111,7 +110,7 @@ def set_names(access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]])
     }
     if taken_keys := _list_taken_keys(access, params):
         return taken_keys
-    access.execute(  # those of sonas that were merged into it become its own
+    access.execute(  # names of sonas that were merged into it become its own
         """
         delete from sona_names n using sonas f
         where n.tenant_id = current_tenant() and f.tenant_id = n.tenant_id
@@ -121,7 +120,7 @@ def set_names(access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]])
         """,
         params,
     )
-    access.execute(  # a name that it keeps is embedded anew where it is spelled in another way
+    access.execute(  # a name that it keeps is embedded again if its spelling changed
         """
         insert into sona_names as n (tenant_id, writer, name_key, name, sona_id, place)
         select current_tenant(), current_writer(), w.key, w.name, %(sona_id)s, w.place
@@ -137,7 +136,7 @@ def set_names(access: TenantDb, sona_id: UUID, names: Sequence[tuple[str, str]])
 
 
 def _list_taken_keys(access: TenantDb, params: Mapping[str, object]) -> list[str]:
-    """The keys of these names that another sona has."""
+    """The keys of these names that another sona already has."""
     rows = access.fetch(
         _NameKey,
         """
@@ -154,8 +153,8 @@ def _list_taken_keys(access: TenantDb, params: Mapping[str, object]) -> list[str
 
 
 def lock_members(access: TenantDb, sona_ids: Sequence[UUID]) -> None:
-    """Until the transaction ends nobody adds a memory to one of these sonas, or to one that was
-    merged into it."""
+    """Prevent new memories for these sonas, and for sonas merged into them, until the transaction
+    ends."""
     access.execute(
         "select from sonas s where s.tenant_id = current_tenant()"
         " and (s.sona_id = any (%(sona_ids)s::uuid[])"
@@ -166,7 +165,7 @@ def lock_members(access: TenantDb, sona_ids: Sequence[UUID]) -> None:
 
 
 def merge_sona(access: TenantDb, from_id: UUID, into_id: UUID) -> None:
-    """Make a sona, and all that were merged into it, be another one. In a transaction, with the
+    """Merge a sona, and all sonas merged into it, into another one. In a transaction, with the
     sonas locked."""
     access.execute(
         "update sonas set merged_into = %(into_id)s where tenant_id = current_tenant()"
@@ -184,7 +183,7 @@ class UnembeddedName:
 
 
 def list_unembedded_names(access: TenantDb, space: str, limit: int) -> Sequence[UnembeddedName]:
-    """Names of the writer's sonas without a vector in this space, at most so many."""
+    """Names of the writer's sonas without a vector in this space, at most `limit`."""
     return access.fetch(
         UnembeddedName,
         "select n.name_key, n.name from sona_names n where n.tenant_id = current_tenant()"
@@ -219,15 +218,15 @@ def store_name_vectors(
 
 @dataclass(frozen=True)
 class Place:
-    """Where a sona is in an embedding space, by the events in view."""
+    """A sona's centroid in an embedding space, over the events in view."""
 
     memories: int
     centroid: str | None
-    """The mean of their vectors, in Postgres' text format; None without any."""
+    """The mean of their vectors, in Postgres' text format; None if there are none."""
 
 
 def read_place(access: TenantDb, sona_id: UUID, space: str) -> Place:
-    """The place of a sona and of those merged into it."""
+    """The centroid of a sona and of those merged into it."""
     (place,) = access.fetch(
         Place,
         """

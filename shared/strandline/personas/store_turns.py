@@ -12,14 +12,15 @@ from strandline.db.database import TenantDb
 from strandline.tenants.store_due import list_tenant_ids
 
 RETENTION = timedelta(days=1)
-"""How long a turn is kept after it is finished, or was asked for and never answered."""
+"""How long a turn is kept after it was finished, or after it was asked for if it was never
+answered."""
 LEASE_SECONDS = 90
-"""How long a worker has a turn to itself: longer than a model may take."""
+"""How long a worker's lease of a turn lasts: longer than a model may take."""
 
 
 @dataclass(frozen=True)
 class StoredEvent:
-    """What an event says."""
+    """The contents of an event."""
 
     event_id: UUID
     scope_id: UUID
@@ -49,7 +50,7 @@ def find_by_key(access: TenantDb, channel: str, key: str) -> StoredEvent | None:
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn: what was asked, by whom, and how far it is."""
+    """A turn: what was asked, by whom, and its progress."""
 
     turn_id: UUID
     kind: str
@@ -83,7 +84,7 @@ def insert_turn(
     request: Mapping[str, object],
     input_id: UUID | None,
 ) -> None:
-    """Store what is to be answered later. In a transaction."""
+    """Store a turn to be answered later. In a transaction."""
     params: dict[str, object] = {
         "turn_id": turn_id,
         "kind": kind,
@@ -135,8 +136,8 @@ def find_turn_of(access: TenantDb, input_id: UUID) -> Turn | None:
 
 
 def lease_turn(access: TenantDb, turn_id: UUID) -> Turn | None:
-    """Take a waiting turn; None where it is not waiting, or another worker has it. The attempt is
-    counted, so that one which kills its worker counts too."""
+    """Lease a waiting turn. Returns None if it is not waiting, or another worker has it. The
+    attempt is counted now, so that one that kills its worker counts too."""
     rows = access.fetch(
         Turn,
         f"""
@@ -154,7 +155,7 @@ def lease_turn(access: TenantDb, turn_id: UUID) -> Turn | None:
 
 
 def release_turn(access: TenantDb, turn_id: UUID) -> None:
-    """Let another worker try a turn. In a transaction."""
+    """Release a turn for another worker. In a transaction."""
     access.execute(
         "update turns set leased_until = null, due_at = now() + interval '2 minutes'"
         " where tenant_id = current_tenant() and turn_id = %(turn_id)s and state = 'waiting'",
@@ -171,8 +172,8 @@ def finish_turn(
     answer_id: UUID | None = None,
     source_ids: Sequence[UUID] = (),
 ) -> None:
-    """Record the outcome of a turn, failed where there is a `reason`, and the events that it rests
-    on. A turn that is finished stays as it is. In a transaction."""
+    """Record the outcome of a turn, and the events that it rests on. With a `reason` the turn has
+    failed. A turn that is already finished does not change. In a transaction."""
     row_count = access.execute(
         """
         update turns set state = case when %(reason)s = '' then 'done' else 'failed' end,
@@ -212,7 +213,7 @@ class _EventId:
 
 
 def list_chain_events(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
-    """All events of the visible chains that hold these."""
+    """All events of the visible chains that contain these events."""
     rows = access.fetch(
         _EventId,
         """
@@ -233,7 +234,7 @@ def list_chain_events(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]
 
 
 def list_tenants(connection: Connection, now: datetime) -> list[str]:
-    """Ids of the tenants that have turns of which the worker is to be told again."""
+    """Ids of the tenants that have turns of which the worker must be notified again."""
     return list_tenant_ids(connection, "select * from tenants_with_turns(%s)", (now,))
 
 
@@ -243,8 +244,8 @@ class _TurnId:
 
 
 def postpone_due_turns(access: TenantDb, now: datetime, until: datetime, limit: int) -> list[UUID]:
-    """The turns of which the worker is to be told again, at most so many; until then they are not
-    due. In a transaction."""
+    """At most `limit` turns of which the worker must be notified again. They are not due again
+    before `until`. In a transaction."""
     rows = access.fetch(
         _TurnId,
         """
@@ -261,8 +262,8 @@ def postpone_due_turns(access: TenantDb, now: datetime, until: datetime, limit: 
 
 
 def prune_turns(access: TenantDb, before: datetime, limit: int) -> int:
-    """Remove at most `limit` turns that were finished, or asked for and never answered, before
-    this. Returns how many. In a transaction."""
+    """Delete at most `limit` turns that were finished, or asked for and never answered, before
+    `before`. Returns how many. In a transaction."""
     return access.execute(
         """
         delete from turns t using (

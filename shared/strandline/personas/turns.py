@@ -1,5 +1,5 @@
-"""Turns: answers that take longer than a request. They wait in the database, a worker gives them
-the time that they need, and whoever asked polls them."""
+"""Turns: answers that take longer than a request. They wait in the database until a worker, which
+has more time, answers them. The caller polls them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,11 +27,11 @@ from strandline.resources import Resources
 _MAX_PRUNED = 100
 _MAX_ATTEMPTS = 3
 _PASSING = frozenset({"late", "out_of_time", "unavailable", "rate_limited", "breaker_open"})
-"""Reasons why the model gave no answer that time may cure."""
+"""Reasons for a missing answer that are temporary."""
 _JOB = "turn"
 _WHOLE_TENANT = ("the whole tenant",)
-"""Stands for whoever asks for all that a tenant has: no participant has this name, so that only who
-sees everything sees the turn."""
+"""Stands for a caller who reads everything in a tenant. No participant has this name, so only a
+caller who sees everything sees the turn."""
 
 
 def defer(
@@ -41,8 +41,8 @@ def defer(
     request: Mapping[str, object],
     participants: tuple[str, ...],
 ) -> TurnOut:
-    """Store what is to be answered later, and notify the worker. `participants` are those who
-    asked; none: for the whole tenant."""
+    """Store a turn to be answered later, and notify the worker. `participants` are those on whose
+    behalf it is asked; an empty tuple means the whole tenant."""
     turn_id, now = uuid7(), datetime.now(UTC)
     with access.transaction():
         store_turns.prune_turns(access, now - store_turns.RETENTION, _MAX_PRUNED)
@@ -59,7 +59,7 @@ def defer(
 
 
 def query_request(question: Question, participants: tuple[str, ...]) -> dict[str, Any]:
-    """What is stored of a query until it is answered."""
+    """The stored form of a query that waits for its answer."""
     return {
         "participants": list(participants),
         "text": question.text,
@@ -73,7 +73,7 @@ def query_request(question: Question, participants: tuple[str, ...]) -> dict[str
 
 
 def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: float) -> TurnOut:
-    """How far a turn is. The worker is notified again of one that nobody works on: the first
+    """The progress of a turn. If no worker has it, notifies the worker again, because the first
     message may be lost. Raises NotFound."""
     turn = store_turns.get_turn(access, turn_id)
     if turn is None:
@@ -86,7 +86,7 @@ def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: f
         principal = _principal_of(access.caller.tenant, turn)
         chat = Chat.from_json(turn.request)
         reply = chats.find_reply(resources, principal, chat, turn.input_id, deadline)
-        if reply is None:  # erased meanwhile
+        if reply is None:  # erased in the meantime
             raise NotFound
         return reply.model_copy(update={"turn_id": turn_id})
     return describe(turn)
@@ -100,13 +100,14 @@ def describe(turn: Turn) -> TurnOut:
 
 
 def answer_turn(resources: Resources, tenant: str, turn_id: UUID, deadline: float) -> None:
-    """Answer a turn that is waiting, if no other worker does. One that failed for good, or the
-    third time, is told as failed. Raises Unavailable where it may be tried again."""
+    """Answer a turn that is waiting, unless another worker does. A turn whose failure is permanent,
+    or that fails for the third time, is recorded as failed. Raises Unavailable if it should be
+    tried again."""
     access = resources.database.connect_as(Caller.background(tenant), deadline)
     turn = store_turns.lease_turn(access, turn_id)
     if turn is None:
         return
-    if turn.attempts > _MAX_ATTEMPTS:  # each of the attempts before ended its worker
+    if turn.attempts > _MAX_ATTEMPTS:  # each of the earlier attempts ended its worker
         _fail(access, turn, "worker_lost", may_retry=False)
         return
     try:
@@ -138,7 +139,7 @@ def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: 
     caller = Caller(access.caller.tenant, viewer, turn.asked_by)
     reader, now = resources.database.connect_as(caller, deadline), datetime.now(UTC)
     recollection = recall_for(reader, resources.embedder, question, now)
-    source_ids = list_sources(reader, recollection)  # before the model: as the block has them
+    source_ids = list_sources(reader, recollection)  # before the model
     task = make_task(caller.tenant, _subject(turn), caller.viewer, deadline, job=_JOB)
     answer = answer_query(reader, resources.llm, task, question, recollection, now)
     answer = answer.model_copy(update={"sona": question.sona_id})
@@ -152,7 +153,7 @@ def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: 
 
 
 def _read_question(request: Mapping[str, Any]) -> Question:
-    """A query as `query_request` stores it; earlier code stored no weights."""
+    """Read a query that `query_request` stored. Older code stored no weights."""
     sona_id, weights = request.get("sona_id"), request.get("weights")
     return Question(
         "query",
@@ -200,11 +201,11 @@ def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: f
 
 
 def _subject(turn: Turn) -> str:
-    """Whose rate a call counts towards: the user's, or the turn's own."""
+    """Whose rate of model calls counts: the user's, or the turn's own."""
     return str(turn.turn_id) if turn.asked_by == NOBODY else turn.asked_by
 
 
 def _principal_of(tenant: str, turn: Turn) -> Principal:
-    """Whoever asked: the worker stores the reply in that name."""
+    """The principal who asked: the worker stores the reply in that name."""
     user = None if turn.asked_by == NOBODY else turn.asked_by
     return Principal(tenant, user, frozenset({"read", "write"}))
