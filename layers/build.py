@@ -32,7 +32,7 @@ type Layer = Literal["deps", "domain", "model", "graph"]
 
 ARCHES: tuple[Arch, ...] = get_args(Arch.__value__)
 LAYERS: tuple[Layer, ...] = get_args(Layer.__value__)
-DEPLOYED: Arch = "arm64"
+DEPLOYED_ARCH: Arch = "arm64"
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 HANDLER = "handler.lambda_handler"
@@ -191,7 +191,7 @@ def _install(arch: Arch, name: Layer, into: Path) -> None:
     contents.check_licences(into / "python")
     contents.add_licences(into / "python", ROOT / "LICENSE")
     elf.check(into, arch)
-    _compile(into, "/opt", None if arch == DEPLOYED else layer_directory(DEPLOYED, name))
+    _compile(into, "/opt", None if arch == DEPLOYED_ARCH else layer_directory(DEPLOYED_ARCH, name))
 
 
 def _select_packages(name: Layer) -> dict[str, str]:
@@ -317,8 +317,8 @@ def main() -> None:
     for arch in [args.arch] if args.arch else ARCHES:
         build(arch, args.names or LAYERS)
         for name in args.names or LAYERS:
-            unzipped, zipped = measure_size(layer_directory(arch, name))
-            line = f"layers: {arch} {name}: {unzipped / 1e6:.1f} MB, zipped {zipped / 1e6:.1f} MB\n"
+            on_disk, in_zip = measure_size(layer_directory(arch, name))
+            line = f"layers: {arch} {name}: {on_disk / 1e6:.1f} MB, zipped {in_zip / 1e6:.1f} MB\n"
             sys.stdout.write(line)
 
 

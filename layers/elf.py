@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 _MACHINES: Mapping[str, int] = {"x86_64": 62, "arm64": 183}  # EM_X86_64, EM_AARCH64
 _VERNEED, _DYNAMIC = 0x6FFFFFFE, 6  # section types: SHT_GNU_verneed, SHT_DYNAMIC
-_NEEDED = 1  # DT_NEEDED
+_NEEDED_TAG = 1  # DT_NEEDED
 MAX_VERSIONS: Mapping[str, tuple[int, ...]] = {
     "GLIBC": (2, 34),
     "GLIBCXX": (3, 4, 29),
@@ -28,7 +28,7 @@ class Elf(NamedTuple):
     """The requirements of one file."""
 
     machine: int
-    needed: frozenset[str]
+    libraries: frozenset[str]
     """Names of the libraries that it is linked with."""
     versions: frozenset[str]
     """Symbol versions that it requires of them, such as GLIBC_2.17."""
@@ -44,16 +44,16 @@ def read_elf(data: bytes) -> Elf:
     headers = [
         struct.unpack_from("<IIQQQQIIQQ", data, sections + entry_size * i) for i in range(count)
     ]
-    needed: set[str] = set()
+    libraries: set[str] = set()
     versions: set[str] = set()
     for _, kind, _, _, start, length, link, entries, _, _ in headers:
         if kind == _DYNAMIC:
             names = headers[link][4]
             tags = struct.iter_unpack("<qQ", data[start : start + length])
-            needed |= {_name(data, names + at) for tag, at in tags if tag == _NEEDED}
+            libraries |= {_name(data, names + at) for tag, at in tags if tag == _NEEDED_TAG}
         elif kind == _VERNEED:
             versions |= set(_versions(data, start, entries, headers[link][4]))
-    return Elf(machine, frozenset(needed), frozenset(versions))
+    return Elf(machine, frozenset(libraries), frozenset(versions))
 
 
 def _versions(data: bytes, start: int, files: int, names: int) -> Iterator[str]:
@@ -82,7 +82,7 @@ def find_faults(directory: Path, arch: str) -> list[str]:
         if elf.machine != _MACHINES[arch]:
             problems.append(f"{path}: for another machine ({elf.machine})")
         problems += [f"{path}: needs {v}" for v in sorted(elf.versions) if not _is_available(v)]
-        problems += [f"{path}: needs {n}" for n in sorted(elf.needed - own - _SYSTEM_LIBRARIES)]
+        problems += [f"{path}: needs {n}" for n in sorted(elf.libraries - own - _SYSTEM_LIBRARIES)]
     return problems
 
 

@@ -58,22 +58,20 @@ class Setup:
     def run(self) -> None:
         """Install what is missing. Raises SetupError."""
         required = parse_pins(self._lock.read_text())
-        installed = (
-            parse_pins(self._pins_file.read_text()) if self._pins_file.exists() else set[str]()
-        )
-        if required <= installed and self._python.exists():
+        pins = parse_pins(self._pins_file.read_text()) if self._pins_file.exists() else set[str]()
+        if required <= pins and self._python.exists():
             return
         if self._directory.is_symlink():  # its target belongs to somebody else
             raise SetupError(
                 f"{self._directory} is a link to another environment and does not match "
                 f"{self._lock}: remake it where it lies, or remove the link"
             )
-        is_fresh = not installed <= required or not installed or not self._python.exists()
+        is_fresh = not pins <= required or not pins or not self._python.exists()
         if is_fresh:
             self._say(f"making {self._directory} with Python {sys.version.split()[0]}")
             venv.EnvBuilder(clear=True, symlinks=True).create(self._directory)
             self._call("pip", ["-m", "ensurepip", "--default-pip"])
-        missing = len(required) if is_fresh else len(required - installed)
+        missing = len(required) if is_fresh else len(required - pins)
         self._say(
             f"installing {missing} packages from {self._lock} (a minute or two the first time)"
         )

@@ -22,20 +22,20 @@ def share_clients(patch: pytest.MonkeyPatch) -> None:
     botocore: Any = botocore_session
     patch.setattr(botocore, "create_loader", functools.cache(botocore.create_loader))
     make = clients.client
-    made: dict[tuple[object, ...], Any] = {}
+    results: dict[tuple[object, ...], Any] = {}
 
     @functools.wraps(make)
     def client(service: Any, config: Any) -> Any:
         place = tuple(os.environ.get(name) for name in _VARIABLES)
         if service not in SHARED or place[0] is None:
             return make(service, config)
-        for other in [key for key in made if key[0] != place]:
-            made.pop(other, None)  # of an AWS that has ended
+        for other in [key for key in results if key[0] != place]:
+            results.pop(other, None)  # of an AWS that has ended
         options = cast("dict[str, Any]", vars(config))
         key = (place, service, repr(sorted(options.items())))
-        if key not in made:
-            made[key] = make(service, config)
-        return made[key]
+        if key not in results:
+            results[key] = make(service, config)
+        return results[key]
 
     patch.setattr(clients, "client", client)
 

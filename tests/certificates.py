@@ -18,10 +18,10 @@ def certificate(
     """A certificate of this subject (RFC 4514), as DER. Who signed it is for the handshake to
     check."""
     key, now = ec_key("P-256"), datetime.now(UTC)
-    named = x509.Name.from_rfc4514_string(subject) if isinstance(subject, str) else subject
-    made = (
+    name = x509.Name.from_rfc4514_string(subject) if isinstance(subject, str) else subject
+    result = (
         x509.CertificateBuilder()
-        .subject_name(named)
+        .subject_name(name)
         .issuer_name(x509.Name.from_rfc4514_string(issuer))
         .public_key(key.public_key())
         .serial_number(0xA1B2C3)
@@ -29,4 +29,4 @@ def certificate(
         .not_valid_after(now + ends)
         .sign(key, hashes.SHA256())
     )
-    return made.public_bytes(serialization.Encoding.DER)
+    return result.public_bytes(serialization.Encoding.DER)

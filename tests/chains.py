@@ -29,7 +29,7 @@ def add_chain(
 ) -> str:
     """A chain over these events, or the next version of one that takes them in; gives its id. Its
     vector is its summary's, where there is an embedder; `more` are fields of `chains.Version`."""
-    made = uuid.UUID(chain_id) if chain_id else uuid.uuid4()
+    chain_id_ = uuid.UUID(chain_id) if chain_id else uuid.uuid4()
     ids = [uuid.UUID(event_id) for event_id in event_ids]
     events = base.rows(
         "select event_id, seq, coalesce(occurred_at, recorded_at), tenant_id, scope_id,"
@@ -37,7 +37,7 @@ def add_chain(
         ids,
     )
     tenant, scope_id, who, session = events[0][3:]
-    earlier = base.rows("select count(*) from chain_versions where chain_id = %s", made)[0][0]
+    earlier = base.rows("select count(*) from chain_versions where chain_id = %s", chain_id_)[0][0]
     now = formed_at or datetime.now(UTC)
     state = HeatState(importance, 0.5, 1.0, now)
     summary = f"They talked about {topic}."
@@ -65,7 +65,7 @@ def add_chain(
         "rejected": "too thin" if more.get("status") == "rejected" else None,
         "settings": {},
         "models": {"summarise": _MODEL},
-        "content_hash": hashlib.sha256(f"{made} {earlier}".encode()).digest(),
+        "content_hash": hashlib.sha256(f"{chain_id_} {earlier}".encode()).digest(),
         "status": "active",
         "formed_at": now,
         "strength": 1.0,
@@ -84,9 +84,9 @@ def add_chain(
     links = [chains_store.ChainEvent(event[0], event[1]) for event in events]
     access = gateway.database.connect_as(Caller.background(tenant))
     with access.transaction():
-        version = chains_store.ChainVersion(made, **(fields | more))
+        version = chains_store.ChainVersion(chain_id_, **(fields | more))
         chains_store.add_version(access, version, links, space, vector)
-    return str(made)
+    return str(chain_id_)
 
 
 _MODEL: Mapping[str, str | None] = {

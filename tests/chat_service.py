@@ -43,9 +43,9 @@ def scripted_model(patch: pytest.MonkeyPatch) -> Generator[ModelServer]:
             for name in ("worker", "sweeper", "query", "mcp", "builder", "promoter"):
                 service: Resources = importlib.import_module(f"functions.{name}.handler").resources
                 if "llm" in service.__dict__:
-                    used: Any = service.llm.__dict__["_provider"]
-                    if used is not None:
-                        used.close()
+                    usage: Any = service.llm.__dict__["_provider"]
+                    if usage is not None:
+                        usage.close()
 
 
 def says(text: str, *citations: int, remembers: bool = True) -> Says:
@@ -66,11 +66,11 @@ def cite_all(request: dict[str, Any]) -> Says:
     return says(f"I was shown {len(numbers)}.", *numbers, remembers=bool(numbers))
 
 
-def heard(request: dict[str, Any]) -> list[str]:
+def texts_of(request: dict[str, Any]) -> list[str]:
     """The texts that a task of the background shows to the model: of events, summaries, parts."""
     lines = [line for line in request["messages"][1]["content"].splitlines() if line[:1] == "{"]
-    said = [json.loads(line) for line in lines]
-    texts = [one.get("text") or one.get("summary") or "" for one in said]
+    documents = [json.loads(line) for line in lines]
+    texts = [one.get("text") or one.get("summary") or "" for one in documents]
     return ["".join(c if c.isprintable() else " " for c in text) for text in texts if text.strip()]
 
 
@@ -80,17 +80,23 @@ def believe(request: dict[str, Any]) -> Says:
     task = task_of(request)
     if task in ("answer", "reply"):
         return cite_all(request)
-    texts = heard(request) or ["nothing"]
-    told = " ".join(["Unsaid, so far:", *texts])[:600]
+    texts = texts_of(request) or ["nothing"]
+    text = " ".join(["Unsaid, so far:", *texts])[:600]
     topic = f"Unsaid: {texts[0]}"[:100]
-    fact = {"content": told, "category": "general", "about": [], "confidence": 0.9, "events": [1]}
+    fact = {
+        "content": text,
+        "category": "general",
+        "about": [],
+        "confidence": 0.9,
+        "events": [1],
+    }
     answers: dict[str, dict[str, Any]] = {
         "continues": {"continues": True},
-        "summarise": {"summary": told, "importance": 0.9},
-        "merge": {"summary": told, "importance": 0.9},
+        "summarise": {"summary": text, "importance": 0.9},
+        "merge": {"summary": text, "importance": 0.9},
         "topic": {"topic": topic},
         "entities": {"entities": []},
-        "overview": {"summary": told, "topic": topic},
+        "overview": {"summary": text, "topic": topic},
         "contradicts": {"contradicts": False},
         "extract": {"entities": [], "facts": [fact], "decisions": [], "relations": []},
     }

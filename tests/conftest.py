@@ -154,8 +154,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if (full or item.get_closest_marker("proof") is None)
         and not (quick and _is_integration(item))
     ]
-    kept = set(selected)
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    remaining = set(selected)
+    config.hook.pytest_deselected(items=[item for item in items if item not in remaining])
     items[:] = sorted(selected, key=lambda item: PROOFS not in item.path.parents)
 
 
@@ -179,14 +179,14 @@ def _is_integration(item: pytest.Item) -> bool:
 
 
 @pytest.fixture
-def scaled(request: pytest.FixtureRequest) -> Callable[[int], int]:
+def scale(request: pytest.FixtureRequest) -> Callable[[int], int]:
     """A promised size, or a sample of it."""
     full = bool(request.config.getoption("--full"))
     return lambda size: size if full else max(1, size // SAMPLE)
 
 
 @pytest.fixture
-def case_count(request: pytest.FixtureRequest, scaled: Callable[[int], int]) -> int:
+def case_count(request: pytest.FixtureRequest, scale: Callable[[int], int]) -> int:
     """Requests that are made up against the API."""
     option: int | None = request.config.getoption("--cases")
-    return scaled(CASES) if option is None else option
+    return scale(CASES) if option is None else option

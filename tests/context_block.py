@@ -16,7 +16,7 @@ class Block:
 
 
 HEADINGS = ("Latest events:", "Topics:", "Events about the question:")
-KNOWN = "What is known:"
+KNOWN_HEADING = "What is known:"
 _NOTES = ("Left out for length: ", "Shortened, ", "No stored event ", "Nothing is remembered.")
 _DAY = r"[A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}"
 _EVENT = re.compile(
@@ -27,7 +27,7 @@ _TOPIC = re.compile(
     rf"- {_DAY}(?: to {_DAY})?(?:, [^()\[\]:<>]+)?(?: \([a-z]+\))?:"
     r".*? (?:\[\d+\])+"
 )
-_KNOWN = re.compile(rf"- {_DAY}(?:, (?:decision|relation))?(?: \([a-z]+\))?:.*? (?:\[\d+\])+")
+_KNOWN_LINE = re.compile(rf"- {_DAY}(?:, (?:decision|relation))?(?: \([a-z]+\))?:.*? (?:\[\d+\])+")
 _CITES = re.compile(r"[\[【〔⟦]\s*[\^#\\]*\s*\d+(\s*[,;–-]\s*\d+)*[\s\\]*[\]】〕⟧]")  # noqa: RUF001
 VISIBLE = (
     "\n\u200c\u200d\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
@@ -60,7 +60,7 @@ def read_fence(text: str) -> list[str]:
     return inside[1:]
 
 
-_UNDATED = re.compile(r"\[(\d+)\] (?:[^()\[\]:<>,]+(?: \([a-z]+\))?|\([a-z]+\)): .*")
+_UNDATED_LINE = re.compile(r"\[(\d+)\] (?:[^()\[\]:<>,]+(?: \([a-z]+\))?|\([a-z]+\)): .*")
 _ONE_DAY = re.compile(rf"- ({_DAY})(?! to )")
 _OUTLINE_TOPIC = re.compile(
     rf"- {_DAY}(?: to {_DAY})?(?:, [^()\[\]:<>]+)?(?: \([a-z]+\))?:"
@@ -72,30 +72,30 @@ _OUTLINE_SCOPE = re.compile(r"Of [^()\[\]:<>]+:")
 def read_outline(text: str) -> list[str]:
     """The lines of an outline, each of which has a form of the service's own; the numbers of its
     events begin at 1 and miss none. Raises AssertionError as `read_fence`."""
-    lines, cited, heading = read_fence(text), list[int](), ""
+    lines, citations, heading = read_fence(text), list[int](), ""
     for number, line in enumerate(lines):
         plain = line.lstrip(" ")
         if not plain.startswith("["):
             heading = plain
-        undated = _UNDATED.fullmatch(plain)
+        undated = _UNDATED_LINE.fullmatch(plain)
         if match := _EVENT.fullmatch(plain) or undated:
             day = _ONE_DAY.match(heading)
             assert not undated or day, line
             repeats = day and plain.partition("] ")[2].startswith(f"{day[1]}, ")
             assert not repeats or "," in plain.partition(", ")[2], "the day of its topic again"
-            cited.append(int(match[1]))
-            shown = plain.partition("] ")[2]
-            assert not _CITES.search(_as_it_looks(shown)), line
+            citations.append(int(match[1]))
+            plain_text = plain.partition("] ")[2]
+            assert not _CITES.search(_as_it_looks(plain_text)), line
         elif _OUTLINE_TOPIC.fullmatch(plain):
             alone = re.sub(r" \[(\d+)\]$", "", plain)
-            cited += [int(n) for n in re.findall(r" \[(\d+)\]$", plain)]
+            citations += [int(n) for n in re.findall(r" \[(\d+)\]$", plain)]
             assert not _CITES.search(_as_it_looks(alone)), line
         elif plain == "Not yet in a topic:" or _OUTLINE_SCOPE.fullmatch(plain):
             assert line == plain, line
         else:
             assert number == len(lines) - 1, line
             assert line.startswith((*_NOTES, "Left out: ")), line
-    assert sorted(set(cited)) == list(range(1, len(set(cited)) + 1)), cited
+    assert sorted(set(citations)) == list(range(1, len(set(citations)) + 1)), citations
     return lines
 
 
@@ -104,23 +104,23 @@ def read_block(text: str) -> Block:
     taken for the service's own: a tag, a line, a citation, a direction."""
     lines = read_fence(text)
     parts: dict[str, list[str]] = {}
-    cited: list[int] = []
+    citations: list[int] = []
     heading = ""
     for line in lines:
-        if line in (*HEADINGS, KNOWN):
+        if line in (*HEADINGS, KNOWN_HEADING):
             assert line not in parts, "a heading twice"
             heading = line
             continue
         if line.startswith(_NOTES):
             heading = ""
-        elif heading in ("Topics:", KNOWN):
-            assert (_KNOWN if heading == KNOWN else _TOPIC).fullmatch(line), line
+        elif heading in ("Topics:", KNOWN_HEADING):
+            assert (_KNOWN_LINE if heading == KNOWN_HEADING else _TOPIC).fullmatch(line), line
             line_alone = re.sub(r"(?:\[\d+\])+$", "", line)
             assert not _CITES.search(_as_it_looks(line_alone)), line
         else:
             match = _EVENT.fullmatch(line)
             assert match, line
-            cited.append(int(match[1]))
+            citations.append(int(match[1]))
             assert not _CITES.search(_as_it_looks(line.partition(" ")[2])), line
         parts.setdefault(heading, []).append(line)
-    return Block(parts, cited)
+    return Block(parts, citations)

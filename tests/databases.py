@@ -113,13 +113,13 @@ class _Keeper:
         self._look = _CHANGES.as_bytes(connection)
         self._changes = connection.execute(self._look, prepare=True).fetchall()
         names = [name for (name,) in connection.execute(_TABLES)]
-        filled = sql.SQL(" union all ").join(
+        text = sql.SQL(" union all ").join(
             sql.SQL(
                 "select {}, pg_total_relation_size({}::regclass) where exists (select from {})"
             ).format(sql.Literal(name), sql.Literal(name), sql.Identifier(name))
             for name in names
         )
-        self._filled = filled.as_bytes(connection)
+        self._filled = text.as_bytes(connection)
         delete = sql.SQL("delete from {}")
         self._delete = {
             name: delete.format(sql.Identifier(name)).as_bytes(connection) for name in names
@@ -139,10 +139,10 @@ class _Keeper:
             with connection.pipeline():
                 connection.execute(_END_OTHERS, [spare])
                 changes = connection.execute(self._look, prepare=True)
-                filled = connection.execute(self._filled, prepare=True)
+                rows = connection.execute(self._filled, prepare=True)
             if changes.fetchall() != self._changes:
                 return False
-            sizes = dict(filled.fetchall())
+            sizes = dict(rows.fetchall())
             self._delete_rows(connection, sizes)
             return sum(sizes.values()) < MAX_BYTES
         return False

@@ -77,7 +77,7 @@ def tell_entity(name: str, participants: Sequence[str]) -> bytes:
     at, id_ = "2026-05-08T12:00:00+00:00", str(uuid.uuid4())
     counts = dict.fromkeys(TransferCounts.model_fields, 0)
     counts |= dict.fromkeys(("scopes", "nodes", "statements", "observations"), 1)
-    said: dict[str, Any] = {
+    message: dict[str, Any] = {
         "node": 1,
         "patch": {},
         "confidence": None,
@@ -105,7 +105,7 @@ def tell_entity(name: str, participants: Sequence[str]) -> bytes:
             "trust": "user",
             "said_at": at,
             "content": name,
-            "says": [said],
+            "says": [message],
         },
         {"kind": "end", "lines": 5},
     ]

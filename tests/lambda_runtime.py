@@ -70,10 +70,10 @@ class LambdaFunction:
 
     def path_of(self, *layers: str) -> list[str]:
         """Its own module and those of these layers."""
-        found = [
+        results = [
             build.layer_directory(ARCH, name) / "python" for name in build.LAYERS if name in layers
         ]
-        return [str(build.function_directory(self.name)), *map(str, found)]
+        return [str(build.function_directory(self.name)), *map(str, results)]
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -139,11 +139,11 @@ class LambdaFunction:
         self._within(waiting.done, seconds)
         return waiting.answers[0]
 
-    def _within(self, happened: threading.Event, seconds: float) -> None:
+    def _within(self, start_signal: threading.Event, seconds: float) -> None:
         ends = time.monotonic() + seconds
-        while not happened.wait(0.05):
-            ended = self.process.poll() is not None
-            assert not ended, f"{self.name} ended: {self.init_error}\n{self.output()}"
+        while not start_signal.wait(0.05):
+            has_ended = self.process.poll() is not None
+            assert not has_ended, f"{self.name} ended: {self.init_error}\n{self.output()}"
             assert time.monotonic() < ends, f"{self.name} took too long\n{self.output()}"
 
     def output(self) -> str:
@@ -165,12 +165,12 @@ class LambdaFunction:
 
     def told(self, request: str | None, failed: bool, payload: bytes) -> None:
         """An answer; of no request: why it does not start."""
-        said = json.loads(payload)
+        document = json.loads(payload)
         if request is None:
-            self.init_error = said
+            self.init_error = document
         else:
             waiting = self._waiting.pop(request)
-            waiting.answers.append(Answer(failed, said))
+            waiting.answers.append(Answer(failed, document))
             waiting.done.set()
 
 

@@ -26,23 +26,23 @@ def state_sizes(
     assert [catch["Next"] for catch in task["Catch"]] == ["ShardFailed"]
     answers = {"plan": {**_ENVELOPE, "Payload": plan}, "finish": {**_ENVELOPE, "Payload": totals}}
     sizes = {f"item {n}": _bytes(item) for n, item in enumerate(items)}
-    given: Any = run_input
+    arguments: Any = run_input
     for name in ("plan", "HasShards", "map", "finish"):
-        sizes[f"{name}, input"] = _bytes(given)
+        sizes[f"{name}, input"] = _bytes(arguments)
         if name == "map":
             outcome = _passed_on(task, items[0], {**_ENVELOPE, "Payload": {}})
             failed = {"Error": failure["Error"], "Cause": failure["Cause"]}
             sizes["map, all succeed"] = _bytes([outcome] * len(items))
             sizes["map, all fail"] = _bytes([failed] * len(items))
-            given = _passed_on(states[name], given, [outcome] * len(items))
+            arguments = _passed_on(states[name], arguments, [outcome] * len(items))
         elif name in answers:
             sizes[f"{name}, result"] = _bytes(answers[name])
-            given = _passed_on(states[name], given, answers[name])
-        sizes[f"{name}, output"] = _bytes(given)
+            arguments = _passed_on(states[name], arguments, answers[name])
+        sizes[f"{name}, output"] = _bytes(arguments)
     return sizes
 
 
-def _passed_on(state: Mapping[str, Any], given: Any, result: Any) -> Any:
+def _passed_on(state: Mapping[str, Any], settings: Any, result: Any) -> Any:
     """What a state passes on of what it was given and what it gives, by the fields that the
     definition uses."""
     if "ResultSelector" in state:
@@ -52,11 +52,11 @@ def _passed_on(state: Mapping[str, Any], given: Any, result: Any) -> Any:
         }
     place = state.get("ResultPath", "$")
     if place == "$":
-        given = result
+        settings = result
     elif place is not None:
-        given = {**given, place.removeprefix("$."): result}
-    chosen = state.get("OutputPath", "$")
-    return {} if chosen is None else _pick(chosen, given)
+        settings = {**settings, place.removeprefix("$."): result}
+    output_path = state.get("OutputPath", "$")
+    return {} if output_path is None else _pick(output_path, settings)
 
 
 def _pick(path: str, value: Any) -> Any:

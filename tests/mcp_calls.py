@@ -14,7 +14,7 @@ _META = "io.modelcontextprotocol/"
 
 
 @dataclass(frozen=True)
-class Known:
+class Samples:
     """What is there before the calls."""
 
     event_id: str
@@ -26,7 +26,7 @@ class Known:
     job_id: str = "00000000-0000-4000-8000-000000000000"
 
 
-def prepare(gateway: Gateway, key: str, tenant: str = "acme") -> Known:
+def prepare(gateway: Gateway, key: str, tenant: str = "acme") -> Samples:
     """Store an event, a payload, two nodes of alice's, and a sona."""
     texts = ("The harbour buoy gets its new battery on Friday.", "a line of the log\n" * 5000)
     events = [
@@ -47,34 +47,37 @@ def prepare(gateway: Gateway, key: str, tenant: str = "acme") -> Known:
         },
     ]
     body = {"participants": [ALICE, HELPER], "nodes": nodes}
-    stored = gateway.call("POST", "/api/v1/graph/nodes", body, key=key).body["nodes"]
+    node_rows = gateway.call("POST", "/api/v1/graph/nodes", body, key=key).body["nodes"]
     event, file = events
-    named = {"name": "Harbour master"}
-    sona = gateway.call("POST", "/api/v1/sonas", named, key=key).body["uuid"]
-    return Known(
+    fields = {"name": "Harbour master"}
+    sona = gateway.call("POST", "/api/v1/sonas", fields, key=key).body["uuid"]
+    return Samples(
         *(event["event_id"], event["cid"], file["blob"]["cid"]),
-        *(stored[1]["id"], stored[0]["id"], sona),
+        *(node_rows[1]["id"], node_rows[0]["id"], sona),
     )
 
 
-def calls_of(known: Known) -> Mapping[str, list[tuple[dict[str, Any], str]]]:
+def calls_of(samples: Samples) -> Mapping[str, list[tuple[dict[str, Any], str]]]:
     """By tool: arguments, and what the answer holds."""
     text = "battery"
     return {
         "recall": [
-            ({"query": "When does the buoy get its battery?"}, known.event_id),
+            ({"query": "When does the buoy get its battery?"}, samples.event_id),
             ({"query": text, "limit": 3, "role": "user", "format": "json"}, '"hits"'),
         ],
         "context": [({"query": "the buoy's battery", "budget": 300}, "battery on Friday")],
         "add": [({"content": "The buoy is red.", "event_key": "k-1"}, "Stored as event")],
         "insert": [({"content": "The buoy's battery is from Ekholm."}, "Linked to")],
         "query_event_nodes": [
-            ({"text": text}, known.cid),
-            ({"text": "NEW BATTERY", "mode": "exact", "limit": 1}, known.event_id),
+            ({"text": text}, samples.cid),
+            ({"text": "NEW BATTERY", "mode": "exact", "limit": 1}, samples.event_id),
         ],
         "query_references": [({"query": "battery"}, "battery on Friday"), ({}, "battery")],
         "mie_analyze": [
-            ({"content": "Nils Berg skippers the Petrel", "content_type": "statement"}, known.fact)
+            (
+                {"content": "Nils Berg skippers the Petrel", "content_type": "statement"},
+                samples.fact,
+            )
         ],
         "mie_store": [
             (
@@ -82,7 +85,7 @@ def calls_of(known: Known) -> Mapping[str, list[tuple[dict[str, Any], str]]]:
                     "type": "fact",
                     "content": "Nils Berg lives in Ekholm",
                     "category": "personal",
-                    "relationships": [{"edge": "fact_entity", "target_id": known.entity}],
+                    "relationships": [{"edge": "fact_entity", "target_id": samples.entity}],
                 },
                 "Stored fact:",
             ),
@@ -108,14 +111,14 @@ def calls_of(known: Known) -> Mapping[str, list[tuple[dict[str, Any], str]]]:
             )
         ],
         "mie_query": [
-            ({"query": "Who is Nils Berg?"}, known.entity),
-            ({"query": "skippers", "mode": "exact", "node_types": ["fact"]}, known.fact),
-            ({"node_id": known.entity, "traversal": "related_facts"}, known.fact),
+            ({"query": "Who is Nils Berg?"}, samples.entity),
+            ({"query": "skippers", "mode": "exact", "node_types": ["fact"]}, samples.fact),
+            ({"node_id": samples.entity, "traversal": "related_facts"}, samples.fact),
             ({"query": "Nils Berg", "mode": "graph", "format": "json"}, '"edges"'),
         ],
         "mie_list": [
-            ({"node_type": "fact", "sort_by": "name", "sort_order": "asc"}, known.fact),
-            ({"node_type": "entity", "kind": "person", "valid_only": False}, known.entity),
+            ({"node_type": "fact", "sort_by": "name", "sort_order": "asc"}, samples.fact),
+            ({"node_type": "entity", "kind": "person", "valid_only": False}, samples.entity),
         ],
         "mie_conflicts": [({"content": "Nils Berg skippers the Gull"}, "")],
         "mie_export": [({}, "JSON Lines")],
@@ -123,29 +126,29 @@ def calls_of(known: Known) -> Mapping[str, list[tuple[dict[str, Any], str]]]:
         "mie_update": [
             (
                 {
-                    "node_id": known.entity,
+                    "node_id": samples.entity,
                     "action": "update_description",
                     "new_value": "a skipper",
                 },
                 "new description",
             ),
             (
-                {"node_id": known.fact, "action": "invalidate", "reason": "He sold it."},
+                {"node_id": samples.fact, "action": "invalidate", "reason": "He sold it."},
                 "does not hold",
             ),
         ],
         # without a model the block is told that it would have been shown
         "query": [
             ({"query": "When does the buoy get its battery?"}, "LLM_PROVIDER"),
-            ({"sona": known.sona}, "query: is required"),
+            ({"sona": samples.sona}, "query: is required"),
         ],
         "chat": [({"message": "What of the battery?"}, "Answer from this yourself:\n<memory-")],
         "act_push": [
-            ({"sona": known.sona, "event_id": known.event_id}, "Pushed as act"),
+            ({"sona": samples.sona, "event_id": samples.event_id}, "Pushed as act"),
         ],
-        "act_next": [({"sona": known.sona}, known.event_id)],
+        "act_next": [({"sona": samples.sona}, samples.event_id)],
         "act_stream": [
-            ({"sona": known.sona, "wait": 0, "limit": 3}, known.event_id),
+            ({"sona": samples.sona, "wait": 0, "limit": 3}, samples.event_id),
         ],
         "status": [({}, '"dependencies"')],
         "jobs": [({}, '"jobs"'), ({"action": "start", "job": "archiver"}, '"queued"')],

@@ -106,7 +106,7 @@ class ModelServer(ThreadingHTTPServer):
         self.otherwise: Callable[[dict[str, Any]], Says] = right
         self.let_go = threading.Event()
 
-    def shown(self, place: int = -1) -> str:
+    def prompt_text(self, place: int = -1) -> str:
         """What a request told the model after its system prompt."""
         return self.requests[place]["messages"][1]["content"]
 
@@ -123,8 +123,8 @@ class Handler(BaseHTTPRequestHandler):
         server.requests.append(request)
         server.paths.append(self.path)
         server.headers.append({name.lower(): value for name, value in self.headers.items()})
-        said = server.script.pop(0) if server.script else server.otherwise
-        says = said if isinstance(said, Says) else said(request)
+        statement = server.script.pop(0) if server.script else server.otherwise
+        says = statement if isinstance(statement, Says) else statement(request)
         body = says.body if isinstance(says.body, bytes) else json.dumps(says.body).encode()
         with suppress(ConnectionError):  # clients that have waited long enough hang up
             says.hold(self)

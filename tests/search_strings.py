@@ -39,12 +39,12 @@ def _characters(rand: random.Random, longest: int) -> str:
     return "".join(chr(rand.randint(*rand.choice(blocks))) for _ in range(rand.randint(1, longest)))
 
 
-def _refused(rand: random.Random, longest: int) -> str:
+def _random_refusal(rand: random.Random, longest: int) -> str:
     """With what no database stores."""
     return _characters(rand, longest) + rand.choice(("\x00", "\ud800", "\udfff", "\ud83d"))
 
 
-def _repeated(rand: random.Random, longest: int) -> str:
+def _repeat(rand: random.Random, longest: int) -> str:
     """One thing as often as fits."""
     unit = rand.choice(
         (*_OPERATORS, *_QUERIES, "-a ", "a or ", '"a" ', "a\u0301", "ﷺ", "a<->", " -")
@@ -59,7 +59,7 @@ def _terms(rand: random.Random, longest: int) -> str:
 
 
 _KINDS: Sequence[Callable[[random.Random, int], str]] = (
-    _soup, _soup, _characters, _refused, _repeated, _terms,
+    _soup, _soup, _characters, _random_refusal, _repeat, _terms,
 )  # fmt: skip
 
 
@@ -70,11 +70,11 @@ FIXED = len((*_QUERIES, *_OPERATORS, *_WORDS))
 def strings(seed: int, count: int, longest: int) -> list[str]:
     """So many of them, the fixed ones first; none is empty or longer than `longest`."""
     rand = random.Random(seed)
-    made = [text[:longest] for text in (*_QUERIES, *_OPERATORS, *_WORDS)]
-    while len(made) < count:
+    results = [text[:longest] for text in (*_QUERIES, *_OPERATORS, *_WORDS)]
+    while len(results) < count:
         longest_here = rand.choice((12, 60, 300, longest))
-        made.append(rand.choice(_KINDS)(rand, longest_here)[:longest])
-    return made[:count]
+        results.append(rand.choice(_KINDS)(rand, longest_here)[:longest])
+    return results[:count]
 
 
 def rules(seed: int, count: int) -> list[str]:

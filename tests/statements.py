@@ -32,5 +32,5 @@ def state(
     access = database.connect_as(make_caller(who))
     batch = build_statements(who, statements)
     with access.transaction():
-        stored = append_statements(access, batch)
-    return [stored.results[n] for n in range(len(statements))]
+        results = append_statements(access, batch)
+    return [results.results[n] for n in range(len(statements))]

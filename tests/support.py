@@ -37,7 +37,7 @@ from strandline.resources import Resources
 from tests.connections import SESSIONS
 
 KEY_SECRET = "a deployment secret that only tests know"
-UNLIMITED = ServiceSettings(
+NO_LIMITS_SETTINGS = ServiceSettings(
     database_url="",
     bucket="",
     key_secret=KEY_SECRET,
@@ -221,8 +221,8 @@ class Gateway:
 def planned_items(run: str) -> list[dict[str, Any]]:
     """The items of a run, as the state machine reads them from the bucket."""
     s3 = clients.client("s3", Config())
-    stored = s3.get_object(Bucket=get_settings().bucket, Key=f"_jobs/{run}/shards.json")
-    return json.loads(stored["Body"].read())
+    shards = s3.get_object(Bucket=get_settings().bucket, Key=f"_jobs/{run}/shards.json")
+    return json.loads(shards["Body"].read())
 
 
 def begin_run(database: Database, kind: str, run: str, shards: int, now: datetime) -> bool:

@@ -170,7 +170,7 @@ def test_a_handler_imports_only_what_it_needs() -> None:
             *(f"import functions.{fn.name}.handler; print(*sys.modules)" for fn in order),
         ]
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
         env={"PYTHONPATH": "shared:.", "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
@@ -179,7 +179,7 @@ def test_a_handler_imports_only_what_it_needs() -> None:
         check=True,
     )
     unwanted = {"jwt", "cryptography", "openai", "moto", "uvicorn"}
-    for fn, line in zip(order, done.stdout.splitlines(), strict=True):
+    for fn, line in zip(order, process.stdout.splitlines(), strict=True):
         model = set[str]() if "model" in fn.layers else {"onnxruntime", "numpy"}
         assert not {*line.split()} & (unwanted | model | special.get(fn.name, set())), fn.name
 
@@ -188,9 +188,9 @@ def test_locks_name_hashes_and_no_address() -> None:
     for lock in (ROOT / "requirements").glob("*.lock"):
         text = lock.read_text()
         assert not re.search(r"https?:|file:|index-url|find-links", text), lock
-        pinned = re.findall(r"^[a-z0-9][\w.\[\]-]*==", text, re.MULTILINE | re.IGNORECASE)
-        assert len(pinned) > 5
-        assert text.count("--hash=sha256:") >= len(pinned)
+        matches = re.findall(r"^[a-z0-9][\w.\[\]-]*==", text, re.MULTILINE | re.IGNORECASE)
+        assert len(matches) > 5
+        assert text.count("--hash=sha256:") >= len(matches)
 
 
 def test_sql_on_memory_is_literal() -> None:

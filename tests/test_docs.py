@@ -55,8 +55,8 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 def test_the_readme_is_short_and_the_index_has_every_page() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
-    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "README.md").read_text()))
-    assert linked == {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    matches = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "README.md").read_text()))
+    assert matches == {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
 
 
 def test_policies_are_json_and_commands_are_shell() -> None:
@@ -74,14 +74,14 @@ def test_the_drill_names_every_function() -> None:
     """Those whose aliases go back, and those that hold a limit while a database is restored."""
     text = (ROOT / "docs" / "upgrade.md").read_text()
 
-    def listed(name: str) -> set[str]:
-        said = re.search(rf"^{name}=.*$", text, re.MULTILINE)
-        assert said
-        command = f"{said[0]}\necho $(for f in ${name}; do echo $f; done)"
+    def list_ids(name: str) -> set[str]:
+        results = re.search(rf"^{name}=.*$", text, re.MULTILINE)
+        assert results
+        command = f"{results[0]}\necho $(for f in ${name}; do echo $f; done)"
         return set(subprocess.check_output(["bash", "-c", command], cwd=ROOT, text=True).split())
 
-    assert listed("functions") == {fn.name for fn in FUNCTIONS}
-    assert listed("bounded") == {fn.name for fn in FUNCTIONS if "database" in fn.needs}
-    fed = re.search(r"feeds=\$\(for f in ([\w ]+);", text)
-    assert fed
-    assert set(fed[1].split()) == {fn.name for fn in FUNCTIONS if fn.queue}
+    assert list_ids("functions") == {fn.name for fn in FUNCTIONS}
+    assert list_ids("bounded") == {fn.name for fn in FUNCTIONS if "database" in fn.needs}
+    results = re.search(r"feeds=\$\(for f in ([\w ]+);", text)
+    assert results
+    assert set(results[1].split()) == {fn.name for fn in FUNCTIONS if fn.queue}

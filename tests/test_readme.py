@@ -20,16 +20,16 @@ _ID = re.compile(r'"[0-9a-z]{4}…"')
 def read_calls(readme: str) -> list[tuple[str, Any, str]]:
     """Each call's path, body, and the answer that is shown, or ''."""
     return [
-        (path, json.loads(body), (shown or "").partition("\n")[0])
+        (path, json.loads(body), (text or "").partition("\n")[0])
         for block in blocks(readme, "")
-        for path, body, shown in _CALL.findall(block)
+        for path, body, text in _CALL.findall(block)
     ]
 
 
-def find_differences(shown: str, answer: Any) -> list[str]:
+def find_differences(text: str, answer: Any) -> list[str]:
     """What a shown answer says that the real one does not. `…` stands for anything."""
     real = json.dumps(answer, ensure_ascii=False)
-    parts = [part.strip("{}[], ") for part in _ID.sub('"…"', shown).split("…")]
+    parts = [part.strip("{}[], ") for part in _ID.sub('"…"', text).split("…")]
     return [f"{part} is not in {real}" for part in parts if part not in real]
 
 
@@ -42,12 +42,12 @@ def test_the_first_calls_answer_as_shown(
     calls = read_calls((repository / "README.md").read_text("utf-8"))
     assert [path for path, _, _ in calls] == ["events", "recall"]
     differences: list[str] = []
-    for path, body, shown in calls:
+    for path, body, text in calls:
         reply = gateway.call("POST", f"/api/v1/{path}", body, key=key)
         assert reply.status in (200, 201), reply.text
-        differences += find_differences(shown, reply.body)
+        differences += find_differences(text, reply.body)
     assert not differences, "\n".join(differences)
-    assert sum(bool(shown) for _, _, shown in calls) == 2
+    assert sum(bool(view) for _, _, view in calls) == 2
 
 
 def test_an_answer_that_is_not_shown_as_it_is_is_noticed() -> None:

@@ -21,8 +21,8 @@ def test_another_schema_has_a_cluster_of_its_own(
     assert hash_schema() == before
     assert (ROOT / source).exists()
 
-    def edited(path: Path) -> bytes:
+    def edit(path: Path) -> bytes:
         return read(path) + (b"-" if path == ROOT / source else b"")
 
-    monkeypatch.setattr(Path, "read_bytes", edited)
+    monkeypatch.setattr(Path, "read_bytes", edit)
     assert hash_schema() != before

@@ -39,17 +39,17 @@ def test_what_a_killed_process_left_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_directory, "MEMORY", tmp_path)
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", "import os; print(os.getpid())"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout.strip()
-    left, in_use = (tmp_path / f"strandline-test-{pid}-x" for pid in (ended, os.getpid()))
-    for directory in (left, in_use):
+    rest, in_use = (tmp_path / f"strandline-test-{pid}-x" for pid in (process, os.getpid()))
+    for directory in (rest, in_use):
         (directory / "pgdata").mkdir(parents=True)
     with make_server_directory() as directory:
-        assert not left.exists()
+        assert not rest.exists()
         assert in_use.exists()
         (directory / "pgdata").mkdir()
     assert not directory.exists()

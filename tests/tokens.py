@@ -52,22 +52,22 @@ HASHES = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()
 
 def rsa_by(name: str, algorithm: str = "RS256") -> Sign:
     """Signs as RS… and PS… do."""
-    hashed = HASHES[algorithm[2:]]
-    pss = padding.PSS(padding.MGF1(hashed), hashed.digest_size)
+    digest = HASHES[algorithm[2:]]
+    pss = padding.PSS(padding.MGF1(digest), digest.digest_size)
     how = pss if algorithm[:2] == "PS" else padding.PKCS1v15()
-    return lambda data: rsa_key(name).sign(data, how, hashed)
+    return lambda data: rsa_key(name).sign(data, how, digest)
 
 
 def ec_by(curve: str) -> Sign:
     """Signs as ES… does: r and s side by side."""
-    size, hashed = {
+    size, digest = {
         "P-256": (32, HASHES["256"]),
         "P-384": (48, HASHES["384"]),
         "P-521": (66, HASHES["512"]),
     }[curve]
 
     def sign(data: bytes) -> bytes:
-        r, s = utils.decode_dss_signature(ec_key(curve).sign(data, ec.ECDSA(hashed)))
+        r, s = utils.decode_dss_signature(ec_key(curve).sign(data, ec.ECDSA(digest)))
         return r.to_bytes(size) + s.to_bytes(size)
 
     return sign

@@ -33,23 +33,23 @@ def begin(gateway: Gateway, key: str, data: bytes, **more: object) -> Any:
 
 
 def put(
-    begun: Mapping[str, Any], data: bytes, headers: Mapping[str, str] | None = None
+    upload: Mapping[str, Any], data: bytes, headers: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
     """Send the bytes with the headers that were given, or with others; status and body."""
-    url = urlsplit(str(begun["url"]))
+    url = urlsplit(str(upload["url"]))
     with closing(HTTPConnection(url.hostname or "", url.port or 80, timeout=10)) as connection:
         connection.request(
-            begun["method"], f"{url.path}?{url.query}", data, dict(headers or begun["headers"])
+            upload["method"], f"{url.path}?{url.query}", data, dict(headers or upload["headers"])
         )
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
 
 
-def uploaded(gateway: Gateway, key: str, data: bytes, **more: object) -> Any:
+def upload_file(gateway: Gateway, key: str, data: bytes, **more: object) -> Any:
     """Begin an upload and put it there; what the beginning answered."""
-    begun = begin(gateway, key, data, **more)
-    assert put(begun, data)[0] == 200
-    return begun
+    upload = begin(gateway, key, data, **more)
+    assert put(upload, data)[0] == 200
+    return upload
 
 
 def citing(cid: str, *who: str, **more: object) -> dict[str, object]:
@@ -62,12 +62,12 @@ def citing(cid: str, *who: str, **more: object) -> dict[str, object]:
 def objects(aws: LocalAws, prefix: str = "") -> dict[str, bytes]:
     """What lies in the bucket under this prefix."""
     with closing(client("s3")) as s3:
-        found: dict[str, bytes] = {}
-        listed = s3.list_objects_v2(Bucket=aws.bucket, Prefix=prefix)
-        for entry in listed.get("Contents", []):
+        results: dict[str, bytes] = {}
+        objects_v2 = s3.list_objects_v2(Bucket=aws.bucket, Prefix=prefix)
+        for entry in objects_v2.get("Contents", []):
             with closing(s3.get_object(Bucket=aws.bucket, Key=entry["Key"])["Body"]) as body:
-                found[entry["Key"]] = body.read()
-        return found
+                results[entry["Key"]] = body.read()
+        return results
 
 
 def put_unchecked(aws: LocalAws, key: str, data: bytes) -> None:
@@ -76,9 +76,9 @@ def put_unchecked(aws: LocalAws, key: str, data: bytes) -> None:
         s3.put_object(Bucket=aws.bucket, Key=key, Body=data)
 
 
-def pending_key(tenant: str, begun: Mapping[str, Any]) -> str:
+def pending_key(tenant: str, upload: Mapping[str, Any]) -> str:
     """Where an upload lies until it is cited."""
-    return f"_uploads/{tenant}/{begun['upload_id']}"
+    return f"_uploads/{tenant}/{upload['upload_id']}"
 
 
 def age(base: ScratchDatabase, upload_id: str | None = None) -> None:

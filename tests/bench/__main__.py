@@ -32,7 +32,7 @@ from tests.bench import (
     strandline_system,
     talks,
 )
-from tests.bench.cost import Known
+from tests.bench.cost import RememberingEmbedder
 from tests.bench.cost_sides import BareSide, StrandlineSide, log_to_nowhere
 from tests.bench.locomo import Conversation, TurnId
 
@@ -53,36 +53,44 @@ class System(Protocol):
 type Opener = Callable[[EmbeddedPostgres, Embedder, Path], AbstractContextManager[System]]
 
 SYSTEMS: Mapping[str, Opener] = {
-    strandline_system.NAME: strandline_system.opened,
-    baseline_postgres.NAME: baseline_postgres.opened,
+    strandline_system.NAME: strandline_system.open_strandline,
+    baseline_postgres.NAME: baseline_postgres.open_baseline,
 }
 
 
 def main() -> None:
     """Measure the systems asked for, print the table, write the file."""
-    asked = _arguments()
+    request = _arguments()
     try:
-        conversations = locomo.load(asked.locomo)
+        conversations = locomo.load(request.locomo)
     except (OSError, locomo.UnknownShape) as error:
         sys.exit(f"bench: {error}")
     quality: dict[str, dict[str, Any]] = {}
     costs: dict[str, dict[str, float]] = {}
-    embedder = Known(LocalEmbedder())
+    embedder = RememberingEmbedder(LocalEmbedder())
     with (
         _passable_directory() as directory,
         EmbeddedPostgres(directory / "postgres") as server,
     ):
-        environment = _environment(asked.locomo, server, embedder)
-        for name in asked.systems:
+        environment = _environment(request.locomo, server, embedder)
+        for name in request.systems:
             with SYSTEMS[name](server, embedder, directory) as system:
-                quality[name] = _measured(name, system, conversations)
-        if asked.cost:
-            costs = _costs(asked, server, embedder, directory, conversations[0])
-        formed = _chains(server, embedder, directory, conversations) if asked.chains else {}
-    lines = [*report.table(quality), "", *report.cost_table(costs), "", *chains.lines(formed)]
+                quality[name] = _measure_system(name, system, conversations)
+        if request.cost:
+            costs = _costs(request, server, embedder, directory, conversations[0])
+        chain_figures = (
+            _chains(server, embedder, directory, conversations) if request.chains else {}
+        )
+    lines = [
+        *report.table(quality),
+        "",
+        *report.cost_table(costs),
+        "",
+        *chains.lines(chain_figures),
+    ]
     for line in lines:
         print(line)
-    report.write(asked.out, environment, quality=quality, cost=costs, chains=formed)
+    report.write(request.out, environment, quality=quality, cost=costs, chains=chain_figures)
 
 
 def _chains(
@@ -92,18 +100,18 @@ def _chains(
     conversations: Sequence[Conversation],
 ) -> dict[str, dict[str, float]]:
     """How good chains are, how fast they are formed, and what a model would be asked for them."""
-    found = chains.of_quality(embedder, [*talks.FITTED, *talks.UNSEEN])
-    found |= chains.of_locomo(embedder, conversations)
+    result = chains.of_quality(embedder, [*talks.FITTING_SET, *talks.UNSEEN_SET])
+    result |= chains.of_locomo(embedder, conversations)
     for name, model in (("forming", None), ("forming_with_a_model", chains.Counting())):
-        with strandline_system.opened(server, embedder, directory, name) as system:
+        with strandline_system.open_strandline(server, embedder, directory, name) as system:
             if model:
                 chains.ask_instead(system, model)
-            found[name] = chains.of_forming(system, conversations, model)
-    return found
+            result[name] = chains.of_forming(system, conversations, model)
+    return result
 
 
 def _costs(
-    asked: argparse.Namespace,
+    options: argparse.Namespace,
     server: EmbeddedPostgres,
     embedder: Embedder,
     directory: Path,
@@ -113,8 +121,8 @@ def _costs(
     began = time.monotonic()
     names = [f"{name}_cost" for name in SYSTEMS]
     with (
-        strandline_system.opened(server, embedder, directory, names[0]) as ours,
-        baseline_postgres.opened(server, embedder, directory, names[1]) as bare,
+        strandline_system.open_strandline(server, embedder, directory, names[0]) as ours,
+        baseline_postgres.open_baseline(server, embedder, directory, names[1]) as bare,
         log_to_nowhere(),
     ):
         sides = {
@@ -122,15 +130,15 @@ def _costs(
             "plain_insert": BareSide(bare.connection, embedder, in_order=False),
             baseline_postgres.NAME: BareSide(bare.connection, embedder),
         }
-        found = cost.of_calls(
-            sides, conversation, singles=asked.singles, batches=asked.batches, asks=asked.asks
+        result = cost.of_calls(
+            sides, conversation, singles=options.singles, batches=options.batches, asks=options.asks
         )
-        place = concurrent_writers.prepared(ours, bare, conversation)
-        found["writers4"] = concurrent_writers.rates(
-            place, rounds=asked.rounds, seconds=asked.seconds
+        place = concurrent_writers.prepare_run(ours, bare, conversation)
+        result["writers4"] = concurrent_writers.rates(
+            place, rounds=options.rounds, seconds=options.seconds
         )
     print(f"cost: {time.monotonic() - began:.0f} s", file=sys.stderr)
-    return found
+    return result
 
 
 def _arguments() -> argparse.Namespace:
@@ -164,17 +172,21 @@ def _passable_directory() -> Generator[Path]:
         yield directory
 
 
-def _measured(name: str, system: System, conversations: Sequence[Conversation]) -> dict[str, Any]:
+def _measure_system(
+    name: str, system: System, conversations: Sequence[Conversation]
+) -> dict[str, Any]:
     """One system's quality, with a line of progress for each conversation."""
-    asked: list[tuple[locomo.Question, locomo.Scores]] = []
+    questions: list[tuple[locomo.Question, locomo.Scores]] = []
     for n, conversation in enumerate(conversations, 1):
-        began, before = time.monotonic(), len(asked)
+        began, before = time.monotonic(), len(questions)
         answers = zip(conversation.questions, system.ranked(conversation), strict=True)
-        asked += [(question, locomo.score(question.evidence, hits)) for question, hits in answers]
-        done = f"{name}: {n}/{len(conversations)} {conversation.name}"
-        size = f"{len(conversation.turns)} turns, {len(asked) - before} questions"
-        print(f"{done}, {size}, {time.monotonic() - began:.0f} s", file=sys.stderr)
-    return locomo.summary(asked)
+        questions += [
+            (question, locomo.score(question.evidence, hits)) for question, hits in answers
+        ]
+        line = f"{name}: {n}/{len(conversations)} {conversation.name}"
+        size = f"{len(conversation.turns)} turns, {len(questions) - before} questions"
+        print(f"{line}, {size}, {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return locomo.summary(questions)
 
 
 def _environment(data: Path, server: EmbeddedPostgres, embedder: Embedder) -> dict[str, Any]:

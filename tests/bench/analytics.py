@@ -102,7 +102,7 @@ def measure(base: ScratchDatabase, size: int) -> Figures:
     links, truth = plant(size, max(2, size // COMMUNITY), EDGES_PER_NODE, CROSSING)
     load(base, tenant, size, links)
     print(f"{size:,} nodes loaded in {time.monotonic() - begin:.1f} s", file=sys.stderr)
-    done = run(base, tenant)
+    result = run(base, tenant)
     failures = base.rows("select reason from jobs where tenant_id = %s and state <> 'done'", tenant)
     assert not failures, failures
     rows = base.rows(
@@ -116,12 +116,12 @@ def measure(base: ScratchDatabase, size: int) -> Figures:
     return Figures(
         nodes=size,
         edges=len(links),
-        seconds=done["seconds"],
-        propagation=done["LabelPropagationMilliseconds"] / 1000,
-        scores=done["BridgeScoreMilliseconds"] / 1000,
-        idle_mb=done["idle"],
-        peak_mb=done["peak"],
-        import_seconds=done["imported"],
+        seconds=result["seconds"],
+        propagation=result["LabelPropagationMilliseconds"] / 1000,
+        scores=result["BridgeScoreMilliseconds"] / 1000,
+        idle_mb=result["idle"],
+        peak_mb=result["peak"],
+        import_seconds=result["imported"],
         communities=len(groups),
         agreement=agreement(list(groups.values()), truth),
     )

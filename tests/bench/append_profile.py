@@ -59,7 +59,7 @@ def main() -> None:
             place = directory / str(len(settings))
             with (
                 EmbeddedPostgres(place, settings=settings) as server,
-                strandline_system.opened(server, LocalEmbedder(), directory) as system,
+                strandline_system.open_strandline(server, LocalEmbedder(), directory) as system,
                 log_to_nowhere(),
             ):
                 side = StrandlineSide(system, conversation.speakers)
@@ -75,11 +75,11 @@ def main() -> None:
 def _by_part(system: strandline_system.Strandline, calls: list[Callable[[], object]]) -> None:
     took: defaultdict[str, list[float]] = defaultdict(list)
 
-    def timed(what: str, function: Callable[..., object]) -> Callable[..., object]:
-        def run(*args: object, **named: object) -> object:
+    def time_calls(what: str, function: Callable[..., object]) -> Callable[..., object]:
+        def run(*args: object, **options: object) -> object:
             began = time.perf_counter()
             try:
-                return function(*args, **named)
+                return function(*args, **options)
             finally:
                 took[what].append(time.perf_counter() - began)
 
@@ -87,12 +87,12 @@ def _by_part(system: strandline_system.Strandline, calls: list[Callable[[], obje
 
     access = system.gateway.database.connect_as(Caller.background("parts"))
     for _ in calls:
-        timed("a round trip with settings alone", store_keys.get_tenant)(access)
+        time_calls("a round trip with settings alone", store_keys.get_tenant)(access)
     with pytest.MonkeyPatch.context() as patch:
         for owner, name, what in PARTS:
-            patch.setattr(owner, name, timed(what, getattr(owner, name)))
+            patch.setattr(owner, name, time_calls(what, getattr(owner, name)))
         for call in calls:
-            timed("the whole call", call)()
+            time_calls("the whole call", call)()
     for what, seconds in took.items():
         print(f"{median(seconds) * 1e6:8.0f}  {what}")
 

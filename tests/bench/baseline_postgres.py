@@ -105,9 +105,9 @@ class BarePostgres:
         rows = rows_of(conversation.name, conversation.turns)
         vectors = self._vectors([str(row["dated"]) for row in rows])
         pairs = zip(rows, vectors, strict=True)
-        embedded = [{**row, "embedding": vector} for row, vector in pairs]
+        embeddings = [{**row, "embedding": vector} for row, vector in pairs]
         with self.connection.transaction(), self.connection.cursor() as cursor:
-            cursor.executemany(STORE, embedded)
+            cursor.executemany(STORE, embeddings)
 
     def _vectors(self, texts: Sequence[str]) -> list[str]:
         """As Postgres reads them."""
@@ -116,7 +116,7 @@ class BarePostgres:
 
 def rows_of(conversation: str, turns: Sequence[Turn]) -> list[dict[str, object]]:
     """Turns as STORE takes them, without vectors; each with the turn before it in its session."""
-    said = [f"{turn.speaker}: {turn.text}" for turn in turns]
+    texts = [f"{turn.speaker}: {turn.text}" for turn in turns]
     return [
         {
             "conversation": conversation,
@@ -126,8 +126,8 @@ def rows_of(conversation: str, turns: Sequence[Turn]) -> list[dict[str, object]]
             "speaker": turn.speaker,
             "said_at": turn.said_at,
             "text": turn.text,
-            "dated": f"[{turn.spoken}] {said[n]}",
-            "previous": said[n - 1] if n and turns[n - 1].session == turn.session else "",
+            "dated": f"[{turn.spoken}] {texts[n]}",
+            "previous": texts[n - 1] if n and turns[n - 1].session == turn.session else "",
             "embedding": None,
         }
         for n, turn in enumerate(turns)
@@ -135,7 +135,7 @@ def rows_of(conversation: str, turns: Sequence[Turn]) -> list[dict[str, object]]
 
 
 @contextmanager
-def opened(
+def open_baseline(
     server: EmbeddedPostgres, embedder: Embedder, directory: Path, name: str = NAME
 ) -> Generator[BarePostgres]:
     """The table in a database of its own."""

@@ -69,33 +69,38 @@ class Shares:
 
 def main() -> None:
     """Print the thresholds, the tables, and what to paste."""
-    asked = _arguments()
+    request = _arguments()
     embedder = make_embedder(_settings())
-    read = [talks.read(path) for path in asked.talks]
-    known = {talk.name: talks.vectors(embedder, talk) for talk in read}
-    pairs = {talk.name: list(pairs_of(talk, known[talk.name])) for talk in read}
+    read = [talks.read(path) for path in request.talks]
+    vectors = {talk.name: talks.vectors(embedder, talk) for talk in read}
+    pairs = {talk.name: list(pairs_of(talk, vectors[talk.name])) for talk in read}
     pools = [topics_of(talk) for talk in read if talk.name == talks.CORPUS.stem]
-    if asked.locomo:
-        months = [talks.of_locomo(one, one_lane=False) for one in locomo.load(asked.locomo)]
+    if request.locomo:
+        months = [talks.of_locomo(one, one_lane=False) for one in locomo.load(request.locomo)]
         within = [pairs_of(talk, talks.vectors(embedder, talk)) for talk in months]
         pairs["LoCoMo, within sessions"] = [pair for some in within for pair in some]
         pools += [topics_of(talk) for talk in months]
-    shipped = [pair for talk in read for pair in pairs[talk.name]]
-    found = Thresholds(*edges(shipped), max(stray(embedder, pool) for pool in pools))
-    print(f"`{embedder.space}`: low {found.low:g}, high {found.high:g}, merge {found.merge:g}")
-    for line in table(pairs, {"calibrated": found, "Athena's": ADA_002}):
+    pairs_of_defaults = [pair for talk in read for pair in pairs[talk.name]]
+    thresholds = Thresholds(*edges(pairs_of_defaults), max(stray(embedder, pool) for pool in pools))
+    print(
+        f"`{embedder.space}`: low {thresholds.low:g}, high {thresholds.high:g},"
+        f" merge {thresholds.merge:g}"
+    )
+    for line in table(pairs, {"calibrated": thresholds, "Athena's": ADA_002}):
         print(line)
     print()
     for talk in read:
-        runs = talks.fold(talk, known[talk.name], found)
-        print(f"{talk.name}: boundaries {scores.boundaries(talk.expected, talks.found(runs))}")
-    print(f'\n    "{embedder.space}": Thresholds({", ".join(f"{value:g}" for value in found)}),')
+        runs = talks.fold(talk, vectors[talk.name], thresholds)
+        print(f"{talk.name}: boundaries {scores.boundaries(talk.expected, talks.chains_of(runs))}")
+    print(
+        f'\n    "{embedder.space}": Thresholds({", ".join(f"{value:g}" for value in thresholds)}),'
+    )
     print(
         "\nas it is now: " + str(CALIBRATED_THRESHOLDS.get(embedder.space, UNCALIBRATED_THRESHOLDS))
     )
 
 
-def pairs_of(talk: Talk, known: dict[int, list[float]]) -> Iterator[Pair]:
+def pairs_of(talk: Talk, vectors: dict[int, list[float]]) -> Iterator[Pair]:
     """Each user message of a lane with the one before it; across a gap nothing is compared, as in
     the fold."""
     topics: dict[str, int] = {}
@@ -112,7 +117,7 @@ def pairs_of(talk: Talk, known: dict[int, list[float]]) -> Iterator[Pair]:
             continue
         if lane in last:
             other, topic = last[lane]
-            alike = cosine_similarity(known[event.turn.seq], known[other.turn.seq])
+            alike = cosine_similarity(vectors[event.turn.seq], vectors[other.turn.seq])
             yield Pair(alike, topic != topics[lane])
         last[lane] = event, topics[lane]
 
@@ -134,21 +139,21 @@ def edges(pairs: Sequence[Pair]) -> tuple[float, float]:
 
 def shares(pairs: Sequence[Pair], thresholds: Thresholds) -> Shares:
     """What part of the pairs is decided by their cosine."""
-    broken = sum(pair.cosine < thresholds.low for pair in pairs)
+    fault_count = sum(pair.cosine < thresholds.low for pair in pairs)
     continued = sum(pair.cosine >= thresholds.high for pair in pairs)
     count = max(1, len(pairs))
-    gray = len(pairs) - broken - continued
-    return Shares(len(pairs), broken / count, gray / count, continued / count)
+    gray = len(pairs) - fault_count - continued
+    return Shares(len(pairs), fault_count / count, gray / count, continued / count)
 
 
 def table(pairs: dict[str, list[Pair]], thresholds: dict[str, Thresholds]) -> Iterator[str]:
     """Lines of Markdown: a row for each corpus and each pair of thresholds."""
     yield "| corpus | pairs | thresholds | break | gray | continue |"
     yield "|---|---|---|---|---|---|"
-    for corpus, found in pairs.items():
-        for name, known in thresholds.items():
-            cut = f"{name}: {known.low:g} and {known.high:g}"
-            yield f"| {corpus} | {len(found):,} | {cut} | {shares(found, known)} |"
+    for corpus, pair in pairs.items():
+        for name, threshold in thresholds.items():
+            cut = f"{name}: {threshold.low:g} and {threshold.high:g}"
+            yield f"| {corpus} | {len(pair):,} | {cut} | {shares(pair, threshold)} |"
 
 
 def stray(embedder: Embedder, topics: Sequence[Sequence[Event]]) -> float:
@@ -165,19 +170,19 @@ def stray(embedder: Embedder, topics: Sequence[Sequence[Event]]) -> float:
 
 def topics_of(talk: Talk) -> list[list[Event]]:
     """Each topic's events, as people marked them."""
-    found: list[list[Event]] = []
+    results: list[list[Event]] = []
     current: dict[str, list[Event]] = {}
     for event in talk.events:
         if event.key in talk.expected.starts:
             current[event.turn.session_id] = []
-            found.append(current[event.turn.session_id])
+            results.append(current[event.turn.session_id])
         current[event.turn.session_id].append(event)
-    return found
+    return results
 
 
 def _summaries(embedder: Embedder, topics: Sequence[Sequence[Event]]) -> list[list[float]]:
     heuristic = HeuristicModel()
-    texts = [heuristic.summarise([event.said for event in topic]).summary for topic in topics]
+    texts = [heuristic.summarise([event.prompt for event in topic]).summary for topic in topics]
     return embedder.embed(texts, timeout=_SECONDS)
 
 
@@ -187,9 +192,9 @@ def _minutes(one: Event, other: Event) -> float:
 
 def _settings() -> ServiceSettings:
     """The environment's, and for what calibrating does not need whatever passes."""
-    given = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    environment = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     unused = {f"{PREFIX}{name}": "-" * 32 for name in ("DATABASE_URL", "BUCKET", "KEY_SECRET")}
-    return ServiceSettings.from_env({**unused, **given})
+    return ServiceSettings.from_env({**unused, **environment})
 
 
 def _arguments() -> argparse.Namespace:
@@ -198,8 +203,8 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    shipped = list(talks.FITTED)
-    parser.add_argument("talks", nargs="*", type=Path, default=shipped, metavar="TALK")
+    defaults = list(talks.FITTING_SET)
+    parser.add_argument("talks", nargs="*", type=Path, default=defaults, metavar="TALK")
     parser.add_argument("--locomo", type=Path, metavar="FILE", help="to count its pairs as well")
     return parser.parse_args()
 

@@ -40,7 +40,7 @@ _NONE = Score(0, 0, 0)
 
 
 @dataclass
-class Measured:
+class Measures:
     """What the fold made of some conversations."""
 
     boundaries: Score = _NONE
@@ -61,20 +61,20 @@ class Measured:
         }
 
 
-def measured(embedder: Embedder, corpus: Sequence[Talk]) -> Measured:
+def measure(embedder: Embedder, corpus: Sequence[Talk]) -> Measures:
     """Boundaries and entities against what is expected, and the share that each gate rejects."""
     cuts = spaces.thresholds_for(embedder.space, DEFAULTS)
-    total = Measured()
+    total = Measures()
     for talk in corpus:
-        known = talks.vectors(embedder, talk)
-        folded = talks.fold(talk, known, cuts)
-        found = talks.found(folded)
-        total.boundaries = _sum(total.boundaries, scores.boundaries(talk.expected, found))
+        vectors = talks.vectors(embedder, talk)
+        fold = talks.fold(talk, vectors, cuts)
+        chains = talks.chains_of(fold)
+        total.boundaries = _sum(total.boundaries, scores.boundaries(talk.expected, chains))
         if talk.expected.names:
-            total.entities = _sum(total.entities, scores.entities(talk.expected, found))
-        for run in folded.runs:
+            total.entities = _sum(total.entities, scores.entities(talk.expected, chains))
+        for run in fold.runs:
             total.runs += 1
-            total.rejected.update(_rejecting(run, known))
+            total.rejected.update(_rejecting(run, vectors))
     return total
 
 
@@ -82,25 +82,25 @@ def _sum(one: Score, other: Score) -> Score:
     return Score(*map(sum, zip(one, other, strict=True)))
 
 
-def _rejecting(run: Sequence[talks.Event], known: Mapping[int, list[float]]) -> Iterator[str]:
-    summary = HeuristicModel().summarise([event.said for event in run])
+def _rejecting(run: Sequence[talks.Event], vectors: Mapping[int, list[float]]) -> Iterator[str]:
+    summary = HeuristicModel().summarise([event.prompt for event in run])
     density = quality.compute_density([event.trait for event in run])
-    coherence = quality.compute_coherence([known[event.turn.seq] for event in run])
+    coherence = quality.compute_coherence([vectors[event.turn.seq] for event in run])
     for mode in MODES:
-        judged = quality.judge_quality(
+        judgement = quality.judge_quality(
             mode,
             density=density,
             coherence=coherence,
             importance=summary.importance,
             events=len(run),
         )
-        if judged.rejection_reason:
+        if judgement.rejection_reason:
             yield mode
 
 
 def of_quality(embedder: Embedder, paths: Sequence[Path]) -> dict[str, dict[str, float]]:
     """Each talk's figures, by its name."""
-    return {path.stem: measured(embedder, [talks.read(path)]).figures() for path in paths}
+    return {path.stem: measure(embedder, [talks.read(path)]).figures() for path in paths}
 
 
 def of_locomo(
@@ -108,13 +108,13 @@ def of_locomo(
 ) -> dict[str, dict[str, float]]:
     """LoCoMo's session starts as boundaries, without lanes and gaps that would give them away; and
     its chains, each session a lane, as the service has them."""
-    found: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, float]] = {}
     for name, one_lane in (("locomo", False), ("locomo_in_one_lane", True)):
         corpus = [talks.of_locomo(one, one_lane=one_lane) for one in conversations]
-        figures = measured(embedder, corpus).figures()
+        figures = measure(embedder, corpus).figures()
         keep = ("chains", "boundary") if one_lane else ("chains", "rejected")
-        found[name] = {key: value for key, value in figures.items() if key.startswith(keep)}
-    return found
+        results[name] = {key: value for key, value in figures.items() if key.startswith(keep)}
+    return results
 
 
 def of_forming(
@@ -163,7 +163,7 @@ class Counting:
         self, request: ModelRequest, mode: str, *, is_proven: bool, timeout: float
     ) -> ModelReply:
         """The heuristic model's answer to what the quoted events say."""
-        text = answered(request)
+        text = answer(request)
         with self._lock:
             self.calls[request.task] += 1
             self.characters_in += request.character_count
@@ -172,31 +172,31 @@ class Counting:
         return ModelReply(text, *tokens)
 
 
-def answered(asked: ModelRequest) -> str:
+def answer(request: ModelRequest) -> str:
     """What the heuristic model says to a model's question, read from its quoted data."""
-    quoted = [json.loads(line) for line in asked.data.splitlines() if line.startswith("{")]
+    documents = [json.loads(line) for line in request.data.splitlines() if line.startswith("{")]
     heuristic = HeuristicModel()
-    if asked.task == "merge":
-        earlier, later = (Summary.model_validate(one) for one in quoted)
+    if request.task == "merge":
+        earlier, later = (Summary.model_validate(one) for one in documents)
         return heuristic.merge(earlier, later).model_dump_json()
-    said = [_said(place, one) for place, one in enumerate(quoted) if "text" in one]
-    if asked.task == "continues":
-        tags = [line for line in asked.data.splitlines() if line.startswith(("<", "{"))]
+    messages = [_prompt_event(place, one) for place, one in enumerate(documents) if "text" in one]
+    if request.task == "continues":
+        tags = [line for line in request.data.splitlines() if line.startswith(("<", "{"))]
         earlier = sum(line[0] == "{" for line in tags[: tags.index("<message>")])
         return heuristic.continues(
-            said[:earlier], said[earlier], said[earlier + 1 :]
+            messages[:earlier], messages[earlier], messages[earlier + 1 :]
         ).model_dump_json()
     verbs = {
         "summarise": heuristic.summarise,
         "topic": heuristic.topic,
         "entities": heuristic.entities,
     }
-    return verbs[asked.task](said).model_dump_json()
+    return verbs[request.task](messages).model_dump_json()
 
 
-def _said(place: int, quoted: Mapping[str, Any]) -> PromptEvent:
-    at = datetime.fromisoformat(quoted["at"])
-    return PromptEvent(place, quoted["speaker"], quoted["role"], quoted["type"], quoted["text"], at)
+def _prompt_event(place: int, quotes: Mapping[str, Any]) -> PromptEvent:
+    at = datetime.fromisoformat(quotes["at"])
+    return PromptEvent(place, quotes["speaker"], quotes["role"], quotes["type"], quotes["text"], at)
 
 
 def ask_instead(system: Strandline, model: Counting) -> None:
@@ -208,43 +208,43 @@ def ask_instead(system: Strandline, model: Counting) -> None:
 
 def table(quality: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     """Lines of Markdown: a row for each corpus."""
-    named = " | ".join(f"{mode} rejects" for mode in MODES)
-    yield f"| corpus | chains | boundary F1 | precision | recall | entity F1 | {named} |"
+    text = " | ".join(f"{mode} rejects" for mode in MODES)
+    yield f"| corpus | chains | boundary F1 | precision | recall | entity F1 | {text} |"
     yield "|---" * 9 + "|"
     columns = ("boundary_f1", "boundary_precision", "boundary_recall", "entity_f1")
-    for corpus, found in quality.items():
-        cells = [_cell(found.get(column), ".3f") for column in columns]
-        cells += [_cell(found.get(f"rejected_{mode}"), ".1%") for mode in MODES]
-        yield f"| {corpus} | {found['chains']:,.0f} | {' | '.join(cells)} |"
+    for corpus, result in quality.items():
+        cells = [_cell(result.get(column), ".3f") for column in columns]
+        cells += [_cell(result.get(f"rejected_{mode}"), ".1%") for mode in MODES]
+        yield f"| {corpus} | {result['chains']:,.0f} | {' | '.join(cells)} |"
 
 
 def _cell(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
-def lines(found: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+def lines(results: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     """Lines of Markdown: the table, then what forming took."""
-    if not found:
+    if not results:
         return
-    corpora = {name: figures for name, figures in found.items() if "chains" in figures}
+    corpora = {name: figures for name, figures in results.items() if "chains" in figures}
     yield from table(corpora)
-    for name in [name for name in found if name not in corpora]:
+    for name in [name for name in results if name not in corpora]:
         yield ""
-        yield f"{name}: " + ", ".join(f"{key} {value:,.1f}" for key, value in found[name].items())
+        yield f"{name}: " + ", ".join(f"{key} {value:,.1f}" for key, value in results[name].items())
 
 
 def main() -> None:
     """Print the quality of the talks that are named, by default those that ship."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.chains", description=__doc__)
-    shipped = [*talks.FITTED, *talks.UNSEEN]
-    parser.add_argument("talks", nargs="*", type=Path, default=shipped, metavar="TALK")
+    defaults = [*talks.FITTING_SET, *talks.UNSEEN_SET]
+    parser.add_argument("talks", nargs="*", type=Path, default=defaults, metavar="TALK")
     parser.add_argument("--locomo", type=Path, metavar="FILE")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     embedder = LocalEmbedder()
-    found = of_quality(embedder, asked.talks)
-    if asked.locomo:
-        found |= of_locomo(embedder, locomo.load(asked.locomo))
-    for line in table(found):
+    result = of_quality(embedder, options.talks)
+    if options.locomo:
+        result |= of_locomo(embedder, locomo.load(options.locomo))
+    for line in table(result):
         print(line)
 
 

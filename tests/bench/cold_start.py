@@ -28,7 +28,7 @@ from tests.lambda_runtime import ARCH, LambdaFunction
 from tests.support import EVENTS, KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, make_template
 
 FIRST = {"ingest": "ingest.json", "query": "query_recall.json", "worker": "worker.json"}
-"""The event that each of them meets first: an append, a recall by meaning, a hint."""
+"""The event that each of them meets first: an append, a recall by meaning, a message."""
 _OPENED = (
     "select extract(epoch from max(backend_start))::float8 from pg_stat_activity where usename = %s"
 )
@@ -58,10 +58,10 @@ def world() -> Generator[tuple[ScratchDatabase, dict[str, str]]]:
         ):
             make_template(server)
             base = ScratchDatabase(server, TEMPLATE)
-            told = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+            values = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
             yield (
                 base,
-                told
+                values
                 | {
                     "STRANDLINE_DATABASE_URL": base.url,
                     "STRANDLINE_BUCKET": aws.bucket,
@@ -76,11 +76,11 @@ def world() -> Generator[tuple[ScratchDatabase, dict[str, str]]]:
 def event(name: str, key: str) -> Any:
     """Its first event; an append is a new one each time."""
     text = (EVENTS / FIRST[name]).read_text().replace("strandline_REPLACED-BY-THE-TEST", key)
-    found = json.loads(text)
+    document = json.loads(text)
     if name == "ingest":
-        body = json.loads(found["body"]) | {"source_event_key": str(uuid.uuid4())}
-        found["body"] = json.dumps(body)
-    return found
+        body = json.loads(document["body"]) | {"source_event_key": str(uuid.uuid4())}
+        document["body"] = json.dumps(body)
+    return document
 
 
 def start(name: str, environment: dict[str, str], base: ScratchDatabase, key: str) -> Start:
@@ -90,11 +90,11 @@ def start(name: str, environment: dict[str, str], base: ScratchDatabase, key: st
         function.wait_until_ready()
         ready, ready_cpu = time.perf_counter() - clock, function.cpu_seconds()
         answer = function.invoke(event(name, key))
-        answered, answered_cpu = time.perf_counter() - clock, function.cpu_seconds()
+        answer_time, answered_cpu = time.perf_counter() - clock, function.cpu_seconds()
         assert not answer.failed, answer
         assert answer.payload.get("statusCode", 200) < 300, answer
-        ((opened,),) = base.rows(_OPENED, "strandline_app")
-        return Start(ready, ready_cpu, opened - began, answered, answered_cpu)
+        ((connection,),) = base.rows(_OPENED, "strandline_app")
+        return Start(ready, ready_cpu, connection - began, answer_time, answered_cpu)
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure cold starts.")
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("functions", nargs="*", default=["ingest", "query"])
-    asked = parser.parse_args()
+    options = parser.parse_args()
     build.build_functions()
     build.build(ARCH)
     print("ms, medians    | ready (CPU) | first SQL | answered (CPU) | load")
@@ -110,13 +110,13 @@ def main() -> None:
         front = Gateway(base.url)
         key = front.key()
         front.database.close()
-        for name in asked.functions:
-            runs = [start(name, environment, base, key) for _ in range(asked.runs)]
-            ready, ready_cpu, connected, answered, answered_cpu = (
+        for name in options.functions:
+            runs = [start(name, environment, base, key) for _ in range(options.runs)]
+            ready, ready_cpu, connected, answer, answered_cpu = (
                 round(1000 * statistics.median(values)) for values in zip(*runs, strict=True)
             )
             load = os.getloadavg()[0]
-            row = f"{ready} ({ready_cpu}) | {connected} | {answered} ({answered_cpu}) | {load:.1f}"
+            row = f"{ready} ({ready_cpu}) | {connected} | {answer} ({answered_cpu}) | {load:.1f}"
             print(f"{name:14} | {row}")
 
 

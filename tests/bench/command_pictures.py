@@ -91,10 +91,12 @@ def _run(command: str, environment: dict[str, str], folder: Path) -> str:
     """What a command prints. Raises SystemExit where it fails."""
     words = shlex.split(command)
     program = [sys.executable, "-m", "strandline.commands.main", *words[1:]]
-    done = subprocess.run(program, env=environment, cwd=folder, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
+    process = subprocess.run(program, env=environment, cwd=folder, capture_output=True, text=True)
+    if process.returncode != 0:
+        raise SystemExit(
+            f"{command}: exit code {process.returncode}\n{process.stdout}{process.stderr}"
+        )
+    return process.stdout
 
 
 def _write_conversation(file: Path) -> None:

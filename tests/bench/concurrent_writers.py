@@ -66,7 +66,7 @@ class Place:
     texts: Sequence[str]
 
 
-def prepared(ours: Strandline, bare: BarePostgres, conversation: Conversation) -> Place:
+def prepare_run(ours: Strandline, bare: BarePostgres, conversation: Conversation) -> Place:
     """Both sides with their scopes made; ours have work waiting, as scopes in use do."""
     bare.connection.execute(BARE_TABLES)
     bare.connection.execute(
@@ -94,16 +94,16 @@ def rates(place: Place, *, rounds: int, seconds: float) -> dict[str, float]:
         writer = context.Process(target=_work, args=(theirs, number, place), daemon=True)
         writer.start()
         writers.append(writer)
-    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    results: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for n in range(rounds + 1):
         for kind in KINDS:
             rate = _round(pipes, f"{kind} {n}", seconds if n else seconds / 2)
             if n:  # the first is for warming up
-                found[kind].append(rate)
+                results[kind].append(rate)
     for pipe, writer in zip(pipes, writers, strict=True):
         pipe.send(None)
         writer.join()
-    per_second = {kind: round(median(of_kind)) for kind, of_kind in found.items()}
+    per_second = {kind: round(median(of_kind)) for kind, of_kind in results.items()}
     ratios = {
         f"{kind}_share": round(per_second[kind] / per_second["bare"], 3) for kind in KINDS[:2]
     }
@@ -149,22 +149,22 @@ def _work(pipe: Pipe, number: int, place: Place) -> None:
 def _rate(calls: Sequence[Callable[[], object]], seconds: float) -> float:
     """Calls done a second."""
     began = time.perf_counter()
-    done = 0
+    done_count = 0
     for call in calls:
         if time.perf_counter() - began > seconds:
             break
         call()
-        done += 1
-    return done / (time.perf_counter() - began)
+        done_count += 1
+    return done_count / (time.perf_counter() - began)
 
 
 def _body(key: str, scope: int, text: str) -> dict[str, object]:
-    said: dict[str, object] = {
+    message: dict[str, object] = {
         "participants": ["agent:helper", f"user:{scope}"],
         "role": "user",
         "content": text,
     }
-    return {**said, "source_event_key": key}
+    return {**message, "source_event_key": key}
 
 
 def _append(service: Resources, key: str, scope: int, text: str) -> Callable[[], object]:
@@ -194,8 +194,8 @@ def _bare(
     def call() -> None:
         with connection.transaction(), connection.pipeline():
             connection.execute(_TENANT, (TENANT,))
-            stored = connection.execute(_TRANSACTION, params)
-        if stored.fetchone() is None:
+            rows = connection.execute(_TRANSACTION, params)
+        if rows.fetchone() is None:
             raise RuntimeError("not stored")
 
     return call

@@ -31,8 +31,8 @@ class Score(NamedTuple):
 
 def load_pairs() -> Mapping[str, Sequence[Pair]]:
     """Pairs of facts that contradict each other, and pairs that may both hold."""
-    loaded = json.loads(_FILE.read_text())
-    return {name: [(first, second) for first, second in pairs] for name, pairs in loaded.items()}
+    document = json.loads(_FILE.read_text())
+    return {name: [(first, second) for first, second in pairs] for name, pairs in document.items()}
 
 
 def cosines(embedder: Embedder, pairs: Sequence[Pair]) -> list[float]:
@@ -43,12 +43,12 @@ def cosines(embedder: Embedder, pairs: Sequence[Pair]) -> list[float]:
 
 def score_test(pairs: Mapping[str, Sequence[Pair]]) -> Score:
     """What the deterministic test is worth, without a threshold."""
-    found = {
+    results = {
         name: sum(find_contradiction(*pair) is not None for pair in group)
         for name, group in pairs.items()
     }
-    right = found["contradicting"]
-    return Score(right / max(1, sum(found.values())), right / len(pairs["contradicting"]))
+    right = results["contradicting"]
+    return Score(right / max(1, sum(results.values())), right / len(pairs["contradicting"]))
 
 
 def choose_threshold(contradicting: Sequence[float]) -> float:
@@ -69,8 +69,10 @@ def main() -> None:
     )
     near = {name: cosines(embedder, group) for name, group in pairs.items()}
     own = thresholds_for(embedder.space, DEFAULTS).conflict
-    chosen = choose_threshold(near["contradicting"])
-    print(f"{embedder.space}: conflict={chosen:g} by these pairs, {own:g} in embeddings/spaces.py")
+    threshold = choose_threshold(near["contradicting"])
+    print(
+        f"{embedder.space}: conflict={threshold:g} by these pairs, {own:g} in embeddings/spaces.py"
+    )
     print("| cosine at least | of contradicting pairs | of compatible pairs |\n|--:|--:|--:|")
     for cut in sorted({*_CUTS, own}):
         shares = [sum(c >= cut for c in near[n]) / len(near[n]) for n in pairs]

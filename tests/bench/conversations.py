@@ -151,8 +151,8 @@ def _records(conversation: Conversation) -> Iterator[Row]:
             yield {"date": date}
         before = session
         if topic := topics.get(event["source_event_key"]):
-            marked = {} if topic.entities is None else {"entities": topic.entities}
-            yield {"topic": topic.title, **marked}
+            labels = {} if topic.entities is None else {"entities": topic.entities}
+            yield {"topic": topic.title, **labels}
         yield _record(event, at)
     yield from conversation.questions
 

@@ -44,18 +44,18 @@ def of_calls(
     """Milliseconds of a call, for each side: the median of single appends, of an event in batches
     of 100, and of searches; of these the 95th percentile too. Warm, after `analyze`."""
     turns = list(_first(BATCH * max(batches, singles // BATCH + 1), conversation.turns))
-    asked = {name: side.searches("search", conversation) for name, side in sides.items()}
+    query = {name: side.searches("search", conversation) for name, side in sides.items()}
     for name, side in sides.items():
         side.analyze()
-        for call in [*side.writes("warm", turns[:_BLOCK], 1), *asked[name][:_BLOCK]]:
+        for call in [*side.writes("warm", turns[:_BLOCK], 1), *query[name][:_BLOCK]]:
             call()
 
     def writes(lane: str, count: int, size: int) -> dict[str, list[Call]]:
         return {name: side.writes(lane, turns[:count], size) for name, side in sides.items()}
 
-    single = interleaved(writes("single", singles, 1), _BLOCK)
-    batch = interleaved(writes("batch", BATCH * batches, BATCH), 1)
-    search = interleaved({name: list(_first(asks, asked[name])) for name in sides}, _BLOCK)
+    single = interleave(writes("single", singles, 1), _BLOCK)
+    batch = interleave(writes("batch", BATCH * batches, BATCH), 1)
+    search = interleave({name: list(_first(asks, query[name])) for name in sides}, _BLOCK)
     return {
         name: {
             "write_ms": _milliseconds(median(single[name])),
@@ -72,7 +72,7 @@ def _first[Item](count: int, items: Sequence[Item]) -> "itertools.islice[Item]":
     return itertools.islice(itertools.cycle(items), count)
 
 
-def interleaved(calls: Mapping[str, Sequence[Call]], block: int) -> dict[str, list[float]]:
+def interleave(calls: Mapping[str, Sequence[Call]], block: int) -> dict[str, list[float]]:
     """Seconds of each call. Sides take turns after `block` calls, and by turns begin."""
     took: dict[str, list[float]] = {name: [] for name in calls}
     blocks = {
@@ -93,7 +93,7 @@ def _milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-class Known:
+class RememberingEmbedder:
     """An embedder that remembers: a text costs nothing the second time."""
 
     def __init__(self, embedder: Embedder) -> None:

@@ -84,7 +84,7 @@ def log_to_nowhere() -> Generator[None]:
 
 class StrandlineSide:
     """The real handlers, called with real events. A conversation is one tenant's only scope; its
-    first append also sends the hint of a scope that turned dirty, the others find it dirty."""
+    first append also sends the message of a scope that turned dirty, the others find it dirty."""
 
     def __init__(self, system: Strandline, speakers: Sequence[str]) -> None:
         self._system = system
@@ -110,7 +110,7 @@ class StrandlineSide:
         for call in self.writes(lane, conversation.turns, 100):
             call()
         self._system.embed()
-        asked = [
+        questions = [
             handler_call(
                 "/api/v1/recall",
                 {"query": question.text, "participants": self._people, "limit": DEPTH},
@@ -118,10 +118,10 @@ class StrandlineSide:
             )
             for question in conversation.questions
         ]
-        for call in asked:  # its vector is known from here on
+        for call in questions:  # its vector is known from here on
             if json.loads(call()["body"])["degraded"]:
                 raise RuntimeError("recall was degraded: nothing to time")
-        return [*asked]
+        return [*questions]
 
     def analyze(self) -> None:
         """All tables."""
@@ -164,7 +164,9 @@ class BareSide:
         def ask(question: str) -> Call:
             vector = str(self._embedder.embed([question], timeout=60.0)[0])
             params = {"conversation": lane, "question": question, "embedding": vector}
-            return lambda: self._connection.execute(_FOUND, {**params, "limit": DEPTH}).fetchall()
+            return lambda: self._connection.execute(
+                _SEARCH_QUERY, {**params, "limit": DEPTH}
+            ).fetchall()
 
         return [ask(question.text) for question in conversation.questions]
 
@@ -182,7 +184,7 @@ class BareSide:
             cursor.executemany(STORE, part)
 
 
-_FOUND = (
+_SEARCH_QUERY = (
     "with found as (" + SEARCH + ")"  # noqa: S608 - constants of ours
     " select t.position, t.key, t.session, t.speaker, t.said_at, t.recorded_at, t.text, found.score"
     " from found join turns t on t.conversation = %(conversation)s and t.position = found.position"

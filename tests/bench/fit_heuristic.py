@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from strandline.llm.heuristic import cohesion
 from strandline.llm.types import PromptEvent
 from tests.bench import talks
-from tests.bench.scores import Found, boundaries
+from tests.bench.scores import ChainKeys, boundaries
 from tests.bench.talks import Event, Talk
 
 SHIFT = 0.5
@@ -36,7 +36,7 @@ type Matrix = NDArray[np.float64]
 
 def read() -> list[Talk]:
     """The conversations that the weights are fitted to."""
-    return [talks.read(path) for path in talks.FITTED]
+    return [talks.read(path) for path in talks.FITTING_SET]
 
 
 class Sample(NamedTuple):
@@ -59,16 +59,16 @@ def sample(talk: Talk) -> Sample:
     begins: list[bool] = []
     weights: list[float] = []
 
-    def judged(
-        before: Sequence[PromptEvent], said: PromptEvent, after: Sequence[PromptEvent], first: bool
+    def judge(
+        before: Sequence[PromptEvent], event: PromptEvent, after: Sequence[PromptEvent], first: bool
     ) -> bool:
         for most, weight in {**CUT_SHORT, len(after): 1.0}.items():
-            rows.append(cohesion.compute_cues(before, said, after[:most]))
+            rows.append(cohesion.compute_cues(before, event, after[:most]))
             begins.append(first)
             weights.append(weight)
         return first
 
-    _walk(talk, judged, as_marked=True)
+    _walk(talk, judge, as_marked=True)
     share = 100 * np.array(weights) / weights.count(1.0)
     return Sample(np.array(rows, float), np.array(begins, float), share)
 
@@ -80,11 +80,11 @@ say so."""
 
 def _walk(
     talk: Talk, judge: Judge, *, as_marked: bool, ahead: int = talks.DEFAULTS.ahead_events
-) -> list[Found]:
+) -> list[ChainKeys]:
     """The runs that these judgements make. `as_marked`: at all other events topics begin where
     people say. `ahead`: so many events are waited for."""
     by_key = {event.key: event for event in talk.events}
-    chains: list[Found] = []
+    chains: list[ChainKeys] = []
     for keys in talk.expected.lanes.values():
         events = [by_key[key] for key in keys]
         before: list[PromptEvent] = []
@@ -92,28 +92,28 @@ def _walk(
         run: list[str] = []
         for place, event in enumerate(events):
             first = event.key in talk.expected.starts
-            begins = _silent(before, event.said)
+            begins = _silent(before, event.prompt)
             if event.turn.is_user_message:
                 if before and not begins and not flows & event.turn.flow_ids:
-                    begins = judge(before, event.said, _after(events, place, ahead), first)
+                    begins = judge(before, event.prompt, _after(events, place, ahead), first)
                 flows = event.turn.flow_ids
             if begins or (as_marked and first):
-                chains += [Found(run, ())] if run else []
+                chains += [ChainKeys(run, ())] if run else []
                 before, run = [], []
-            before.append(event.said)
+            before.append(event.prompt)
             run.append(event.key)
-        chains.append(Found(run, ()))
+        chains.append(ChainKeys(run, ()))
     return chains
 
 
 def _after(events: Sequence[Event], place: int, ahead: int) -> list[PromptEvent]:
     """What the fold waits for: a few events, none of them past a silence."""
-    found = [events[place].said]
+    results = [events[place].prompt]
     for event in events[place + 1 : place + 1 + ahead]:
-        if _silent(found, event.said):
+        if _silent(results, event.prompt):
             break
-        found.append(event.said)
-    return found[1:]
+        results.append(event.prompt)
+    return results[1:]
 
 
 def fit(samples: Sequence[Sample]) -> Matrix:
@@ -124,53 +124,55 @@ def fit(samples: Sequence[Sample]) -> Matrix:
     begins = np.concatenate([one.begins for one in samples])
     equal = np.concatenate([one.weight for one in samples])
     ridge = np.diag([RIDGE] * (cues.shape[1] - 1) + [1e-9])
-    found = np.zeros(cues.shape[1])
+    solution = np.zeros(cues.shape[1])
     for _ in range(_STEPS):
-        chance = 1 / (1 + np.exp(-cues @ found))
-        slope = cues.T @ (equal * (chance - begins)) + ridge @ found
+        chance = 1 / (1 + np.exp(-cues @ solution))
+        slope = cues.T @ (equal * (chance - begins)) + ridge @ solution
         curve = (cues.T * (equal * chance * (1 - chance))) @ cues + ridge
-        found -= np.linalg.solve(curve, slope)
-    weights = found[:-1] / spread
-    return np.append(weights, found[-1] - weights @ middle)
+        solution -= np.linalg.solve(curve, slope)
+    weights = solution[:-1] / spread
+    return np.append(weights, solution[-1] - weights @ middle)
 
 
-def file_text(found: Matrix) -> str:
+def file_text(matrix: Matrix) -> str:
     """What weights.json holds of these: rounded, each weight under its cue's name."""
-    *weights, bias = found.tolist()
+    *weights, bias = matrix.tolist()
     by_name = {
         name: round(weight, 2) for name, weight in zip(cohesion.Cues._fields, weights, strict=True)
     }
     return json.dumps({"bias": round(bias + SHIFT, 2), "weights": by_name}, indent=2) + "\n"
 
 
-def score(talk: Talk, found: Matrix, ahead: int = talks.DEFAULTS.ahead_events) -> float:
+def score(talk: Talk, matrix: Matrix, ahead: int = talks.DEFAULTS.ahead_events) -> float:
     """Boundary F1 of a conversation that is cut by these weights alone, and by long silences."""
-    weights: list[float] = found.tolist()
+    weights: list[float] = matrix.tolist()
 
-    def judged(
-        before: Sequence[PromptEvent], said: PromptEvent, after: Sequence[PromptEvent], _: bool
+    def judge(
+        before: Sequence[PromptEvent], event: PromptEvent, after: Sequence[PromptEvent], _: bool
     ) -> bool:
-        return math.sumprod(weights, [*cohesion.compute_cues(before, said, after), 1.0]) + SHIFT > 0
+        return (
+            math.sumprod(weights, [*cohesion.compute_cues(before, event, after), 1.0]) + SHIFT > 0
+        )
 
-    return boundaries(talk.expected, _walk(talk, judged, as_marked=False, ahead=ahead)).f1
+    return boundaries(talk.expected, _walk(talk, judge, as_marked=False, ahead=ahead)).f1
 
 
-def _silent(before: Sequence[PromptEvent], said: PromptEvent) -> bool:
+def _silent(before: Sequence[PromptEvent], event: PromptEvent) -> bool:
     return (
         bool(before)
-        and (said.said_at - before[-1].said_at).total_seconds() > talks.GAP_MINUTES * 60
+        and (event.said_at - before[-1].said_at).total_seconds() > talks.GAP_MINUTES * 60
     )
 
 
 def main() -> None:
     """Print each conversation's boundary F1 by the weights of the others; write those of all."""
-    known = read()
-    samples = [sample(talk) for talk in known]
+    content = read()
+    samples = [sample(talk) for talk in content]
     print("| conversation | topics begin | held out | held out, judged at once | fitted to all |")
     print("|---|---|---|---|---|")
     together = fit(samples)
     means: list[list[float]] = []
-    for place, talk in enumerate(known):
+    for place, talk in enumerate(content):
         apart = fit([*samples[:place], *samples[place + 1 :]])
         means.append([score(talk, apart), score(talk, apart, 0), score(talk, together)])
         begins = int(samples[place].begins[samples[place].whole].sum())

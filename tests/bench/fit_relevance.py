@@ -31,7 +31,7 @@ from strandline.recall.features import (
 )
 from strandline.recall.relevance import Calibration, Curve
 from tests.bench import recall_corpora
-from tests.bench.cost import Known
+from tests.bench.cost import RememberingEmbedder
 from tests.bench.listwise import Stack
 from tests.bench.recall_service import Candidates, candidates_of, list_askings, serve
 from tests.bench.relevance_samples import (
@@ -100,8 +100,8 @@ def shrink(candidates: Candidates, chance: random.Random) -> Candidates:
     right = [n for n, answers in enumerate(candidates.answers) if answers]
     others = [n for n, answers in enumerate(candidates.answers) if not answers]
     size = min(len(others), chance.choice(_SMALL) or (0 if right else 1))
-    kept = sorted(right + chance.sample(others, size))
-    rows = [candidates.rows[n] for n in kept]
+    remaining = sorted(right + chance.sample(others, size))
+    rows = [candidates.rows[n] for n in remaining]
     words = [
         Word(word.text, sum(row.word_bits >> n & 1 for row in rows))
         for n, word in enumerate(candidates.words)
@@ -111,7 +111,7 @@ def shrink(candidates: Candidates, chance: random.Random) -> Candidates:
         rows=rows,
         words=words,
         events_in_view=len(rows),
-        answers=[candidates.answers[n] for n in kept],
+        answers=[candidates.answers[n] for n in remaining],
     )
 
 
@@ -120,15 +120,15 @@ def fit_curve(rows: Sequence[Sequence[float]], labels: Sequence[bool], weights: 
     values = np.array(rows, dtype=np.float64)
     mean, spread = values.mean(0), values.std(0) + 1e-9
     design = np.column_stack([(values - mean) / spread, np.ones(len(values))])
-    found, target = np.zeros(design.shape[1]), np.array(labels, dtype=np.float64)
+    result, target = np.zeros(design.shape[1]), np.array(labels, dtype=np.float64)
     for _ in range(40):
-        probability = 1 / (1 + np.exp(-np.clip(design @ found, -30, 30)))
-        gradient = design.T @ (weights * (probability - target)) + 0.01 * found
+        probability = 1 / (1 + np.exp(-np.clip(design @ result, -30, 30)))
+        gradient = design.T @ (weights * (probability - target)) + 0.01 * result
         curvature = weights * probability * (1 - probability)
-        hessian = (design * curvature[:, None]).T @ design + 0.01 * np.eye(len(found))
-        found -= np.linalg.solve(hessian, gradient)
-    slopes = found[:-1] / spread
-    return Curve(float(found[-1] - slopes @ mean), tuple(float(slope) for slope in slopes))
+        hessian = (design * curvature[:, None]).T @ design + 0.01 * np.eye(len(result))
+        result -= np.linalg.solve(hessian, gradient)
+    slopes = result[:-1] / spread
+    return Curve(float(result[-1] - slopes @ mean), tuple(float(slope) for slope in slopes))
 
 
 def balance(answers: Sequence[Answer]) -> Array:
@@ -148,14 +148,14 @@ def fit_known(answers: Sequence[Answer]) -> Curve:
     )
 
 
-def relevance_rows(answer: Answer, known: Curve) -> list[tuple[float, float]]:
+def relevance_rows(answer: Answer, curve: Curve) -> list[tuple[float, float]]:
     """What the curve of relevance is over, for the best candidates."""
     best = float(answer.scores[0])
-    logit = known.logit(answer.features)
+    logit = curve.logit(answer.features)
     return [(best - float(value), logit) for value in answer.scores]
 
 
-def fit_relevance(answers: Sequence[Answer], known: Curve) -> Curve:
+def fit_relevance(answers: Sequence[Answer], curve: Curve) -> Curve:
     """The probability that a candidate answers."""
     weights = np.concatenate(
         [
@@ -163,7 +163,7 @@ def fit_relevance(answers: Sequence[Answer], known: Curve) -> Curve:
             for answer, weight in zip(answers, balance(answers), strict=True)
         ]
     )
-    rows = [row for answer in answers for row in relevance_rows(answer, known)]
+    rows = [row for answer in answers for row in relevance_rows(answer, curve)]
     return fit_curve(rows, [right for answer in answers for right in answer.right], weights)
 
 
@@ -172,27 +172,27 @@ def probability(logit: float) -> float:
     return float(1 / (1 + np.exp(-np.clip(logit, -60, 60))))
 
 
-def choose_threshold(answers: Sequence[Answer], known: Curve, loss: float) -> float:
+def choose_threshold(answers: Sequence[Answer], curve: Curve, loss: float) -> float:
     """The highest threshold of `known` that costs no group more than `loss` of R@10."""
     groups: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
         if answer.has_answer:
             groups[answer.sample.group].append(answer)
-    return min(_threshold_of(group, known, loss) for group in groups.values())
+    return min(_threshold_of(group, curve, loss) for group in groups.values())
 
 
-def _threshold_of(answers: Sequence[Answer], known: Curve, loss: float) -> float:
+def _threshold_of(answers: Sequence[Answer], curve: Curve, loss: float) -> float:
     pairs = sorted(
         (
-            probability(known.logit(answer.features)),
+            probability(curve.logit(answer.features)),
             sum(answer.right[:DEPTH]) / answer.sample.expected / len(answers),
         )
         for answer in answers
     )
-    lost = 0.0
+    missing = 0.0
     for value, share in pairs:
-        lost += share
-        if lost > loss:
+        missing += share
+        if missing > loss:
             return value
     return pairs[-1][0]
 
@@ -227,38 +227,40 @@ def fit_all(samples: Sequence[Sample], views: Sequence[Sample]) -> Fit:
     """Weights by the questions at home, then the curves over all views."""
     weights = fit_weights(samples)
     answers = [answer for view in views if (answer := rank_sample(view, weights))]
-    known = fit_known(answers)
-    return Fit(weights, known, fit_relevance(answers, known))
+    known_curve = fit_known(answers)
+    return Fit(weights, known_curve, fit_relevance(answers, known_curve))
 
 
 def describe(fit: Fit, views: Sequence[Sample], whole: Callable[[Sample], bool]) -> dict[str, Any]:
     """How well `known` and `relevance` tell answers apart."""
     answers = [answer for view in views if (answer := rank_sample(view, fit.weights))]
-    known = [(answer, probability(fit.known.logit(answer.features))) for answer in answers]
+    known_ids = [(answer, probability(fit.known.logit(answer.features))) for answer in answers]
     areas: list[float] = []
     for group in sorted({answer.sample.group for answer in answers}):
-        mine = [(a, p) for a, p in known if a.sample.group == group and whole(a.sample)]
+        mine = [(a, p) for a, p in known_ids if a.sample.group == group and whole(a.sample)]
         right = [p for a, p in mine if a.has_answer]
         wrong = [p for a, p in mine if not a.has_answer]
         areas.append(area_under_curve(right, wrong))
     weights = balance(answers)
-    known_pairs = [(p, a.has_answer, float(w)) for (a, p), w in zip(known, weights, strict=True)]
+    known_pairs = [
+        (p, a.has_answer, float(w)) for (a, p), w in zip(known_ids, weights, strict=True)
+    ]
     relevance_pairs = [
         (probability(fit.relevance.logit(row)), right, float(weight))
         for answer, weight in zip(answers, weights, strict=True)
         for row, right in zip(relevance_rows(answer, fit.known), answer.right, strict=True)
     ]
     away = [answer for answer in answers if not answer.has_answer and whole(answer.sample)]
-    refused: dict[str, float] = {}
+    refusals: dict[str, float] = {}
     big = [answer for answer in answers if whole(answer.sample)]
     for loss in (LOSS, 0.05, 0.1):
         threshold = choose_threshold(big, fit.known, loss)
         below = [probability(fit.known.logit(answer.features)) < threshold for answer in away]
-        refused[f"{loss:.0%} lost"] = round(float(np.average(below, weights=balance(away))), 3)
+        refusals[f"{loss:.0%} lost"] = round(float(np.average(below, weights=balance(away))), 3)
     return {
         "auc": round(fmean(areas), 3),
         "auc_worst": round(min(areas), 3),
-        "refused": refused,
+        "refused": refusals,
         "ece_known": round(calibration_error(known_pairs), 3),
         "ece_relevance": round(calibration_error(relevance_pairs), 3),
     }
@@ -271,13 +273,13 @@ def main() -> None:
     arguments = parser.parse_args()
     corpora = recall_corpora.load(arguments.locomo)
     askings = list_askings(corpora)
-    with serve(corpora, Known(LocalEmbedder())) as service:
+    with serve(corpora, RememberingEmbedder(LocalEmbedder())) as service:
         for name, with_vector, start in (
             (LocalEmbedder.space, True, calibration_for(LocalEmbedder.space)),
             ("WITHOUT_VECTOR", False, WITHOUT_VECTOR),
         ):
-            collected = list(candidates_of(service, askings, with_vector=with_vector))
-            report(name, collected, start)
+            candidates = list(candidates_of(service, askings, with_vector=with_vector))
+            report(name, candidates, start)
 
 
 def report(name: str, collected: Sequence[Candidates], start: Calibration) -> None:
@@ -316,8 +318,8 @@ def ablate(samples: Sequence[Sample], weights: Array) -> list[str]:
 
 def _signed(difference: float) -> str:
     """As in docs/recall.md: without the 0, and with the sign for minus."""
-    shown = f"{difference:+.3f}".replace("0.", ".", 1)
-    return ".000" if shown[1:] == ".000" else shown.replace("-", "\N{MINUS SIGN}")
+    copy = f"{difference:+.3f}".replace("0.", ".", 1)
+    return ".000" if copy[1:] == ".000" else copy.replace("-", "\N{MINUS SIGN}")
 
 
 def _line(scores: Mapping[str, Scores]) -> str:

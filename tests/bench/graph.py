@@ -283,13 +283,13 @@ def _time(name: str, viewer: str, calls: _Calls, asks: int) -> Figures:
     own, bare = calls
     times: tuple[list[float], list[float]] = [], []
     for n in range(-_WARM_UP, asks):
-        for call, taken in zip((own, bare), times, strict=True):
+        for call, outcome in zip((own, bare), times, strict=True):
             if call is None:
                 continue
             begin = time.perf_counter()
             call(n % asks)
             if n >= 0:
-                taken.append(1000 * (time.perf_counter() - begin))
+                outcome.append(1000 * (time.perf_counter() - begin))
     figures = Figures(name, viewer, *_quantiles(times[0]))
     if bare is None:
         return figures

@@ -79,7 +79,7 @@ def extract(talk: Talk) -> list[Item]:
     """What the heuristic model extracts from a conversation, topic by topic."""
     model, items = HeuristicModel(), list[Item]()
     for topic in _topics(talk):
-        events = [event.said for event in topic]
+        events = [event.prompt for event in topic]
         extraction = model.extract(events, model.entities(events).entities)
         items += _items(extraction, [event.key for event in topic])
     return items
@@ -110,20 +110,20 @@ def score(items: Sequence[Item], expectations: Sequence[Expectation]) -> dict[Ki
     """Of each kind, how many items meet an expectation, and how many expectations are met."""
     scores: dict[Kind, Score] = {}
     for kind in ("fact", "decision", "relation"):
-        found = [item for item in items if item.kind == kind]
+        results = [item for item in items if item.kind == kind]
         expected = [one for one in expectations if one.kind == kind]
-        right = [item for item in found if any(one.is_met_by(item) for one in expected)]
-        met = [one for one in expected if any(one.is_met_by(item) for item in found)]
-        scores[kind] = Score(min(len(right), len(met)), len(found), len(expected))
+        right = [item for item in results if any(one.is_met_by(item) for one in expected)]
+        matches = [one for one in expected if any(one.is_met_by(item) for item in results)]
+        scores[kind] = Score(min(len(right), len(matches)), len(results), len(expected))
     return scores
 
 
 def table_rows(name: str, scores: Mapping[Kind, Score]) -> Iterator[str]:
     """The rows of a conversation in the table of docs/graph.md."""
     for kind, result in scores.items():
-        found = f"{result.right} of {result.found}" if result.found else "none"
+        results = f"{result.right} of {result.found}" if result.found else "none"
         precision = f"{result.precision:.2f}" if result.found else "none"
-        figures = f"{found} | {result.expected} | {precision} | {result.recall:.2f}"
+        figures = f"{results} | {result.expected} | {precision} | {result.recall:.2f}"
         yield f"| {SUBJECTS[name]} | {kind}s | {figures} |"
 
 

@@ -31,14 +31,14 @@ from strandline.graph.search import ALL_TYPES
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.relevance import rank
 from tests.bench import recall_corpora
-from tests.bench.cost import Known
+from tests.bench.cost import RememberingEmbedder
 from tests.bench.recall_corpora import Corpus
 from tests.bench.recall_quality import DEPTH, Score, score
 from tests.bench.recall_service import Asking, RecallService, serve
 from tests.context_block import read_block
 
 BUDGET = 1000
-KNOWN = "What is known:"
+KNOWN_HEADING = "What is known:"
 _HOP_WEIGHTS = (1.0, 0.5, 0.25)
 _BONUSES = (0.02, 0.05, 0.1)
 _PLACES = 2
@@ -82,17 +82,17 @@ def promote(service: RecallService, corpora: Sequence[Corpus]) -> None:
 def boost(weight: float) -> Ranking:
     """What the graph cites counts more."""
 
-    def ranked(scores: Mapping[str, float], cited: Mapping[str, float]) -> list[str]:
-        return sorted(scores, key=lambda key: -(scores[key] + weight * cited.get(key, 0.0)))
+    def rank(scores: Mapping[str, float], citations: Mapping[str, float]) -> list[str]:
+        return sorted(scores, key=lambda key: -(scores[key] + weight * citations.get(key, 0.0)))
 
-    return ranked
+    return rank
 
 
-def give_places(scores: Mapping[str, float], cited: Mapping[str, float]) -> list[str]:
+def give_places(scores: Mapping[str, float], citations: Mapping[str, float]) -> list[str]:
     """The last of the ten places go to the best that the graph cites and that has none."""
     order = sorted(scores, key=lambda key: -scores[key])
     first = order[: DEPTH - _PLACES]
-    others = sorted((key for key in cited if key not in first), key=lambda key: -cited[key])
+    others = sorted((key for key in citations if key not in first), key=lambda key: -citations[key])
     return list(dict.fromkeys([*first, *others[:_PLACES], *order]))
 
 
@@ -104,22 +104,28 @@ def cite(
     by_cosine: bool = False,
 ) -> dict[str, float]:
     """The events that nodes about a question cite, with what that says of each."""
-    cited: dict[str, float] = {}
+    citations: dict[str, float] = {}
     for node in knowledge.nodes:
         if node.type in types:
             weight = max(node.similarity or 0, 0) if by_cosine else _HOP_WEIGHTS[node.hops]
             for event_id in node.event_ids:
                 key = service.event_keys.get(str(event_id))
                 if key is not None:
-                    cited[key] = max(cited.get(key, 0.0), weight)
-    return cited
+                    citations[key] = max(citations.get(key, 0.0), weight)
+    return citations
 
 
 def rank_all(service: RecallService, asking: Asking) -> tuple[dict[str, Score], bool]:
     """The scores of a question by each way to rank, and whether the graph cites its evidence."""
-    found = service.candidates(asking, with_vector=True)
+    candidates = service.candidates(asking, with_vector=True)
     calibration = calibration_for(service.embedder.space)
-    ranking = rank(found.question, found.words, found.rows, found.events_in_view, calibration)
+    ranking = rank(
+        candidates.question,
+        candidates.words,
+        candidates.rows,
+        candidates.events_in_view,
+        calibration,
+    )
     scores = {service.event_keys[str(e.candidate.event_id)]: e.score for e in ranking.events}
     text, viewer = asking.question.text, tuple(sorted(asking.participants))
     access = service.database.connect_as(Caller(asking.tenant.name, viewer))
@@ -157,10 +163,10 @@ def read_text(service: RecallService, asking: Asking) -> tuple[set[str], int, se
     if reply.status != 200:
         raise RuntimeError(f"{reply.status}: {reply.text[:500]}")
     keys = {c["n"]: service.event_keys.get(c["event_id"], "") for c in reply.body["citations"]}
-    lines = read_block(reply.body["text"]).parts.get(KNOWN, [])
+    lines = read_block(reply.body["text"]).parts.get(KNOWN_HEADING, [])
     ends = [re.search(r"(?:\[\d+\])+$", line) for line in lines]
-    told = {keys[int(n)] for end in ends if end for n in re.findall(r"\d+", end[0])}
-    return set(keys.values()), len(lines), told, milliseconds
+    key_set = {keys[int(n)] for end in ends if end for n in re.findall(r"\d+", end[0])}
+    return set(keys.values()), len(lines), key_set, milliseconds
 
 
 def measure(corpora: Sequence[Corpus], service: RecallService) -> dict[str, Results]:
@@ -189,13 +195,13 @@ def measure(corpora: Sequence[Corpus], service: RecallService) -> dict[str, Resu
         tuning = json.dumps({} if is_on else {"ltm_enabled": False})
         service.system.base.rows("update tenants set tuning = %s::jsonb", tuning)
         for asking in askings:
-            cited, lines, told, milliseconds = read_text(service, asking)
+            citation, lines, receipt, milliseconds = read_text(service, asking)
             for result in of(asking):
-                result.shown[is_on].append(len(asking.evidence & cited) / len(asking.evidence))
+                result.shown[is_on].append(len(asking.evidence & citation) / len(asking.evidence))
                 result.milliseconds[is_on].append(milliseconds)
                 if is_on:
                     result.lines.append(lines)
-                    result.told.append(bool(asking.evidence & told))
+                    result.told.append(bool(asking.evidence & receipt))
     return results
 
 
@@ -218,11 +224,11 @@ def table(results: Mapping[str, Results]) -> Iterator[str]:
     yield "| text | lines known | with evidence | cited | without the section | ms | without |"
     yield "|---" * 7 + "|"
     for name, result in sorted(results.items()):
-        shown = [fmean(result.shown[is_on]) for is_on in (True, False)]
+        shares = [fmean(result.shown[is_on]) for is_on in (True, False)]
         times = [median(result.milliseconds[is_on]) for is_on in (True, False)]
         yield (
-            f"| {name} | {fmean(result.lines):.1f} | {fmean(result.told):.2f} | {shown[0]:.3f}"
-            f" | {shown[1]:.3f} | {times[0]:.1f} | {times[1]:.1f} |"
+            f"| {name} | {fmean(result.lines):.1f} | {fmean(result.told):.2f} | {shares[0]:.3f}"
+            f" | {shares[1]:.3f} | {times[0]:.1f} | {times[1]:.1f} |"
         )
 
 
@@ -243,7 +249,7 @@ def main() -> None:
         sys.exit(f"bench-graph-reading: {error}")
     if arguments.only:
         corpora = [c for c in corpora if {c.group, c.name} & set(arguments.only)]
-    with serve(corpora, Known(LocalEmbedder())) as service:
+    with serve(corpora, RememberingEmbedder(LocalEmbedder())) as service:
         promote(service, corpora)
         counts = service.system.base.rows(
             "select type, count(*) from graph_nodes group by 1 order by 1"

@@ -31,7 +31,7 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.recall import store
 from tests.bench import growth_topics, strandline_system
-from tests.bench.cost import Call, interleaved
+from tests.bench.cost import Call, interleave
 from tests.bench.cost_sides import handler_call, log_to_nowhere
 from tests.bench.growth_data import (
     AGENT,
@@ -104,7 +104,9 @@ def main() -> None:
                 print(f"{size:,} events are left out: {why}", file=sys.stderr)
                 continue
             database = f"growth_{size}"
-            with strandline_system.opened(server, embedder, Path(name), database) as system:
+            with strandline_system.open_strandline(
+                server, embedder, Path(name), database
+            ) as system:
                 views = list(_load(system.base, size, arguments.layouts))
                 with log_to_nowhere():
                     for view in views:
@@ -168,8 +170,8 @@ def _load(base: ScratchDatabase, size: int, layouts: Sequence[str]) -> Iterator[
 
 def _measure(system: Strandline, embedder: StoredVectors, view: View, asks: int) -> Figures:
     """Times and recall of one view; both sides of the times take turns."""
-    asked = list(list_questions(view, asks, view.tenant))
-    embedder.vectors = {asking.text: asking.vector.tolist() for asking in asked}
+    questions = list(list_questions(view, asks, view.tenant))
+    embedder.vectors = {asking.text: asking.vector.tolist() for asking in questions}
     key = system.gateway.key(view.tenant.name)
     handler: list[Call] = [
         handler_call(
@@ -177,13 +179,13 @@ def _measure(system: Strandline, embedder: StoredVectors, view: View, asks: int)
             {"query": asking.text, "participants": [view.participant], "limit": _DEPTH},
             key,
         )
-        for asking in asked
+        for asking in questions
     ]
     with psycopg.connect(system.base.admin_url, autocommit=True) as administrator:
-        bare = [_bare_call(administrator, view, asking) for asking in asked]
+        bare = [_bare_call(administrator, view, asking) for asking in questions]
         for call in [*handler[:20], *bare[:20]]:
             call()
-        took = interleaved({"handler": handler, "bare": bare}, 10)
+        took = interleave({"handler": handler, "bare": bare}, 10)
     elsewhere = make_tenant("elsewhere", 1_000, 1, seed=3)
     return Figures(
         layout=view.layout,
@@ -192,7 +194,7 @@ def _measure(system: Strandline, embedder: StoredVectors, view: View, asks: int)
         p50_ms=round(median(took["handler"]) * 1000, 2),
         p95_ms=round(quantiles(took["handler"], n=20)[-1] * 1000, 2),
         bare_p50_ms=round(median(took["bare"]) * 1000, 2),
-        recall=_recall(system, view, asked),
+        recall=_recall(system, view, questions),
         recall_elsewhere=_recall(system, view, list(list_questions(view, asks, elsewhere))),
     )
 
@@ -209,25 +211,25 @@ def _bare_call(administrator: psycopg.Connection, view: View, asking: Asking) ->
     return lambda: administrator.execute(_NEAREST, params).fetchall()
 
 
-def _recall(system: Strandline, view: View, asked: Sequence[Asking]) -> float:
+def _recall(system: Strandline, view: View, questions: Sequence[Asking]) -> float:
     """How many of the ten nearest in view the vector leg gives, of questions without words."""
     in_view = view.tenant.events_in(view.scope)
     vectors = view.tenant.vectors[in_view]
     vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     viewer = (view.participant,)
-    found = wanted = 0
+    count = total = 0
     database = Database(system.base.url)
     try:
         access = database.connect_as(Caller(view.tenant.name, viewer))
-        for asking in asked:
+        for asking in questions:
             nearest = np.argsort(-(vectors @ asking.vector), kind="stable")[:_DEPTH]
             numbers: list[int] = in_view[nearest].tolist()
             exact = {view.tenant.event_ids[n] for n in numbers}
-            found += len(exact & _nearest_of_leg(access, asking.vector))
-            wanted += len(exact)
+            count += len(exact & _nearest_of_leg(access, asking.vector))
+            total += len(exact)
     finally:
         database.close()
-    return round(found / wanted, 4)
+    return round(count / total, 4)
 
 
 def _nearest_of_leg(access: TenantDb, vector: Row) -> set[UUID]:

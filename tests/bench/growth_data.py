@@ -172,10 +172,10 @@ def _texts(chance: np.random.Generator, count: int) -> Iterator[str]:
     )
     shares = np.cumsum(1 / np.arange(1, _VOCABULARY + 1))
     lengths = chance.integers(8, 21, count)
-    drawn = np.searchsorted(shares / shares[-1], chance.random(int(lengths.sum())))
+    draw = np.searchsorted(shares / shares[-1], chance.random(int(lengths.sum())))
     start = 0
     for length in lengths.tolist():
-        numbers: list[int] = drawn[start : start + length].tolist()
+        numbers: list[int] = draw[start : start + length].tolist()
         yield " ".join(words[n] for n in numbers)
         start += length
 

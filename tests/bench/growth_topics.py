@@ -14,7 +14,7 @@ from pgvector import HalfVector
 
 from strandline.local.postgres import EmbeddedPostgres
 from tests.bench import strandline_system
-from tests.bench.cost import Call, interleaved
+from tests.bench.cost import Call, interleave
 from tests.bench.cost_sides import handler_call, log_to_nowhere
 from tests.bench.growth_data import (
     SPACE,
@@ -139,7 +139,10 @@ class TopicFigures:
 def measure(server: EmbeddedPostgres, directory: Path, size: int, asks: int) -> TopicFigures:
     """Measure one scope with so many events in chains, in a database of its own."""
     embedder, name = StoredVectors(), f"topics_{size}"
-    with strandline_system.opened(server, embedder, directory, name) as system, log_to_nowhere():
+    with (
+        strandline_system.open_strandline(server, embedder, directory, name) as system,
+        log_to_nowhere(),
+    ):
         reserve = _NEXT_BUILDS * NEXT_CHAINS
         total = size + reserve * EVENTS_PER_CHAIN
         tenant = make_tenant("one", total, 1, seed=1, run=EVENTS_PER_CHAIN)
@@ -221,13 +224,13 @@ def _measure_queries(
     system: Strandline, embedder: StoredVectors, tenant: SyntheticTenant, asks: int
 ) -> dict[str, list[float]]:
     """Seconds of each call; the sides take turns."""
-    asked = list(list_questions(View("one scope", tenant, tenant.user(0), None), asks, tenant))
-    embedder.vectors = {asking.text: asking.vector.tolist() for asking in asked}
+    questions = list(list_questions(View("one scope", tenant, tenant.user(0), None), asks, tenant))
+    embedder.vectors = {asking.text: asking.vector.tolist() for asking in questions}
     key = system.gateway.key(tenant.name)
     participants = [tenant.user(0)]
     with psycopg.connect(system.base.admin_url, autocommit=True) as administrator:
         calls: dict[str, list[Call]] = {"references": [], "recall": [], "bare": []}
-        for asking in asked:
+        for asking in questions:
             body = {"query": asking.text, "participants": participants}
             references = {**body, "min_relevance": 0}
             recall = {**references, "limit": _HITS}
@@ -237,7 +240,7 @@ def _measure_queries(
         for side in calls.values():
             for call in side[:20]:
                 call()
-        return interleaved(calls, 10)
+        return interleave(calls, 10)
 
 
 def _bare_call(administrator: psycopg.Connection, tenant: SyntheticTenant, asking: Asking) -> Call:

@@ -15,10 +15,10 @@ from strandline.tuning import DEFAULTS
 
 FILE = Path(__file__).parents[2] / "docs" / "heat.svg"
 DAYS = 14
-_MADE = datetime(2026, 5, 1, tzinfo=UTC)
-_CHAIN = HeatState(importance=0.8, density=1.0, strength=1.0, accessed_at=_MADE)
+_CREATED_AT = datetime(2026, 5, 1, tzinfo=UTC)
+_CHAIN = HeatState(importance=0.8, density=1.0, strength=1.0, accessed_at=_CREATED_AT)
 _STEP = timedelta(hours=1)
-_WIDTH, _HEIGHT, _LEFT, _TOP = 600, 300, 60, 62
+_WIDTH, _HEIGHT, _LEFT_MARGIN, _TOP = 600, 300, 60, 62
 
 
 class Pattern(NamedTuple):
@@ -45,10 +45,10 @@ THRESHOLDS = (
 
 def course(days: Sequence[int]) -> Iterator[tuple[float, float]]:
     """Day and heat, hour by hour; twice at a recall: before and after it."""
-    use, state, now = AccessState(_CHAIN.strength, None, _MADE), _CHAIN, _MADE
-    recalls = {_MADE + timedelta(days=day) for day in days}
-    while now <= _MADE + timedelta(days=DAYS):
-        day = (now - _MADE) / timedelta(days=1)
+    use, state, now = AccessState(_CHAIN.strength, None, _CREATED_AT), _CHAIN, _CREATED_AT
+    recalls = {_CREATED_AT + timedelta(days=day) for day in days}
+    while now <= _CREATED_AT + timedelta(days=DAYS):
+        day = (now - _CREATED_AT) / timedelta(days=1)
         yield day, compute_heat(state, now, DEFAULTS)
         if now in recalls:
             use = apply_recalls(use, [now], DEFAULTS)
@@ -57,7 +57,7 @@ def course(days: Sequence[int]) -> Iterator[tuple[float, float]]:
         now += _STEP
 
 
-def drawn() -> str:
+def draw() -> str:
     """The plot."""
     title = "Heat over 14 days of a chain of importance 0.8 and density 1"
     parts = [
@@ -65,7 +65,7 @@ def drawn() -> str:
         'font-family="system-ui, sans-serif" font-size="12" fill="#374151">',
         f"<title>{title}</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        f'<text x="{_LEFT}" y="26" font-size="15" fill="#111827">{title}</text>',
+        f'<text x="{_LEFT_MARGIN}" y="26" font-size="15" fill="#111827">{title}</text>',
         *_axes(),
         *(_line(pattern) for pattern in PATTERNS),
         *_legend(),
@@ -75,7 +75,7 @@ def drawn() -> str:
 
 
 def _x(day: float) -> float:
-    return round(_LEFT + _WIDTH * day / DAYS, 1)
+    return round(_LEFT_MARGIN + _WIDTH * day / DAYS, 1)
 
 
 def _y(warmth: float) -> float:
@@ -86,14 +86,14 @@ def _axes() -> Iterator[str]:
     right, bottom = _x(DAYS), _y(0)
     for tenth in range(0, 11, 2):
         y = _y(tenth / 10)
-        yield f'<path d="M{_LEFT} {y}H{right}" stroke="#e5e7eb"/>'
-        yield f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{tenth / 10}</text>'
+        yield f'<path d="M{_LEFT_MARGIN} {y}H{right}" stroke="#e5e7eb"/>'
+        yield f'<text x="{_LEFT_MARGIN - 8}" y="{y + 4}" text-anchor="end">{tenth / 10}</text>'
     for day in range(0, DAYS + 1, 2):
         yield f'<text x="{_x(day)}" y="{bottom + 18}" text-anchor="middle">{day}</text>'
     yield f'<text x="{_x(DAYS / 2)}" y="{bottom + 38}" text-anchor="middle">days</text>'
     for label, warmth in THRESHOLDS:
         y = _y(warmth)
-        yield f'<path d="M{_LEFT} {y}H{right}" stroke="#9ca3af" stroke-dasharray="1 4"/>'
+        yield f'<path d="M{_LEFT_MARGIN} {y}H{right}" stroke="#9ca3af" stroke-dasharray="1 4"/>'
         yield f'<text x="{right + 8}" y="{y + 4}" fill="#6b7280">{label}</text>'
 
 
@@ -107,7 +107,7 @@ def _line(pattern: Pattern) -> str:
 
 def _legend() -> Iterator[str]:
     for place, pattern in enumerate(PATTERNS):
-        x, y = _LEFT + place * 150, 40
+        x, y = _LEFT_MARGIN + place * 150, 40
         yield (
             f'<path d="M{x} {y}h24" stroke="{pattern.colour}" stroke-width="2.5" '
             f'stroke-dasharray="{pattern.dash}"/>'
@@ -116,4 +116,4 @@ def _legend() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    FILE.write_text(drawn(), "utf-8")
+    FILE.write_text(draw(), "utf-8")

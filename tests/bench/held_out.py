@@ -28,7 +28,7 @@ from strandline.embeddings.minilm import LocalEmbedder
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.features import Features
 from tests.bench import recall_corpora, recall_ideas
-from tests.bench.cost import Known
+from tests.bench.cost import RememberingEmbedder
 from tests.bench.fit_relevance import (
     LOSS,
     Answer,
@@ -65,11 +65,11 @@ class Views:
 def read_views(collected: Sequence[Candidates]) -> Views:
     """Samples of all questions but those of kind `none`, as `make fit-relevance` takes them."""
     missing = calibration_for(LocalEmbedder.space).missing_cosine
-    asked = [c for c in collected if c.asking.question.kind != recall_corpora.NONE]
+    questions = [c for c in collected if c.asking.question.kind != recall_corpora.NONE]
     chance = random.Random(2)
     return Views(
-        [make_sample(candidates, missing) for candidates in asked],
-        [make_sample(shrink(candidates, chance), missing) for candidates in asked],
+        [make_sample(candidates, missing) for candidates in questions],
+        [make_sample(shrink(candidates, chance), missing) for candidates in questions],
     )
 
 
@@ -85,16 +85,16 @@ def judge_corpus(views: Views, corpus: str, weights: Array) -> list[Verdict]:
     small = [sample for sample in views.small if not _touches(sample, corpus)]
     whole = [answer for sample in rest if (answer := rank_sample(sample, weights))]
     answers = [*whole, *(a for sample in small if (a := rank_sample(sample, weights)))]
-    known = fit_known(answers)
-    relevance = fit_relevance(answers, known)
-    threshold = choose_threshold(whole, known, LOSS)
+    known_curve = fit_known(answers)
+    relevance = fit_relevance(answers, known_curve)
+    threshold = choose_threshold(whole, known_curve, LOSS)
 
     def verdict(sample: Sample, answer: Answer | None) -> Verdict:
         has_answer = bool(sample.expected)
         if answer is None:
             return Verdict(0.0, has_answer, True, 0.0, ())
-        value = probability(known.logit(answer.features))
-        rows = relevance_rows(answer, known)
+        value = probability(known_curve.logit(answer.features))
+        rows = relevance_rows(answer, known_curve)
         hits = [
             (probability(relevance.logit(row)), right)
             for row, right in zip(rows, answer.right, strict=True)
@@ -129,7 +129,7 @@ def choose(samples: Sequence[Sample]) -> Choices:
         [n for n, of in corpora if of == group] for group in dict.fromkeys(dict(corpora).values())
     ]
 
-    held_out, chosen = hold_out(stack, [[name] for name in names], stack.fit)
+    held_out, choice = hold_out(stack, [[name] for name in names], stack.fit)
     group_out, _ = hold_out(stack, groups, stack.fit)
     product = np.array(calibration_for(LocalEmbedder.space).features)
     return Choices(
@@ -138,14 +138,14 @@ def choose(samples: Sequence[Sample]) -> Choices:
             "group_out": group_out,
             "product": stack.score(product),
         },
-        dict(zip([*names, _PRODUCT], [*(w / w[0] for w in chosen), product], strict=True)),
+        dict(zip([*names, _PRODUCT], [*(w / w[0] for w in choice), product], strict=True)),
     )
 
 
-def measure(collected: Sequence[Candidates]) -> dict[str, Any]:
+def measure(candidates: Sequence[Candidates]) -> dict[str, Any]:
     """For each corpus and group (`all GROUP`): the scores held out, those without the whole group,
     those of the product's weights, and what is told apart; and the weights chosen."""
-    views = read_views(collected)
+    views = read_views(candidates)
     home = views.home
     choices = choose(home)
     of_names: dict[str, list[str]] = defaultdict(list)
@@ -164,7 +164,7 @@ def measure(collected: Sequence[Candidates]) -> dict[str, Any]:
     for name, members in sorted(of_names.items()):
         mine = np.isin(homes, members)
         means = [held_out[:, homes == member].mean(1) for member in members]
-        judged = [verdict for member in members for verdict in verdicts[member]]
+        judgements = [verdict for member in members for verdict in verdicts[member]]
         corpora[name] = {
             **{side: _means(scores[:, mine]) for side, scores in choices.sides.items()},
             "mean_of_conversations": _means(np.array(means).T),
@@ -173,8 +173,8 @@ def measure(collected: Sequence[Candidates]) -> dict[str, Any]:
                 for kind in sorted(set(kinds[mine]))
             },
             "elsewhere": tell_apart(
-                [verdict for verdict in judged if verdict.has_answer],
-                [verdict for verdict in judged if not verdict.has_answer],
+                [verdict for verdict in judgements if verdict.has_answer],
+                [verdict for verdict in judgements if not verdict.has_answer],
             ),
         }
     weights = {name: _weights(values) for name, values in choices.weights.items()}
@@ -202,9 +202,9 @@ def table(result: Mapping[str, Any]) -> list[str]:
         "|---" * (len(_SIDES) + 2) + "|",
     ]
     corpora = result["corpora"]
-    for name, found in corpora.items():
+    for name, results in corpora.items():
         sides = " | ".join(
-            f"{found[side]['R@10']:.3f} / {found[side]['MRR']:.3f}" for side in _SIDES
+            f"{results[side]['R@10']:.3f} / {results[side]['MRR']:.3f}" for side in _SIDES
         )
         floor = FLOORS.get(name.removeprefix(ALL)) if name.startswith(ALL) else None
         lines.append(f"| {name} | {sides} | {' / '.join(map(str, floor or ()))} |")
@@ -213,13 +213,13 @@ def table(result: Mapping[str, Any]) -> list[str]:
         "",
         "talks by kind, held out: "
         + ", ".join(
-            f"{kind} {found['R@10']:.3f} / {found['MRR']:.3f}" for kind, found in kinds.items()
+            f"{kind} {body['R@10']:.3f} / {body['MRR']:.3f}" for kind, body in kinds.items()
         ),
     ]
-    told = [(name, row["elsewhere"]) for name, row in corpora.items() if name.startswith(ALL)]
+    figures = [(name, row["elsewhere"]) for name, row in corpora.items() if name.startswith(ALL)]
     lines += [
         "",
-        *none_table(told),
+        *none_table(figures),
         "",
         "| weight | the product's | lowest | highest |",
         "|---|---|---|---|",
@@ -243,16 +243,16 @@ def main() -> None:
         corpora = recall_corpora.load(arguments.locomo, arguments.talks)
     except (OSError, KeyError, ValueError) as error:
         sys.exit(f"bench-held-out: {error}")
-    with serve(corpora, Known(LocalEmbedder())) as service:
-        collected = list(candidates_of(service, list_askings(corpora), with_vector=True))
+    with serve(corpora, RememberingEmbedder(LocalEmbedder())) as service:
+        candidates = list(candidates_of(service, list_askings(corpora), with_vector=True))
         texts = recall_ideas.read_texts(service, corpora) if arguments.ideas else None
-    result = measure(collected)
-    print(*table(result), sep="\n")
+    figures = measure(candidates)
+    print(*table(figures), sep="\n")
     if texts:
-        result["ideas"] = recall_ideas.measure(read_views(collected).home, texts)
-        print("", *recall_ideas.table(result["ideas"]), sep="\n")
+        figures["ideas"] = recall_ideas.measure(read_views(candidates).home, texts)
+        print("", *recall_ideas.table(figures["ideas"]), sep="\n")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -180,13 +180,16 @@ def is_bare_participle(name: str, vocabulary: Vocabulary) -> bool:
     return participle and word not in vocabulary.exceptions
 
 
-def participles(tree: Tree, vocabulary: Vocabulary) -> tuple[Counter[str], int]:
-    """The bare participles, and how many identifiers there are in all."""
-    trees = [ast.parse(tree.text(path)) for path in modules(tree)]
+def participles(
+    tree: Tree, vocabulary: Vocabulary, paths: Sequence[PurePosixPath] | None = None
+) -> tuple[Counter[str], int]:
+    """The bare participles of these modules or of production's, and how many identifiers there
+    are in all."""
+    trees = [ast.parse(tree.text(path)) for path in paths or modules(tree)]
     names = Counter(name for module in trees for name in identifiers(module))
-    fixed = Counter(name for module in trees for name in fields(module))
+    counter = Counter(name for module in trees for name in fields(module))
     counts = Counter({n: count for n, count in names.items() if is_bare_participle(n, vocabulary)})
-    counts -= Counter({n: count for n, count in fixed.items() if n in vocabulary.api_fields})
+    counts -= Counter({n: count for n, count in counter.items() if n in vocabulary.api_fields})
     return counts, names.total()
 
 
@@ -206,8 +209,8 @@ def places(tree: Tree, vocabulary: Vocabulary, walk: Walk) -> list[str]:
     generated = list_generated(tree, vocabulary)
     files = [p for p in tree.production(".py", ".json", ".sql") if str(p) not in generated]
     matches = [path for path in files if walk.marker.search(tree.text(path))]
-    touched = [str(path) for path in matches if path.suffix != ".sql"]
-    return [*touched, "SQL"] if len(touched) < len(matches) else touched
+    texts = [str(path) for path in matches if path.suffix != ".sql"]
+    return [*texts, "SQL"] if len(texts) < len(matches) else texts
 
 
 def figures(tree: Tree, vocabulary: Vocabulary) -> dict[str, str]:

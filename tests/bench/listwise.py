@@ -61,17 +61,17 @@ class Stack:
     def fit(self, included: Array | None = None, without: int | None = None) -> Array:
         """The weights that rank the included questions best, all by default, but for those whose
         answers are no candidates. That of the feature `without` is 0."""
-        chosen = self._is_answer.any(1)
+        answer_rows = self._is_answer.any(1)
         if included is not None:
-            chosen = np.logical_and(chosen, included)
-        features, present = self._features[chosen], self._is_present[chosen]
+            answer_rows = np.logical_and(answer_rows, included)
+        features, present = self._features[answer_rows], self._is_present[answer_rows]
         spread = features[present].std(0)
         scale = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), 0.0)
         if without is not None:
             scale[without] = 0.0
-        counts = Counter(self.groups[chosen])
-        shares = np.array([1 / counts[group] for group in self.groups[chosen]])
-        block = _Block(features * scale, present, self._is_answer[chosen], shares)
+        counts = Counter(self.groups[answer_rows])
+        shares = np.array([1 / counts[group] for group in self.groups[answer_rows]])
+        block = _Block(features * scale, present, self._is_answer[answer_rows], shares)
         start = np.zeros(len(scale))
         start[0] = _COSINE * (scale[0] > 0)
         return block.minimise(start) * scale
@@ -106,14 +106,14 @@ class _Block:
             _softmax(scores + mask) for mask in self._masks
         )
         mean = np.einsum("qc,qcf->qf", of_all, self._features)
-        wanted = np.einsum("qc,qcf->qf", of_answers, self._features)
+        expected_sum = np.einsum("qc,qcf->qf", of_answers, self._features)
         loss = self._shares @ (log_all - log_answers) + PENALTY / 2 * weights @ weights
         weighted = self._features * (of_all * self._shares[:, None])[:, :, None]
         squares = np.tensordot(weighted, self._features, ((0, 1), (0, 1)))
         squares -= (mean * self._shares[:, None]).T @ mean
         return (
             float(loss),
-            self._shares @ (mean - wanted) + PENALTY * weights,
+            self._shares @ (mean - expected_sum) + PENALTY * weights,
             squares + PENALTY * np.eye(len(weights)),
         )
 
@@ -139,9 +139,9 @@ def hold_out(
     is in one."""
     homes = [sample.candidates.asking.home.name for sample in stack.samples]
     scores = np.zeros((3, len(stack.samples)))
-    chosen: list[Array] = []
+    choices: list[Array] = []
     for fold in folds:
         included = np.array([home not in fold for home in homes])
-        chosen.append(fit(included))
-        scores[:, ~included] = stack.score(chosen[-1])[:, ~included]
-    return scores, chosen
+        choices.append(fit(included))
+        scores[:, ~included] = stack.score(choices[-1])[:, ~included]
+    return scores, choices

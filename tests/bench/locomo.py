@@ -77,16 +77,16 @@ def load(path: Path) -> list[Conversation]:
     except ValueError as error:
         raise UnknownShape(f"{path}: not one JSON document ({error}); {EXPECTED}") from None
     if not isinstance(rows, list) or not rows:
-        raise UnknownShape(f"{path}: {_found(rows)}; {EXPECTED}")
-    found = cast("list[Any]", rows)
+        raise UnknownShape(f"{path}: {_text_of(rows)}; {EXPECTED}")
+    result = cast("list[Any]", rows)
     try:
-        return [_conversation(row) for row in found]
+        return [_conversation(row) for row in result]
     except (KeyError, TypeError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise UnknownShape(f"{path}: {_found(found[0])} ({reason}); {EXPECTED}") from error
+        raise UnknownShape(f"{path}: {_text_of(result[0])} ({reason}); {EXPECTED}") from error
 
 
-def _found(value: Any) -> str:
+def _text_of(value: Any) -> str:
     """What stands where a conversation is expected, in words; another data set by its name."""
     if not isinstance(value, dict):
         return f"found {'nothing' if value == [] else f'a {type(value).__name__}'}"
@@ -99,8 +99,8 @@ def _found(value: Any) -> str:
 def _conversation(row: Mapping[str, Any]) -> Conversation:
     talk: Mapping[str, Any] = row["conversation"]
     turns = list(_turns(talk))
-    known = {turn.turn_id for turn in turns}
-    questions = [_question(asked, known) for asked in row["qa"]]
+    known_ids = {turn.turn_id for turn in turns}
+    questions = [_question(request, known_ids) for request in row["qa"]]
     return Conversation(
         str(row["sample_id"]),
         (talk["speaker_a"], talk["speaker_b"]),
@@ -122,9 +122,9 @@ def _turns(talk: Mapping[str, Any]) -> Iterator[Turn]:
             yield Turn(turn_id, session, spoken, said_at, turn["speaker"], text)
 
 
-def _question(asked: Mapping[str, Any], known: set[TurnId]) -> Question:
-    named = {turn_id for words in asked.get("evidence", ()) for turn_id in _ids(words)}
-    return Question(asked["question"], CATEGORIES[asked["category"]], frozenset(named & known))
+def _question(query: Mapping[str, Any], known_ids: set[TurnId]) -> Question:
+    names = {turn_id for words in query.get("evidence", ()) for turn_id in _ids(words)}
+    return Question(query["question"], CATEGORIES[query["category"]], frozenset(names & known_ids))
 
 
 def _ids(words: str) -> list[TurnId]:
@@ -137,27 +137,29 @@ def _ids(words: str) -> list[TurnId]:
 type Scores = dict[str, float]
 
 
-def score(evidence: frozenset[TurnId], ranked: Sequence[TurnId]) -> Scores:
+def score(evidence: frozenset[TurnId], ranking: Sequence[TurnId]) -> Scores:
     """One question's scores: the share of its evidence in the first 5, 10 and 20 hits; one over
     the rank of the first that is evidence; whether the first 5 sessions, each ranked by its best
     turn, hold one with evidence."""
-    found: Scores = {
-        f"R@{depth}": len(evidence & set(ranked[:depth])) / len(evidence) for depth in (5, 10, 20)
+    results: Scores = {
+        f"R@{depth}": len(evidence & set(ranking[:depth])) / len(evidence) for depth in (5, 10, 20)
     }
-    first = next((place for place, turn in enumerate(ranked, 1) if turn in evidence), None)
-    found["MRR"] = 1 / first if first else 0.0
-    sessions = list(dict.fromkeys(session for session, _ in ranked))[:SESSIONS]
-    found["session_hit@5"] = float(any(session in sessions for session, _ in evidence))
-    return found
+    first = next((place for place, turn in enumerate(ranking, 1) if turn in evidence), None)
+    results["MRR"] = 1 / first if first else 0.0
+    sessions = list(dict.fromkeys(session for session, _ in ranking))[:SESSIONS]
+    results["session_hit@5"] = float(any(session in sessions for session, _ in evidence))
+    return results
 
 
-def summary(asked: Sequence[tuple[Question, Scores]]) -> dict[str, Any]:
+def summary(questions: Sequence[tuple[Question, Scores]]) -> dict[str, Any]:
     """Averages over questions: the headline without the adversarial ones, and each category."""
     by_category = {
-        category: _average([scores for question, scores in asked if question.category == category])
+        category: _average(
+            [scores for question, scores in questions if question.category == category]
+        )
         for category in CATEGORIES.values()
     }
-    headline = [scores for question, scores in asked if question.category != APART]
+    headline = [scores for question, scores in questions if question.category != APART]
     return {**_average(headline), "by_category": by_category}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from strandline.embeddings.minilm import LocalEmbedder
 from tests.bench import recall_corpora
-from tests.bench.cost import Known
+from tests.bench.cost import RememberingEmbedder
 from tests.bench.recall_corpora import Corpus
 from tests.bench.recall_service import Asking, RecallService, serve
 
@@ -81,8 +81,10 @@ def activate(
     call, key = service.system.gateway.call, service.keys[corpus.name]
     uuid = call("POST", "/api/v1/sonas", {"name": name}, key=key).body["uuid"]
     sessions = list(dict.fromkeys(event["session_id"] for event in role.events))
-    told = set(sessions if all_sessions else sessions[::2])
-    active = {event["source_event_key"] for event in role.events if event["session_id"] in told}
+    session_set = set(sessions if all_sessions else sessions[::2])
+    active = {
+        event["source_event_key"] for event in role.events if event["session_id"] in session_set
+    }
     ids = [event_id for event_id, event_key in service.event_keys.items() if event_key in active]
     for some in itertools.batched(ids, _EVENTS_PER_CALL, strict=False):
         body = {"event_ids": list(some)}
@@ -106,17 +108,17 @@ def figures(
     for question in corpus.questions:
         asking = Asking(question, corpus, corpus, WHO)
         sona = next(uuid for name, uuid in sonas.items() if (name == question.kind) == own)
-        found: dict[float, Figure] = {}
+        results: dict[float, Figure] = {}
         for weight in WEIGHTS:
             weights = {"sona": weight}
             answer = service.recall(asking, min_relevance=0, sona=sona, weights=weights)
-            found[weight] = score(question.evidence, service.hit_keys(answer))
-        yield found
+            results[weight] = score(question.evidence, service.hit_keys(answer))
+        yield results
 
 
-def score(evidence: frozenset[str], ranked: Sequence[str]) -> Figure:
+def score(evidence: frozenset[str], ranking: Sequence[str]) -> Figure:
     """Score the keys that recall ranks, best first."""
-    places = sorted(ranked.index(key) for key in evidence if key in ranked)
+    places = sorted(ranking.index(key) for key in evidence if key in ranking)
     recall = sum(place < _DEPTH for place in places) / len(evidence)
     return Figure(recall, 1 / (1 + places[0]) if places else 0.0)
 
@@ -149,9 +151,9 @@ def table(result: Mapping[str, Any]) -> list[str]:
     for weight in (f"{weight:g}" for weight in WEIGHTS):
         parts: list[str] = []
         for by_weight in groups.values():
-            base, found = by_weight["0"], by_weight[weight]
-            plain = f"{found['R@10']:.3f} / {found['MRR']:.3f}"
-            gains = (found[name] - base[name] for name in ("R@10", "MRR"))
+            base, results = by_weight["0"], by_weight[weight]
+            plain = f"{results['R@10']:.3f} / {results['MRR']:.3f}"
+            gains = (results[name] - base[name] for name in ("R@10", "MRR"))
             parts.append(plain if weight == "0" else " / ".join(f"{gain:+.3f}" for gain in gains))
         name = "as it is" if weight == "0" else f"weight {weight}"
         lines.append(f"| {name} | {' | '.join(parts)} |")
@@ -163,16 +165,16 @@ def measure() -> dict[str, Any]:
     sets = [corpus for corpus in recall_corpora.load(None) if corpus.group == "talks"]
     pairs = [merge(*pair) for pair in itertools.batched(sets, 2, strict=True)]
     groups: dict[str, list[dict[float, Figure]]] = {}
-    with serve([corpus for corpus, _ in pairs], Known(LocalEmbedder())) as service:
+    with serve([corpus for corpus, _ in pairs], RememberingEmbedder(LocalEmbedder())) as service:
         for corpus, roles in pairs:
             for all_sessions in (True, False):
-                told = "all events" if all_sessions else "every other session"
+                scope_text = "all events" if all_sessions else "every other session"
                 sonas = {
                     role.name: activate(service, corpus, role, name, all_sessions=all_sessions)
                     for role, name in zip(roles, _NAMES[all_sessions], strict=True)
                 }
                 for own in (True, False):
-                    group = f"{'own' if own else 'other'} sona, {told}"
+                    group = f"{'own' if own else 'other'} sona, {scope_text}"
                     rows = figures(service, corpus, sonas, own=own)
                     groups.setdefault(group, []).extend(rows)
     return {

@@ -147,9 +147,12 @@ def score_bm25(texts: Sequence[Mapping[str, int]], query: Mapping[str, int]) -> 
     scores: list[float] = []
     for text, length in zip(texts, lengths, strict=True):
         norm = _K1 * (1 - _B + _B * length / mean)
-        held = {stem: text.get(stem, 0) for stem in query}
+        contents = {stem: text.get(stem, 0) for stem in query}
         scores.append(
-            sum(weights[stem] * count * (_K1 + 1) / (count + norm) for stem, count in held.items())
+            sum(
+                weights[stem] * count * (_K1 + 1) / (count + norm)
+                for stem, count in contents.items()
+            )
         )
     return scores
 

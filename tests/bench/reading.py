@@ -24,7 +24,7 @@ from typing import Any
 
 from strandline.embeddings.minilm import LocalEmbedder
 from tests.bench import recall_corpora
-from tests.bench.cost import Known
+from tests.bench.cost import RememberingEmbedder
 from tests.bench.recall_corpora import Corpus
 from tests.bench.recall_service import Asking, RecallService, serve
 
@@ -54,7 +54,7 @@ class Reading:
 
 def choose(corpora: Sequence[Corpus], seed: int) -> list[tuple[str, Asking]]:
     """Five questions of each group, the same for the same seed, of as many kinds as there are."""
-    chosen: list[tuple[str, Asking]] = []
+    choices: list[tuple[str, Asking]] = []
     for group in GROUPS:
         chance = random.Random(f"{seed} {group}")
         by_kind: dict[str, list[Asking]] = defaultdict(list)
@@ -68,8 +68,8 @@ def choose(corpora: Sequence[Corpus], seed: int) -> list[tuple[str, Asking]]:
             chance.shuffle(askings)
         for n in range(QUESTIONS if kinds else 0):
             asking = by_kind[kinds[n % len(kinds)]].pop()
-            chosen.append((f"{group}-{n + 1}", asking))
-    return chosen
+            choices.append((f"{group}-{n + 1}", asking))
+    return choices
 
 
 def read(service: RecallService, name: str, asking: Asking) -> Reading:
@@ -104,8 +104,8 @@ def _ask_context(service: RecallService, asking: Asking, budget: int) -> Mapping
 
 def _turn(event: Mapping[str, Any]) -> str:
     """An event of a corpus or an answer."""
-    said = event.get("content") or event.get("text") or ""
-    return f"{event['occurred_at'][:10]} {event.get('speaker') or 'nobody'}: {said}"
+    text = event.get("content") or event.get("text") or ""
+    return f"{event['occurred_at'][:10]} {event.get('speaker') or 'nobody'}: {text}"
 
 
 def tokens(text: str) -> int:
@@ -122,8 +122,10 @@ def measure(service: RecallService, corpora: Sequence[Corpus], budget: int) -> l
             if question.evidence:
                 asking = Asking(question, corpus, corpus, question.participants)
                 citations = _ask_context(service, asking, budget)["citations"]
-                shown = {citation["source_event_key"] for citation in citations}
-                shares[corpus.group].append(len(asking.evidence & shown) / len(asking.evidence))
+                source_event_keys = {citation["source_event_key"] for citation in citations}
+                shares[corpus.group].append(
+                    len(asking.evidence & source_event_keys) / len(asking.evidence)
+                )
     lines = ["| group | questions | share shown | all shown |", "|---|---|---|---|"]
     for group, of_group in sorted(shares.items()):
         complete = fmean(share == 1 for share in of_group)
@@ -166,14 +168,16 @@ def main() -> None:
     arguments = parser.parse_args()
     corpora = recall_corpora.load(arguments.locomo)
     if arguments.share:
-        with serve(corpora, Known(LocalEmbedder())) as service:
+        with serve(corpora, RememberingEmbedder(LocalEmbedder())) as service:
             for budget in arguments.share:
                 print("\n".join([f"{budget} tokens", "", *measure(service, corpora, budget), ""]))
         return
-    chosen = choose(corpora, arguments.seed)
-    homes = {id(asking.home) for _, asking in chosen}
-    with serve([one for one in corpora if id(one) in homes], Known(LocalEmbedder())) as service:
-        readings = [read(service, name, asking) for name, asking in chosen]
+    choice = choose(corpora, arguments.seed)
+    homes = {id(asking.home) for _, asking in choice}
+    with serve(
+        [one for one in corpora if id(one) in homes], RememberingEmbedder(LocalEmbedder())
+    ) as service:
+        readings = [read(service, name, asking) for name, asking in choice]
     write(arguments.out, readings)
     print(f"{len(readings)} questions in {arguments.out}", file=sys.stderr)
 

@@ -52,9 +52,9 @@ def load(locomo_file: Path | None, sets: Path = SETS) -> list[Corpus]:
     locomo.UnknownShape."""
     corpora = [_from_set(path) for path in sorted(sets.glob("*.json"))]
     corpora.append(_from_conversation(conversations.read(talks.DEMO), "demo"))
-    for paths, group in ((talks.UNSEEN, "unseen"), (talks.LEARNED, "corpus")):
-        marked = map(conversations.read, paths)
-        corpora += [_from_conversation(talk, group) for talk in marked if talk.questions]
+    for paths, group in ((talks.UNSEEN_SET, "unseen"), (talks.LEARNING_SET, "corpus")):
+        labels = map(conversations.read, paths)
+        corpora += [_from_conversation(talk, group) for talk in labels if talk.questions]
     if locomo_file is not None:
         corpora += map(_from_locomo, locomo.load(locomo_file))
     return corpora

@@ -58,9 +58,9 @@ class Texts:
 def read_texts(service: RecallService, corpora: Sequence[Corpus]) -> Texts:
     """The texts of all that is stored, and of all questions."""
     # ids are in the order in which corpora and their events were stored
-    stored = [event for corpus in corpora for event in corpus.events]
+    rows = [event for corpus in corpora for event in corpus.events]
     ids = map(UUID, service.event_keys)
-    events = dict(zip(ids, stored, strict=True))
+    events = dict(zip(ids, rows, strict=True))
     stems = stem_texts(service, [date_text(event) for event in events.values()])
     questions = [question.text for corpus in corpora for question in corpus.questions]
     return Texts(
@@ -149,8 +149,8 @@ def _words_asked_before(sample: Sample, _: Texts) -> Array:
 def _follows_question(sample: Sample, _: Texts) -> Array:
     rows, column = sample.candidates.rows, np.zeros(len(sample.features))
     for lane in _lanes(sample):
-        asked = {rows[n].place for n in lane if rows[n].question_bytes}
-        column[lane] = [float(rows[n].place - 1 in asked) for n in lane]
+        questions = {rows[n].place for n in lane if rows[n].question_bytes}
+        column[lane] = [float(rows[n].place - 1 in questions) for n in lane]
     return column
 
 
@@ -250,7 +250,7 @@ def measure(samples: Sequence[Sample], texts: Texts) -> dict[str, Any]:
         return stack.by_group(hold_out(stack, folds, lambda rest: stack.fit(rest, without))[0])
 
     whole = held_out(plain)
-    found = {
+    results = {
         "ideas": {
             name: held_out(Stack(samples, [idea(s, texts) for s in samples]))
             for name, idea in IDEAS.items()
@@ -261,7 +261,7 @@ def measure(samples: Sequence[Sample], texts: Texts) -> dict[str, Any]:
         "all features": {group: list(scores) for group, scores in whole.items()},
         **{
             part: {name: _differences(scores, whole) for name, scores in rows.items()}
-            for part, rows in found.items()
+            for part, rows in results.items()
         },
     }
 
@@ -270,8 +270,10 @@ def _differences(
     scores: Mapping[str, Scores], whole: Mapping[str, Scores]
 ) -> dict[str, list[float]]:
     return {
-        group: [round(score - before, 3) for score, before in zip(found, whole[group], strict=True)]
-        for group, found in scores.items()
+        group: [
+            round(score - before, 3) for score, before in zip(result, whole[group], strict=True)
+        ]
+        for group, result in scores.items()
     }
 
 
@@ -285,6 +287,6 @@ def table(result: Mapping[str, Any]) -> list[str]:
     ]
     for part, sign in (("ideas", "with"), ("without", "without")):
         for name, groups in result[part].items():
-            shown = " | ".join(f"{r:+.3f} / {m:+.3f}" for r, m in groups.values())
-            lines.append(f"| {sign} {name} | {shown} |")
+            text = " | ".join(f"{r:+.3f} / {m:+.3f}" for r, m in groups.values())
+            lines.append(f"| {sign} {name} | {text} |")
     return lines

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.minilm import LocalEmbedder
 from tests.bench import held_out, personas, recall_corpora, references_quality
-from tests.bench.cost import Known
+from tests.bench.cost import RememberingEmbedder
 from tests.bench.plain_rankings import Plain, open_bare_sql
 from tests.bench.recall_corpora import NONE, Corpus
 from tests.bench.recall_service import Asking, RecallService, candidates_of, list_askings, serve
@@ -43,9 +43,9 @@ class Score(NamedTuple):
     first: float
 
 
-def score(evidence: frozenset[str], ranked: Sequence[str]) -> Score:
+def score(evidence: frozenset[str], ranking: Sequence[str]) -> Score:
     """Score the keys that a system ranks, best first."""
-    places = sorted(ranked.index(key) for key in evidence if key in ranked)
+    places = sorted(ranking.index(key) for key in evidence if key in ranking)
     return Score(
         sum(place < DEPTH for place in places) / len(evidence),
         1 / (1 + places[0]) if places else 0.0,
@@ -111,21 +111,21 @@ def summarize(
     rows: Sequence[Row], away: Sequence[Row], plain: Mapping[str, Sequence[Score]]
 ) -> dict[str, Any]:
     """A corpus, or a group of them; `away` are its questions asked of other tenants."""
-    answered = [row for row in rows if row.asking.evidence]
+    answers = [row for row in rows if row.asking.evidence]
     none = [row for row in rows if row.asking.question.kind == NONE]
     by_kind: dict[str, list[Score]] = defaultdict(list)
-    for row in answered:
+    for row in answers:
         by_kind[row.asking.question.kind].append(row.score)
     return {
-        **mean_score(row.score for row in answered),
+        **mean_score(row.score for row in answers),
         "group": rows[0].asking.home.group,
-        "questions": len(answered),
+        "questions": len(answers),
         "none_refused": share([row.is_refused for row in none]),
         "none_questions": len(none),
-        "p50_ms": round(median(row.milliseconds for row in answered), 1),
+        "p50_ms": round(median(row.milliseconds for row in answers), 1),
         "by_kind": {kind: mean_score(scores) for kind, scores in sorted(by_kind.items())},
         "plain": {name: mean_score(scores) for name, scores in plain.items()},
-        "elsewhere": tell_apart([r.verdict for r in answered], [r.verdict for r in away]),
+        "elsewhere": tell_apart([r.verdict for r in answers], [r.verdict for r in away]),
     }
 
 
@@ -145,12 +145,12 @@ def measure(corpora: Sequence[Corpus], embedder: Embedder) -> dict[str, Any]:
             for name in names:
                 (rows if is_home else away)[name].append(row)
             if asking.evidence:
-                for way, ranked in rankers[asking.home.name].rankings(asking).items():
+                for way, ranking in rankers[asking.home.name].rankings(asking).items():
                     for name in names:
-                        plain[name][way].append(score(asking.evidence, ranked))
-        collected = list(candidates_of(service, askings, with_vector=True))
+                        plain[name][way].append(score(asking.evidence, ranking))
+        candidates = list(candidates_of(service, askings, with_vector=True))
         references = references_quality.measure(service, corpora)
-    without = held_out.measure(collected)
+    without = held_out.measure(candidates)
     return {
         "references": references,
         "corpora": {
@@ -169,17 +169,17 @@ def _mean_apart(
     """All groups together, each alike."""
     verdicts: list[tuple[Verdict, float]] = []
     areas: dict[str, float] = {}
-    refused: list[float] = []
+    refusals: list[float] = []
     for name in (name for name in sorted(rows) if name.startswith(ALL)):
         home = [row.verdict for row in rows[name] if row.asking.evidence]
         others = [row.verdict for row in away[name]]
         verdicts += [(verdict, 1 / len(side)) for side in (home, others) for verdict in side]
         areas[name.removeprefix(ALL)] = tell_apart(home, others)["auc"]
-        refused.append(fmean(verdict.is_refused for verdict in others))
+        refusals.append(fmean(verdict.is_refused for verdict in others))
     return {
         "auc": round(fmean(areas.values()), 3),
         "auc_by_group": areas,
-        "refused": round(fmean(refused), 3),
+        "refused": round(fmean(refusals), 3),
         **calibration_errors(verdicts),
     }
 
@@ -195,14 +195,14 @@ def main() -> None:
         corpora = recall_corpora.load(arguments.locomo, arguments.talks)
     except (OSError, KeyError, ValueError) as error:
         sys.exit(f"bench-recall: {error}")
-    result = measure(corpora, Known(LocalEmbedder()))
-    result["personas"] = personas.measure()
-    print(*tables(result["corpora"]), sep="\n")
-    print(f"asked elsewhere: {json.dumps(result['elsewhere'])}", "", sep="\n")
-    print(*references_quality.table(result["references"]), "", sep="\n")
-    print(*personas.table(result["personas"]), sep="\n")
+    figures = measure(corpora, RememberingEmbedder(LocalEmbedder()))
+    figures["personas"] = personas.measure()
+    print(*tables(figures["corpora"]), sep="\n")
+    print(f"asked elsewhere: {json.dumps(figures['elsewhere'])}", "", sep="\n")
+    print(*references_quality.table(figures["references"]), "", sep="\n")
+    print(*personas.table(figures["personas"]), sep="\n")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ def serve(corpora: Sequence[Corpus], embedder: Embedder) -> Generator[RecallServ
         directory.chmod(0o711)  # the database runs as another account
         with (
             EmbeddedPostgres(directory / "postgres", durable=False) as server,
-            strandline_system.opened(server, embedder, directory) as system,
+            strandline_system.open_strandline(server, embedder, directory) as system,
         ):
             database = Database(system.base.url)
             try:

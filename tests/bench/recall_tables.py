@@ -15,15 +15,15 @@ _BETTER_OF = ("BM25", "cosine")
 
 def tables(corpora: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The groups, each corpus, kinds of questions, and what is told apart."""
-    groups = {name: found for name, found in corpora.items() if name.startswith(ALL)}
-    single = {name: found for name, found in corpora.items() if not name.startswith(ALL)}
+    groups = {name: result for name, result in corpora.items() if name.startswith(ALL)}
+    single = {name: result for name, result in corpora.items() if not name.startswith(ALL)}
     parts = [_groups(groups), _each(single), _kinds(groups), _none(groups, single)]
     return [line for part in parts for line in [*part, ""]]
 
 
-def ways_of(found: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
+def ways_of(results: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
     """The scores of a corpus by what ranks it."""
-    return {SERVICE: found, HELD_OUT: found["held_out"]["held_out"], **found["plain"]}
+    return {SERVICE: results, HELD_OUT: results["held_out"]["held_out"], **results["plain"]}
 
 
 def below(scores: Mapping[str, float], ways: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -47,7 +47,7 @@ def _groups(groups: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = _head(
         ["R@10 / MRR / hit@1", *(f"{name}, {row['questions']}" for name, row in groups.items())]
     )
-    ways = {name: ways_of(found) for name, found in groups.items()}
+    ways = {name: ways_of(group) for name, group in groups.items()}
     for way in next(iter(ways.values()), ()):
         cells = [" / ".join(f"{of[way][name]:.3f}" for name in MEASURES) for of in ways.values()]
         lines.append(_line([way, *cells]))
@@ -56,8 +56,8 @@ def _groups(groups: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def _each(corpora: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines: list[str] = []
-    for name, found in sorted(corpora.items(), key=lambda item: (item[1]["group"], item[0])):
-        ways = ways_of(found)
+    for name, result in sorted(corpora.items(), key=lambda item: (item[1]["group"], item[0])):
+        ways = ways_of(result)
         lines = lines or _head(["R@10 / MRR", *ways, "below the better of BM25 and cosine"])
         cells = [f"{scores['R@10']:.3f} / {scores['MRR']:.3f}" for scores in ways.values()]
         short = [
@@ -65,15 +65,15 @@ def _each(corpora: Mapping[str, Mapping[str, Any]]) -> list[str]:
             for way in (SERVICE, HELD_OUT)
             if (less := below(ways[way], ways))
         ]
-        lines.append(_line([f"{found['group']}: {name}", *cells, "; ".join(short)]))
+        lines.append(_line([f"{result['group']}: {name}", *cells, "; ".join(short)]))
     return lines
 
 
 def _kinds(groups: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = _head(["by kind", *MEASURES, "R@10, held out", "MRR, held out"])
-    for name, found in groups.items():
-        for kind, scores in found["by_kind"].items():
-            without = found["held_out"]["by_kind"][kind]
+    for name, group in groups.items():
+        for kind, scores in group["by_kind"].items():
+            without = group["held_out"]["by_kind"][kind]
             values = [*(scores[m] for m in MEASURES), without["R@10"], without["MRR"]]
             cells = [f"{value:.3f}" for value in values]
             lines.append(_line([f"{name}: {kind}", *cells]))
@@ -83,14 +83,14 @@ def _kinds(groups: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _none(
     groups: Mapping[str, Mapping[str, Any]], single: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    rows = [(name, found["elsewhere"]) for name, found in [*groups.items(), *single.items()]]
+    rows = [(name, result["elsewhere"]) for name, result in [*groups.items(), *single.items()]]
     rows += [
-        (f"{name}, held out", found["held_out"]["elsewhere"]) for name, found in groups.items()
+        (f"{name}, held out", group["held_out"]["elsewhere"]) for name, group in groups.items()
     ]
     own = [
-        f"{name}: of {found['none_questions']} questions of kind none, refused by default: "
-        f"{found['none_refused']:.3f}"
-        for name, found in [*groups.items(), *single.items()]
-        if found["none_questions"]
+        f"{name}: of {result['none_questions']} questions of kind none, refused by default: "
+        f"{result['none_refused']:.3f}"
+        for name, result in [*groups.items(), *single.items()]
+        if result["none_questions"]
     ]
     return [*none_table(rows), "", *own]

@@ -26,7 +26,7 @@ from strandline.recall.importance import (
 )
 from strandline.recall.store_importance import read_uses
 from tests.bench import recall_corpora
-from tests.bench.cost import Known
+from tests.bench.cost import RememberingEmbedder
 from tests.bench.recall_corpora import Corpus
 from tests.bench.recall_service import Asking, RecallService, serve
 from tests.bench.relevance_samples import DEPTH, Array, Sample, Scores, by_group, make_sample
@@ -95,14 +95,14 @@ def table(samples: Sequence[Sample]) -> list[str]:
     ]
     for name, weights in WEIGHTS.items():
         for weight in weights:
-            found = by_group(samples, weigh(**{name: weight}))
-            parts = (_difference(found[group], scores) for group, scores in plain.items())
+            result = by_group(samples, weigh(**{name: weight}))
+            parts = (_difference(result[group], scores) for group, scores in plain.items())
             lines.append(f"| {name} {weight:g} | {' | '.join(parts)} |")
     return lines
 
 
-def _difference(found: Scores, plain: Scores) -> str:
-    return f"{found.recall - plain.recall:+.3f} / {found.rank - plain.rank:+.3f}"
+def _difference(result: Scores, plain: Scores) -> str:
+    return f"{result.recall - plain.recall:+.3f} / {result.rank - plain.rank:+.3f}"
 
 
 def main() -> None:
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--locomo", type=Path, help="LoCoMo's file, which is not shipped")
     arguments = parser.parse_args()
     corpora = recall_corpora.load(arguments.locomo)
-    with serve(corpora, Known(LocalEmbedder())) as service:
+    with serve(corpora, RememberingEmbedder(LocalEmbedder())) as service:
         samples = [sample for corpus in corpora for sample in samples_of(service, corpus)]
     print(*table(samples), sep="\n")
 

@@ -25,7 +25,7 @@ from strandline.context.lines import format_day
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.participants import display_name
 from tests.bench import recall_corpora
-from tests.bench.cost import Known
+from tests.bench.cost import RememberingEmbedder
 from tests.bench.recall_corpora import Corpus
 from tests.bench.recall_service import Asking, RecallService, serve
 
@@ -37,7 +37,7 @@ _MAX_HITS = 100
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownEvents:
     """What one way shows of the events, within the budget."""
 
     keys: frozenset[str]
@@ -49,7 +49,7 @@ class Row:
     """A question, and what each way shows for it."""
 
     asking: Asking
-    shown: Mapping[str, Shown]
+    shown: Mapping[str, ShownEvents]
 
     def recall(self, way: str) -> float:
         """The share of the evidence that is shown."""
@@ -79,12 +79,12 @@ def ask(service: RecallService, asking: Asking) -> Row:
     return Row(
         asking,
         {
-            REFERENCES: Shown(
+            REFERENCES: ShownEvents(
                 frozenset(keys[citation["event_id"]] for citation in answer["citations"]),
                 answer["tokens"],
             ),
             RECALL: fit_lines(service, hits),
-            TEXTS: Shown(
+            TEXTS: ShownEvents(
                 frozenset(keys[hit["event_id"]] for hit in texts),
                 count_tokens("".join(map(_text, texts))),
             ),
@@ -92,17 +92,17 @@ def ask(service: RecallService, asking: Asking) -> Row:
     )
 
 
-def fit_lines(service: RecallService, hits: Sequence[Mapping[str, Any]]) -> Shown:
+def fit_lines(service: RecallService, hits: Sequence[Mapping[str, Any]]) -> ShownEvents:
     """The hits whose lines fit into the budget, the best first."""
-    text, shown = "", set[str]()
+    text, lines = "", set[str]()
     for hit in hits:
         name = display_name(hit["speaker"]) if hit["speaker"] else "user"
-        line = f"[{len(shown) + 1}] {_date(hit)}, {name}: {_text(hit)}\n"
+        line = f"[{len(lines) + 1}] {_date(hit)}, {name}: {_text(hit)}\n"
         if count_tokens(text + line) > BUDGET:
             break
         text += line
-        shown.add(service.event_keys[hit["event_id"]])
-    return Shown(frozenset(shown), count_tokens(text))
+        lines.add(service.event_keys[hit["event_id"]])
+    return ShownEvents(frozenset(lines), count_tokens(text))
 
 
 def _text(hit: Mapping[str, Any]) -> str:
@@ -157,11 +157,11 @@ def table(result: Mapping[str, Any]) -> list[str]:
         f"{' | '.join(WAYS)} | more / fewer than recall |",
         "|---" * (len(WAYS) + 3) + "|",
     ]
-    for name, found in result.items():
-        shown = (f"{found[way]['recall']:.3f} ({found[way]['events']:.0f})" for way in WAYS)
+    for name, results in result.items():
+        texts = (f"{results[way]['recall']:.3f} ({results[way]['events']:.0f})" for way in WAYS)
         lines.append(
-            f"| {name} | {found['questions']} | {' | '.join(shown)} "
-            f"| {found['more']} / {found['fewer']} |"
+            f"| {name} | {results['questions']} | {' | '.join(texts)} "
+            f"| {results['more']} / {results['fewer']} |"
         )
     return lines
 
@@ -173,18 +173,18 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--talks", type=Path, default=recall_corpora.SETS, help="a folder of sets")
     parser.add_argument("--only", nargs="*", metavar="GROUP", help="only these groups of corpora")
     parser.add_argument("--out", type=Path, default=Path("build/references.json"))
-    given = parser.parse_args(None if arguments is None else list(arguments))
+    options = parser.parse_args(None if arguments is None else list(arguments))
     try:
-        corpora = recall_corpora.load(given.locomo, given.talks)
+        corpora = recall_corpora.load(options.locomo, options.talks)
     except (OSError, KeyError, ValueError) as error:
         sys.exit(f"bench-recall: {error}")
-    corpora = [corpus for corpus in corpora if not given.only or corpus.group in given.only]
-    with serve(corpora, Known(LocalEmbedder())) as service:
-        result = measure(service, corpora)
-    for line in table(result):
+    corpora = [corpus for corpus in corpora if not options.only or corpus.group in options.only]
+    with serve(corpora, RememberingEmbedder(LocalEmbedder())) as service:
+        figures = measure(service, corpora)
+    for line in table(figures):
         print(line)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(result, indent=1) + "\n")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,13 +32,13 @@ def table(quality: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Lines of Markdown: the systems measured, then the references."""
     yield f"| LoCoMo, categories 1-4 | {' | '.join(COLUMNS)} | questions |"
     yield "|---" * (len(COLUMNS) + 2) + "|"
-    for system, found in quality.items():
-        by_category = found["by_category"]
-        figures = [found[name] for name in MEASURES]
+    for system, result in quality.items():
+        by_category = result["by_category"]
+        figures = [result[name] for name in MEASURES]
         figures += [by_category[category]["R@10"] for category in CATEGORIES.values()]
-        yield f"| {system} | {' | '.join(map(_figure, figures))} | {found['questions']} |"
-    for name, known in REFERENCES.items():
-        figures = [*known, *[None] * (len(COLUMNS) - len(known))]
+        yield f"| {system} | {' | '.join(map(_figure, figures))} | {result['questions']} |"
+    for name, reference in REFERENCES.items():
+        figures = [*reference, *[None] * (len(COLUMNS) - len(reference))]
         yield f"| reference: {name} | {' | '.join(map(_figure, figures))} | |"
 
 
@@ -73,7 +73,7 @@ def write(
 ) -> None:
     """Put a run's figures into the file, beside what other sections and systems left there."""
     document: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
-    for name, found in {**sections, "environment": environment}.items():
-        document[name] = document.get(name, {}) | found
+    for name, result in {**sections, "environment": environment}.items():
+        document[name] = document.get(name, {}) | result
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n")

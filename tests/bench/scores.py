@@ -48,63 +48,65 @@ class Expected:
     """By a topic's first event: who and what its text names; nothing where nobody marked that."""
 
 
-class Found(NamedTuple):
+class ChainKeys(NamedTuple):
     """A chain: its events' keys, and what it names."""
 
     keys: Sequence[str]
     names: Sequence[str]
 
 
-def boundaries(expected: Expected, chains: Iterable[Found], tolerance: int = TOLERANCE) -> Score:
+def boundaries(
+    expected: Expected, chains: Iterable[ChainKeys], tolerance: int = TOLERANCE
+) -> Score:
     """Where a lane's events change chain, against where its topics change; that a lane begins is
     not counted, for that is given. Events of no chain are the open tail: that it begins is counted,
     and what changes in it is not, for that is not judged yet."""
-    chain = {key: place for place, found in enumerate(chains) for key in found.keys}
-    right = made = wanted = 0
+    chain = {key: place for place, result in enumerate(chains) for key in result.keys}
+    right = count = expected_count = 0
     for keys in expected.lanes.values():
         settled = max((at for at, key in enumerate(keys) if key in chain), default=-1)
         places = range(1, min(len(keys), settled + 2))
         cuts = [at for at in places if chain.get(keys[at]) != chain.get(keys[at - 1])]
         topics = [at for at in places if keys[at] in expected.starts]
-        made, wanted = made + len(cuts), wanted + len(topics)
+        count, expected_count = count + len(cuts), expected_count + len(topics)
         for at in topics:
             near = min(cuts, key=lambda cut, at=at: abs(cut - at), default=None)
             if near is not None and abs(near - at) <= tolerance:
                 cuts.remove(near)
                 right += 1
-    return Score(right, made, wanted)
+    return Score(right, count, expected_count)
 
 
-def entities(expected: Expected, chains: Sequence[Found]) -> Score:
+def entities(expected: Expected, chains: Sequence[ChainKeys]) -> Score:
     """Names of chains against those of the topics they are about, case apart. A chain is about the
     topic of most of its events, and a topic is told by the chain that has most of it: what hangs
     together so is compared as a whole. Topics that are still open are left out."""
     topic_of = _topic_of(expected)
-    both = Counter((topic_of[key], at) for at, found in enumerate(chains) for key in found.keys)
+    both = Counter((topic_of[key], at) for at, result in enumerate(chains) for key in result.keys)
     group: dict[str | int, str | int] = {}
     for topic in {topic for topic, _ in both}:
         _join(group, topic, max(range(len(chains)), key=lambda at, of=topic: both[of, at]))
     for at in range(len(chains)):
         _join(group, at, max(expected.starts, key=lambda topic, of=at: (both[topic, of], topic)))
-    wanted: dict[str | int, set[str]] = defaultdict(set)
-    made: dict[str | int, set[str]] = defaultdict(set)
+    expected_names: dict[str | int, set[str]] = defaultdict(set)
+    topic_names: dict[str | int, set[str]] = defaultdict(set)
     for topic in {topic for topic, _ in both}:
         names = expected.names.get(topic, frozenset())
-        wanted[_head(group, topic)] |= {name.casefold() for name in names}
-    for at, found in enumerate(chains):
-        made[_head(group, at)] |= {name.casefold() for name in found.names}
-    right = sum(len(made[head] & names) for head, names in wanted.items())
-    return Score(right, sum(map(len, made.values())), sum(map(len, wanted.values())))
+        expected_names[_head(group, topic)] |= {name.casefold() for name in names}
+    for at, chain in enumerate(chains):
+        topic_names[_head(group, at)] |= {name.casefold() for name in chain.names}
+    right = sum(len(topic_names[head] & names) for head, names in expected_names.items())
+    return Score(right, sum(map(len, topic_names.values())), sum(map(len, expected_names.values())))
 
 
 def _topic_of(expected: Expected) -> dict[str, str]:
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for keys in expected.lanes.values():
         topic = keys[0]
         for key in keys:
             topic = key if key in expected.starts else topic
-            found[key] = topic
-    return found
+            results[key] = topic
+    return results
 
 
 def _head(group: Mapping[str | int, str | int], one: str | int) -> str | int:

@@ -43,13 +43,13 @@ class Strandline:
         turns = self.store(conversation, key)
         self.embed()
         for question in conversation.questions:
-            asked = {
+            query = {
                 "query": question.text,
                 "participants": people,
                 "limit": DEPTH,
                 "min_relevance": 0,
             }
-            answer = _done(self.gateway.call("POST", "/api/v1/recall", asked, key=key)).body
+            answer = _check_status(self.gateway.call("POST", "/api/v1/recall", query, key=key)).body
             if answer["degraded"] or answer["not_yet_embedded"]:
                 raise RuntimeError(f"recall was degraded ({answer['degraded']}): nothing to score")
             yield [turns[hit["event_id"]] for hit in answer["hits"]]
@@ -57,15 +57,15 @@ class Strandline:
     def store(self, conversation: Conversation, key: str) -> dict[str, TurnId]:
         """Every turn as an event, in batches; gives which turn an event is."""
         people = [f"user:{name}" for name in conversation.speakers]
-        stored: dict[str, TurnId] = {}
+        rows: dict[str, TurnId] = {}
         for turns in itertools.batched(conversation.turns, BATCH, strict=False):
             body = {"events": [event_of(turn, people) for turn in turns]}
-            reply = _done(self.gateway.call("POST", "/api/v1/events/batch", body, key=key))
+            reply = _check_status(self.gateway.call("POST", "/api/v1/events/batch", body, key=key))
             if reply.body["failed"]:
                 raise RuntimeError(f"not every turn was stored: {reply.text[:500]}")
             for turn, result in zip(turns, reply.body["results"], strict=True):
-                stored[result["event"]["event_id"]] = turn.turn_id
-        return stored
+                rows[result["event"]["event_id"]] = turn.turn_id
+        return rows
 
     def embed(self) -> None:
         """Let the worker work until nothing is due."""
@@ -86,7 +86,7 @@ class Strandline:
 
 
 @contextmanager
-def opened(
+def open_strandline(
     server: EmbeddedPostgres, embedder: Embedder, directory: Path, name: str = NAME
 ) -> Generator[Strandline]:
     """The service on a database of its own, without any setting of this machine."""
@@ -128,7 +128,7 @@ def event_of(turn: Turn, people: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _done(reply: Reply) -> Reply:
+def _check_status(reply: Reply) -> Reply:
     if reply.status != 200:
         raise RuntimeError(f"{reply.status}: {reply.text[:500]}")
     return reply

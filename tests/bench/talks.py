@@ -23,19 +23,19 @@ from strandline.log import words_index
 from strandline.tuning import DEFAULTS
 from tests.bench import conversations
 from tests.bench.locomo import Conversation
-from tests.bench.scores import Expected, Found
+from tests.bench.scores import ChainKeys, Expected
 from tests.lanes import finish, segment
 
 _FOLDER = Path(__file__).parent / "corpus"
 CORPUS = _FOLDER / "talks.jsonl"
 DEMO = Path(__file__).parents[2] / "events" / "demo"
-LEARNED = tuple(path for path in sorted(_FOLDER.glob("*.jsonl")) if path != CORPUS)
+LEARNING_SET = tuple(path for path in sorted(_FOLDER.glob("*.jsonl")) if path != CORPUS)
 """Conversations, each written as docs/annotation.md asks."""
-FITTED = (DEMO, CORPUS, *LEARNED)
+FITTING_SET = (DEMO, CORPUS, *LEARNING_SET)
 """What the heuristic model's weights were fitted to, and its rules mended by."""
-UNSEEN = tuple(sorted(_FOLDER.glob("unseen/*.jsonl")))
+UNSEEN_SET = tuple(sorted(_FOLDER.glob("unseen/*.jsonl")))
 """What nobody looked at who did so."""
-SHOWN = 4000
+SHOWN_CHARACTERS = 4000
 """Characters of a text that models are shown, as the worker cuts payloads."""
 GAP_MINUTES = DEFAULTS.gap_minutes
 _EMBED_SECONDS = 300.0
@@ -47,7 +47,7 @@ class Event(NamedTuple):
     key: str
     scope: tuple[str, ...]
     turn: Turn
-    said: PromptEvent
+    prompt: PromptEvent
     trait: quality.EventTraits
 
 
@@ -112,21 +112,23 @@ def _event(number: int, row: dict[str, Any]) -> Event:
         recorded_at=said_at,
         flow_ids=read_flow_ids(metadata),
     )
-    said = PromptEvent(number, row.get("speaker"), role, kind, text[:SHOWN], said_at)
+    prompt_event = PromptEvent(
+        number, row.get("speaker"), role, kind, text[:SHOWN_CHARACTERS], said_at
+    )
     trait = quality.EventTraits(kind, role, len(text), len(metadata), "mime_type" in row)
-    return Event(row["source_event_key"], tuple(row["participants"]), turn, said, trait)
+    return Event(row["source_event_key"], tuple(row["participants"]), turn, prompt_event, trait)
 
 
-def shown(event: Event) -> str:
+def shown_text(event: Event) -> str:
     """What the embedding model is shown of an event, as the worker puts it."""
-    return words_index.format_event(event.turn.said_at, event.said.speaker, event.said.text)
+    return words_index.format_event(event.turn.said_at, event.prompt.speaker, event.prompt.text)
 
 
 def vectors(embedder: Embedder, talk: Talk) -> dict[int, list[float]]:
     """A vector of every event, by seq."""
-    texts = [shown(event) for event in talk.events]
-    found = embedder.embed(texts, timeout=_EMBED_SECONDS)
-    return {event.turn.seq: vector for event, vector in zip(talk.events, found, strict=True)}
+    texts = [shown_text(event) for event in talk.events]
+    result = embedder.embed(texts, timeout=_EMBED_SECONDS)
+    return {event.turn.seq: vector for event, vector in zip(talk.events, result, strict=True)}
 
 
 type Ask = Callable[[Sequence[PromptEvent], PromptEvent, Sequence[PromptEvent]], bool]
@@ -138,18 +140,21 @@ def _ask_heuristic(
     return HeuristicModel().continues(before, message, after).continues
 
 
-class Folded(NamedTuple):
+class FoldResult(NamedTuple):
     """A talk's runs, and how often somebody was asked."""
 
     closed: list[TopicRun]
     runs: list[tuple[Event, ...]]
     """Their events."""
-    asked: int
+    request_count: int
 
 
 def fold(
-    talk: Talk, known: dict[int, list[float]], thresholds: Thresholds, ask: Ask = _ask_heuristic
-) -> Folded:
+    talk: Talk,
+    known_values: dict[int, list[float]],
+    thresholds: Thresholds,
+    ask: Ask = _ask_heuristic,
+) -> FoldResult:
     """The talk's runs by the real fold, each lane on its own, with the defaults; nobody speaks
     after its end."""
     events = {event.turn.seq: event for event in talk.events}
@@ -160,33 +165,35 @@ def fold(
         DEFAULTS.flush_events,
         DEFAULTS.ahead_events,
     )
-    asked = 0
+    request_count = 0
 
     def continues(lane: Lane) -> bool:
-        nonlocal asked
-        asked += 1
+        nonlocal request_count
+        request_count += 1
         message, *after = [
-            events[one.seq].said for one in lane.pending_turns[: rules.lookahead + 1]
+            events[one.seq].prompt for one in lane.pending_turns[: rules.lookahead + 1]
         ]
-        return ask([events[one.seq].said for one in lane.open_turns], message, after)
+        return ask([events[one.seq].prompt for one in lane.open_turns], message, after)
 
-    turns = (_seen(event.turn, known) for event in talk.events)
+    turns = (_with_vector(event.turn, known_values) for event in talk.events)
     closed, lanes = segment(turns, rules, continues)
     closed += finish(lanes, rules, continues)
-    return Folded(closed, [tuple(events[t.seq] for t in run.turns) for run in closed], asked)
+    return FoldResult(
+        closed, [tuple(events[t.seq] for t in run.turns) for run in closed], request_count
+    )
 
 
-def _seen(turn: Turn, known: dict[int, list[float]]) -> Turn:
-    return replace(turn, vector=known[turn.seq]) if turn.is_user_message else turn
+def _with_vector(turn: Turn, known_values: dict[int, list[float]]) -> Turn:
+    return replace(turn, vector=known_values[turn.seq]) if turn.is_user_message else turn
 
 
-def found(folded: Folded) -> list[Found]:
+def chains_of(fold_count: FoldResult) -> list[ChainKeys]:
     """The runs with what the heuristic model says they name."""
     heuristic = HeuristicModel()
     return [
-        Found(
+        ChainKeys(
             [event.key for event in run],
-            [one.name for one in heuristic.entities([event.said for event in run]).entities],
+            [one.name for one in heuristic.entities([event.prompt for event in run]).entities],
         )
-        for run in folded.runs
+        for run in fold_count.runs
     ]

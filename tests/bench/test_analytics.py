@@ -5,11 +5,11 @@ from tests.support import ScratchDatabase
 
 
 def test_a_small_graph_is_measured(scratch_db: ScratchDatabase) -> None:
-    found = measure(scratch_db, 400)
-    assert (found.nodes, found.communities) == (400, 4)
-    assert found.agreement > 0.95
-    assert found.edges > 1500
-    assert 0 < found.propagation + found.scores < found.seconds
-    assert 20 < found.idle_mb <= found.peak_mb
-    (_, _, row, _) = table([found])
+    figures = measure(scratch_db, 400)
+    assert (figures.nodes, figures.communities) == (400, 4)
+    assert figures.agreement > 0.95
+    assert figures.edges > 1500
+    assert 0 < figures.propagation + figures.scores < figures.seconds
+    assert 20 < figures.idle_mb <= figures.peak_mb
+    (_, _, row, _) = table([figures])
     assert row.startswith("| 400 | ")

@@ -51,14 +51,14 @@ def test_few_pairs_prove_nothing() -> None:
 
 def test_shares_add_up() -> None:
     pairs = [Pair(0.1, True), Pair(0.5, True), Pair(0.5, False), Pair(0.9, False)]
-    found = shares(pairs, Thresholds(0.2, 0.9, 1.0))
-    assert (found.broken, found.gray, found.continued) == (0.25, 0.5, 0.25)
+    result = shares(pairs, Thresholds(0.2, 0.9, 1.0))
+    assert (result.broken, result.gray, result.continued) == (0.25, 0.5, 0.25)
 
 
 def test_pairs_are_those_that_the_fold_compares() -> None:
     """As many as are asked where everything is gray, and as many breaks as topics change there."""
     talk = talks.read(talks.CORPUS)
-    known = talks.vectors(Ones(), talk)
+    vectors = talks.vectors(Ones(), talk)
     by_topics = {
         seq
         for topic in calibrate.topics_of(talk)
@@ -69,16 +69,16 @@ def test_pairs_are_those_that_the_fold_compares() -> None:
     def as_people_say(before: object, message: PromptEvent, after: object) -> bool:
         return message.seq not in by_topics
 
-    folded = talks.fold(talk, known, Thresholds(-1, 1.1, 1), as_people_say)
-    pairs = list(calibrate.pairs_of(talk, known))
-    assert len(pairs) == folded.asked
+    fold = talks.fold(talk, vectors, Thresholds(-1, 1.1, 1), as_people_say)
+    pairs = list(calibrate.pairs_of(talk, vectors))
+    assert len(pairs) == fold.request_count
     assert sum(pair.breaks for pair in pairs) == sum(
-        run.closed_by == "break" for run in folded.closed
+        run.closed_by == "break" for run in fold.closed
     )
 
 
 def test_the_counting_model_answers_as_the_heuristic_model() -> None:
-    said = [
+    messages = [
         PromptEvent(
             0, "user:mara", "user", "message", "Ask Petra about the <shackles> of Auk.", AT
         ),
@@ -86,25 +86,25 @@ def test_the_counting_model_answers_as_the_heuristic_model() -> None:
     ]
     people = ("user:mara", "agent:keel")
 
-    def asked(task: str, data: str) -> ModelRequest:
+    def make_request(task: str, data: str) -> ModelRequest:
         return ModelRequest(task, "", data, {}, 100)
 
-    events = prompts.render_events("events", said, people, BOUNDS).json_lines
+    events = prompts.render_events("events", messages, people, BOUNDS).json_lines
     counting, heuristic = chains.Counting(), HeuristicModel()
-    reply = counting.ask(asked("entities", events), "json_schema", is_proven=True, timeout=1)
-    assert json.loads(reply.text) == heuristic.entities(said).model_dump()
-    before = prompts.render_events("before", said[:1], people, BOUNDS)
-    message = prompts.render_events("message", said[1:], people, BOUNDS)
-    after = prompts.render_events("after", said[:1], people, BOUNDS)
+    reply = counting.ask(make_request("entities", events), "json_schema", is_proven=True, timeout=1)
+    assert json.loads(reply.text) == heuristic.entities(messages).model_dump()
+    before = prompts.render_events("before", messages[:1], people, BOUNDS)
+    message = prompts.render_events("message", messages[1:], people, BOUNDS)
+    after = prompts.render_events("after", messages[:1], people, BOUNDS)
     all_of_it = (before + message + after).json_lines
-    assert json.loads(chains.answered(asked("continues", all_of_it))) == {"continues": True}
+    assert json.loads(chains.answer(make_request("continues", all_of_it))) == {"continues": True}
     one = Summary(summary="mara: Six shackles.", importance=0.5)
-    quoted = (
+    quotes = (
         prompts.render_summary("earlier", one, BOUNDS)
         + prompts.render_summary("later", one, BOUNDS)
     ).json_lines
     assert (
-        json.loads(chains.answered(asked("merge", quoted)))
+        json.loads(chains.answer(make_request("merge", quotes)))
         == heuristic.merge(one, one).model_dump()
     )
     assert counting.calls == {"entities": 1}
@@ -112,11 +112,11 @@ def test_the_counting_model_answers_as_the_heuristic_model() -> None:
 
 
 def test_gates_reject_more_the_stricter_they_are() -> None:
-    found = chains.measured(Ones(), [talks.read(talks.CORPUS)]).figures()
-    shares = [found[f"rejected_{mode}"] for mode in chains.MODES]
+    result = chains.measure(Ones(), [talks.read(talks.CORPUS)]).figures()
+    shares = [result[f"rejected_{mode}"] for mode in chains.MODES]
     assert shares == sorted(shares, reverse=True)
     # Where all messages are alike only the long pauses cut.
-    assert found["boundary_recall"] < 0.3
+    assert result["boundary_recall"] < 0.3
 
 
 @pytest.mark.proof
@@ -126,7 +126,7 @@ def test_the_heuristic_weights_are_what_the_conversations_give() -> None:
 
 
 def test_each_weight_is_its_cue_s() -> None:
-    named = json.loads(fit_heuristic.FILE.read_text())
+    document = json.loads(fit_heuristic.FILE.read_text())
     weights, bias = cohesion.load_weights()
-    assert dict(zip(cohesion.Cues._fields, weights, strict=True)) == named["weights"]
-    assert bias == named["bias"]
+    assert dict(zip(cohesion.Cues._fields, weights, strict=True)) == document["weights"]
+    assert bias == document["bias"]

@@ -25,9 +25,9 @@ def test_the_pictures_show_commands_that_exist(picture: Picture, repository: Pat
     assert len(svg) < MAX_BYTES
     assert re.findall(r"https?://(?!www\.w3\.org|www\.textualize\.io|127\.0\.0\.1)", svg) == []
     assert "<script" not in svg
-    shown = svg.replace("&#160;", " ")
+    copy = svg.replace("&#160;", " ")
     for command in picture.commands:
         assert command.split()[1] in cli.commands
-        assert " ".join(command.split()[:2]) in shown, f"make pictures draws {command}"
+        assert " ".join(command.split()[:2]) in copy, f"make pictures draws {command}"
     page = (repository / "docs" / "commands.md").read_text("utf-8")
     assert f"]({picture.name}.svg)" in page

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench import report
-from tests.bench.cost import Call, Known, interleaved
+from tests.bench.cost import Call, RememberingEmbedder, interleave
 
 CALL = {"write_batch_ms": 0.2, "search_p50_ms": 5.0, "search_p95_ms": 9.0}
 COST = {
@@ -27,7 +27,7 @@ def test_sides_take_turns_and_by_turns_begin() -> None:
     def calls(name: str) -> list[Call]:
         return [lambda: order.append(name)] * 5
 
-    took = interleaved({"a": calls("a"), "b": calls("b")}, 2)
+    took = interleave({"a": calls("a"), "b": calls("b")}, 2)
     assert "".join(order) == "aabb" + "bbaa" + "ab"
     assert {name: len(seconds) for name, seconds in took.items()} == {"a": 5, "b": 5}
 
@@ -46,23 +46,23 @@ def test_a_run_without_costs_has_no_table_and_keeps_what_was_measured(tmp_path: 
     file = tmp_path / "bench.json"
     report.write(file, {"cpus": 2}, quality={"strandline": {"MRR": 0.5}}, cost=COST)
     report.write(file, {"python": "3.13"}, quality={"bare_postgres": {"MRR": 0.4}}, cost={})
-    kept = json.loads(file.read_bytes())
-    assert kept["cost"] == COST
-    assert kept["quality"] == {"strandline": {"MRR": 0.5}, "bare_postgres": {"MRR": 0.4}}
-    assert kept["environment"] == {"cpus": 2, "python": "3.13"}
+    document = json.loads(file.read_bytes())
+    assert document["cost"] == COST
+    assert document["quality"] == {"strandline": {"MRR": 0.5}, "bare_postgres": {"MRR": 0.4}}
+    assert document["environment"] == {"cpus": 2, "python": "3.13"}
 
 
 def test_a_text_that_is_known_is_not_embedded_again() -> None:
-    asked: list[Sequence[str]] = []
+    questions: list[Sequence[str]] = []
 
     class Model:
         space, dimensions = "space", 1
 
         def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
-            asked.append(texts)
+            questions.append(texts)
             return [[float(len(text))] for text in texts]
 
-    known = Known(Model())
-    assert known.embed(["a", "bb", "a"], timeout=1.0) == [[1.0], [2.0], [1.0]]
-    assert known.embed(["bb", "ccc"], timeout=1.0) == [[2.0], [3.0]]
-    assert asked == [["a", "bb"], ["ccc"]]
+    embedder = RememberingEmbedder(Model())
+    assert embedder.embed(["a", "bb", "a"], timeout=1.0) == [[1.0], [2.0], [1.0]]
+    assert embedder.embed(["bb", "ccc"], timeout=1.0) == [[2.0], [3.0]]
+    assert questions == [["a", "bb"], ["ccc"]]

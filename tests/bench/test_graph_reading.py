@@ -12,16 +12,16 @@ SCORES = {f"e{n}": 1 - n / 100 for n in range(20)}
     ("weight", "first"), [(0.0, ["e0", "e1"]), (0.1, ["e0", "e7"]), (0.2, ["e7", "e0"])]
 )
 def test_what_the_graph_cites_counts_more(weight: float, first: list[str]) -> None:
-    cited = {"e7": 0.65, "unknown": 9.0}
-    ranked = boost(weight)(SCORES, cited)
-    assert ranked[:2] == first
-    assert sorted(ranked) == sorted(SCORES)
+    citations = {"e7": 0.65, "unknown": 9.0}
+    ranking = boost(weight)(SCORES, citations)
+    assert ranking[:2] == first
+    assert sorted(ranking) == sorted(SCORES)
 
 
 def test_the_last_places_go_to_what_the_graph_cites() -> None:
-    ranked = give_places(SCORES, {"e1": 0.9, "e15": 0.5, "new": 0.8, "e19": 0.1})
-    assert ranked[:DEPTH] == [*(f"e{n}" for n in range(8)), "new", "e15"]
-    assert len(set(ranked)) == len(ranked) == 21
+    ranking = give_places(SCORES, {"e1": 0.9, "e15": 0.5, "new": 0.8, "e19": 0.1})
+    assert ranking[:DEPTH] == [*(f"e{n}" for n in range(8)), "new", "e15"]
+    assert len(set(ranking)) == len(ranking) == 21
     assert give_places(SCORES, {}) == list(SCORES)
 
 

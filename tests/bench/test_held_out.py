@@ -66,10 +66,10 @@ def test_weights_of_a_conversation_are_chosen_without_it() -> None:
     stack = Stack(samples)
     folds = [[name] for name, _ in corpora_of(samples)]
     assert folds == [["a"], ["b"], ["odd"]]
-    scores, chosen = hold_out(stack, folds, stack.fit)
-    assert chosen[2][_DATE] > 0.2  # by the other two, whatever the third would need
+    scores, choice = hold_out(stack, folds, stack.fit)
+    assert choice[2][_DATE] > 0.2  # by the other two, whatever the third would need
     assert scores[1, 20:] == pytest.approx(np.full(10, 1 / 3))
-    assert Stack(others).fit() == pytest.approx(chosen[2])
+    assert Stack(others).fit() == pytest.approx(choice[2])
 
 
 def test_a_feature_left_out_stays_at_nothing() -> None:
@@ -81,9 +81,9 @@ def test_a_feature_left_out_stays_at_nothing() -> None:
 def test_groups_count_alike_however_many_questions_they_have() -> None:
     """Many questions of one group say the opposite of few of another: neither wins by number."""
     few, many = dated_samples("a", -1.0)[:2], [*dated_samples("b", 1.0), *dated_samples("b", 1.0)]
-    mixed = [*many, *(replace(sample, group="demo") for sample in few)]
+    mixture = [*many, *(replace(sample, group="demo") for sample in few)]
     assert Stack([*many, *few]).fit()[_DATE] > 0.1
-    assert Stack(mixed).fit()[_DATE] < Stack([*many, *few]).fit()[_DATE] / 2
+    assert Stack(mixture).fit()[_DATE] < Stack([*many, *few]).fit()[_DATE] / 2
 
 
 def test_the_fit_is_at_the_bottom_of_its_loss() -> None:
@@ -105,15 +105,15 @@ def test_the_fit_is_at_the_bottom_of_its_loss() -> None:
             assert loss(trial) > loss(weights)
 
 
-def verdict(known: float, recall: float | None) -> Verdict:
+def verdict(samples: float, recall: float | None) -> Verdict:
     """Of a question with an answer, unless `recall` is None."""
     has_answer = recall is not None
-    return Verdict(known, has_answer, known < 0.3, recall or 0.0, [(known, has_answer)])
+    return Verdict(samples, has_answer, samples < 0.3, recall or 0.0, [(samples, has_answer)])
 
 
 def test_what_is_refused_costs_no_more_than_said() -> None:
     home = [verdict(0.1, 0.0), verdict(0.2, 0.1), *(verdict(0.9, 1.0) for _ in range(8))]
-    away = [verdict(known, None) for known in (0.05, 0.15, 0.5, 0.95)]
+    away = [verdict(samples, None) for samples in (0.05, 0.15, 0.5, 0.95)]
     assert refused_at(home, away, 0.5) == 0.5  # the threshold is .2, which would cost a point
     assert refused_at(home, away, 2) == 0.75
     assert tell_apart(home, away) == {

@@ -12,6 +12,7 @@ from tests.bench.house import NONE
 VOCABULARY = house.read_vocabulary()
 MAX_PARTICIPLES = 4 / 1000
 """Of all identifiers of production code."""
+MAX_PARTICIPLES_IN_TESTS = 15 / 1000
 CONFIG = '''\
 """Settings."""
 
@@ -67,8 +68,8 @@ def root(tmp_path: Path) -> Path:
 
 def test_the_figures_of_a_tree(root: Path) -> None:
     (root / "infra" / "draft.py").write_text("told = 1\n")  # git does not track it
-    found = house.figures(house.working_tree(root), VOCABULARY)
-    assert found == {
+    result = house.figures(house.working_tree(root), VOCABULARY)
+    assert result == {
         "modules": "3",
         "module lines: median, p90, max": "21, 285, 351",
         "modules over 350 lines": "1",
@@ -157,6 +158,14 @@ def test_names_are_nouns_and_verbs_and_no_bare_participles() -> None:
     rows, candidates or a session, whichever it is."""
     counts, identifiers = house.participles(house.working_tree(house.ROOT), VOCABULARY)
     assert counts.total() <= MAX_PARTICIPLES * identifiers, counts.most_common(20)
+
+
+@pytest.mark.parametrize("folder", ["tests", "layers"])
+def test_tests_and_layers_name_things_too(folder: str) -> None:
+    tree = house.working_tree(house.ROOT)
+    paths = [path for path in tree.paths if path.suffix == ".py" and path.is_relative_to(folder)]
+    counts, identifiers = house.participles(tree, VOCABULARY, paths)
+    assert counts.total() <= MAX_PARTICIPLES_IN_TESTS * identifiers, counts.most_common(20)
 
 
 def test_no_module_is_too_long() -> None:

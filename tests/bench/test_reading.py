@@ -9,14 +9,14 @@ from tests.bench.reading import GROUPS, QUESTIONS, Reading
 
 def test_questions_are_chosen_alike_and_of_every_kind() -> None:
     corpora = recall_corpora.load(None)
-    chosen = reading.choose(corpora, 1)
-    assert [name for name, _ in chosen] == [
+    choice = reading.choose(corpora, 1)
+    assert [name for name, _ in choice] == [
         f"{group}-{n}" for group in GROUPS if group != "locomo" for n in range(1, QUESTIONS + 1)
     ]
-    assert [asking for _, asking in reading.choose(corpora, 1)] == [asking for _, asking in chosen]
-    assert [asking for _, asking in reading.choose(corpora, 2)] != [asking for _, asking in chosen]
-    assert all(asking.question.evidence for _, asking in chosen)
-    kinds = {asking.question.kind for name, asking in chosen if name.startswith("talks")}
+    assert [asking for _, asking in reading.choose(corpora, 1)] == [asking for _, asking in choice]
+    assert [asking for _, asking in reading.choose(corpora, 2)] != [asking for _, asking in choice]
+    assert all(asking.question.evidence for _, asking in choice)
+    kinds = {asking.question.kind for name, asking in choice if name.startswith("talks")}
     assert len(kinds) == QUESTIONS
 
 

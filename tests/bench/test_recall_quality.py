@@ -33,7 +33,7 @@ def test_the_sets_have_questions_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranked", "expected"),
+    ("ranking", "expected"),
     [
         (["a", "b"], Score(1.0, 1.0, 1.0)),
         (["x", "b", "y"], Score(0.5, 0.5, 0.0)),
@@ -41,8 +41,8 @@ def test_the_sets_have_questions_of_every_kind() -> None:
         ([], Score(0.0, 0.0, 0.0)),
     ],
 )
-def test_a_ranking_is_scored(ranked: list[str], expected: Score) -> None:
-    assert score(frozenset({"a", "b"}), ranked) == expected
+def test_a_ranking_is_scored(ranking: list[str], expected: Score) -> None:
+    assert score(frozenset({"a", "b"}), ranking) == expected
 
 
 def test_the_area_under_the_curve_counts_pairs_in_order() -> None:
@@ -57,22 +57,22 @@ def test_the_calibration_error_is_how_far_probabilities_are_off() -> None:
     assert calibration_error([(0.9, False, 1.0), (0.9, False, 1.0)]) == pytest.approx(0.9)
 
 
-def row(kind: str, hits: list[tuple[str, float]], *, known: float, is_home: bool = True) -> Row:
+def row(kind: str, hits: list[tuple[str, float]], *, samples: float, is_home: bool = True) -> Row:
     """A question of a corpus whose event `e1` answers it, unless of kind none."""
     home, other = (Corpus(name, "talks", (), ()) for name in ("a", "b"))
     evidence = frozenset[str]() if kind == NONE else frozenset({"e1"})
     asking = Asking(Question("q", kind, evidence, ()), home, home if is_home else other, ())
-    return Row(asking, known, known < 0.1, hits, 1.0)
+    return Row(asking, samples, samples < 0.1, hits, 1.0)
 
 
 def test_a_corpus_is_summed_up_under_the_names_of_the_file() -> None:
     home = [
-        row("keyword", [("e1", 0.9)], known=0.9),
-        row("temporal", [("x", 0.2), ("e1", 0.1)], known=0.05),
-        row(NONE, [("x", 0.1)], known=0.02),
-        row(NONE, [("x", 0.1)], known=0.5),
+        row("keyword", [("e1", 0.9)], samples=0.9),
+        row("temporal", [("x", 0.2), ("e1", 0.1)], samples=0.05),
+        row(NONE, [("x", 0.1)], samples=0.02),
+        row(NONE, [("x", 0.1)], samples=0.5),
     ]
-    away = [row("keyword", [("y", 0.1)], known=0.01, is_home=False)]
+    away = [row("keyword", [("y", 0.1)], samples=0.01, is_home=False)]
     summary = summarize(home, away, {"BM25": [Score(0.5, 0.5, 0.0)]})
     assert {name: summary[name] for name in ("R@10", "MRR", "hit@1", "none_refused")} == {
         "R@10": 1.0,

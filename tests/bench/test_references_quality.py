@@ -12,7 +12,7 @@ from tests.bench.references_quality import (
     REFERENCES,
     TEXTS,
     Row,
-    Shown,
+    ShownEvents,
     count_tokens,
     fit_lines,
     summarize,
@@ -24,10 +24,10 @@ CORPUS = Corpus("a", "talks", [], [])
 
 def row(kind: str, evidence: str, references: str, recall: str) -> Row:
     question = Question("?", kind, frozenset(evidence), ["user:alice"])
-    shown = {REFERENCES: references, RECALL: recall, TEXTS: recall}
+    ways = {REFERENCES: references, RECALL: recall, TEXTS: recall}
     return Row(
         Asking(question, CORPUS, CORPUS, question.participants),
-        {way: Shown(frozenset(keys), 10) for way, keys in shown.items()},
+        {way: ShownEvents(frozenset(keys), 10) for way, keys in ways.items()},
     )
 
 
@@ -37,18 +37,18 @@ def test_the_share_of_the_evidence_is_counted_by_group_and_kind() -> None:
         row("keyword", "c", "c", "x"),
         row("temporal", "de", "", "d"),
     ]
-    found = summarize(rows)
-    assert list(found) == ["talks", "talks: keyword", "talks: temporal"]
-    assert found["talks"][REFERENCES]["recall"] == 0.5
-    assert found["talks"][RECALL]["recall"] == 0.5
-    assert (found["talks"]["more"], found["talks"]["fewer"]) == (1, 2)
-    assert found["talks: keyword"][REFERENCES] == {
+    result = summarize(rows)
+    assert list(result) == ["talks", "talks: keyword", "talks: temporal"]
+    assert result["talks"][REFERENCES]["recall"] == 0.5
+    assert result["talks"][RECALL]["recall"] == 0.5
+    assert (result["talks"]["more"], result["talks"]["fewer"]) == (1, 2)
+    assert result["talks: keyword"][REFERENCES] == {
         "recall": 0.75,
         "complete": 0.5,
         "events": 2.0,
         "tokens": 10,
     }
-    assert len(table(found)) == 5
+    assert len(table(result)) == 5
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_nobody_says_and_a_payload_are_lines_too() -> None:
         )
     ]
     service = cast("RecallService", SimpleNamespace(event_keys={"0": "a", "1": "b"}))
-    shown = fit_lines(service, hits)
-    assert shown.keys == {"a", "b"}
+    text = fit_lines(service, hits)
+    assert text.keys == {"a", "b"}
     lines = "[1] Mon 2 March 2026, user: build.log\n[2] Mon 2 March 2026, user: Keel.\n"
-    assert shown.tokens == count_tokens(lines)
+    assert text.tokens == count_tokens(lines)

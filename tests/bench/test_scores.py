@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bench import conversations, talks
-from tests.bench.scores import Expected, Found, Score, boundaries, entities
+from tests.bench.scores import ChainKeys, Expected, Score, boundaries, entities
 
 EXPECTED = Expected(
     lanes={"s-1": ["a", "b", "c", "d", "e", "f", "g"], "s-2": ["x", "y"]},
@@ -12,13 +12,13 @@ EXPECTED = Expected(
 )
 
 
-def chains(*keys: str, names: str = "") -> list[Found]:
+def chains(*keys: str, names: str = "") -> list[ChainKeys]:
     """A chain of each word's letters; `names` go with the first."""
-    return [Found(list(word), names.split() if not at else []) for at, word in enumerate(keys)]
+    return [ChainKeys(list(word), names.split() if not at else []) for at, word in enumerate(keys)]
 
 
 @pytest.mark.parametrize(
-    ("found", "score"),
+    ("results", "score"),
     [
         (chains("abc", "def", "g", "xy"), Score(2, 2, 2)),
         (chains("abc", "def"), Score(2, 2, 2)),  # what is open at the end is a run too
@@ -30,8 +30,8 @@ def chains(*keys: str, names: str = "") -> list[Found]:
         (chains("abcx", "def", "gy"), Score(2, 3, 2)),
     ],
 )
-def test_boundaries(found: list[Found], score: Score) -> None:
-    assert boundaries(EXPECTED, found) == score
+def test_boundaries(results: list[ChainKeys], score: Score) -> None:
+    assert boundaries(EXPECTED, results) == score
 
 
 def test_without_tolerance_beside_is_wrong() -> None:
@@ -39,8 +39,12 @@ def test_without_tolerance_beside_is_wrong() -> None:
 
 
 def test_names_are_compared_topic_by_topic_whatever_their_case() -> None:
-    found = [Found("abc", ["auk", "Eider"]), Found("def", ["Cod", "Auk"]), Found("xy", ["Dab"])]
-    assert entities(EXPECTED, found) == Score(3, 5, 4)
+    results = [
+        ChainKeys("abc", ["auk", "Eider"]),
+        ChainKeys("def", ["Cod", "Auk"]),
+        ChainKeys("xy", ["Dab"]),
+    ]
+    assert entities(EXPECTED, results) == Score(3, 5, 4)
 
 
 def test_topics_that_are_still_open_are_left_out() -> None:
@@ -52,8 +56,8 @@ def test_a_chain_of_two_topics_is_held_against_both() -> None:
 
 
 def test_parts_of_a_topic_are_taken_together() -> None:
-    found = [Found("ab", ["Auk"]), Found("c", ["Brill", "Auk"])]
-    assert entities(EXPECTED, found) == Score(2, 2, 2)
+    results = [ChainKeys("ab", ["Auk"]), ChainKeys("c", ["Brill", "Auk"])]
+    assert entities(EXPECTED, results) == Score(2, 2, 2)
 
 
 def test_f1() -> None:

@@ -13,7 +13,7 @@ from tests.bench.personas import WEIGHTS, Figure, summarize, table
 PLAIN: dict[str, Any] = {"references": {}, "corpora": {}, "elsewhere": {}}
 
 
-def measured() -> dict[str, Any]:
+def read_measures() -> dict[str, Any]:
     """Two questions: each weight gains a tenth of its own for one, and nothing for the other."""
     rows = [
         {weight: Figure(0.5 + weight / 10, 0.25) for weight in WEIGHTS},
@@ -23,11 +23,11 @@ def measured() -> dict[str, Any]:
 
 
 def test_what_a_weight_adds_is_the_mean_over_questions() -> None:
-    by_weight = measured()["groups"]["own sona"]
+    by_weight = read_measures()["groups"]["own sona"]
     assert by_weight["0"] == {"R@10": 0.5, "MRR": 0.5}
     assert by_weight["0.2"] == {"R@10": 0.51, "MRR": 0.5}
     assert list(by_weight) == [f"{weight:g}" for weight in WEIGHTS]
-    lines = table(measured())
+    lines = table(read_measures())
     assert "| as it is | 0.500 / 0.500 |" in lines
     assert "| weight 0.2 | +0.010 / +0.000 |" in lines
 
@@ -44,9 +44,9 @@ def test_the_output_has_the_figures_of_the_table(
     monkeypatch.setattr(recall_quality, "measure", measure_plain)
     monkeypatch.setattr(recall_quality.references_quality, "table", show_nothing)
     monkeypatch.setattr(recall_quality, "LocalEmbedder", dict)
-    monkeypatch.setattr(personas, "measure", measured)
+    monkeypatch.setattr(personas, "measure", read_measures)
     out = tmp_path / "recall.json"
     monkeypatch.setattr(sys, "argv", ["bench", "--out", str(out)])
     recall_quality.main()
-    assert json.loads(out.read_text())["personas"] == measured()
+    assert json.loads(out.read_text())["personas"] == read_measures()
     assert "| weight 0.2 | +0.010 / +0.000 |" in capsys.readouterr().out

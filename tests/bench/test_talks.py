@@ -9,7 +9,7 @@ import pytest
 from strandline.llm.types import EntityKind
 from tests.bench import conversations, talks
 
-MARKED = (*talks.FITTED, *talks.UNSEEN)
+MARKED = (*talks.FITTING_SET, *talks.UNSEEN_SET)
 FILES = [path for path in MARKED if path.is_file()]
 
 
@@ -19,20 +19,22 @@ def of(paths: list[Path] | tuple[Path, ...]) -> pytest.MarkDecorator:
 
 
 def test_none_is_missing() -> None:
-    assert (len(talks.FITTED), len(talks.UNSEEN)) == (50, 5)
+    assert (len(talks.FITTING_SET), len(talks.UNSEEN_SET)) == (50, 5)
     assert len({path.stem for path in MARKED}) == 55
 
 
 @of(MARKED)
 def test_topics_begin_at_events_of_their_sessions(path: Path) -> None:
-    found = conversations.read(path)
-    session = {event["source_event_key"]: event["session_id"] for event in found.events}
-    assert len(session) == len(found.events)
-    assert [session[topic.first] for topic in found.topics] == [one.session for one in found.topics]
-    places = [list(session).index(topic.first) for topic in found.topics]
+    content = conversations.read(path)
+    session = {event["source_event_key"]: event["session_id"] for event in content.events}
+    assert len(session) == len(content.events)
+    assert [session[topic.first] for topic in content.topics] == [
+        one.session for one in content.topics
+    ]
+    places = [list(session).index(topic.first) for topic in content.topics]
     assert places == sorted(set(places))
     firsts = {one: key for key, one in reversed(session.items())}
-    assert set(firsts.values()) <= {topic.first for topic in found.topics}
+    assert set(firsts.values()) <= {topic.first for topic in content.topics}
 
 
 @of(MARKED)
@@ -51,10 +53,10 @@ def test_events_are_of_one_session_s_people_in_order_of_time(path: Path) -> None
 
 @of(MARKED)
 def test_names_are_marked_in_all_topics_or_in_none(path: Path) -> None:
-    marked = [topic.entities for topic in conversations.read(path).topics]
-    known = [entities for entities in marked if entities is not None]
-    assert len(known) in (0, len(marked))
-    kinds = {kind for entities in known for kind in entities.values()}
+    labels = [topic.entities for topic in conversations.read(path).topics]
+    known_ids = [entities for entities in labels if entities is not None]
+    assert len(known_ids) in (0, len(labels))
+    kinds = {kind for entities in known_ids for kind in entities.values()}
     assert kinds <= set(get_args(EntityKind.__value__))
 
 
@@ -65,12 +67,12 @@ def test_names_stand_in_their_topics(path: Path) -> None:
     text: dict[str, str] = {}
     for keys in talk.expected.lanes.values():
         topic = keys[0]
-        said = {event.key: event.said for event in talk.events}
+        event_prompts = {event.key: event.prompt for event in talk.events}
         for key in keys:
             topic = key if key in talk.expected.starts else topic
-            text[topic] = (
-                f"{text.get(topic, '')}\n{said[key].speaker or ''} {said[key].text}".lower()
-            )
+            prompt = event_prompts[key]
+            lines = f"{text.get(topic, '')}\n{prompt.speaker or ''} {prompt.text}"
+            text[topic] = lines.lower()
     missing = [
         (topic, name)
         for topic, names in talk.expected.names.items()
@@ -82,9 +84,9 @@ def test_names_stand_in_their_topics(path: Path) -> None:
 
 @of(MARKED)
 def test_questions_are_answered_by_events_that_exist(path: Path) -> None:
-    found = conversations.read(path)
-    people = {event["source_event_key"]: set(event["participants"]) for event in found.events}
-    for question in found.questions:
+    content = conversations.read(path)
+    people = {event["source_event_key"]: set(event["participants"]) for event in content.events}
+    for question in content.questions:
         assert all(set(question["participants"]) <= people[key] for key in question["expected"])
         assert all(key in people for key in question.get("hidden", []))
 

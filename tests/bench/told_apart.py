@@ -32,10 +32,10 @@ def share(flags: Sequence[bool]) -> float | None:
 def refused_at(home: Sequence[Verdict], away: Sequence[Verdict], points: float) -> float:
     """The share refused of what nothing answers, by the highest threshold of `known` that costs
     the questions at home at most so many points of R@10."""
-    threshold, lost = 1.0, 0.0
+    threshold, loss = 1.0, 0.0
     for verdict in sorted(home, key=lambda verdict: verdict.known):
-        lost += verdict.recall / len(home)
-        if lost > points / 100 + 1e-9:
+        loss += verdict.recall / len(home)
+        if loss > points / 100 + 1e-9:
             threshold = verdict.known
             break
     return sum(verdict.known < threshold for verdict in away) / len(away)
@@ -44,11 +44,11 @@ def refused_at(home: Sequence[Verdict], away: Sequence[Verdict], points: float) 
 def tell_apart(home: Sequence[Verdict], away: Sequence[Verdict]) -> dict[str, Any]:
     """Questions that something answers beside the same asked where nothing does. Calibration counts
     both sides alike."""
-    lost = sum(verdict.recall for verdict in home if verdict.is_refused) / len(home)
+    missing = sum(verdict.recall for verdict in home if verdict.is_refused) / len(home)
     return {
         "auc": round(area_under_curve([v.known for v in home], [v.known for v in away]), 3),
         "refused_by_default": share([verdict.is_refused for verdict in away]),
-        "lost_by_default": round(lost, 3),
+        "lost_by_default": round(missing, 3),
         **{
             f"refused_at_{points}_points": round(refused_at(home, away, points), 3)
             for points in POINTS
@@ -59,10 +59,10 @@ def tell_apart(home: Sequence[Verdict], away: Sequence[Verdict]) -> dict[str, An
 
 def calibration_errors(verdicts: Sequence[tuple[Verdict, float]]) -> dict[str, float]:
     """Of `known` and `relevance`, over weighted verdicts."""
-    known = [(verdict.known, verdict.has_answer, weight) for verdict, weight in verdicts]
+    known_ids = [(verdict.known, verdict.has_answer, weight) for verdict, weight in verdicts]
     relevance = [(*hit, weight) for verdict, weight in verdicts for hit in verdict.hits]
     return {
-        "calibration_error_known": round(calibration_error(known), 3),
+        "calibration_error_known": round(calibration_error(known_ids), 3),
         "calibration_error_relevance": round(calibration_error(relevance), 3),
     }
 

@@ -27,24 +27,24 @@ def main(package: Path) -> None:
     """Write the file beside words.py."""
     version = json.loads((package / "package.json").read_text())["version"]
     head = [*_HEAD.format(version=version).splitlines(), "", *_lines(package / "Copyright")]
-    found = [f"# {line}".rstrip() for line in head]
-    for band, listed in _banded(package).items():
-        line = f"{band}: {' '.join(sorted(listed))}"
-        found += textwrap.wrap(line, 100, subsequent_indent="  ", break_on_hyphens=False)
+    results = [f"# {line}".rstrip() for line in head]
+    for band, listing in _bands(package).items():
+        line = f"{band}: {' '.join(sorted(listing))}"
+        results += textwrap.wrap(line, 100, subsequent_indent="  ", break_on_hyphens=False)
     path = Path(words.__file__).parent / "words.txt"
-    path.write_text("\n".join(found) + "\n", encoding="utf-8")
+    path.write_text("\n".join(results) + "\n", encoding="utf-8")
 
 
-def _banded(package: Path) -> dict[int, set[str]]:
-    found: dict[int, set[str]] = defaultdict(set)
+def _bands(package: Path) -> dict[int, set[str]]:
+    results: dict[int, set[str]] = defaultdict(set)
     before: set[str] = set()
     for band in _BANDS:
         for region in _REGIONS:
-            listed = json.loads((package / f"{region}-words-{band}.json").read_text())
-            found[band] |= {word for word in listed if _is_plain(word)}
-        found[band] -= before
-        before |= found[band]
-    return found
+            document = json.loads((package / f"{region}-words-{band}.json").read_text())
+            results[band] |= {word for word in document if _is_plain(word)}
+        results[band] -= before
+        before |= results[band]
+    return results
 
 
 def _is_plain(word: str) -> bool:

@@ -31,18 +31,18 @@ EVENT = {
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A headless Chromium of this machine; the tests bring none."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    assert found, (
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    assert program, (
         f"no browser here: the page is opened in one of {', '.join(NAMES)}, found on PATH. "
         "Debian and Ubuntu: apt-get install chromium. macOS: brew install --cask chromium"
     )
     with sync_playwright() as playwright:
         # Root, as in a container, gets no sandbox; what is opened is the service's own page.
-        opened = playwright.chromium.launch(
-            executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        connection = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
-        yield opened
-        opened.close()
+        yield connection
+        connection.close()
 
 
 @pytest.fixture
@@ -65,24 +65,25 @@ def test_a_call_made_from_the_page_is_answered(
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.set_default_timeout(WAIT_MS)
     expect.set_options(timeout=WAIT_MS)
-    asked: list[str] = []
+    requests: list[str] = []
     complaints: list[str] = []
 
     def hear(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             complaints.append(message.text)
 
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requests.append(request.url))
     page.on("console", hear)
     page.on("pageerror", lambda error: complaints.append(str(error)))
 
-    stored = page.request.post(
+    response = page.request.post(
         f"{service.url}/api/v1/events", data=EVENT, headers={"X-API-Key": service.key}
     )
-    assert stored.status == 201
+    assert response.status == 201
     if base_path:  # as a custom domain's mapping or a stage does it
         page.route(
-            f"**{base_path}/**", lambda route: route.continue_(url=unmapped(route, base_path))
+            f"**{base_path}/**",
+            lambda route: route.continue_(url=strip_base_path(route, base_path)),
         )
     # The root leads there; a rewritten request's redirect goes by the rewritten address.
     page.goto(f"{service.url}{base_path}/docs" if base_path else f"{service.url}/")
@@ -100,17 +101,19 @@ def test_a_call_made_from_the_page_is_answered(
     )
     assert [hit["text"] for hit in answer.json()["hits"]] == [EVENT["content"]]
     expect(page.locator(".live-responses-table .response .response-col_status")).to_have_text("200")
-    foreign = [u for u in asked if urlsplit(u).scheme != "data" and not u.startswith(service.url)]
+    foreign = [
+        u for u in requests if urlsplit(u).scheme != "data" and not u.startswith(service.url)
+    ]
     assert not foreign
-    assert len(asked) >= 6, "page, styles, scripts, document, call"
+    assert len(requests) >= 6, "page, styles, scripts, document, call"
     assert not complaints
-    kept = page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
-    assert kept == [0, 0, ""], "the key is in this tab's memory alone"
+    storage = page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
+    assert storage == [0, 0, ""], "the key is in this tab's memory alone"
     page.reload()
     expect(page.locator(".auth-wrapper .authorize.unlocked")).to_be_visible()
 
 
-def unmapped(route: Route, base_path: str) -> str:
+def strip_base_path(route: Route, base_path: str) -> str:
     return route.request.url.replace(f"{base_path}/", "/", 1)
 
 
@@ -128,8 +131,8 @@ def recall(page: Page) -> Response:
     operation.locator(".responses-table .response[data-code='504']").wait_for()
     assert operation.evaluate("it => it.getBoundingClientRect().height") < 2000
     operation.get_by_role("button", name="Try it out").click()
-    with page.expect_response("**/api/v1/recall") as said:
+    with page.expect_response("**/api/v1/recall") as message:
         operation.get_by_role("button", name="Execute").click()
     operation.locator(".live-responses-table").wait_for()
     operation.locator(".live-responses-table").scroll_into_view_if_needed()
-    return said.value
+    return message.value

@@ -8,7 +8,7 @@ import pytest
 from tests.functions import contract
 from tests.support import Gateway, Reply, user_message
 
-type Told = Callable[..., Any]
+type Tell = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
@@ -16,16 +16,16 @@ def keeps_its_contract(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer that a test here sees is one that the document promises."""
     call = Gateway.call
 
-    def checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:
+    def call_checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:
         reply = call(front, method, path, *body, **more)
         contract.check(method, path, reply)
         return reply
 
-    monkeypatch.setattr(Gateway, "call", checked)
+    monkeypatch.setattr(Gateway, "call", call_checked)
 
 
 @pytest.fixture
-def tell(gateway: Gateway) -> Told:
+def tell(gateway: Gateway) -> Tell:
     """Append an event and give its receipt: tell(key, "text", "user:alice", ..., field=value)."""
 
     def append(key: str, text: str, *who: str, **more: object) -> Any:

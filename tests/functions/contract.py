@@ -44,7 +44,7 @@ def check(method: str, path: str, reply: Reply) -> None:
     name = f"{'GET' if method == 'HEAD' else method} {match.resource.path}"
     declared = operations()[name]["responses"].get(str(reply.status))
     assert declared is not None, f"{name} does not say that it answers {reply.status}"
-    declared = _resolved(declared)
+    declared = _resolve(declared)
     headers = {"Content-Type", *declared.get("headers", {})}
     assert set(reply.headers) <= headers, f"{name} {reply.status}: {set(reply.headers) - headers}"
     media = reply.headers["Content-Type"]
@@ -63,7 +63,7 @@ def fill_path(path: str, values: Mapping[str, str]) -> str:
     return path
 
 
-def _resolved(node: dict[str, Any]) -> dict[str, Any]:
+def _resolve(node: dict[str, Any]) -> dict[str, Any]:
     """A response, or the component that it refers to."""
     if "$ref" not in node:
         return node

@@ -28,10 +28,10 @@ _NAMES = re.compile(
 _SCORES = {"known", "relevance", "why", "score"}
 _USES = {"used", "remaining", "retry_after", "leased"}
 # What is judged and worded, by a model or by the heuristic model, and what changes by the second.
-_JUDGED = {"topic", "summary", "entities", "importance", "density", "coherence", "quality"}
-_SHOWN = {"text", "tokens", "known", "cursor"}
+_JUDGED_FIELDS = {"topic", "summary", "entities", "importance", "density", "coherence", "quality"}
+_SHOWN_FIELDS = {"text", "tokens", "known", "cursor"}
 _WARMTH = {"similarity", "heat", "base", "retention", "hours_since_access"}
-_FOUND = ("POST /api/v1/insert", "weight")
+_FOUND_FIELDS = ("POST /api/v1/insert", "weight")
 """A score, too; elsewhere the caller's own."""
 _OPAQUE = {
     "age_seconds",
@@ -44,8 +44,8 @@ _OPAQUE = {
     "next_cursor",
     *_SCORES,
     *_USES,
-    *_JUDGED,
-    *_SHOWN,
+    *_JUDGED_FIELDS,
+    *_SHOWN_FIELDS,
     *_WARMTH,
 }
 
@@ -68,8 +68,10 @@ class Story:
         """Call one, and check that it answers as it says. Raises AssertionError."""
         reply, renewed = self.renew(example)
         if example.answer is not None:
-            said, real = to_text(example.answer), to_text(renewed.answer)
-            assert said == real, f"{example.operation}: `make examples` writes what is answered now"
+            told_text, real = to_text(example.answer), to_text(renewed.answer)
+            assert told_text == real, (
+                f"{example.operation}: `make examples` writes what is answered now"
+            )
         return reply
 
     def renew(self, example: Example) -> tuple[Reply, Example]:
@@ -125,21 +127,21 @@ class Story:
             snapshot = NewSnapshot(2, 1, None, None, now, 0, [], configuration)
             store_publish.add_snapshot(access, snapshot)
 
-    def _renewed(self, said: Any, real: Any, place: str) -> Any:
+    def _renewed(self, message: Any, real: Any, place: str) -> Any:
         """What `said` is to say of `real`: a name in one stands for one in the other."""
-        if _is_name(said) and _is_name(real):
-            is_same = said.endswith("Z") or self._real.setdefault(said, real) == real
-            return said if is_same else self._with_said_names(real)
-        if isinstance(said, dict) and isinstance(real, dict):
-            shape = cast("dict[str, Any]", said)
+        if _is_name(message) and _is_name(real):
+            is_same = message.endswith("Z") or self._real.setdefault(message, real) == real
+            return message if is_same else self._with_said_names(real)
+        if isinstance(message, dict) and isinstance(real, dict):
+            shape = cast("dict[str, Any]", message)
             return {
                 name: self._renewed_member(shape[name], value, name, place)
                 if name in shape
                 else self._with_said_names(value)
                 for name, value in cast("dict[str, Any]", real).items()
             }
-        if isinstance(said, list) and isinstance(real, list):
-            items, others = cast("list[Any]", said), cast("list[Any]", real)
+        if isinstance(message, list) and isinstance(real, list):
+            items, others = cast("list[Any]", message), cast("list[Any]", real)
             both = [
                 self._renewed(item, other, f"{place}[{n}]")
                 for n, (item, other) in enumerate(zip(items, others, strict=False))
@@ -147,20 +149,20 @@ class Story:
             return both + [self._with_said_names(other) for other in others[len(items) :]]
         return self._with_said_names(real)
 
-    def _renewed_member(self, said: Any, real: Any, name: str, place: str) -> Any:
-        is_score = place.startswith(_FOUND[0]) and name == _FOUND[1]
-        if (name not in _OPAQUE and not is_score) or said is None:
-            return self._renewed(said, real, f"{place}.{name}")
-        if isinstance(said, str) != isinstance(real, str):
+    def _renewed_member(self, message: Any, real: Any, name: str, place: str) -> Any:
+        is_score = place.startswith(_FOUND_FIELDS[0]) and name == _FOUND_FIELDS[1]
+        if (name not in _OPAQUE and not is_score) or message is None:
+            return self._renewed(message, real, f"{place}.{name}")
+        if isinstance(message, str) != isinstance(real, str):
             return self._with_said_names(real)
-        if isinstance(said, str):
-            self._real[said] = real
-        return said
+        if isinstance(message, str):
+            self._real[message] = real
+        return message
 
     def _with_said_names(self, real: Any) -> Any:
         """What no example says yet, with the names that examples use."""
-        said = {value: name for name, value in self._real.items()}
-        return _replace_names(real, said)
+        names_by_value = {value: name for name, value in self._real.items()}
+        return _replace_names(real, names_by_value)
 
 
 def to_text(entry: Any, indent: int = 0, lead: int = 0) -> str:
@@ -218,5 +220,5 @@ def _put(upload: Mapping[str, Any]) -> None:
     request = urllib.request.Request(  # noqa: S310 - local S3
         upload["url"], PAYLOAD, upload["headers"], method="PUT"
     )
-    with urllib.request.urlopen(request) as stored:  # noqa: S310
-        assert stored.status == 200
+    with urllib.request.urlopen(request) as response:  # noqa: S310
+        assert response.status == 200

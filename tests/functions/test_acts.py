@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import Gateway, Reply
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
@@ -47,7 +47,7 @@ def following(gateway: Gateway, key: str, sona: str, after: str | None = None) -
 
 
 def test_a_thread_grows_at_its_head_alone(
-    gateway: Gateway, key: str, sona: str, tell: Told
+    gateway: Gateway, key: str, sona: str, tell: Tell
 ) -> None:
     events = [tell(key, f"Step {n}.", ALICE)["event_id"] for n in range(4)]
     acts: list[Any] = []
@@ -76,7 +76,7 @@ def test_a_thread_grows_at_its_head_alone(
 
 
 def test_nothing_is_pushed_that_its_pusher_does_not_see(
-    gateway: Gateway, tell: Told, key: str, sona: str
+    gateway: Gateway, tell: Tell, key: str, sona: str
 ) -> None:
     bob = gateway.key(user=BOB)
     bobs = gateway.call("POST", SONAS, {"name": "Pilot"}, key=bob).body["uuid"]
@@ -89,43 +89,43 @@ def test_nothing_is_pushed_that_its_pusher_does_not_see(
 
 
 def test_a_step_is_seen_where_its_memory_is(
-    gateway: Gateway, key: str, sona: str, tell: Told
+    gateway: Gateway, key: str, sona: str, tell: Tell
 ) -> None:
     """And all see one order, with the opaque id of the head."""
     head: str | None = None
     for n, who in enumerate(((ALICE,), (BOB,), (ALICE, BOB), (BOB,), (ALICE,))):
         event = tell(key, f"Step {n}.", *who)["event_id"]
         head = push(gateway, key, sona, event, head).body["act_id"]
-    seen = {
+    visible = {
         who: stream(gateway, key, sona, participants=who)["acts"] for who in (ALICE, BOB, HELPER)
     }
-    assert [len(seen[who]) for who in (ALICE, BOB, HELPER)] == [3, 3, 0]
-    both = [act["act_id"] for act in seen[ALICE] if act in seen[BOB]]
+    assert [len(visible[who]) for who in (ALICE, BOB, HELPER)] == [3, 3, 0]
+    both = [act["act_id"] for act in visible[ALICE] if act in visible[BOB]]
     assert len(both) == 1
     first = following(gateway, key, sona)
-    assert (first["act"], first["head"]) == (seen[ALICE][0], head)
-    assert following(gateway, key, sona, seen[ALICE][0]["act_id"])["act"] == seen[ALICE][1]
-    hidden = next(act for act in seen[BOB] if act not in seen[ALICE])["act_id"]
-    assert following(gateway, key, sona, hidden)["act"] is None
+    assert (first["act"], first["head"]) == (visible[ALICE][0], head)
+    assert following(gateway, key, sona, visible[ALICE][0]["act_id"])["act"] == visible[ALICE][1]
+    act_id = next(act for act in visible[BOB] if act not in visible[ALICE])["act_id"]
+    assert following(gateway, key, sona, act_id)["act"] is None
 
 
 def test_a_stream_goes_on_from_its_cursor(
-    gateway: Gateway, key: str, sona: str, tell: Told
+    gateway: Gateway, key: str, sona: str, tell: Tell
 ) -> None:
     """Page by page, also after the steps that the reader does not see; and waits for the next."""
     head: str | None = None
-    pushed: list[str] = []
+    pushes: list[str] = []
     for n in range(5):
         event = tell(key, f"Step {n}.", ALICE if n % 2 == 0 else BOB)["event_id"]
         head = push(gateway, key, sona, event, head).body["act_id"]
-        pushed.append(str(head))
+        pushes.append(str(head))
     got: list[str] = []
     cursor: dict[str, str] = {}
     for _ in range(3):
         page = stream(gateway, key, sona, limit=1, **cursor)
         got += [act["act_id"] for act in page["acts"]]
         cursor = {"cursor": page["cursor"]}
-    assert got == pushed[::2]
+    assert got == pushes[::2]
     start = time.monotonic()
     empty = stream(gateway, key, sona, wait=0.3, **cursor)
     assert (empty["acts"], time.monotonic() - start >= 0.3) == ([], True)
@@ -154,7 +154,7 @@ def test_a_wrong_parameter_of_a_stream_is_named(
 
 
 def test_the_thread_of_a_merged_sona_ends(
-    gateway: Gateway, key: str, sona: str, tell: Told
+    gateway: Gateway, key: str, sona: str, tell: Tell
 ) -> None:
     other = gateway.call("POST", SONAS, {"name": "Gardener"}, key=key).body["uuid"]
     event = tell(key, "A step.", ALICE)["event_id"]
@@ -167,10 +167,10 @@ def test_the_thread_of_a_merged_sona_ends(
 
 
 def test_racers_never_fork_a_thread(
-    gateway: Gateway, key: str, sona: str, tell: Told, scaled: Callable[[int], int]
+    gateway: Gateway, key: str, sona: str, tell: Tell, scale: Callable[[int], int]
 ) -> None:
     """Fifty at full size: each pushes its own memory until it wins, as a reader follows."""
-    racers = max(8, scaled(50))
+    racers = max(8, scale(50))
     events = [tell(key, f"Racer {n}.", ALICE)["event_id"] for n in range(racers)]
     begin = threading.Barrier(racers + 2)
     conflicts: list[str] = []

@@ -43,9 +43,9 @@ def operator(gateway: Gateway) -> str:
     return gateway.key("ops", rights=["operator"])
 
 
-def make(gateway: Gateway, operator: str, tenant: str = "acme", **wanted: object) -> Any:
+def make(gateway: Gateway, operator: str, tenant: str = "acme", **changes: object) -> Any:
     """A new key, as its one answer shows it."""
-    reply = gateway.call("POST", f"{TENANTS}/{tenant}/keys", wanted, key=operator)
+    reply = gateway.call("POST", f"{TENANTS}/{tenant}/keys", changes, key=operator)
     assert reply.status == 201, reply.text
     return reply.body
 
@@ -55,7 +55,7 @@ def appends(gateway: Gateway, token: str) -> int:
     return gateway.call("POST", EVENT, user_message("x"), key=token).status
 
 
-def restarted(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def restart(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process of this function: it remembers no key."""
     module = importlib.import_module(f"functions.{function}.handler")
     before: Resources = vars(module)["resources"]
@@ -77,16 +77,16 @@ def test_a_recorded_request_is_served(gateway: Gateway, operator: str) -> None:
 
 
 def test_a_tenant_is_made_once_shown_and_limited(gateway: Gateway, operator: str) -> None:
-    wanted = {"tenant_id": "initech", "appends_per_minute": 7}
-    made = gateway.call("POST", TENANTS, wanted, key=operator)
+    body = {"tenant_id": "initech", "appends_per_minute": 7}
+    reply = gateway.call("POST", TENANTS, body, key=operator)
     none = dict.fromkeys(LimitsIn.model_fields) | {"appends_per_minute": 7}
-    assert (made.status, made.body["tenant_id"], made.body["limits"]) == (201, "initech", none)
-    again = gateway.call("POST", TENANTS, {**wanted, "appends_per_minute": 9}, key=operator)
+    assert (reply.status, reply.body["tenant_id"], reply.body["limits"]) == (201, "initech", none)
+    again = gateway.call("POST", TENANTS, {**body, "appends_per_minute": 9}, key=operator)
     assert (again.status, again.error["details"]) == (409, {"field": "tenant_id"})
     place = f"{TENANTS}/initech"
-    shown = gateway.call("GET", place, key=operator)
-    assert (shown.status, shown.body["limits"]) == (200, none)
-    assert {use["name"]: use["limit"] for use in shown.body["usage"]["quotas"]}["appends"] == 7
+    response = gateway.call("GET", place, key=operator)
+    assert (response.status, response.body["limits"]) == (200, none)
+    assert {use["name"]: use["limit"] for use in response.body["usage"]["quotas"]}["appends"] == 7
     for change, limits in (
         ({"requests_per_minute": 0}, none | {"requests_per_minute": 0}),
         ({"stored_bytes": 5}, none | {"requests_per_minute": 0, "stored_bytes": 5}),
@@ -96,8 +96,8 @@ def test_a_tenant_is_made_once_shown_and_limited(gateway: Gateway, operator: str
         ),
         ({}, none | {"appends_per_minute": None, "stored_bytes": 5}),
     ):
-        changed = gateway.call("PATCH", place, change, key=operator)
-        assert (changed.status, changed.body["limits"]) == (200, limits)
+        answer = gateway.call("PATCH", place, change, key=operator)
+        assert (answer.status, answer.body["limits"]) == (200, limits)
         assert gateway.call("GET", place, key=operator).body["limits"] == limits
 
 
@@ -147,20 +147,20 @@ def test_a_tenant_that_cannot_be_is_refused(
 def test_whoever_pages_meets_every_tenant_once(gateway: Gateway, operator: str) -> None:
     for name in ("b", "a-1", "a0", "zz", "9"):
         assert gateway.call("POST", TENANTS, {"tenant_id": name}, key=operator).status == 201
-    seen: list[str] = []
+    ids: list[str] = []
     cursor: dict[str, str] = {}
     while True:
         page = gateway.call("GET", TENANTS, key=operator, query={"limit": 3} | cursor)
         assert page.status == 200
-        seen += [tenant["tenant_id"] for tenant in page.body["tenants"]]
+        ids += [tenant["tenant_id"] for tenant in page.body["tenants"]]
         if page.body["next_cursor"] is None:
             break
         cursor = {"cursor": page.body["next_cursor"]}
-        gateway.call("POST", TENANTS, {"tenant_id": f"0{len(seen)}"}, key=operator)
-    assert sorted(seen) == sorted({"acme", "globex", "ops", "b", "a-1", "a0", "zz", "9"})
+        gateway.call("POST", TENANTS, {"tenant_id": f"0{len(ids)}"}, key=operator)
+    assert sorted(ids) == sorted({"acme", "globex", "ops", "b", "a-1", "a0", "zz", "9"})
     for wrong, status in (("A", 400), ("x' or true --", 400), ("", 400), ("a\x00", 422)):
-        refused = gateway.call("GET", TENANTS, key=operator, query={"cursor": wrong})
-        assert refused.status == status, wrong
+        reply = gateway.call("GET", TENANTS, key=operator, query={"cursor": wrong})
+        assert reply.status == status, wrong
 
 
 # keys --------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_whoever_pages_meets_every_tenant_once(gateway: Gateway, operator: str) 
 
 def test_a_key_is_what_was_asked_for_and_works(gateway: Gateway, operator: str) -> None:
     until = datetime.now(UTC) + timedelta(days=3)
-    made = make(
+    key_body = make(
         gateway,
         operator,
         user=" user:Zoe\u0308",
@@ -176,20 +176,22 @@ def test_a_key_is_what_was_asked_for_and_works(gateway: Gateway, operator: str) 
         label="phone",
         expires_at=until.isoformat(),
     )
-    shown = {name: value for name, value in made.items() if name != "token"}
-    assert (made["user"], made["rights"], made["label"]) == (
+    public = {name: value for name, value in key_body.items() if name != "token"}
+    assert (key_body["user"], key_body["rights"], key_body["label"]) == (
         "user:Zo\u00eb",
         ["read", "write"],
         "phone",
     )
-    assert datetime.fromisoformat(made["expires_at"]) == until
-    place = f"{ACME}/keys/{made['key_id']}"
-    assert gateway.call("GET", place, key=operator).body == shown
-    assert gateway.call("GET", f"{ACME}/keys", key=operator).body["keys"][0] == shown
-    mine = gateway.call("POST", EVENT, user_message("hello", made["user"]), key=made["token"])
+    assert datetime.fromisoformat(key_body["expires_at"]) == until
+    place = f"{ACME}/keys/{key_body['key_id']}"
+    assert gateway.call("GET", place, key=operator).body == public
+    assert gateway.call("GET", f"{ACME}/keys", key=operator).body["keys"][0] == public
+    mine = gateway.call(
+        "POST", EVENT, user_message("hello", key_body["user"]), key=key_body["token"]
+    )
     assert mine.status == 201
     assert (
-        gateway.call("POST", EVENT, user_message("hello", "user:bob"), key=made["token"]).status
+        gateway.call("POST", EVENT, user_message("hello", "user:bob"), key=key_body["token"]).status
         == 403
     )
     assert make(gateway, operator)["rights"] == ["read", "write"]
@@ -240,18 +242,18 @@ def test_a_key_of_a_tenant_that_is_not_there_makes_none(
 
 
 def test_whoever_pages_meets_every_key_once(gateway: Gateway, operator: str) -> None:
-    made = {make(gateway, operator)["key_id"] for _ in range(7)}
-    seen: list[str] = []
+    key_ids = {make(gateway, operator)["key_id"] for _ in range(7)}
+    ids: list[str] = []
     cursor: dict[str, str] = {}
     while True:
         page = gateway.call("GET", f"{ACME}/keys", key=operator, query={"limit": 2} | cursor)
-        seen += [key["key_id"] for key in page.body["keys"]]
+        ids += [key["key_id"] for key in page.body["keys"]]
         if page.body["next_cursor"] is None:
             break
         cursor = {"cursor": page.body["next_cursor"]}
         make(gateway, operator)
-    assert len(seen) == len(set(seen)) == 8
-    assert made < set(seen)
+    assert len(ids) == len(set(ids)) == 8
+    assert key_ids < set(ids)
     wrong = gateway.call("GET", f"{ACME}/keys", key=operator, query={"cursor": "AAAA"})
     assert wrong.status == 400
 
@@ -262,19 +264,19 @@ def test_another_tenants_key_is_as_absent_as_one_that_never_was(
     theirs = make(gateway, operator, "globex")
     before = scratch_db.rows("select k::text from api_keys k order by 1")
 
-    def told(tenant: str, key_id: str, verb: str, tail: str, body: object) -> Any:
+    def audit_entry(tenant: str, key_id: str, verb: str, tail: str, body: object) -> Any:
         place = f"{TENANTS}/{tenant}/keys/{key_id}{tail}"
         reply = gateway.call(verb, place, body, key=operator)
         assert reply.status == 404, place
         return {**reply.error, "request_id": ""}
 
-    asked: list[tuple[str, str, object]] = [
+    requests: list[tuple[str, str, object]] = [
         ("GET", "", None),
         ("POST", "/rotate", {}),
         ("DELETE", "", None),
     ]
-    for verb, tail, body in asked:
-        never = told("acme", uuid.uuid4().hex, verb, tail, body)
+    for verb, tail, body in requests:
+        never = audit_entry("acme", uuid.uuid4().hex, verb, tail, body)
         for tenant, key_id in (
             ("acme", theirs["key_id"]),
             ("nobody", theirs["key_id"]),
@@ -282,7 +284,7 @@ def test_another_tenants_key_is_as_absent_as_one_that_never_was(
             ("acme", "%00"),
             ("GLOBEX", theirs["key_id"]),
         ):
-            assert told(tenant, key_id, verb, tail, body) == never
+            assert audit_entry(tenant, key_id, verb, tail, body) == never
     assert scratch_db.rows("select k::text from api_keys k order by 1") == before
     assert appends(gateway, theirs["token"]) == 201
 
@@ -290,8 +292,8 @@ def test_another_tenants_key_is_as_absent_as_one_that_never_was(
 # rotation and revocation -------------------------------------------------------------------------
 
 
-def rotate(gateway: Gateway, operator: str, key_id: str, **wanted: object) -> Reply:
-    return gateway.call("POST", f"{ACME}/keys/{key_id}/rotate", wanted, key=operator)
+def rotate(gateway: Gateway, operator: str, key_id: str, **changes: object) -> Reply:
+    return gateway.call("POST", f"{ACME}/keys/{key_id}/rotate", changes, key=operator)
 
 
 def test_after_a_rotation_both_hold_for_the_overlap(
@@ -300,26 +302,26 @@ def test_after_a_rotation_both_hold_for_the_overlap(
     old = make(gateway, operator, user="user:alice", rights=["write"], label="phone")
     reply = rotate(gateway, operator, old["key_id"], overlap_seconds=3600)
     assert reply.status == 201
-    made, ending = reply.body["key"], reply.body["old"]
+    key, ending = reply.body["key"], reply.body["old"]
     for field in ("user", "rights", "label", "expires_at"):
-        assert made[field] == old[field]
-    assert made["token"] != old["token"]
-    assert (ending["key_id"], ending["rotated_to"]) == (old["key_id"], made["key_id"])
-    left = datetime.fromisoformat(ending["expires_at"]) - datetime.now(UTC)
-    assert timedelta(seconds=3500) < left <= timedelta(seconds=3600)
-    assert appends(gateway, old["token"]) == appends(gateway, made["token"]) == 201
+        assert key[field] == old[field]
+    assert key["token"] != old["token"]
+    assert (ending["key_id"], ending["rotated_to"]) == (old["key_id"], key["key_id"])
+    remaining_time = datetime.fromisoformat(ending["expires_at"]) - datetime.now(UTC)
+    assert timedelta(seconds=3500) < remaining_time <= timedelta(seconds=3600)
+    assert appends(gateway, old["token"]) == appends(gateway, key["token"]) == 201
     scratch_db.rows("update api_keys set expires_at = now() where key_id = %s", old["key_id"])
-    restarted("ingest", monkeypatch)
-    assert (appends(gateway, old["token"]), appends(gateway, made["token"])) == (401, 201)
+    restart("ingest", monkeypatch)
+    assert (appends(gateway, old["token"]), appends(gateway, key["token"])) == (401, 201)
 
 
 def test_without_an_overlap_the_old_key_ends_now(
     gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = make(gateway, operator)
-    made = rotate(gateway, operator, old["key_id"], overlap_seconds=0).body["key"]
-    restarted("ingest", monkeypatch)
-    assert (appends(gateway, old["token"]), appends(gateway, made["token"])) == (401, 201)
+    key = rotate(gateway, operator, old["key_id"], overlap_seconds=0).body["key"]
+    restart("ingest", monkeypatch)
+    assert (appends(gateway, old["token"]), appends(gateway, key["token"])) == (401, 201)
 
 
 def test_no_overlap_lengthens_a_key_and_a_successor_lives_as_long(
@@ -332,8 +334,8 @@ def test_no_overlap_lengthens_a_key_and_a_successor_lives_as_long(
     lives = datetime.fromisoformat(reply.body["key"]["expires_at"]) - datetime.now(UTC)
     assert timedelta(minutes=59) < lives <= timedelta(minutes=60)
     later = (until + timedelta(days=5)).isoformat()
-    named = rotate(gateway, operator, reply.body["key"]["key_id"], expires_at=later)
-    assert datetime.fromisoformat(named.body["key"]["expires_at"]) == until + timedelta(days=5)
+    response = rotate(gateway, operator, reply.body["key"]["key_id"], expires_at=later)
+    assert datetime.fromisoformat(response.body["key"]["expires_at"]) == until + timedelta(days=5)
 
 
 def test_a_key_that_has_ended_or_has_a_successor_is_not_rotated(
@@ -346,8 +348,8 @@ def test_a_key_that_has_ended_or_has_a_successor_is_not_rotated(
     revoked, expired = make(gateway, operator), make(gateway, operator)
     gateway.call("DELETE", f"{ACME}/keys/{revoked['key_id']}", key=operator)
     scratch_db.rows("update api_keys set expires_at = now() where key_id = %s", expired["key_id"])
-    for ended in (revoked, expired):
-        reply = rotate(gateway, operator, ended["key_id"])
+    for key_id in (revoked, expired):
+        reply = rotate(gateway, operator, key_id["key_id"])
         assert (reply.status, reply.error["code"]) == (409, "state_conflict")
     assert len(gateway.call("GET", f"{ACME}/keys", key=operator).body["keys"]) == 5
 
@@ -358,9 +360,9 @@ def test_of_rotations_at_once_one_makes_a_successor(gateway: Gateway, operator: 
         with ThreadPoolExecutor(6) as pool:
             replies = list(pool.map(partial(rotate, gateway, operator), [old] * 6))
         assert sorted(reply.status for reply in replies) == [201] + [409] * 5
-        (made,) = [reply.body["key"] for reply in replies if reply.status == 201]
-        told = {r.error["details"]["rotated_to"] for r in replies if r.status == 409}
-        assert told == {made["key_id"]}
+        (key,) = [reply.body["key"] for reply in replies if reply.status == 201]
+        rotated_tos = {r.error["details"]["rotated_to"] for r in replies if r.status == 409}
+        assert rotated_tos == {key["key_id"]}
 
 
 @pytest.mark.parametrize(
@@ -386,16 +388,16 @@ def test_a_rotation_changes_neither_user_nor_rights(
 def test_a_revoked_key_stays_revoked(
     gateway: Gateway, operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = make(gateway, operator)
-    place = f"{ACME}/keys/{made['key_id']}"
-    assert appends(gateway, made["token"]) == 201
+    key_body = make(gateway, operator)
+    place = f"{ACME}/keys/{key_body['key_id']}"
+    assert appends(gateway, key_body["token"]) == 201
     first = gateway.call("DELETE", place, key=operator)
     assert first.status == 200
     assert first.body["revoked_at"] is not None
     assert gateway.call("DELETE", place, key=operator).body == first.body
     assert gateway.call("GET", place, key=operator).body == first.body
-    restarted("ingest", monkeypatch)
-    assert appends(gateway, made["token"]) == 401
+    restart("ingest", monkeypatch)
+    assert appends(gateway, key_body["token"]) == 401
 
 
 @pytest.mark.parametrize("how", ["revoke", "rotate"])
@@ -416,10 +418,10 @@ def test_the_process_that_ends_a_key_refuses_it_at_once(
 
 def places(routes: Any) -> list[tuple[str, str]]:
     """Every route, its path filled in."""
-    filled = (
+    copies = (
         name.replace("{tenant}", "acme").replace("{key_id}", uuid.uuid4().hex) for name in routes
     )
-    return [(method, path) for method, _, path in (name.partition(" ") for name in filled)]
+    return [(method, path) for method, _, path in (name.partition(" ") for name in copies)]
 
 
 @pytest.mark.parametrize("rights", [["read", "write"], ["admin"], ["read", "write", "admin"]])
@@ -467,8 +469,8 @@ def test_an_operator_reads_and_writes_no_memory(gateway: Gateway, operator: str)
         mine = {name for name, route in routes.items() if route.right in ("read", "write")}
         assert mine
         for method, path in places(mine):
-            filled = path.replace("{", "").replace("}", "")
-            assert gateway.call(method, filled, {}, key=operator).status == 403, path
+            copy = path.replace("{", "").replace("}", "")
+            assert gateway.call(method, copy, {}, key=operator).status == 403, path
 
 
 def test_not_even_its_transactions_see_any_memory(gateway: Gateway, operator: str) -> None:
@@ -499,5 +501,5 @@ def test_an_operators_calls_are_not_counted_against_a_quota(
         assert gateway.call("PATCH", f"{TENANTS}/{tenant}", nothing, key=operator).status == 200
     for _ in range(3):
         assert gateway.call("GET", f"{ACME}/keys", key=operator).status == 200
-    restarted("ingest", monkeypatch)
+    restart("ingest", monkeypatch)
     assert appends(gateway, gateway.key("acme")) == 429

@@ -31,26 +31,26 @@ def operator(gateway: Gateway) -> str:
     return gateway.key("ops", rights=["operator"])
 
 
-def change(gateway: Gateway, key: str, **wanted: object) -> Reply:
+def change(gateway: Gateway, key: str, **changes: object) -> Reply:
     """PATCH of acme."""
-    return gateway.call("PATCH", ACME, wanted, key=key)
+    return gateway.call("PATCH", ACME, changes, key=key)
 
 
 def test_it_is_off_until_an_operator_sets_it(gateway: Gateway, operator: str) -> None:
     assert gateway.call("GET", ACME, key=operator).body["agents_share"] is False
-    for wanted, holds in (
+    for target, holds in (
         ({"agents_share": True}, True),
         ({"appends_per_minute": 9, "tuning": {"promote": 0.5}}, True),  # others leave it as it is
         ({"agents_share": False}, False),
         ({"agents_share": True}, True),
         ({"agents_share": None}, False),
     ):
-        changed = change(gateway, operator, **wanted)
-        assert (changed.status, changed.body["agents_share"]) == (200, holds)
-        shown = gateway.call("GET", ACME, key=operator).body
-        assert (shown["agents_share"], shown["limits"]) == (holds, changed.body["limits"])
-    made = {"tenant_id": "initech", "agents_share": True}
-    reply = gateway.call("POST", TENANTS, made, key=operator)
+        response = change(gateway, operator, **target)
+        assert (response.status, response.body["agents_share"]) == (200, holds)
+        body = gateway.call("GET", ACME, key=operator).body
+        assert (body["agents_share"], body["limits"]) == (holds, response.body["limits"])
+    results = {"tenant_id": "initech", "agents_share": True}
+    reply = gateway.call("POST", TENANTS, results, key=operator)
     assert (reply.status, reply.body["agents_share"]) == (201, True)
     assert gateway.call("GET", ACME, key=operator).body["agents_share"] is False
 
@@ -81,8 +81,8 @@ def test_no_right_but_operator_sets_it(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     for rights in (["read", "write"], ["admin"]):
-        refused = change(gateway, gateway.key("acme", rights=rights), agents_share=True)
-        assert refused.status == 403
+        reply = change(gateway, gateway.key("acme", rights=rights), agents_share=True)
+        assert reply.status == 403
     assert scratch_db.rows("select distinct agents_share from tenants") == [(False,)]
 
 
@@ -102,9 +102,9 @@ class CountingDatabase(Database):
 
 @pytest.fixture
 def database(scratch_db: ScratchDatabase) -> Iterator[CountingDatabase]:
-    opened = CountingDatabase(scratch_db.url)
-    yield opened
-    opened.close()
+    counting_database = CountingDatabase(scratch_db.url)
+    yield counting_database
+    counting_database.close()
 
 
 def credentials(gateway: Gateway) -> dict[str, AuthRequest]:
@@ -122,8 +122,8 @@ def credentials(gateway: Gateway) -> dict[str, AuthRequest]:
 
 def authenticator(database: Database, **more: Any) -> Authenticator:
     ways = {"key_secret": KEY_SECRET, "jwt_secret": SECRET, "client_certificates": True}
-    named = {"database_url": "", "bucket": "", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
-    return Authenticator(database, ServiceSettings.model_validate(named | ways | more))
+    fields = {"database_url": "", "bucket": "", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+    return Authenticator(database, ServiceSettings.model_validate(fields | ways | more))
 
 
 def asks_for(checker: Authenticator, request: AuthRequest) -> Sequence[str]:

@@ -18,7 +18,7 @@ from strandline.errors import OutcomeUnknown
 from strandline.http import app as http_app
 from strandline.observability import logger
 from strandline.tenants import store_audit
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import Gateway, Reply, ScratchDatabase
 
 TENANTS = "/api/v1/admin/tenants"
@@ -54,9 +54,9 @@ def test_every_route_of_an_operators_leaves_one_row_where_it_acted(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     ask = partial(gateway.call, key=operator)
-    ended = ask("POST", f"{ACME}/keys", {}).body["key_id"]
+    key_id = ask("POST", f"{ACME}/keys", {}).body["key_id"]
     scratch_db.rows("delete from audit_log")
-    place = f"{ACME}/keys/{ended}"
+    place = f"{ACME}/keys/{key_id}"
     calls: list[tuple[str, str, object, str]] = [
         ("POST", TENANTS, {"tenant_id": "initech"}, "initech"),
         ("GET", TENANTS, None, "ops"),
@@ -76,13 +76,13 @@ def test_every_route_of_an_operators_leaves_one_row_where_it_acted(
     assert {row[1] for row in rows} == {"ops"}
     assert {row[2] for row in rows} == set(ROUTES)
     assert {row[4] for row in rows} == {"done"}
-    made, rotated = replies[4].body["key_id"], replies[7].body["key"]["key_id"]
+    result, rotated = replies[4].body["key_id"], replies[7].body["key"]["key_id"]
     assert [row[3] for row in rows if row[2].startswith("POST")] == [
         {},
-        {"key_id": made},
-        {"key_id": ended, "rotated_to": rotated},
+        {"key_id": result},
+        {"key_id": key_id, "rotated_to": rotated},
     ]
-    assert rows[6][3] == {"tenant": "acme", "key_id": ended}
+    assert rows[6][3] == {"tenant": "acme", "key_id": key_id}
     assert "confidence" not in str(scratch_db.rows("select a::text from audit_log a"))
 
 
@@ -90,14 +90,14 @@ def test_a_row_says_who_asked_and_which_request_it_was(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase
 ) -> None:
     own = gateway.new_key("ops", "user:olga", rights=["operator"])
-    refused = gateway.call("GET", f"{TENANTS}/nobody", key=own.token)
+    reply = gateway.call("GET", f"{TENANTS}/nobody", key=own.token)
     (row,) = scratch_db.rows(
         "select actor_tenant, actor_key_id, actor_user, request_id, outcome, target from audit_log"
         " where actor_tenant is not null"
     )
-    named = {"tenant": "nobody"}
-    told = ("ops", own.key_id, "user:olga", refused.error["request_id"], "not_found", named)
-    assert row == told
+    fields = {"tenant": "nobody"}
+    entry = ("ops", own.key_id, "user:olga", reply.error["request_id"], "not_found", fields)
+    assert row == entry
     del operator
 
 
@@ -139,9 +139,9 @@ def test_who_may_not_fills_no_trail_beyond_its_quota(
     gateway.call("PATCH", f"{TENANTS}/globex", limits, key=operator)
     statuses = {gateway.call("GET", TENANTS, key=stranger).status for _ in range(40)}
     assert statuses == {403}, "whatever becomes of the row"
-    told = [row for row in trail(scratch_db) if row[4] != "done"]
-    assert {row[4] for row in told} == {"forbidden"}
-    assert 0 < len(told) < 20
+    entries = [row for row in trail(scratch_db) if row[4] != "done"]
+    assert {row[4] for row in entries} == {"forbidden"}
+    assert 0 < len(entries) < 20
 
 
 # what was done ----------------------------------------------------------------------------------
@@ -162,9 +162,9 @@ def test_the_row_of_a_key_says_what_the_key_may(
     strong = {"rights": ["operator", "admin"], "label": "said in confidence"}
     ask("POST", f"{ACME}/keys", strong)
     own = {"user": "user:alice", "rights": ["read"], "expires_at": until.isoformat()}
-    made = ask("POST", f"{ACME}/keys", own).body["key_id"]
-    gone = {"overlap_seconds": 0, "expires_at": (until + timedelta(days=1)).isoformat()}
-    rotated = ask("POST", f"{ACME}/keys/{made}/rotate", gone).body
+    key_id = ask("POST", f"{ACME}/keys", own).body["key_id"]
+    missing = {"overlap_seconds": 0, "expires_at": (until + timedelta(days=1)).isoformat()}
+    body = ask("POST", f"{ACME}/keys/{key_id}/rotate", missing).body
     bound = {"rights": ["read"], "user": "user:alice", "expires_at": until.isoformat()}
     assert details(scratch_db, f"POST {KEYS}") == [
         {"rights": ["read", "write"], "user": None, "expires_at": None},
@@ -172,9 +172,9 @@ def test_the_row_of_a_key_says_what_the_key_may(
         bound,
     ]
     (row,) = details(scratch_db, f"POST {KEYS}/{{key_id}}/rotate")
-    ended = datetime.fromisoformat(rotated["old"]["expires_at"])
-    assert datetime.fromisoformat(row.pop("old_expires_at")) == ended
-    assert row == bound | {"expires_at": gone["expires_at"]}
+    moment = datetime.fromisoformat(body["old"]["expires_at"])
+    assert datetime.fromisoformat(row.pop("old_expires_at")) == moment
+    assert row == bound | {"expires_at": missing["expires_at"]}
     assert details(scratch_db, "console key")[0] == {
         "rights": ["read"],
         "user": None,
@@ -230,7 +230,7 @@ def reads(receipt: Any) -> list[tuple[str, str, object]]:
 
 
 def test_an_admin_who_sees_all_leaves_a_row(
-    gateway: Gateway, tell: Told, scratch_db: ScratchDatabase
+    gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     receipt = tell(gateway.key(), "the harbour at dawn")
     boss = gateway.new_key("acme", rights=["admin"])
@@ -241,13 +241,13 @@ def test_an_admin_who_sees_all_leaves_a_row(
     assert {row[:2] for row in rows} == {("acme", "acme")}
     assert rows[0][3] == {"event_id": receipt["event_id"]}
     assert rows[16][3] == {"cid": receipt["cid"]}
-    told = str(scratch_db.rows("select a::text from audit_log a"))
-    assert boss.key_id in told
-    assert "harbour" not in told
+    text = str(scratch_db.rows("select a::text from audit_log a"))
+    assert boss.key_id in text
+    assert "harbour" not in text
 
 
 def test_nobody_else_who_reads_pays_for_the_trail(
-    gateway: Gateway, tell: Told, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even an admin who names participants, or is bound to one."""
     receipt = tell(gateway.key(), "the harbour at dawn")
@@ -304,7 +304,7 @@ def test_an_operators_call_that_cannot_be_recorded_does_and_tells_nothing(
 
 
 def test_an_admins_reading_that_cannot_be_recorded_tells_nothing(
-    gateway: Gateway, tell: Told, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receipt = tell(gateway.key(), "the harbour at dawn")
     boss = gateway.key("acme", rights=["admin"])
@@ -373,34 +373,36 @@ def test_the_application_cannot_rewrite_the_trail(
 def test_the_trail_is_read_by_tenant_newest_first(
     gateway: Gateway, operator: str, app: psycopg.Connection[Any]
 ) -> None:
-    made = [
+    key_ids = [
         gateway.call("POST", f"{tenant}/keys", {}, key=operator).body["key_id"]
         for tenant in [ACME, f"{TENANTS}/globex"] * 4
     ]
-    seen: list[Any] = []
+    visible_ids: list[Any] = []
     cursor: dict[str, str] = {}
     while True:
         page = gateway.call("GET", f"{ACME}/audit", key=operator, query={"limit": 2} | cursor)
-        seen += page.body["entries"]
+        visible_ids += page.body["entries"]
         if page.body["next_cursor"] is None:
             break
         cursor = {"cursor": page.body["next_cursor"]}
-    ids = [entry["audit_id"] for entry in seen]
+    ids = [entry["audit_id"] for entry in visible_ids]
     assert len(ids) == len(set(ids)) == 5
-    assert [entry["target"]["key_id"] for entry in seen[:4]] == made[6::-2]
-    assert seen[4]["route"] == "console key"
-    assert [entry["at"] for entry in seen] == sorted((e["at"] for e in seen), reverse=True)
-    counted = app.execute("select count(*) from audit_log where tenant_id <> 'acme'").fetchone()
-    assert counted == (0,)
+    assert [entry["target"]["key_id"] for entry in visible_ids[:4]] == key_ids[6::-2]
+    assert visible_ids[4]["route"] == "console key"
+    assert [entry["at"] for entry in visible_ids] == sorted(
+        (e["at"] for e in visible_ids), reverse=True
+    )
+    row = app.execute("select count(*) from audit_log where tenant_id <> 'acme'").fetchone()
+    assert row == (0,)
 
 
 def test_the_row_of_a_bug_says_so(
     gateway: Gateway, operator: str, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(admin_routes.keys, "list_keys", broken)
+    monkeypatch.setattr(admin_routes.keys, "list_keys", fail)
     assert gateway.call("GET", f"{ACME}/keys", key=operator).status == 500
     assert [row[4] for row in trail(scratch_db)] == ["internal_error"]
 
@@ -413,10 +415,10 @@ def test_a_bug_is_in_the_log_and_in_the_answer_whatever_becomes_of_its_row(
     monkeypatch: pytest.MonkeyPatch,
     away: bool,
 ) -> None:
-    def broken(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(admin_routes.keys, "list_keys", broken)
+    monkeypatch.setattr(admin_routes.keys, "list_keys", fail)
     stream, handler = io.StringIO(), cast(Any, logger.registered_handler)
     before = handler.setStream(stream)
     ask = partial(gateway.call, "GET", f"{ACME}/keys", key=operator)
@@ -424,9 +426,12 @@ def test_a_bug_is_in_the_log_and_in_the_answer_whatever_becomes_of_its_row(
     handler.setStream(before)
     assert (reply.status, reply.error["code"]) == (500, "internal_error")
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    (told,) = [line for line in lines if line["message"] == "request failed"]
-    assert (told["error"], told["request_id"]) == ("ZeroDivisionError", reply.error["request_id"])
-    assert told["frames"][-1].endswith(" broken")
+    (log_line,) = [line for line in lines if line["message"] == "request failed"]
+    assert (log_line["error"], log_line["request_id"]) == (
+        "ZeroDivisionError",
+        reply.error["request_id"],
+    )
+    assert log_line["frames"][-1].endswith(" fail")
     assert [row[4] for row in trail(scratch_db)] == ([] if away else ["internal_error"])
 
 

@@ -32,17 +32,17 @@ def spellings(token: str) -> list[str]:
     word = token.removeprefix("strandline_")
     raw = base64.urlsafe_b64decode(word + "=" * (-len(word) % 4))
     secret, mac = raw[16:48], raw[48:]
-    hidden = [word[24:], KEY_SECRET]
+    secrets = [word[24:], KEY_SECRET]
     for part in (secret, mac):
-        hidden += [part.hex(), part.hex().upper(), repr(part)[2:-1]]
+        secrets += [part.hex(), part.hex().upper(), repr(part)[2:-1]]
         for encoded in (base64.b64encode(part), base64.urlsafe_b64encode(part)):
-            hidden.append(encoded.decode().rstrip("=")[:-1])
-    return hidden
+            secrets.append(encoded.decode().rstrip("=")[:-1])
+    return secrets
 
 
-def found(tokens: Sequence[str], text: str) -> list[str]:
+def find_tokens(tokens: Sequence[str], text: str) -> list[str]:
     """What of the tokens stands in a text."""
-    return [hidden for token in tokens for hidden in spellings(token) if hidden in text]
+    return [secret for token in tokens for secret in spellings(token) if secret in text]
 
 
 def dump(base: ScratchDatabase) -> str:
@@ -66,16 +66,20 @@ def lead_a_life(gateway: Gateway) -> tuple[list[str], str]:
     those that show a token for the once."""
     operator = gateway.key("ops", rights=["operator"])
     gateway.call("POST", TENANTS, {"tenant_id": "acme"}, key=operator)
-    made = [
+    bodies = [
         gateway.call("POST", KEYS, {"user": user, "label": "phone"}, key=operator).body
         for user in (None, "user:alice")
     ]
-    rotated = [
+    reply_bodies = [
         gateway.call("POST", f"{KEYS}/{key['key_id']}/rotate", {}, key=operator).body
-        for key in made
+        for key in bodies
     ]
-    tokens = [operator, *(k["token"] for k in made), *(pair["key"]["token"] for pair in rotated)]
-    others = [str(pair["old"]) for pair in rotated]
+    tokens = [
+        operator,
+        *(k["token"] for k in bodies),
+        *(pair["key"]["token"] for pair in reply_bodies),
+    ]
+    others = [str(pair["old"]) for pair in reply_bodies]
     for token in tokens:
         for reply in (
             gateway.call("POST", "/api/v1/events", user_message("hello", "user:alice"), key=token),
@@ -93,7 +97,7 @@ def lead_a_life(gateway: Gateway) -> tuple[list[str], str]:
             others.append(f"{reply.text} {dict(reply.headers)}")
     for path in (KEYS, f"{TENANTS}/acme/audit", f"{TENANTS}/ops/audit", TENANTS):
         others.append(gateway.call("GET", path, key=operator).text)
-    for key in made:
+    for key in bodies:
         for _ in range(2):
             others.append(gateway.call("DELETE", f"{KEYS}/{key['key_id']}", key=operator).text)
     return tokens, "\n".join(others)
@@ -103,18 +107,18 @@ def test_no_dump_no_answer_and_no_log_holds_a_secret(
     gateway: Gateway, scratch_db: ScratchDatabase, lines: io.StringIO
 ) -> None:
     tokens, answers = lead_a_life(gateway)
-    held, logged = dump(scratch_db), lines.getvalue()
+    contents, log_text = dump(scratch_db), lines.getvalue()
     assert len(tokens) == 5
-    for text in (held, answers):  # they are about these keys
+    for text in (contents, answers):  # they are about these keys
         assert base64.urlsafe_b64decode(tokens[1][11:] + "==")[:16].hex() in text
-    assert logged.count('"message":"request"') > 50
-    assert found(tokens, held) == []
-    assert found(tokens, answers) == []
-    assert found(tokens, logged) == []
+    assert log_text.count('"message":"request"') > 50
+    assert find_tokens(tokens, contents) == []
+    assert find_tokens(tokens, answers) == []
+    assert find_tokens(tokens, log_text) == []
 
 
 @pytest.mark.parametrize(
-    "stored",
+    "stored_value",
     [
         "%(token)s",
         "substr(%(token)s, 12)",
@@ -124,18 +128,18 @@ def test_no_dump_no_answer_and_no_log_holds_a_secret(
     ],
 )
 def test_a_column_that_holds_one_is_noticed(
-    gateway: Gateway, scratch_db: ScratchDatabase, stored: LiteralString
+    gateway: Gateway, scratch_db: ScratchDatabase, stored_value: LiteralString
 ) -> None:
     """Teeth."""
     tokens = [gateway.key()]
-    assert found(tokens, dump(scratch_db)) == []
+    assert find_tokens(tokens, dump(scratch_db)) == []
     raw = base64.urlsafe_b64decode(tokens[0].removeprefix("strandline_") + "==")
     parts = {"token": tokens[0], "secret": raw[16:48], "mac": raw[48:]}
     with psycopg.connect(scratch_db.admin_url, autocommit=True) as administrator:
         administrator.execute("alter table api_keys add column note text")
-        value = sql.SQL(stored)
+        value = sql.SQL(stored_value)
         administrator.execute(sql.SQL("update api_keys set note = {}").format(value), parts)
-    assert found(tokens, dump(scratch_db)) != []
+    assert find_tokens(tokens, dump(scratch_db)) != []
 
 
 def test_a_line_or_an_answer_that_tells_one_is_noticed(
@@ -144,9 +148,9 @@ def test_a_line_or_an_answer_that_tells_one_is_noticed(
     """Teeth."""
     operator = gateway.key("ops", rights=["operator"])
     gateway.call("POST", TENANTS, {"tenant_id": "acme"}, key=operator)
-    made = gateway.call("POST", KEYS, {}, key=operator)
-    token = made.body["token"]
-    assert found([token], made.text) != []
-    assert found([token], lines.getvalue()) == []
+    reply = gateway.call("POST", KEYS, {}, key=operator)
+    token = reply.body["token"]
+    assert find_tokens([token], reply.text) != []
+    assert find_tokens([token], lines.getvalue()) == []
     logger.info("made", extra={"token": token})
-    assert found([token], lines.getvalue()) != []
+    assert find_tokens([token], lines.getvalue()) != []

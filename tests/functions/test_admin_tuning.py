@@ -39,35 +39,35 @@ def holds(gateway: Gateway) -> Tuning:
 def test_thresholds_are_set_one_by_one_and_reset_by_null(gateway: Gateway, operator: str) -> None:
     assert gateway.call("GET", ACME, key=operator).body["tuning"] == NONE
     own: dict[str, object] = {}
-    for wanted in (
+    for target in (
         {"heat_hours": 48, "quality": "strict"},
         {"window_events": 20, "similarity_low": -0.1},
         {"heat_hours": None, "window_events": 30},
         {},
     ):
-        own |= wanted
-        changed = change(gateway, operator, wanted)
-        assert (changed.status, changed.body["tuning"]) == (200, NONE | own)
+        own |= target
+        reply = change(gateway, operator, target)
+        assert (reply.status, reply.body["tuning"]) == (200, NONE | own)
         assert gateway.call("GET", ACME, key=operator).body["tuning"] == NONE | own
         assert holds(gateway) == DEFAULTS.with_overrides(own)
-    limited = gateway.call("PATCH", ACME, {"appends_per_minute": 9}, key=operator)
-    assert limited.body["tuning"] == NONE | own
+    response = gateway.call("PATCH", ACME, {"appends_per_minute": 9}, key=operator)
+    assert response.body["tuning"] == NONE | own
     assert change(gateway, operator, None).body["tuning"] == NONE
     assert holds(gateway) == DEFAULTS
 
 
 def test_a_tenant_is_made_with_thresholds(gateway: Gateway, operator: str) -> None:
-    wanted = {"tenant_id": "initech", "tuning": {"archive_days": 30}}
-    made = gateway.call("POST", TENANTS, wanted, key=operator)
-    assert (made.status, made.body["tuning"]) == (201, NONE | {"archive_days": 30})
+    body = {"tenant_id": "initech", "tuning": {"archive_days": 30}}
+    reply = gateway.call("POST", TENANTS, body, key=operator)
+    assert (reply.status, reply.body["tuning"]) == (201, NONE | {"archive_days": 30})
 
 
 def test_the_trail_says_from_what_to_what(gateway: Gateway, operator: str) -> None:
     change(gateway, operator, {"heat_hours": 48, "promote": 0.9})
     change(gateway, operator, {"heat_hours": None, "promote": 0.9, "quality": "permissive"})
     entries = gateway.call("GET", f"{ACME}/audit", key=operator).body["entries"]
-    told = [e["details"] for e in entries if e["route"].startswith("PATCH")]
-    assert told == [
+    details = [e["details"] for e in entries if e["route"].startswith("PATCH")]
+    assert details == [
         {
             "tuning.heat_hours": {"from": 48, "to": None},
             "tuning.quality": {"from": None, "to": "permissive"},
@@ -111,7 +111,7 @@ def test_what_no_threshold_can_be_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    ("own", "wanted", "field", "other"),
+    ("own", "settings", "field", "other"),
     [
         ({}, {"similarity_low": 0.6, "similarity_high": 0.5}, "similarity_low", "similarity_high"),
         ({"similarity_high": 0.4}, {"similarity_low": 0.5}, "similarity_low", "similarity_high"),
@@ -127,16 +127,16 @@ def test_thresholds_that_undo_each_other_are_refused_with_both_their_names(
     gateway: Gateway,
     operator: str,
     own: dict[str, object],
-    wanted: dict[str, object],
+    settings: dict[str, object],
     field: str,
     other: str,
 ) -> None:
     """What the tenant does not set is the deployment's: it counts too."""
     assert change(gateway, operator, own).status == 200
-    refused = change(gateway, operator, wanted)
-    assert (refused.status, refused.error["details"]["field"]) == (422, f"tuning.{field}")
-    assert {field, other} <= set(refused.error["details"]["thresholds"])
-    assert all(name in refused.error["message"] for name in (field, other))
+    reply = change(gateway, operator, settings)
+    assert (reply.status, reply.error["details"]["field"]) == (422, f"tuning.{field}")
+    assert {field, other} <= set(reply.error["details"]["thresholds"])
+    assert all(name in reply.error["message"] for name in (field, other))
     assert holds(gateway) == DEFAULTS.with_overrides(own)
     # Equal is no contradiction, and what was wrong before hinders nothing else.
     assert change(gateway, operator, {"promote": 0.5, "freezing": 0.5}).status == 200
@@ -147,13 +147,15 @@ def test_thresholds_that_undo_each_other_are_refused_with_both_their_names(
 
 
 def test_changes_at_once_undo_none(gateway: Gateway, operator: str) -> None:
-    def one(wanted: dict[str, Any]) -> None:
-        assert change(gateway, operator, wanted).status == 200
+    def one(settings: dict[str, Any]) -> None:
+        assert change(gateway, operator, settings).status == 200
 
-    wanted = [{"heat_hours": 48}, {"promote": 0.4}, {"freezing": 0.2}]
+    expectations = [{"heat_hours": 48}, {"promote": 0.4}, {"freezing": 0.2}]
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(one, wanted))
-    assert holds(gateway) == DEFAULTS.with_overrides(wanted[0] | wanted[1] | wanted[2])
+        list(pool.map(one, expectations))
+    assert holds(gateway) == DEFAULTS.with_overrides(
+        expectations[0] | expectations[1] | expectations[2]
+    )
 
 
 def test_a_tenants_word_goes_before_the_deployments(
@@ -173,8 +175,8 @@ def test_what_a_release_of_before_stored_is_passed_over(gateway: Gateway, operat
     with access.transaction():
         store_due.set_overrides(access, {"hot": 0.9, "promote": 0.4})
     assert holds(gateway) == DEFAULTS.with_overrides({"promote": 0.4})
-    shown = gateway.call("GET", ACME, key=operator)
-    assert (shown.status, shown.body["tuning"]) == (200, NONE | {"promote": 0.4})
+    reply = gateway.call("GET", ACME, key=operator)
+    assert (reply.status, reply.body["tuning"]) == (200, NONE | {"promote": 0.4})
     assert change(gateway, operator, {"quality": "strict"}).status == 200
     assert store_due.read_overrides(access) == {"promote": 0.4, "quality": "strict"}
 
@@ -191,9 +193,11 @@ def test_what_a_release_of_before_stored_is_passed_over(gateway: Gateway, operat
     ],
 )
 def test_a_deployments_slip_keeps_it_from_starting(text: str, names: str) -> None:
-    given = {"DATABASE_URL": "x", "BUCKET": "x", "KEY_SECRET": KEY_SECRET, "TUNING": text}
+    environment = {"DATABASE_URL": "x", "BUCKET": "x", "KEY_SECRET": KEY_SECRET, "TUNING": text}
     with pytest.raises(Misconfigured, match=names):
-        ServiceSettings.from_env({f"STRANDLINE_{name}": value for name, value in given.items()})
+        ServiceSettings.from_env(
+            {f"STRANDLINE_{name}": value for name, value in environment.items()}
+        )
 
 
 def test_no_right_but_operator_tunes(

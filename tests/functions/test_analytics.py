@@ -17,7 +17,7 @@ from tests.support import Gateway, ScratchDatabase
 
 ADA, BO = ["user:ada", "agent:helper"], ["user:bo"]
 COMMUNITIES = "/api/v1/graph/communities"
-STORED = """
+STORED_ROWS = """
     select 'c', c.community_id::text, c.scope_id::text, c.size, c.bridges, c.neighbours::text,
         c.analysed_at from graph_communities c
     union all
@@ -69,14 +69,15 @@ def state(
     reply = gateway.call("POST", "/api/v1/graph/nodes", body, key=gateway.key(tenant))
     assert reply.status == 201, reply.text
     return {
-        node["name"]: stored["id"] for node, stored in zip(nodes, reply.body["nodes"], strict=True)
+        node["name"]: receipt["id"]
+        for node, receipt in zip(nodes, reply.body["nodes"], strict=True)
     }
 
 
 def jobs(gateway: Gateway) -> list[dict[str, Any]]:
     key = gateway.key(rights=("admin",))
-    found = gateway.call("GET", "/api/v1/admin/jobs", key=key, query={"kind": "analyze"})
-    return found.body["jobs"]
+    reply = gateway.call("GET", "/api/v1/admin/jobs", key=key, query={"kind": "analyze"})
+    return reply.body["jobs"]
 
 
 def test_a_changed_graph_is_analysed_once_after_three_in_the_morning(
@@ -84,11 +85,11 @@ def test_a_changed_graph_is_analysed_once_after_three_in_the_morning(
 ) -> None:
     state(gateway, TWO_CREWS, ADA)
     assert gateway.run_job("analytics") == {}, "not before the morning"
-    ((changed, due),) = scratch_db.rows(
+    ((changed_at, due),) = scratch_db.rows(
         "select changed_at, (select next_analysis('1 hour', now())) from graph_analyses"
     )
     assert (due.hour, due.minute, due.second) == (3, 0, 0)
-    assert changed < due <= changed + timedelta(days=1)
+    assert changed_at < due <= changed_at + timedelta(days=1)
     scratch_db.rows("update graph_analyses set changed_at = changed_at - interval '1 day'")
     totals = gateway.run_job("analytics")
     assert (totals["jobs_done"], totals["graphs_analysed"]) == (1, 2), "the scope's, the tenant's"
@@ -102,12 +103,12 @@ def test_what_fails_is_due_again_and_what_waits_for_a_day_is_left_to_the_morning
 ) -> None:
     state(gateway, TWO_CREWS, ADA)
     now = datetime(2026, 11, 20, 4, 30, tzinfo=UTC)
-    for changed, due in (
+    for changed_at, due in (
         ("2026-11-20T02:59Z", datetime(2026, 11, 20, 5, tzinfo=UTC)),
         ("2026-11-20T03:00Z", datetime(2026, 11, 21, 3, tzinfo=UTC)),
         ("2026-11-18T12:00Z", datetime(2026, 11, 21, 3, 29, tzinfo=UTC)),
     ):
-        scratch_db.rows("update graph_analyses set changed_at = %s", changed)
+        scratch_db.rows("update graph_analyses set changed_at = %s", changed_at)
         assert scratch_db.rows("select next_analysis('1 hour', %s)", now) == [(due,)]
 
 
@@ -138,18 +139,18 @@ def test_the_same_graph_again_changes_nothing(
     """Neither another run nor the same communities of a scope that was dropped and found again."""
     state(gateway, TWO_CREWS, ADA)
     gateway.run_job("analytics", "acme")
-    before = scratch_db.rows(STORED)
+    before = scratch_db.rows(STORED_ROWS)
     totals = gateway.run_job("analytics", "acme")
     assert not {"graphs_analysed", "graphs_failed"} & totals.keys()
     scratch_db.rows("update graph_analyses set changes = changes + 1")
     assert gateway.run_job("analytics", "acme")["graphs_unchanged"] == 1
-    assert scratch_db.rows(STORED) == before
+    assert scratch_db.rows(STORED_ROWS) == before
     scratch_db.rows("delete from graph_communities")
     scratch_db.rows("update graph_analyses set changes = changes + 1, digest = null")
     totals = gateway.run_job("analytics", "acme")
     assert (totals["graphs_analysed"], totals["graphs_unchanged"]) == (1, 1)
     without_time = [row[:-1] for row in before]
-    assert [row[:-1] for row in scratch_db.rows(STORED)] == without_time
+    assert [row[:-1] for row in scratch_db.rows(STORED_ROWS)] == without_time
 
 
 def test_what_ends_leaves_its_community_at_the_next_run(
@@ -158,19 +159,19 @@ def test_what_ends_leaves_its_community_at_the_next_run(
     """A node that no longer holds, one that is archived, and edges that ended."""
     ids = state(gateway, TWO_CREWS, ADA)
     gateway.run_job("analytics", "acme")
-    gone = [UUID(ids[name].partition(":")[2]) for name in ("Nils", "Rosa", "Viktor")]
-    scratch_db.rows("update graph_nodes set valid_to = now() where node_id = %s", gone[0])
-    scratch_db.rows("update graph_nodes set archived = true where node_id = %s", gone[1])
-    scratch_db.rows("update graph_edges set valid_to = now() where from_id = %s", gone[2])
+    removed_ids = [UUID(ids[name].partition(":")[2]) for name in ("Nils", "Rosa", "Viktor")]
+    scratch_db.rows("update graph_nodes set valid_to = now() where node_id = %s", removed_ids[0])
+    scratch_db.rows("update graph_nodes set archived = true where node_id = %s", removed_ids[1])
+    scratch_db.rows("update graph_edges set valid_to = now() where from_id = %s", removed_ids[2])
     scratch_db.rows("update graph_analyses set changes = changes + 1")
     gateway.run_job("analytics", "acme")
     assert scratch_db.rows("select size, bridges from graph_communities order by 1") == [
         (4, 0),
         (4, 0),
     ]
-    assert scratch_db.rows("select count(*) from graph_members where node_id = any (%s)", gone) == [
-        (0,)
-    ]
+    assert scratch_db.rows(
+        "select count(*) from graph_members where node_id = any (%s)", removed_ids
+    ) == [(0,)]
 
 
 def test_nodes_that_were_merged_are_one(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
@@ -182,8 +183,8 @@ def test_nodes_that_were_merged_are_one(gateway: Gateway, scratch_db: ScratchDat
     gateway.run_job("analytics", "acme")
     assert scratch_db.rows("select sum(size) from graph_communities") == [(11,)]
     key = gateway.key(rights=("admin",))
-    found = gateway.call("GET", COMMUNITIES, key=key, query={"node_id": ids["Nils B."]}).body
-    (community,) = found["communities"]
+    body = gateway.call("GET", COMMUNITIES, key=key, query={"node_id": ids["Nils B."]}).body
+    (community,) = body["communities"]
     place = f"{COMMUNITIES}/{community['community_id']}"
     nodes = gateway.call("GET", place, key=key).body["nodes"]
     (nils,) = [node for node in nodes if node["name"].startswith("Nils")]
@@ -192,12 +193,12 @@ def test_nodes_that_were_merged_are_one(gateway: Gateway, scratch_db: ScratchDat
 
 def answers(gateway: Gateway, key: str) -> list[str]:
     """All that a user reads of communities."""
-    found = gateway.call("GET", COMMUNITIES, key=key)
+    reply = gateway.call("GET", COMMUNITIES, key=key)
     return [
-        found.text,
+        reply.text,
         *(
             gateway.call("GET", f"{COMMUNITIES}/{one['community_id']}", key=key).text
-            for one in found.body["communities"]
+            for one in reply.body["communities"]
         ),
     ]
 
@@ -216,17 +217,17 @@ def add_and_remove_a_scope(gateway: Gateway, scratch_db: ScratchDatabase) -> lis
     state(gateway, TWO_CREWS, ADA)
     key = gateway.key(user="user:ada")
     gateway.run_job("analytics", "acme")
-    found = [answers(gateway, key)]
+    results = [answers(gateway, key)]
     nodes = [*crew("Petrel", "Sven", "Rosa", "Ulla", "Ebba"), between("Nils", "Rosa", "Ebba")]
     state(gateway, nodes, BO)
     scratch_db.rows("update graph_analyses set changes = changes + 1")
     gateway.run_job("analytics", "acme")
-    found.append(answers(gateway, key))
+    results.append(answers(gateway, key))
     scratch_db.rows(REMOVE)
     scratch_db.rows("update graph_analyses set changes = changes + 1")
     gateway.run_job("analytics", "acme")
-    found.append(answers(gateway, key))
-    return found
+    results.append(answers(gateway, key))
+    return results
 
 
 def test_anothers_scope_changes_no_byte_of_a_users_answers(
@@ -258,24 +259,24 @@ def test_a_graph_that_is_too_large_is_refused_with_its_size_and_what_to_use_inst
 ) -> None:
     state(gateway, crew("Petrel", "Oskar", "Pia"), ADA)
     gateway.run_job("analytics", "acme")
-    before = scratch_db.rows(STORED)
+    before = scratch_db.rows(STORED_ROWS)
     state(gateway, TWO_CREWS, ADA)
     for name, bound in (("MAX_NODES", 10), ("MAX_LINKS", 23)):
         with monkeypatch.context() as patch:
             patch.setattr(analytics, name, bound)
             scratch_db.rows("update graph_analyses set changes = changes + 1")
             assert gateway.run_job("analytics", "acme")["graphs_refused"] == 2
-        refused = jobs(gateway)
+        refusal = jobs(gateway)
         ((scope_id,),) = scratch_db.rows("select scope_id::text from graph_analyses")
-        assert {job["ref"]: job["scope_id"] for job in refused} == {
+        assert {job["ref"]: job["scope_id"] for job in refusal} == {
             "tenant": None,
             scope_id: scope_id,
         }
-        assert {(job["state"], job["reason"]) for job in refused} == {("failed", "graph_too_large")}
-        for job in refused:
+        assert {(job["state"], job["reason"]) for job in refusal} == {("failed", "graph_too_large")}
+        for job in refusal:
             assert "has 11 nodes and 24 edges" in job["advice"]
             assert "of the scopes instead" in job["advice"]
-    assert scratch_db.rows(STORED) == before, "what was found before stays"
+    assert scratch_db.rows(STORED_ROWS) == before, "what was found before stays"
     assert scratch_db.rows("select next_analysis('1 hour', now())") == [(None,)], "not due again"
     key = gateway.key(rights=("admin",))
     place = f"/api/v1/admin/jobs/{jobs(gateway)[0]['job_id']}/retry"
@@ -284,7 +285,7 @@ def test_a_graph_that_is_too_large_is_refused_with_its_size_and_what_to_use_inst
     assert [job["state"] for job in jobs(gateway)].count("queued") == 1, "it is not the sweeper's"
     gateway.run_job("analytics", "acme")
     assert {job["state"] for job in jobs(gateway)} == {"done"}
-    assert scratch_db.rows(STORED) != before
+    assert scratch_db.rows(STORED_ROWS) != before
 
 
 def test_a_graph_that_fails_stops_no_other(
@@ -371,21 +372,21 @@ def test_the_trigger_starts_the_job_and_says_so_while_it_runs(
     assert scratch_db.rows(
         "select route, target ->> 'job' from audit_log where target ? 'job'"
     ) == [("POST /api/v1/admin/analytics/trigger", "analytics")]
-    refused = gateway.call("POST", "/api/v1/admin/analytics/trigger", key=gateway.key())
-    assert refused.status == 403
+    reply = gateway.call("POST", "/api/v1/admin/analytics/trigger", key=gateway.key())
+    assert reply.status == 403
 
 
 def test_the_runs_metrics(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    printed: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
 
     def note(dimensions: Any, values: Any) -> dict[str, object]:
-        printed.append({**dimensions, **values})
+        lines.append({**dimensions, **values})
         return {}
 
     monkeypatch.setattr(job_log, "emf_fields", note)
     state(gateway, TWO_CREWS, ADA)
     gateway.run_job("analytics", "acme")
-    (line,) = printed
+    (line,) = lines
     assert (line["job"], line["CommunitiesFound"], line["BridgesFound"], line["GraphsRefused"]) == (
         *("analytics", 2, 1),
         0,

@@ -14,14 +14,14 @@ from strandline.jobs import store_due
 from strandline.jobs.store_due import GARBAGE_PERIOD
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import Gateway, ScratchDatabase
 from tests.uploads import cid_of, put_unchecked
 
 OLD = "2024-03-01T10:00:00Z"
 
 
-def formed(base: ScratchDatabase, gateway: Gateway, tell: Told, **more: object) -> None:
+def form_chain(base: ScratchDatabase, gateway: Gateway, tell: Tell, **more: object) -> None:
     """A chain of one event."""
     tell(gateway.key(), "The buoy goes out on Friday with a new battery.", **more)
     gateway.sweep()
@@ -32,9 +32,9 @@ def formed(base: ScratchDatabase, gateway: Gateway, tell: Told, **more: object) 
 
 
 def test_a_cold_chain_is_archived(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
-    formed(scratch_db, gateway, tell)
+    form_chain(scratch_db, gateway, tell)
     before = scratch_db.rows(
         "select count(*) from events join chain_events using (tenant_id, event_id)"
     )
@@ -53,9 +53,9 @@ def test_a_cold_chain_is_archived(
 
 
 def test_an_import_of_old_history_is_not_cold_on_arrival(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
-    formed(scratch_db, gateway, tell, occurred_at=OLD)
+    form_chain(scratch_db, gateway, tell, occurred_at=OLD)
     assert scratch_db.rows("select extract(year from last_event_at)::int from chains") == [(2024,)]
     gateway.run_job("archiver")
     assert scratch_db.rows("select status, cold_at > now() + interval '6 days' from chains") == [
@@ -68,9 +68,9 @@ def test_an_import_of_old_history_is_not_cold_on_arrival(
 
 
 def test_a_chain_whose_recall_is_not_counted_yet_waits(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
-    formed(scratch_db, gateway, tell)
+    form_chain(scratch_db, gateway, tell)
     scratch_db.rows("update chains set cold_at = now() - interval '1 second'")
     scratch_db.rows(
         "insert into recalls (tenant_id, recall_id, chain_id, scope_id, participants, recalled_at)"
@@ -94,8 +94,8 @@ def test_a_mark_whose_payload_went_otherwise_goes(
     for name in (b"goes", b"stays"):
         put_unchecked(aws, f"acme/{cid_of(name)}", name)
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
-    for stored in bucket.keys.values():
-        stored.last_modified -= timedelta(days=2)
+    for key in bucket.keys.values():
+        key.last_modified -= timedelta(days=2)
     gateway.run_job("archiver", "acme")
     assert scratch_db.rows("select count(*) from blob_removals") == [(2,)]
     with closing(client("s3")) as s3:
@@ -105,8 +105,8 @@ def test_a_mark_whose_payload_went_otherwise_goes(
     scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
     scratch_db.rows("update blob_scans set ended_at = ended_at - interval '1 hour'")
     gateway.run_job("archiver", "acme")
-    left = scratch_db.rows("select cid, removing_until is not null from blob_removals")
-    assert left == [(cid_of(b"stays"), True)]
+    rows = scratch_db.rows("select cid, removing_until is not null from blob_removals")
+    assert rows == [(cid_of(b"stays"), True)]
 
 
 LATE = """
@@ -140,16 +140,16 @@ def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
             )
             return coming.get("archiver")
 
-        wished = set[datetime]()
+        requests = set[datetime]()
         for n in range(30):
             now = day + n * hour
             if n < 8:
                 scratch_db.rows(LATE, now)
-            elif now in wished:
+            elif now in requests:
                 assert store_archiving.list_tenants(connection, now, hour) == ["acme"], (
                     "come for nothing"
                 )
                 scratch_db.rows("update blob_scans set ended_at = %s", now)
                 looked.append(n)
-            wished.add(comes(now) or day)
+            requests.add(comes(now) or day)
     assert looked == [12]

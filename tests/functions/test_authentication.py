@@ -28,7 +28,7 @@ from strandline.http.routing import Route
 from strandline.resources import Resources
 from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate
-from tests.strandline.auth.test_jwt import forged
+from tests.strandline.auth.test_jwt import forge
 from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase, user_message, wire_handlers
 from tests.tokens import AUDIENCE, ISSUER, SECRET, ec_key, jwk, jwks, rsa_key, token
 
@@ -50,9 +50,9 @@ def on(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, embedder: Embedder) ->
     started: list[Resources] = []
 
     def turn_on(*ways: Mapping[str, str], **more: str) -> Gateway:
-        wanted = dict(itertools.chain(OFF.items(), *(way.items() for way in ways), more.items()))
-        named = {f"STRANDLINE_{name}": value for name, value in wanted.items()}
-        started.extend(wire_handlers(named, monkeypatch, embedder))
+        chain_id = dict(itertools.chain(OFF.items(), *(way.items() for way in ways), more.items()))
+        fields = {f"STRANDLINE_{name}": value for name, value in chain_id.items()}
+        started.extend(wire_handlers(fields, monkeypatch, embedder))
         return gateway
 
     yield turn_on
@@ -85,12 +85,12 @@ def test_the_matrix_of_ways(
 ) -> None:
     """Each way by itself, and all their combinations: a start as in Lambda's init phase, and a
     request with every combination of good credentials."""
-    chosen = [way for way, is_on in zip((KEYS, JWT, BY_CERTIFICATE), ways, strict=True) if is_on]
+    choices = [way for way, is_on in zip((KEYS, JWT, BY_CERTIFICATE), ways, strict=True) if is_on]
     monkeypatch.setenv("STRANDLINE_AUTH_REQUIRE_ALL", str(every))
     key = on(KEYS).key(user="user:alice")
-    gateway = on(*chosen, AUTH_REQUIRE_ALL=str(every))
+    gateway = on(*choices, AUTH_REQUIRE_ALL=str(every))
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "ingest")
-    if not chosen:
+    if not choices:
         with pytest.raises(Misconfigured, match=r"KEY_SECRET.*JWT_SECRET.*CLIENT_CERTIFICATES"):
             Resources(load_auth=True)
         with pytest.raises(Misconfigured):
@@ -99,35 +99,35 @@ def test_the_matrix_of_ways(
     Resources(load_auth=True)
     monkeypatch.delenv("AWS_LAMBDA_FUNCTION_NAME")
     enter(gateway, user="user:alice")
-    for sent in itertools.product((False, True), repeat=3):
-        more: dict[str, Any] = {"key": key if sent[0] else None}
-        more |= {"headers": bearer() if sent[1] else {}}
-        more |= {"certificate": certificate(ALICE) if sent[2] else None}
-        useful = [given for given, is_on in zip(sent, ways, strict=True) if is_on]
+    for flags in itertools.product((False, True), repeat=3):
+        more: dict[str, Any] = {"key": key if flags[0] else None}
+        more |= {"headers": bearer() if flags[1] else {}}
+        more |= {"certificate": certificate(ALICE) if flags[2] else None}
+        useful = [arguments for arguments, is_on in zip(flags, ways, strict=True) if is_on]
         good = all(useful) if every else any(useful)
-        assert append(gateway, **more).status == (201 if good else 401), sent
-        assert gateway.call("GET", HEALTH, **more).status == (200 if good else 401), sent
+        assert append(gateway, **more).status == (201 if good else 401), flags
+        assert gateway.call("GET", HEALTH, **more).status == (200 if good else 401), flags
 
 
 def test_an_erasure_names_whoever_asked_for_it_by_any_way(on: TurnOn) -> None:
     rights = {"JWT_SCOPE_RIGHTS": '{"write": "write", "erase": "erase"}'}
     gateway = on(KEYS, JWT, BY_CERTIFICATE, **rights)
-    entered = enter(gateway, rights=["write", "erase"])
+    entry = enter(gateway, rights=["write", "erase"])
     key = gateway.key(rights=["write", "erase"])
     ways: list[dict[str, Any]] = [
         {"headers": bearer(scope="write erase")},
         {"certificate": certificate(ALICE)},
         {"key": key},
     ]
-    named: list[Any] = []
+    names: list[Any] = []
     for way in ways:
         event_id = append(gateway, **way).body["event_id"]
         erasure = gateway.call("DELETE", f"{EVENTS}/{event_id}", **way)
         assert erasure.status == 200, erasure.text
-        named.append(erasure.body["asked_by"])
-    assert named == [
+        names.append(erasure.body["asked_by"])
+    assert names == [
         {"key_id": None, "user": "user:alice"},
-        {"key_id": entered.certificate_id.hex, "user": None},
+        {"key_id": entry.certificate_id.hex, "user": None},
         {"key_id": verify_token(KEY_SECRET, key).key_id, "user": None},
     ]
 
@@ -150,10 +150,10 @@ def test_an_erasure_names_whoever_asked_for_it_by_any_way(on: TurnOn) -> None:
 def test_a_401_says_which_ways_are_on(
     on: TurnOn, ways: list[Mapping[str, str]], every: str, challenge: str, message: str
 ) -> None:
-    refused = append(on(*ways, AUTH_REQUIRE_ALL=every))
-    assert refused.status == 401
-    assert refused.headers["WWW-Authenticate"] == challenge
-    assert refused.error["message"] == message
+    reply = append(on(*ways, AUTH_REQUIRE_ALL=every))
+    assert reply.status == 401
+    assert reply.headers["WWW-Authenticate"] == challenge
+    assert reply.error["message"] == message
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ def test_the_document_asks_for_what_is_on(
     docs = importlib.import_module("strandline.apidocs.routes")
     docs._document.cache_clear()
     gateway = on(*ways)
-    served = gateway.call("GET", "/openapi.json").body
+    body = gateway.call("GET", "/openapi.json").body
     docs._document.cache_clear()
-    asked = served["paths"]["/api/v1/events"]["post"]["security"]
-    assert [sorted(way) for way in asked] == [sorted(way) for way in schemes]
-    assert served["components"]["securitySchemes"].keys() == set(itertools.chain(*schemes))
+    security = body["paths"]["/api/v1/events"]["post"]["security"]
+    assert [sorted(way) for way in security] == [sorted(way) for way in schemes]
+    assert body["components"]["securitySchemes"].keys() == set(itertools.chain(*schemes))
     assert gateway.call("GET", "/docs").status == 200
 
 
@@ -190,7 +190,7 @@ def test_a_function_starts_with_what_it_needs_and_no_more(
     environment |= {"STRANDLINE_DATABASE_URL": "x", "STRANDLINE_BUCKET": "x"}
     if ways is BY_CERTIFICATE:
         environment["STRANDLINE_CURSOR_SECRET"] = KEY_SECRET
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", "import functions.ingest.handler, sys; print(*sys.modules)"],
         cwd=repository,
         env={
@@ -202,10 +202,10 @@ def test_a_function_starts_with_what_it_needs_and_no_more(
         capture_output=True,
         text=True,
     )
-    loaded = {"jwt", "cryptography"} & set(done.stdout.split())
-    assert loaded == ({"jwt", "cryptography"} if ways is JWT else set())
-    assert (done.returncode == 0) is bool(ways)
-    assert ("Strandline does not start" in done.stderr) is not bool(ways)
+    modules = {"jwt", "cryptography"} & set(process.stdout.split())
+    assert modules == ({"jwt", "cryptography"} if ways is JWT else set())
+    assert (process.returncode == 0) is bool(ways)
+    assert ("Strandline does not start" in process.stderr) is not bool(ways)
 
 
 # JWTs --------------------------------------------------------------------------------------------
@@ -215,17 +215,17 @@ def test_a_jwt_reads_and_writes_as_its_user(on: TurnOn) -> None:
     gateway = on(KEYS, JWT)
     gateway.key("acme")
     for headers in (bearer(), {"X-JWT-Token": token()}):
-        stored = append(gateway, headers=headers)
-        assert stored.status == 201, stored.text
-        place = f"{EVENTS}/{stored.body['event_id']}"
+        reply = append(gateway, headers=headers)
+        assert reply.status == 201, reply.text
+        place = f"{EVENTS}/{reply.body['event_id']}"
         assert gateway.call("GET", place, headers=headers).status == 200
         assert gateway.call("GET", place, headers=bearer(user_id="bob")).status == 404
         assert gateway.call("GET", place, headers=bearer(scope="write")).status == 403
     others = gateway.call("POST", EVENTS, user_message("x", "user:bob"), headers=bearer())
     assert others.status == 403, "it writes into scopes of its user alone"
     for claim in ({"tenant_id": "globex"}, {"user_id": "bob"}):
-        repeated = gateway.call("POST", EVENTS, user_message("x", **claim), headers=bearer())
-        assert (repeated.status, repeated.error["details"]["field"]) == (403, next(iter(claim)))
+        response = gateway.call("POST", EVENTS, user_message("x", **claim), headers=bearer())
+        assert (response.status, response.error["details"]["field"]) == (403, next(iter(claim)))
     assert append(gateway, key=token()).status == 401, "X-API-Key is for API keys"
 
 
@@ -239,8 +239,8 @@ def test_no_jwt_makes_a_tenant(
     before = scratch_db.rows("select tenant_id from tenants")
     for name in ("acme", "Acme", "acme' or true --", "../acme", "*", "a" * 64, "\u00e4"):
         for _ in range(2):
-            refused = append(gateway, headers=bearer(tenant_id=name))
-            assert (refused.status, refused.error["code"]) == (403, "forbidden")
+            reply = append(gateway, headers=bearer(tenant_id=name))
+            assert (reply.status, reply.error["code"]) == (403, "forbidden")
     assert scratch_db.rows("select tenant_id from tenants") == before == []
     gateway.key("acme")
     assert append(gateway, headers=bearer()).status == 403, "what was looked up is believed"
@@ -252,14 +252,14 @@ def test_no_jwt_makes_a_tenant(
 def test_no_forged_jwt_comes_in(on: TurnOn, kind: str) -> None:
     gateway = on(KEYS, JWT)
     if kind == "rsa":
-        known = jwks(jwk(rsa_key("rsa"), kid="rsa"), jwk(ec_key("P-256"), kid="ec"))
-        gateway = on(KEYS, JWT, JWT_SECRET="", JWT_JWKS=known)
-    for what, made_for, text in forged():
+        key_set = jwks(jwk(rsa_key("rsa"), kid="rsa"), jwk(ec_key("P-256"), kid="ec"))
+        gateway = on(KEYS, JWT, JWT_SECRET="", JWT_JWKS=key_set)
+    for what, made_for, text in forge():
         if made_for == kind:
             for headers in ({"Authorization": f"Bearer {text}"}, {"X-JWT-Token": text}):
-                refused = append(gateway, headers=headers)
-                assert refused.status == 401, what
-                assert text not in refused.text
+                receipt = append(gateway, headers=headers)
+                assert receipt.status == 401, what
+                assert text not in receipt.text
 
 
 def test_a_made_up_credential_is_401_while_the_database_is_away(
@@ -288,19 +288,24 @@ def test_a_made_up_credential_is_401_while_the_database_is_away(
 
 def test_a_subject_stands_for_whom_an_operator_entered(on: TurnOn) -> None:
     gateway = on(BY_CERTIFICATE)
-    shown = certificate(ALICE)
-    unknown = append(gateway, certificate=shown)
+    certificate_pem = certificate(ALICE)
+    unknown = append(gateway, certificate=certificate_pem)
     assert (unknown.status, unknown.error["message"]) == (
         401,
         "The client certificate's subject is not registered here.",
     )
     gateway = on(BY_CERTIFICATE)  # nobody is believed for a while, too
     enter(gateway, user="user:alice", rights=["read"])
-    assert append(gateway, certificate=shown).status == 403
-    page = gateway.call("GET", "/memories/list", certificate=shown)
+    assert append(gateway, certificate=certificate_pem).status == 403
+    page = gateway.call("GET", "/memories/list", certificate=certificate_pem)
     assert (page.status, page.body["events"]) == (200, [])
     bobs = {"participants": "user:bob"}
-    assert gateway.call("GET", "/memories/list", query=bobs, certificate=shown).body["events"] == []
+    assert (
+        gateway.call("GET", "/memories/list", query=bobs, certificate=certificate_pem).body[
+            "events"
+        ]
+        == []
+    )
 
 
 def test_another_subject_is_another(on: TurnOn) -> None:
@@ -342,10 +347,10 @@ def test_an_issuer_may_be_named(on: TurnOn) -> None:
 def test_its_time_is_looked_at_again(on: TurnOn, begins: timedelta, ends: timedelta) -> None:
     gateway = on(BY_CERTIFICATE)
     enter(gateway)
-    made = certificate(ALICE, begins=begins, ends=ends)
+    certificate_pem = certificate(ALICE, begins=begins, ends=ends)
     for path in (EVENTS, HEALTH):
         method, body = ("GET", None) if path == HEALTH else ("POST", user_message("x"))
-        assert gateway.call(method, path, body, certificate=made).status == 401
+        assert gateway.call(method, path, body, certificate=certificate_pem).status == 401
 
 
 def test_names_with_several_parts_have_one_spelling(on: TurnOn) -> None:
@@ -354,8 +359,8 @@ def test_names_with_several_parts_have_one_spelling(on: TurnOn) -> None:
     parts = [(oid.EMAIL_ADDRESS, "a@b.example"), (oid.COMMON_NAME, "a, b"), (oid.USER_ID, "7")]
     rdn = x509.RelativeDistinguishedName([x509.NameAttribute(o, text) for o, text in parts])
     country = x509.RelativeDistinguishedName([x509.NameAttribute(oid.COUNTRY_NAME, "SE")])
-    made = enter(gateway, "UID=7+CN=a\\, b+emailAddress=a@b.example,C=SE")
-    assert made.subject == "CN=a\\, b+UID=7+emailAddress=a@b.example,C=SE"
+    certificate_entry = enter(gateway, "UID=7+CN=a\\, b+emailAddress=a@b.example,C=SE")
+    assert certificate_entry.subject == "CN=a\\, b+UID=7+emailAddress=a@b.example,C=SE"
     assert append(gateway, certificate=certificate(x509.Name([country, rdn]))).status == 201
 
 
@@ -411,33 +416,33 @@ def test_a_revoked_one_is_refused_within_a_minute_and_here_at_once(
     gateway = on(KEYS, BY_CERTIFICATE)
     operator = gateway.key("ops", rights=["operator"])
     rights = ["read", "write", "operator"]
-    made, entered = gateway.new_key(rights=rights), enter(gateway, rights=rights)
+    key, entry = gateway.new_key(rights=rights), enter(gateway, rights=rights)
     tenants = "/api/v1/admin/tenants"
     revocable: list[tuple[dict[str, Any], str]] = [
-        ({"key": made.token}, f"{tenants}/acme/keys/{made.key_id}"),
-        ({"certificate": certificate(ALICE)}, f"{CERTIFICATES}/{entered.certificate_id}"),
+        ({"key": key.token}, f"{tenants}/acme/keys/{key.key_id}"),
+        ({"certificate": certificate(ALICE)}, f"{CERTIFICATES}/{entry.certificate_id}"),
     ]
     for more, place in revocable:
         assert gateway.call("GET", tenants, **more).status == 200
         assert append(gateway, **more).status == 201
         for _ in range(2):
-            gone = gateway.call("DELETE", place, key=operator)
-            assert (gone.status, bool(gone.body["revoked_at"])) == (200, True)
+            reply = gateway.call("DELETE", place, key=operator)
+            assert (reply.status, bool(reply.body["revoked_at"])) == (200, True)
         assert gateway.call("GET", tenants, **more).status == 401, "in the process that revoked it"
         now[0] += 49
         assert append(gateway, **more).status == 201, "another process"
         now[0] += 1.1
         assert append(gateway, **more).status == 401
     again = enter(gateway)
-    assert again.certificate_id != entered.certificate_id, "a revoked one is free to be entered"
+    assert again.certificate_id != entry.certificate_id, "a revoked one is free to be entered"
 
 
 def test_a_row_may_end_before_its_certificates(on: TurnOn, scratch_db: ScratchDatabase) -> None:
     gateway = on(BY_CERTIFICATE)
     enter(gateway)
     scratch_db.rows("update certificate_principals set expires_at = now() - interval '1 second'")
-    refused = append(gateway, certificate=certificate(ALICE))
-    assert (refused.status, "expired" in refused.error["message"]) == (401, True)
+    reply = append(gateway, certificate=certificate(ALICE))
+    assert (reply.status, "expired" in reply.error["message"]) == (401, True)
 
 
 def test_operators_enter_list_and_revoke_them(on: TurnOn, scratch_db: ScratchDatabase) -> None:
@@ -445,12 +450,12 @@ def test_operators_enter_list_and_revoke_them(on: TurnOn, scratch_db: ScratchDat
     gateway.key("acme")
     gateway.key("globex")
     operator = gateway.key("ops", rights=["operator"])
-    wanted = {"subject": ALICE, "user": "user:alice", "rights": ["read"], "label": "hers"}
-    made = gateway.call("POST", CERTIFICATES, wanted, key=operator)
-    assert made.status == 201, made.text
+    body = {"subject": ALICE, "user": "user:alice", "rights": ["read"], "label": "hers"}
+    reply = gateway.call("POST", CERTIFICATES, body, key=operator)
+    assert reply.status == 201, reply.text
     for path in (CERTIFICATES, CERTIFICATES.replace("acme", "globex")):
-        taken = gateway.call("POST", path, wanted, key=operator)
-        assert (taken.status, taken.error["code"]) == (409, "state_conflict")
+        response = gateway.call("POST", path, body, key=operator)
+        assert (response.status, response.error["code"]) == (409, "state_conflict")
     for wrong in (
         {"subject": "alice"},
         {"subject": "CN=alice, O=Acme"},
@@ -462,8 +467,8 @@ def test_operators_enter_list_and_revoke_them(on: TurnOn, scratch_db: ScratchDat
         {"rights": ["root"]},
         {"expires_at": "2020-01-01T00:00:00Z"},
     ):
-        refused = gateway.call("POST", CERTIFICATES, {**wanted, **wrong}, key=operator)
-        assert (refused.status, next(iter(wrong)) in refused.text) == (422, True), wrong
+        answer = gateway.call("POST", CERTIFICATES, {**body, **wrong}, key=operator)
+        assert (answer.status, next(iter(wrong)) in answer.text) == (422, True), wrong
     for number in range(2):
         more = {"subject": f"CN={number},O=Acme"}
         assert gateway.call("POST", CERTIFICATES, more, key=operator).status == 201
@@ -472,8 +477,8 @@ def test_operators_enter_list_and_revoke_them(on: TurnOn, scratch_db: ScratchDat
     second = gateway.call("GET", CERTIFICATES, key=operator, query=rest).body
     subjects = [one["subject"] for one in (*first["certificates"], *second["certificates"])]
     assert subjects == ["CN=1,O=Acme", "CN=0,O=Acme", ALICE]
-    place = f"{CERTIFICATES}/{made.body['certificate_id']}"
-    assert gateway.call("GET", place, key=operator).body == made.body
+    place = f"{CERTIFICATES}/{reply.body['certificate_id']}"
+    assert gateway.call("GET", place, key=operator).body == reply.body
     assert gateway.call("GET", place.replace("acme", "globex"), key=operator).status == 404
     assert gateway.call("DELETE", place.replace("acme", "globex"), key=operator).status == 404
     assert gateway.call("GET", place, key=gateway.key(rights=["admin"])).status == 403
@@ -482,7 +487,7 @@ def test_operators_enter_list_and_revoke_them(on: TurnOn, scratch_db: ScratchDat
         " and outcome = 'done' order by at"
     )
     assert trail[0] == (
-        {"certificate_id": made.body["certificate_id"]},
+        {"certificate_id": reply.body["certificate_id"]},
         {"rights": ["read"], "user": "user:alice", "expires_at": None},
     )
     assert "alice,O" not in json.dumps(trail)
@@ -492,21 +497,23 @@ def test_what_an_operator_does_by_certificate_names_it(
     on: TurnOn, scratch_db: ScratchDatabase
 ) -> None:
     gateway = on(BY_CERTIFICATE)
-    entered = enter(gateway, "CN=ops", "ops", rights=["operator"])
-    wanted = {"tenant_id": "acme"}
-    shown = certificate("CN=ops")
-    made = gateway.call("POST", "/api/v1/admin/tenants", wanted, certificate=shown)
-    assert made.status == 201
+    entry = enter(gateway, "CN=ops", "ops", rights=["operator"])
+    body = {"tenant_id": "acme"}
+    certificate_pem = certificate("CN=ops")
+    reply = gateway.call("POST", "/api/v1/admin/tenants", body, certificate=certificate_pem)
+    assert reply.status == 201
     row = "select actor_tenant, actor_key_id from audit_log where tenant_id = 'acme'"
-    assert scratch_db.rows(row) == [("ops", entered.certificate_id.hex)]
+    assert scratch_db.rows(row) == [("ops", entry.certificate_id.hex)]
     for path in ("keys", f"keys/{'0' * 32}/rotate"):
-        refused = gateway.call("POST", f"/api/v1/admin/tenants/acme/{path}", {}, certificate=shown)
-        assert refused.status == (409 if path == "keys" else 404)
+        response = gateway.call(
+            "POST", f"/api/v1/admin/tenants/acme/{path}", {}, certificate=certificate_pem
+        )
+        assert response.status == (409 if path == "keys" else 404)
     assert (
         "not enabled in this deployment"
-        in gateway.call("POST", "/api/v1/admin/tenants/acme/keys", {}, certificate=shown).error[
-            "message"
-        ]
+        in gateway.call(
+            "POST", "/api/v1/admin/tenants/acme/keys", {}, certificate=certificate_pem
+        ).error["message"]
     )
 
 
@@ -516,13 +523,18 @@ def test_what_an_operator_does_by_certificate_names_it(
 def test_of_several_the_first_decides_alone(on: TurnOn) -> None:
     """One that does not hold is not made good by another, which may allow more."""
     gateway = on(KEYS, JWT, BY_CERTIFICATE)
-    key, shown = gateway.key(rights=["read"]), certificate(ALICE)
+    key, certificate_pem = gateway.key(rights=["read"]), certificate(ALICE)
     enter(gateway)
-    assert append(gateway, headers=bearer(exp=1), certificate=shown).status == 401
-    assert append(gateway, key="made up", headers=bearer(), certificate=shown).status == 401
+    assert append(gateway, headers=bearer(exp=1), certificate=certificate_pem).status == 401
+    assert (
+        append(gateway, key="made up", headers=bearer(), certificate=certificate_pem).status == 401
+    )
     assert append(gateway, key=key, headers=bearer()).status == 403, "the key only reads"
-    assert append(gateway, headers=bearer(scope="read"), certificate=shown).status == 403
-    assert append(gateway, headers={"Authorization": "Basic x"}, certificate=shown).status == 201
+    assert append(gateway, headers=bearer(scope="read"), certificate=certificate_pem).status == 403
+    assert (
+        append(gateway, headers={"Authorization": "Basic x"}, certificate=certificate_pem).status
+        == 201
+    )
 
 
 def test_required_all_each_narrows_the_others(on: TurnOn) -> None:
@@ -540,12 +552,12 @@ def test_required_all_each_narrows_the_others(on: TurnOn) -> None:
     assert ask(admin, scope="admin").status == 201
     assert ask(key, scope="read").status == 403
     assert ask(admin, scope="read").status == 403, "an admin's part in what others give is theirs"
-    for refused, words in (
+    for reply, words in (
         (ask(others), "different tenants"),
         (ask(bobs), "different users"),
     ):
-        assert refused.status == 403
-        assert words in refused.error["message"]
+        assert reply.status == 403
+        assert words in reply.error["message"]
     both: dict[str, Any] = {"key": key, "certificate": certificate(ALICE)}
     beyond = gateway.call("POST", EVENTS, user_message("x", "user:bob"), headers=bearer(), **both)
     assert beyond.status == 403, "the user of one binds all"
@@ -579,7 +591,7 @@ def test_a_window_left_unchecked_is_noticed(on: TurnOn, monkeypatch: pytest.Monk
 # one warm process --------------------------------------------------------------------------------
 
 
-def interleaved(
+def interleave(
     gateway: Gateway, base: ScratchDatabase, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
     """Two tenants of three users each by turns on warm handlers, every seventh append failing
@@ -590,24 +602,24 @@ def interleaved(
     fails = [False]
 
     def serve(request: Request) -> Any:
-        done = real.handler(request)
+        result = real.handler(request)
         if fails[0]:
             raise RuntimeError("half-way: after the principal, before the answer")
-        return done
+        return result
 
     monkeypatch.setitem(ingest.ROUTES, name, replace(real, handler=serve))
-    met: list[str] = []
+    matches: list[str] = []
     for turn in range(turns):
         tenant, other = ("acme", "globex")[:: 1 if turn % 2 else -1]
         user, fails[0] = f"u{turn // 2 % 3}", turn % 7 == 0
         headers = bearer(tenant_id=tenant, user_id=user)
         body = user_message(f"of {tenant}, {user}.", f"user:{user}")
-        told = gateway.call("POST", EVENTS, body, headers=headers)
-        met += [told.text] if told.status != (500 if fails[0] else 201) else []
-        seen = gateway.call("GET", "/memories/list", query={"limit": 3}, headers=headers).text
-        met += [seen] if f"of {other}" in seen or f"of {tenant}, {user}." not in seen else []
+        reply = gateway.call("POST", EVENTS, body, headers=headers)
+        matches += [reply.text] if reply.status != (500 if fails[0] else 201) else []
+        text = gateway.call("GET", "/memories/list", query={"limit": 3}, headers=headers).text
+        matches += [text] if f"of {other}" in text or f"of {tenant}, {user}." not in text else []
     stray = "select content from events where content <> 'of ' || tenant_id || ', ' || "
-    return met + [str(row) for row in base.rows(f"{stray} substr(participants[1], 6) || '.'")]
+    return matches + [str(row) for row in base.rows(f"{stray} substr(participants[1], 6) || '.'")]
 
 
 def _two_tenants(on: TurnOn) -> Gateway:
@@ -621,23 +633,23 @@ def test_nothing_of_one_request_is_left_for_the_next(
     on: TurnOn,
     scratch_db: ScratchDatabase,
     monkeypatch: pytest.MonkeyPatch,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
 ) -> None:
-    assert interleaved(_two_tenants(on), scratch_db, scaled(2000), monkeypatch) == []
+    assert interleave(_two_tenants(on), scratch_db, scale(2000), monkeypatch) == []
 
 
 def test_what_is_left_over_is_noticed(
     on: TurnOn, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted fault: who asked first is believed to ask for ever."""
-    kept: list[Principal] = []
+    remaining: list[Principal] = []
     real = authenticator.Authenticator.authenticate
 
     def principal(
-        checker: authenticator.Authenticator, sent: Any, deadline: Any = None
+        checker: authenticator.Authenticator, request: Any, deadline: Any = None
     ) -> Principal:
-        kept.append(real(checker, sent, deadline))
-        return kept[0]
+        remaining.append(real(checker, request, deadline))
+        return remaining[0]
 
     monkeypatch.setattr(authenticator.Authenticator, "authenticate", principal)
-    assert interleaved(_two_tenants(on), scratch_db, 10, monkeypatch) != []
+    assert interleave(_two_tenants(on), scratch_db, 10, monkeypatch) != []

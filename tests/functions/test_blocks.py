@@ -17,10 +17,10 @@ from multiformats import CID, multihash
 
 from strandline.client.errors import TooLargeError
 from strandline.log.blocks import MAX_BYTES
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.strandline.client.conftest import HttpService, service
 from tests.support import Gateway, Reply, ScratchDatabase
-from tests.uploads import EVENTS_PATH, cid_of, citing, uploaded
+from tests.uploads import EVENTS_PATH, cid_of, citing, upload_file
 
 __all__ = ["service"]
 ALICE, BOB = "user:alice", "user:bob"
@@ -85,11 +85,11 @@ class Story:
 
 
 @pytest.fixture
-def story(gateway: Gateway, tell: Told) -> Story:
+def story(gateway: Gateway, tell: Tell) -> Story:
     key = gateway.key(user=ALICE)
     question = tell(key, "Which chart holds?", ALICE)
-    begun = uploaded(gateway, key, PAYLOAD, mime_type="image/png", name="chart.png")
-    chart = gateway.call("POST", EVENTS_PATH, citing(begun["cid"], ALICE), key=key).body
+    upload = upload_file(gateway, key, PAYLOAD, mime_type="image/png", name="chart.png")
+    chart = gateway.call("POST", EVENTS_PATH, citing(upload["cid"], ALICE), key=key).body
     edges = [{"event_id": event["event_id"], "weight": 0.5} for event in (question, chart)]
     decision = tell(key, "The new one holds.", ALICE, edges=edges)
     edges = [{"event_id": event["event_id"], "weight": 1} for event in (chart, decision)]
@@ -98,7 +98,7 @@ def story(gateway: Gateway, tell: Told) -> Story:
     return Story(
         key,
         **{name: event["cid"] for name, event in events.items()},
-        payload=begun["cid"],
+        payload=upload["cid"],
         ids={name: event["event_id"] for name, event in events.items()},
     )
 
@@ -122,11 +122,11 @@ def test_a_car_file_holds_what_a_block_rests_on(gateway: Gateway, story: Story) 
     assert whole.headers["Content-Disposition"] == f'attachment; filename="{story.report}.car"'
     assert whole.headers["X-Content-Type-Options"] == "nosniff"
     assert "Content-Location" not in whole.headers
-    repeated = get(gateway, story.key, story.report, format="car", car_dups="y")
-    _, pairs = read_car(data_of(repeated))
+    reply = get(gateway, story.key, story.report, format="car", car_dups="y")
+    _, pairs = read_car(data_of(reply))
     assert [cid for cid, _ in pairs] == [*walk(story.report, blocks)]
     assert len(pairs) == 7, "the payload and its event twice"
-    assert repeated.headers["Content-Type"].endswith("dups=y")
+    assert reply.headers["Content-Type"].endswith("dups=y")
     for scope in ("block", "entity"):
         alone = get(gateway, story.key, story.report, format="car", dag_scope=scope)
         assert [cid for cid, _ in read_car(data_of(alone))[1]] == [story.report]
@@ -147,9 +147,14 @@ def test_a_path_leads_from_link_to_link(gateway: Gateway, story: Story) -> None:
     assert len(pairs) == 3
     ends = get(gateway, story.key, f"{story.report}/data/content", format="car")
     assert (ends.status, ends.error["code"]) == (501, "unsupported")
-    for lost, segment in (("nowhere", 1), ("edges/7/target", 2), ("edges/-1", 2), ("edges/x", 2)):
-        reply = get(gateway, story.key, f"{story.report}/{lost}", format="car")
-        assert (reply.status, reply.error["details"]["segment"]) == (404, segment), lost
+    for missing, segment in (
+        ("nowhere", 1),
+        ("edges/7/target", 2),
+        ("edges/-1", 2),
+        ("edges/x", 2),
+    ):
+        reply = get(gateway, story.key, f"{story.report}/{missing}", format="car")
+        assert (reply.status, reply.error["details"]["segment"]) == (404, segment), missing
     assert get(gateway, story.key, f"{story.payload}/x", format="car").status == 404
     assert get(gateway, story.key, f"{story.report}/" + "edges/" * 65).status == 400
 
@@ -164,13 +169,13 @@ def test_payloads_and_events_are_single_blocks(gateway: Gateway, story: Story) -
     assert data_of(get(gateway, story.key, "bafkqaaa")) == b""
     probe = data_of(get(gateway, story.key, "bafkqaaa", format="car"))
     assert read_car(probe) == (["bafkqaaa"], [])
-    ranged = get(gateway, story.key, story.payload, format="car", entity_bytes="5:*")
-    assert read_car(data_of(ranged))[1] == [(story.payload, PAYLOAD)]
+    reply = get(gateway, story.key, story.payload, format="car", entity_bytes="5:*")
+    assert read_car(data_of(reply))[1] == [(story.payload, PAYLOAD)]
     beyond = f"{len(PAYLOAD)}:*"
     assert get(gateway, story.key, story.payload, format="car", entity_bytes=beyond).status == 400
     # of what is no row of bytes a range is ignored
-    ranged = get(gateway, story.key, story.report, format="car", entity_bytes=beyond)
-    assert len(read_car(data_of(ranged))[1]) == 1
+    reply = get(gateway, story.key, story.report, format="car", entity_bytes=beyond)
+    assert len(read_car(data_of(reply))[1]) == 1
 
 
 @pytest.mark.parametrize(
@@ -198,7 +203,7 @@ def test_payloads_and_events_are_single_blocks(gateway: Gateway, story: Story) -
     ],
 )
 def test_the_form_is_negotiated(
-    gateway: Gateway, tell: Told, accept: str, query: dict[str, Any], kind: str | int
+    gateway: Gateway, tell: Tell, accept: str, query: dict[str, Any], kind: str | int
 ) -> None:
     key = gateway.key(user=ALICE)
     cid = tell(key, "Heard.", ALICE)["cid"]
@@ -208,8 +213,8 @@ def test_the_form_is_negotiated(
         form = "raw" if kind == RAW else "car"
         assert reply.headers["Content-Location"].startswith(f"?format={form}")
     elif reply.status != 200:
-        named = reply.error["details"]["field"]
-        assert named in ("Accept", *(name.replace("_", "-") for name in query))
+        field = reply.error["details"]["field"]
+        assert field in ("Accept", *(name.replace("_", "-") for name in query))
 
 
 def test_a_single_block_has_no_path(gateway: Gateway, story: Story) -> None:
@@ -219,7 +224,7 @@ def test_a_single_block_has_no_path(gateway: Gateway, story: Story) -> None:
 
 
 def test_others_see_no_block_and_no_payload(
-    gateway: Gateway, scratch_db: ScratchDatabase, story: Story, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, story: Story, tell: Tell
 ) -> None:
     stranger = gateway.key(user=BOB)
     for cid in (story.report, story.payload, f"{story.chart}/data/content"):
@@ -232,29 +237,29 @@ def test_others_see_no_block_and_no_payload(
         story.ids["question"],
     )
     assert get(gateway, story.key, story.question).status == 404, "its CID is gone with it"
-    left = [
+    rest = [
         cid for cid, _ in read_car(data_of(get(gateway, story.key, story.report, format="car")))[1]
     ]
-    assert story.question not in left
-    assert len(left) == 4
+    assert story.question not in rest
+    assert len(rest) == 4
     block = dag_cbor.decode(data_of(get(gateway, story.key, story.decision)))
     targets = [edge["target"].encode("base32") for edge in cast("Any", block)["edges"]]
     path = f"{story.decision}/edges/{targets.index(story.question)}/target"
-    gone = get(gateway, story.key, path)
-    assert (gone.status, gone.error["code"]) == (410, "gone")
+    reply = get(gateway, story.key, path)
+    assert (reply.status, reply.error["code"]) == (410, "gone")
 
 
-def test_a_large_payload_is_a_redirect(gateway: Gateway, service: HttpService, tell: Told) -> None:
+def test_a_large_payload_is_a_redirect(gateway: Gateway, service: HttpService, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     data = bytes(MAX_BYTES + 1)
-    begun = uploaded(gateway, key, data)
-    event = gateway.call("POST", EVENTS_PATH, citing(begun["cid"], ALICE), key=key).body
-    reply = get(gateway, key, begun["cid"], format="raw")
+    upload = upload_file(gateway, key, data)
+    event = gateway.call("POST", EVENTS_PATH, citing(upload["cid"], ALICE), key=key).body
+    reply = get(gateway, key, upload["cid"], format="raw")
     assert (reply.status, reply.error["code"]) == (307, "too_large")
     with urllib.request.urlopen(reply.headers["Location"], timeout=10) as answer:  # noqa: S310
         assert answer.read() == data
         assert answer.headers["Content-Type"] == RAW
-    for cid in (begun["cid"], event["cid"]):
+    for cid in (upload["cid"], event["cid"]):
         assert get(gateway, key, cid, format="car").status == 413
     alone = get(gateway, key, event["cid"], format="car", dag_scope="block")
     assert len(read_car(data_of(alone))[1]) == 1
@@ -267,7 +272,7 @@ def test_a_large_payload_is_a_redirect(gateway: Gateway, service: HttpService, t
     assert get(gateway, key, cid, format="car").status == 413
     with service.client(user=ALICE) as memory:
         with pytest.raises(TooLargeError, match="GET /file/"):
-            memory.block(begun["cid"])
+            memory.block(upload["cid"])
         with pytest.raises(TooLargeError, match="dag-scope"):
             memory.dag(event["cid"], "data/content")
 
@@ -286,10 +291,10 @@ def test_a_head_and_what_is_unchanged(gateway: Gateway, service: HttpService, st
     address = urlsplit(service.url)
 
     def ask(method: str, path: str, key: str, tag: str | None = None) -> Answer:
-        sent = {"X-API-Key": key} | ({} if tag is None else {"If-None-Match": tag})
+        headers = {"X-API-Key": key} | ({} if tag is None else {"If-None-Match": tag})
         host, port = address.hostname or "", address.port or 80
         with closing(HTTPConnection(host, port, timeout=10)) as connection:
-            connection.request(method, path, headers=sent)
+            connection.request(method, path, headers=headers)
             response = connection.getresponse()
             return Answer(response.status, response.read(), response.headers)
 

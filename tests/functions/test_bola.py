@@ -77,8 +77,8 @@ def places(operation: Mapping[str, Any]) -> Iterator[Place]:
         elif parameter["in"] == "path":
             assert parameter["name"] in NO_IDS, f"what is the path's {parameter['name']}?"
     for media in operation.get("requestBody", {}).get("content", {}).values():
-        for found in _within(media["schema"]):
-            yield ("body", *found)
+        for field_path in _within(media["schema"]):
+            yield ("body", *field_path)
 
 
 def _within(schema: Mapping[str, Any]) -> Iterator[Place]:
@@ -88,13 +88,13 @@ def _within(schema: Mapping[str, Any]) -> Iterator[Place]:
     for kind in [*schema.get("anyOf", []), *schema.get("oneOf", [])]:
         yield from _within(kind)
     if "items" in schema:
-        for found in _within(schema["items"]):
-            yield ("[]", *found)
+        for field_path in _within(schema["items"]):
+            yield ("[]", *field_path)
     for name, inner in schema.get("properties", {}).items():
         if is_id(name):
             yield (name,)
-        for found in _within(inner):
-            yield (name, *found)
+        for field_path in _within(inner):
+            yield (name, *field_path)
 
 
 @dataclass(frozen=True)
@@ -154,13 +154,13 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("STRANDLINE_QUERY_VECTOR_SECONDS", "20")
     get_settings.cache_clear()
     owner = gateway.key(user=ALICE)
-    said = {"participants": [ALICE], "role": "user", "session_id": "s-alice"}
-    first = {**said, "content": "The buoy.", "source_event_key": "k-alice", "channel": "http"}
+    message = {"participants": [ALICE], "role": "user", "session_id": "s-alice"}
+    first = {**message, "content": "The buoy.", "source_event_key": "k-alice", "channel": "http"}
     event = gateway.call("POST", "/api/v1/events", first, key=owner).body
-    forgotten = gateway.call("POST", "/api/v1/events", {**said, "content": "x"}, key=owner).body
-    path = f"/api/v1/events/{forgotten['event_id']}"
+    reply_body = gateway.call("POST", "/api/v1/events", {**message, "content": "x"}, key=owner).body
+    path = f"/api/v1/events/{reply_body['event_id']}"
     erasure = gateway.call("DELETE", path, key=gateway.key(user=ALICE, rights=("erase",))).body
-    large = gateway.call("POST", "/api/v1/events", {**said, "content": "x " * 40_000}, key=owner)
+    large = gateway.call("POST", "/api/v1/events", {**message, "content": "x " * 40_000}, key=owner)
     page = gateway.call("GET", "/memories/list", key=owner, query={"limit": 1}).body
     entity = {"type": "entity", "name": "Rain", "ref": "rain"}
     about_rain = {"edge": "fact_entity", "target": "rain"}
@@ -180,28 +180,28 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     about = {"participants": [ALICE], "nodes": [{"type": "topic", "name": "The weather"}]}
     (topic,) = gateway.call("POST", "/api/v1/graph/nodes", about, key=owner).body["nodes"]
     fields = f"/api/v1/graph/topics/{topic['id']}/fields"
-    held = {"participants": [ALICE], "value": "rain"}
-    assert gateway.call("POST", f"{fields}/today", held, key=owner).status == 201
+    contents = {"participants": [ALICE], "value": "rain"}
+    assert gateway.call("POST", f"{fields}/today", contents, key=owner).status == 201
     gateway.run_job("analytics", "acme")
     community = gateway.call("GET", COMMUNITIES[0], key=owner).body["communities"][0]
     admin = gateway.key("acme", rights=("read", "write", "admin"))
     whole = gateway.call("GET", COMMUNITIES[1], key=admin).body["communities"][0]
-    named = {"name": "Harbour master"}
-    sona = gateway.call("POST", "/api/v1/sonas", named, key=owner).body["uuid"]
-    pushed = {"event_id": event["event_id"]}
-    act = gateway.call("POST", f"/api/v1/sonas/{sona}/acts", pushed, key=owner).body["act_id"]
+    options = {"name": "Harbour master"}
+    sona = gateway.call("POST", "/api/v1/sonas", options, key=owner).body["uuid"]
+    push = {"event_id": event["event_id"]}
+    act = gateway.call("POST", f"/api/v1/sonas/{sona}/acts", push, key=owner).body["act_id"]
     turn_id = waiting_turn(gateway, ALICE)
     random_cursor = _elsewhere(page["next_cursor"])
     alices_key = gateway.new_key("acme", ALICE)
 
     access = gateway.database.connect_as(Caller.background("acme"))
-    entered = certificates.add_certificate(
+    entry = certificates.add_certificate(
         access, AuditContext("a test"), subject="CN=alice,O=Acme", user=ALICE
     )
     with access.transaction():
         job_id = store_runs.enqueue(access, "archiver", "a run", datetime.now(UTC))
 
-    def used(name: str) -> Callable[[], str]:
+    def use_of(name: str) -> Callable[[], str]:
         """One of A's for each asking, since a stranger may make it a name of its own as well."""
 
         def make() -> str:
@@ -241,21 +241,21 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
             is_(large.body["blob"]["cid"], lambda: blob_cid(uuid.uuid4().bytes)),
             is_(large.body["cid"], lambda: block_cid(uuid.uuid4().bytes)),
         ],
-        "session_id": [Sample(used("session_id"), _uuid)],
+        "session_id": [Sample(use_of("session_id"), _uuid)],
         "cursor": [is_(page["next_cursor"], lambda: random_cursor)],
         "key_id": [is_(alices_key.key_id, lambda: uuid.uuid4().hex)],
-        "certificate_id": [is_(str(entered.certificate_id), _uuid)],
+        "certificate_id": [is_(str(entry.certificate_id), _uuid)],
         "job": [is_(str(job_id), _uuid)],
         "tenant": [tenant],
         "tenant_id": [tenant],
         "user_id": [is_(ALICE, lambda: f"user:{_uuid()}")],
         "agent_id": [is_("agent:helper", lambda: f"agent:{_uuid()}")],
-        "source_event_key": [Sample(used("source_event_key"), _uuid)],
-        "Idempotency-Key": [Sample(used("source_event_key"), _uuid)],
+        "source_event_key": [Sample(use_of("source_event_key"), _uuid)],
+        "Idempotency-Key": [Sample(use_of("source_event_key"), _uuid)],
     }
     operator = gateway.key("operations", rights=("operator",))
-    made = World(gateway, samples, owner, operator, admin)
-    made.strangers = {
+    stage_world = World(gateway, samples, owner, operator, admin)
+    stage_world.strangers = {
         "another user": Stranger(gateway.key(user=BOB), "acme", BOB),
         "another tenant's user of that name": Stranger(
             gateway.key("globex", user=ALICE), "globex", ALICE
@@ -264,32 +264,32 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
             gateway.key("globex", rights=("read", "write", "admin")), "globex", BOB
         ),
     }
-    for stranger in made.strangers.values():
+    for stranger in stage_world.strangers.values():
         mine = {"participants": [stranger.user], "role": "user", "content": "Mine."}
         assert gateway.call("POST", "/api/v1/events", mine, key=stranger.key).status == 201
-    return made
+    return stage_world
 
 
-def placed(example: Example, place: Place, value: str, who: str) -> Example:
+def place_value(example: Example, place: Place, value: str, who: str) -> Example:
     """A call as its example has it, on behalf of `who`, with `value` at this place; without the
     example's keys and session, by which a second call would meet the first, and without edges that
     are found, of which the first is one for the second."""
     part, *names = place
-    named = r', "(source_event_key|session_id)": "[^"]*"'
-    text = re.sub(named, "", json.dumps(example.body))
+    pattern = r', "(source_event_key|session_id)": "[^"]*"'
+    text = re.sub(pattern, "", json.dumps(example.body))
     body = json.loads(text.replace(ALICE, who))
     if example.operation == "POST /api/v1/insert":
         body["recall"] = {"min_relevance": 1}
-    asked = {k: who if k == "participants" else v for k, v in example.query.items()}
-    made = replace(example, body=body, query=asked, headers={})
+    params = {k: who if k == "participants" else v for k, v in example.query.items()}
+    copy = replace(example, body=body, query=params, headers={})
     if part == "path":
-        return replace(made, path={**example.path, names[0]: value})
+        return replace(copy, path={**example.path, names[0]: value})
     if part == "query":
-        return replace(made, query={**asked, names[0]: value})
+        return replace(copy, query={**params, names[0]: value})
     if part == "header":
-        return replace(made, headers={names[0]: value})
+        return replace(copy, headers={names[0]: value})
     _put(body, names, value)
-    return replace(made, body=body)
+    return replace(copy, body=body)
 
 
 def _put(body: Any, names: list[str], value: str) -> None:
@@ -323,17 +323,17 @@ def plain(reply: Reply, value: str) -> tuple[int, Mapping[str, str], str]:
     def without(text: str) -> str:
         return _FRESH.sub("~", text.replace(value, "(the id)"))
 
-    headers = {name: without(said) for name, said in reply.headers.items()}
+    headers = {name: without(header) for name, header in reply.headers.items()}
     return reply.status, headers, without(reply.text)
 
 
-def try_everywhere(world: World, wanted: Mapping[str, Any]) -> int:
+def try_everywhere(world: World, settings: Mapping[str, Any]) -> int:
     """Ask for A's ids and for random ones, everywhere. Gives how many pairs were compared. Raises
     AssertionError where they differ, and for an id that has no sample."""
     pairs = 0
     first = {example.operation: example for example in reversed(examples.load_examples())}
     # What a stranger begins to upload is the stranger's own from then on.
-    for name, operation in sorted(wanted.items(), key=lambda item: item[0].endswith("/uploads")):
+    for name, operation in sorted(settings.items(), key=lambda item: item[0].endswith("/uploads")):
         for place in places(operation):
             assert place[-1] in world.samples, f"{name}: give a sample of {place[-1]}"
             for sample in world.samples[place[-1]]:
@@ -341,17 +341,17 @@ def try_everywhere(world: World, wanted: Mapping[str, Any]) -> int:
                     own, other = sample.own(), sample.other()
                     if own in (stranger.tenant, stranger.user):
                         continue  # theirs as well
-                    found, never = (
-                        plain(_asked(world, first[name], place, value, stranger), value)
+                    result, never = (
+                        plain(_ask(world, first[name], place, value, stranger), value)
                         for value in (own, other)
                     )
-                    assert found == never, f"{who} at {name}, {place}"
+                    assert result == never, f"{who} at {name}, {place}"
                     pairs += 1
     return pairs
 
 
-def _asked(world: World, example: Example, place: Place, value: str, by: Stranger) -> Reply:
-    return ask(world.gateway, placed(example, place, value, by.user), by.key)
+def _ask(world: World, example: Example, place: Place, value: str, by: Stranger) -> Reply:
+    return ask(world.gateway, place_value(example, place, value, by.user), by.key)
 
 
 def test_another_s_id_is_as_good_as_none_everywhere(world: World) -> None:
@@ -379,7 +379,7 @@ def test_what_is_asked_for_is_there(world: World) -> None:
                 own = {"cid": world.samples["cid"][2].own(), "path": "data/content"}
             if is_tenants:
                 own = {"community_id": world.samples["community_id"][1].own()}
-            call = replace(placed(first[name], place, own[place[-1]], ALICE), path=own)
+            call = replace(place_value(first[name], place, own[place[-1]], ALICE), path=own)
             assert ask(world.gateway, call, key).status in (200, 307), (name, place)
             call = replace(call, path={**own, place[-1]: world.samples[place[-1]][0].other()})
             assert ask(world.gateway, call, key).status == 404, (name, place)

@@ -76,7 +76,7 @@ class Hunt:
     def __init__(self, gateway: Gateway, log: io.StringIO) -> None:
         self.gateway, self.log = gateway, log
         self.places: list[str] = []
-        self.refused: list[tuple[str, str]] = []
+        self.refusals: list[tuple[str, str]] = []
         """Errors' text, and what was asked."""
         self.statuses: Counter[int] = Counter()
         self.secrets: list[str] = []
@@ -106,22 +106,22 @@ class Hunt:
         reply = self.gateway.call(method, path, body, **more)
         self.statuses[reply.status] += 1
         if reply.status >= 400:
-            self.refused.append((f"{method} {path}", reply.text + json.dumps(dict(reply.headers))))
+            self.refusals.append((f"{method} {path}", reply.text + json.dumps(dict(reply.headers))))
         elif '"results"' in reply.text and "results" in reply.body:
             errors = [item["error"] for item in reply.body["results"]]
-            self.refused.append((f"{method} {path}", json.dumps(errors)))
+            self.refusals.append((f"{method} {path}", json.dumps(errors)))
         return reply
 
     def leaks(self, text: str, *, names: bool = True) -> set[str]:
         """The places whose canaries stand in a text."""
-        found = {(kind.lower(), int(n)) for kind, n in ANY.findall(text)}
-        return {self.places[n] for kind, n in found if names or kind == "kanari"}
+        results = {(kind.lower(), int(n)) for kind, n in ANY.findall(text)}
+        return {self.places[n] for kind, n in results if names or kind == "kanari"}
 
     def leaks_in_errors(self) -> set[str]:
         """The places whose values came back in an error."""
         return {
-            f"{place} in {asked}"
-            for asked, text in self.refused
+            f"{place} in {request}"
+            for request, text in self.refusals
             for place in self.leaks(text, names=False)
         }
 
@@ -129,8 +129,8 @@ class Hunt:
         """A path whose parameters name something, where we know it; a session that is fresh, since
         one of the calls ends it."""
         if "{session_id}" in path:
-            begun = {"user_id": "alice", "agent_id": "helper"}
-            reply = self.gateway.call("POST", "/api/v1/sessions", begun, key=self.operator)
+            upload = {"user_id": "alice", "agent_id": "helper"}
+            reply = self.gateway.call("POST", "/api/v1/sessions", upload, key=self.operator)
             self.known["session_id"] = reply.body["session_id"]
         return re.sub(r"{(\w+)\+?}", lambda m: self.known.get(m[1]) or self.value(path), path)
 
@@ -176,14 +176,14 @@ class Hunt:
 
 def parts(schema: dict[str, Any], field: str) -> list[dict[str, Any]]:
     """What a field's type is made of, at any depth."""
-    found, todo = list[str](), [schema["properties"].get(field, {})]
-    made: list[dict[str, Any]] = []
+    results, todo = list[str](), [schema["properties"].get(field, {})]
+    items: list[dict[str, Any]] = []
     while todo:
-        made.append(todo.pop())
-        names = re.findall(r"#/\$defs/(\w+)", str(made[-1]))
-        todo += [schema["$defs"][name] for name in set(names) - set(found)]
-        found += names
-    return made
+        items.append(todo.pop())
+        names = re.findall(r"#/\$defs/(\w+)", str(items[-1]))
+        todo += [schema["$defs"][name] for name in set(names) - set(results)]
+        results += names
+    return items
 
 
 def _event(hunt: Hunt, **more: object) -> dict[str, object]:
@@ -240,17 +240,17 @@ def everywhere(hunt: Hunt, step: int) -> None:
     """Canaries into everything that every route declares; of a body's variants one of `step`."""
     for method, path, route in routes():
         place = f"{method} {path}"
-        known = hunt.filled(path)
+        body = hunt.filled(path)
         whole = WHOLE.get(route.body, lambda hunt: {})(hunt) if route.body else None
         for parameter, many in re.findall(r"{(\w+)(\+?)}", path):
             strange = hunt.value(f"{place} {parameter}")
             one = path.replace(f"{{{parameter}{many}}}", strange)
             hunt.send(method, hunt.filled(one), whole)
-        hunt.send(method, known, whole, key=hunt.bound)
+        hunt.send(method, body, whole, key=hunt.bound)
         token = hunt.value(f"{place} API key")
-        hunt.send(method, known, whole, key=token)
-        hunt.send(method, known, whole, key=f"strandline_{token}")
-        hunt.send(method, known, whole, key=None, headers={"Authorization": f"Bearer {token}"})
+        hunt.send(method, body, whole, key=token)
+        hunt.send(method, body, whole, key=f"strandline_{token}")
+        hunt.send(method, body, whole, key=None, headers={"Authorization": f"Bearer {token}"})
         own = (
             [str(field.alias) for field in route.headers.model_fields.values()]
             if route.headers
@@ -259,16 +259,16 @@ def everywhere(hunt: Hunt, step: int) -> None:
         for name in (*HEADERS, *own):
             word = hunt.value(f"{place} {name}")
             for value in (word, f"{word}\u00e9", word * 100):
-                hunt.send(method, known, whole, headers={name: value})
+                hunt.send(method, body, whole, headers={name: value})
         if route.query:
             for name, info in route.query.model_fields.items():
                 field = info.alias or name
                 word = hunt.value(f"{place} ?{field}")
                 for value in (word, word * 500, f"user:{word}", [word, f"user:{word}"]):
-                    hunt.send(method, known, whole, query={field: value})
-            hunt.send(method, known, whole, query={hunt.name(place): hunt.value(place)})
+                    hunt.send(method, body, whole, query={field: value})
+            hunt.send(method, body, whole, query={hunt.name(place): hunt.value(place)})
         if route.body:
-            every_body(hunt, method, known, route.body, place, step)
+            every_body(hunt, method, body, route.body, place, step)
 
 
 def every_body(
@@ -279,10 +279,10 @@ def every_body(
     for body in islice(hunt.variants(model, place), 0, None, step):
         reply = hunt.send(method, path, body)
         if reply.status == 201 and isinstance(body, dict):
-            taken = cast("dict[str, object]", body)
-            hunt.send(method, path, taken, key=hunt.bound)
-            taken.pop("source_event_key", None)
-            hunt.send(method, path, taken, headers=key)
+            fields = cast("dict[str, object]", body)
+            hunt.send(method, path, fields, key=hunt.bound)
+            fields.pop("source_event_key", None)
+            hunt.send(method, path, fields, headers=key)
     for raw in (f'{{"{hunt.value(place)}', f'{{"{hunt.name(place)}": 1}} {hunt.value(place)}'):
         hunt.send(method, path, raw=raw.encode())
     twice = hunt.name(place)
@@ -350,8 +350,8 @@ def test_what_a_caller_says_is_in_no_error_and_in_no_log(
     assert not set(hunt.statuses) & {429, 500, 503}
     assert hunt.log.getvalue().count('"request"') > hunt.statuses.total()
     assert hunt.leaks_in_errors() == set()
-    written = (hunt.log.getvalue(), print_out, print_err, server_log.read_text()[before:])
-    assert [hunt.leaks(text) for text in written] == [set()] * 4
+    outputs = (hunt.log.getvalue(), print_out, print_err, server_log.read_text()[before:])
+    assert [hunt.leaks(text) for text in outputs] == [set()] * 4
     print(f"\n{len(hunt.places)} canaries; answers by status: {dict(hunt.statuses)}")
 
 
@@ -360,7 +360,7 @@ def credentials(hunt: Hunt) -> Iterator[dict[str, Any]]:
     v = hunt.value
     header = {"alg": "HS256", "kid": v("kid"), "typ": "JWT"}
     sign = hmac_by(SECRET.encode())
-    made = [
+    results = [
         signed(header, claims(user_id=v("user_id"), scope=f"read write {v('scope')}"), sign),
         signed(header, claims(tenant_id=v("tenant_id"), sub=v("sub")), sign),
         signed(header, claims(user_id=f"{v('user_id')} "), sign),
@@ -374,7 +374,7 @@ def credentials(hunt: Hunt) -> Iterator[dict[str, Any]]:
         signed(header, claims(user_id=v("user_id")), hmac_by(b"another")),
         f"{v('a JWT')}.{v('a JWT')}.{v('a JWT')}",
     ]
-    for token in made:
+    for token in results:
         hunt.secrets += [part for part in token.split(".") if len(part) > 20]
         yield {"headers": {"Authorization": f"Bearer {token}"}}
         yield {"headers": {"X-JWT-Token": token}}
@@ -383,9 +383,9 @@ def credentials(hunt: Hunt) -> Iterator[dict[str, Any]]:
     certificates.add_certificate(access, AuditContext("a test"), subject=subject, label=v("label"))
     for name, ends in ((subject, 1), (f"CN={v('subject')}", 1), (subject, -1)):
         times = {"begins": timedelta(hours=-2), "ends": timedelta(hours=ends)}
-        shown = certificate(name, issuer=issuer, **times)
-        hunt.secrets.append(ssl.DER_cert_to_PEM_cert(shown).split("\n")[3])
-        yield {"certificate": shown}
+        certificate_pem = certificate(name, issuer=issuer, **times)
+        hunt.secrets.append(ssl.DER_cert_to_PEM_cert(certificate_pem).split("\n")[3])
+        yield {"certificate": certificate_pem}
 
 
 def test_nor_what_a_credential_says(
@@ -398,8 +398,8 @@ def test_nor_what_a_credential_says(
     """JWTs and certificates: neither their words nor they themselves."""
     ways = {"JWT_SECRET": SECRET, "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE}
     ways |= {"CLIENT_CERTIFICATES": "true"}
-    named = {f"STRANDLINE_{name}": value for name, value in ways.items()}
-    services = wire_handlers(named, monkeypatch, embedder)
+    fields = {f"STRANDLINE_{name}": value for name, value in ways.items()}
+    services = wire_handlers(fields, monkeypatch, embedder)
     server_log = scratch_db.server.directory / "postgres.log"
     before = server_log.stat().st_size
     for more in credentials(hunt):
@@ -412,10 +412,10 @@ def test_nor_what_a_credential_says(
     assert set(hunt.statuses) >= {200, 401, 403, 422}
     assert not set(hunt.statuses) & {500, 503}
     assert hunt.leaks_in_errors() == set()
-    told = json.dumps(hunt.refused)
-    written = (hunt.log.getvalue(), *capfd.readouterr(), server_log.read_text()[before:])
-    assert [hunt.leaks(text) for text in written] == [set()] * 4
-    assert not [one for one in hunt.secrets for text in (told, *written) if one in text]
+    document_text = json.dumps(hunt.refusals)
+    outputs = (hunt.log.getvalue(), *capfd.readouterr(), server_log.read_text()[before:])
+    assert [hunt.leaks(text) for text in outputs] == [set()] * 4
+    assert not [one for one in hunt.secrets for text in (document_text, *outputs) if one in text]
 
 
 def failing(hunt: Hunt) -> None:
@@ -465,8 +465,8 @@ def test_nor_where_something_fails(
     def refuse(*_: object, **__: object) -> str:
         return "no-such-origin"
 
-    def fail(*said: object, **__: object) -> Any:
-        raise RuntimeError(f"the row holds {said}")
+    def fail(*args: object, **__: object) -> Any:
+        raise RuntimeError(f"the row holds {args}")
 
     words.before_embed = quote
     failing(hunt)
@@ -494,8 +494,8 @@ def test_nor_where_something_fails(
     assert set(hunt.statuses) >= {201, 500, 503}
     assert "23514" in hunt.log.getvalue(), "the database refused a row"
     assert hunt.leaks_in_errors() == set()
-    written = (hunt.log.getvalue(), *capfd.readouterr(), server_log.read_text()[before:])
-    assert [hunt.leaks(text) for text in written] == [set()] * 4
+    outputs = (hunt.log.getvalue(), *capfd.readouterr(), server_log.read_text()[before:])
+    assert [hunt.leaks(text) for text in outputs] == [set()] * 4
 
 
 def test_nor_where_no_language_model_is_configured(
@@ -509,12 +509,12 @@ def test_nor_where_no_language_model_is_configured(
     for query in ({}, {"participants": who}):
         hunt.send("POST", "/api/v1/query", {"query": hunt.value("question"), **query})
     chat = {"participants": who, "message": hunt.value("message"), "sona": hunt.value("sona")}
-    named = {"session_id": hunt.name("the session"), "metadata": {"note": hunt.value("note")}}
+    fields = {"session_id": hunt.name("the session"), "metadata": {"note": hunt.value("note")}}
     key = {"Idempotency-Key": hunt.value("Idempotency-Key")}
-    for more in ({}, named):
+    for more in ({}, fields):
         hunt.send("POST", "/api/v1/chat", {**chat, **more}, headers=key)
     assert (set(hunt.statuses), hunt.statuses.total()) == ({409}, 5)
-    assert all('"block": "<memory-' in text for _, text in hunt.refused)
+    assert all('"block": "<memory-' in text for _, text in hunt.refusals)
     assert hunt.leaks_in_errors() == set()
     assert [hunt.leaks(text) for text in (hunt.log.getvalue(), *capfd.readouterr())] == [set()] * 3
 
@@ -525,11 +525,11 @@ def test_messages_and_dead_messages_hold_ids_only(
     """Through a model that raises with the text in its words, and a database that stays away."""
     monkeypatch.setattr(queue_source, "POLL_SECONDS", 0)
     monkeypatch.setattr(queue_source, "RETRY_SECONDS", 0)
-    seen: list[str] = []
+    ids: list[str] = []
     worker = importlib.import_module("functions.worker.handler").lambda_handler
 
-    def watched(event: Any, context: Any) -> Any:
-        seen.append(json.dumps(event))
+    def watch(event: Any, context: Any) -> Any:
+        ids.append(json.dumps(event))
         return worker(event, context)
 
     def quote(texts: Any) -> None:
@@ -539,7 +539,7 @@ def test_messages_and_dead_messages_hold_ids_only(
     hunt.send("POST", PATH, _event(hunt))
     hunt.send("POST", f"{PATH}/batch", {"events": [_event(hunt), _event(hunt)]})
     poller, dead, until = (
-        QueuePoller(aws.work_queue_url, watched),
+        QueuePoller(aws.work_queue_url, watch),
         list[str](),
         time.monotonic() + 20,
     )
@@ -550,17 +550,17 @@ def test_messages_and_dead_messages_hold_ids_only(
         away = Database("postgresql://strandline_app@127.0.0.1:1/none")
         patch.setitem(service_of("worker").__dict__, "database", away)
         hunt.send("POST", PATH, _event(hunt))
-        asked = {"QueueUrl": aws.work_dead_letter_url, "MaxNumberOfMessages": 10}
+        query = {"QueueUrl": aws.work_dead_letter_url, "MaxNumberOfMessages": 10}
         more = {"MessageAttributeNames": ["All"], "MessageSystemAttributeNames": ["All"]}
         while not dead and time.monotonic() < until:
             dead += [
-                json.dumps(m) for m in sqs.receive_message(**asked, **more).get("Messages", [])
+                json.dumps(m) for m in sqs.receive_message(**query, **more).get("Messages", [])
             ]
             time.sleep(0.05)
         poller.stop()
-    assert seen
+    assert ids
     assert dead
-    assert hunt.leaks("".join(seen + dead)) == set()
+    assert hunt.leaks("".join(ids + dead)) == set()
     assert hunt.leaks(hunt.log.getvalue()) == set()
 
 

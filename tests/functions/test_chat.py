@@ -24,7 +24,7 @@ from tests.chat_service import (
     says,
     shown_lines,
 )
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.model_server import ModelServer, Says, completion, error
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
@@ -45,11 +45,11 @@ def key(front: Gateway) -> str:
 
 
 @pytest.fixture
-def facts(key: str, tell: Told) -> list[str]:
+def facts(key: str, tell: Tell) -> list[str]:
     return [tell(key, text, *WHO)["event_id"] for text in FACTS]
 
 
-def done(reply: Reply) -> Any:
+def finished_body(reply: Reply) -> Any:
     assert reply.status == 200, reply.text
     assert reply.body["state"] == "done"
     return reply.body
@@ -59,7 +59,7 @@ def event(gateway: Gateway, key: str, event_id: str) -> Any:
     return gateway.call("GET", f"/api/v1/events/{event_id}", key=key).body
 
 
-def stored(gateway: Gateway, key: str) -> list[str]:
+def list_texts(gateway: Gateway, key: str) -> list[str]:
     page = gateway.call("GET", "/memories/list", key=key).body
     return [one["content"] for one in reversed(page["events"])]
 
@@ -69,17 +69,17 @@ def test_ten_turns_cite_what_was_shown(
 ) -> None:
     """Each citation is a stored event whose words stood in the prompt under its number; the reply's
     edges lead to the message and to the citations. Earlier turns are remembered."""
-    cited = set[str]()
+    citations = set[str]()
     for n in range(10):
         text = f"Turn {n}: when does the buoy go out, and what about the engine?"
-        turn = done(chat(front, key, text, *WHO, session_id="talk"))
+        turn = finished_body(chat(front, key, text, *WHO, session_id="talk"))
         request = provider.requests[-1]
         lines = shown_lines(request)
         assert not {"tools", "functions", "tool_choice"} & request.keys()
         assert text not in "".join(lines.values()), "the message is no memory yet"
         for citation in turn["citations"]:
-            seen = event(front, key, citation["event_id"])
-            assert sanitize(seen["content"])[:40] in lines[citation["n"]]
+            view = event(front, key, citation["event_id"])
+            assert sanitize(view["content"])[:40] in lines[citation["n"]]
         reply = event(front, key, turn["answer_id"])
         assert (reply["role"], reply["speaker"], reply["content"]) == (
             "agent",
@@ -91,13 +91,13 @@ def test_ten_turns_cite_what_was_shown(
             *(citation["event_id"] for citation in turn["citations"]),
         }
         assert event(front, key, turn["input_id"])["content"] == text
-        cited |= {citation["event_id"] for citation in turn["citations"]}
-    assert set(facts[:2]) <= cited
+        citations |= {citation["event_id"] for citation in turn["citations"]}
+    assert set(facts[:2]) <= citations
     assert "Turn 8" in "".join(shown_lines(provider.requests[-1]).values())
-    assert len(stored(front, key)) == len(FACTS) + 20
+    assert len(list_texts(front, key)) == len(FACTS) + 20
 
 
-class Killed(BaseException):
+class Kill(BaseException):
     """The process is gone: nothing catches it."""
 
 
@@ -105,19 +105,19 @@ def test_killed_between_message_and_reply_it_has_one_of_each(
     front: Gateway, key: str, facts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object) -> None:
-        raise Killed
+        raise Kill
 
     for place in ("chats.ask_model", "chats._reply_body"):
         with monkeypatch.context() as patch:
             patch.setattr(f"strandline.personas.{place}", die)
-            with pytest.raises(Killed):
+            with pytest.raises(Kill):
                 chat(front, key, "When does the buoy go out?", *WHO, once="k-1")
-    assert stored(front, key)[len(FACTS) :] == ["When does the buoy go out?"]
+    assert list_texts(front, key)[len(FACTS) :] == ["When does the buoy go out?"]
     first = chat(front, key, "When does the buoy go out?", *WHO, once="k-1")
     again = chat(front, key, "When does the buoy go out?", *WHO, once="k-1")
     assert (again.status, again.body) == (200, first.body)
     assert again.headers["Idempotent-Replayed"] == "true"
-    assert len(stored(front, key)) == len(facts) + 2
+    assert len(list_texts(front, key)) == len(facts) + 2
 
 
 def test_the_same_request_at_once_has_one_reply(front: Gateway, key: str, facts: list[str]) -> None:
@@ -128,7 +128,7 @@ def test_the_same_request_at_once_has_one_reply(front: Gateway, key: str, facts:
         racers = list(pool.map(race, range(3)))
     assert [racer.status for racer in racers] == [200] * 3
     assert len({racer.body["answer_id"] for racer in racers}) == 1
-    assert len(stored(front, key)) == len(facts) + 2
+    assert len(list_texts(front, key)) == len(facts) + 2
     other = chat(front, key, "And the cat?", *WHO, once="k-1")
     assert (other.status, other.error["code"]) == (409, "key_conflict")
 
@@ -154,10 +154,10 @@ def test_a_model_that_fails_leaves_the_message_and_is_told(
     assert (reply.status, reply.error["code"]) == (503, "model_unavailable")
     assert reply.error["details"]["reason"] == reason
     assert reply.error["retryable"]
-    assert stored(front, key)[len(FACTS) :] == ["When does the buoy go out?"]
-    turn = done(chat(front, key, "When does the buoy go out?", *WHO, once="k-1"))
+    assert list_texts(front, key)[len(FACTS) :] == ["When does the buoy go out?"]
+    turn = finished_body(chat(front, key, "When does the buoy go out?", *WHO, once="k-1"))
     assert turn["input_id"] == reply.error["details"]["input_id"]
-    assert len(stored(front, key)) == len(facts) + 2
+    assert len(list_texts(front, key)) == len(facts) + 2
     provider.script = [*bad]
     failed = query(front, key, "When does the buoy go out?")
     assert (failed.status, failed.error["details"]) == (503, {"reason": reason})
@@ -167,13 +167,13 @@ def test_a_query_answers_and_stores_nothing(
     front: Gateway, provider: ModelServer, key: str, facts: list[str], scratch_db: ScratchDatabase
 ) -> None:
     provider.otherwise = lambda request: says("On Friday.", *list(shown_lines(request))[:1])
-    before = stored(front, key)
-    answer = done(query(front, key, "When does the buoy go out?"))
+    before = list_texts(front, key)
+    answer = finished_body(query(front, key, "When does the buoy go out?"))
     assert (answer["text"], answer["remembers"]) == ("On Friday.", True)
     assert [citation["event_id"] for citation in answer["citations"]] == [facts[0]]
     assert (answer["model"], answer["prompt"]) == ("openai:tiny", "answer/1")
     assert (answer["turn_id"], answer["input_id"], answer["answer_id"]) == (None, None, None)
-    assert stored(front, key) == before
+    assert list_texts(front, key) == before
     assert scratch_db.rows("select from turns") == []
 
 
@@ -183,7 +183,7 @@ def test_what_nobody_told_is_not_remembered(
     """A query without memory asks no model; a model may say so, too."""
     del facts
     nobody = front.key(user="user:zoe")
-    answer = done(query(front, nobody, "When does the buoy go out?"))
+    answer = finished_body(query(front, nobody, "When does the buoy go out?"))
     assert (answer["text"], answer["remembers"], answer["citations"]) == (
         "I don't remember.",
         False,
@@ -192,12 +192,12 @@ def test_what_nobody_told_is_not_remembered(
     assert provider.requests == []
     front.sweep()
     provider.otherwise = lambda _: says("I don't remember.", remembers=False)
-    turn = done(chat(front, key, "What is the boiling point of mercury?", *WHO))
+    turn = finished_body(chat(front, key, "What is the boiling point of mercury?", *WHO))
     assert (turn["remembers"], turn["citations"]) == (False, [])
-    assert "No stored event answers the question." in provider.shown()
+    assert "No stored event answers the question." in provider.prompt_text()
 
 
-def test_without_a_model_it_says_what_to_configure(gateway: Gateway, tell: Told) -> None:
+def test_without_a_model_it_says_what_to_configure(gateway: Gateway, tell: Tell) -> None:
     """And gives the block that would have been sent; nothing is stored."""
     key = gateway.key(user=ALICE)
     tell(key, FACTS[0], *WHO)
@@ -210,7 +210,7 @@ def test_without_a_model_it_says_what_to_configure(gateway: Gateway, tell: Told)
         assert "STRANDLINE_LLM_PROVIDER" in details["settings"]
         assert details["block"].startswith("<memory-")
         assert FACTS[0] in details["block"]
-    assert stored(gateway, key) == [FACTS[0]]
+    assert list_texts(gateway, key) == [FACTS[0]]
     assert gateway.call("GET", "/sonas/list", key=key).body["sonas"] == []
 
 
@@ -232,21 +232,21 @@ def test_a_late_answer_is_a_turn_to_poll(
         again = chat(front, key, "When does the buoy go out?", *WHO, once="k-1")
     assert provider.requests == []
     assert again.body == waiting[0].body
-    assert stored(front, key)[len(FACTS) :] == ["When does the buoy go out?"]
+    assert list_texts(front, key)[len(FACTS) :] == ["When does the buoy go out?"]
     for reply in waiting:
         assert (reply.status, reply.body["state"]) == (202, "waiting")
         path = f"{TURNS}/{reply.body['turn_id']}"
         assert front.call("GET", path, key=key).body["state"] == "waiting"
         for _ in range(2):
             assert deliver_turn(reply.body["turn_id"]) == []
-        turn = done(front.call("GET", path, key=key))
+        turn = finished_body(front.call("GET", path, key=key))
         assert turn["turn_id"] == reply.body["turn_id"]
         assert turn["citations"][0]["event_id"] in facts
         for stranger in (front.key(user=BOB), front.key("globex", user=ALICE)):
             assert front.call("GET", path, key=stranger).status == 404
     assert len(provider.requests) == 2
-    assert len(stored(front, key)) == len(facts) + 2
-    replay = done(chat(front, key, "When does the buoy go out?", *WHO, once="k-1"))
+    assert len(list_texts(front, key)) == len(facts) + 2
+    replay = finished_body(chat(front, key, "When does the buoy go out?", *WHO, once="k-1"))
     assert (
         replay["answer_id"]
         == front.call("GET", f"{TURNS}/{waiting[0].body['turn_id']}", key=key).body["answer_id"]
@@ -258,8 +258,8 @@ def test_a_late_answer_is_a_turn_to_poll(
     assert [front.call("GET", path, key=key).status for path in paths] == [200, 200]
     access = front.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        said = [UUID(facts[0]), UUID(str(waiting[0].body["input_id"]))]
-        assert store_members.forget_events(access, said)["turns"] == 2
+        event_ids = [UUID(facts[0]), UUID(str(waiting[0].body["input_id"]))]
+        assert store_members.forget_events(access, event_ids)["turns"] == 2
     assert [front.call("GET", path, key=key).status for path in paths] == [404, 404]
 
 
@@ -292,34 +292,34 @@ def test_a_turn_whose_message_is_lost_is_found_by_a_sweep(
     failed; and a day later nothing is left of it, nor of the question."""
     del facts
     front.sweep()
-    sent: list[str] = []
+    bodies: list[str] = []
 
     def send(_: object, tenant: str, turn_id: UUID) -> None:
         assert tenant == "acme"
-        sent.append(str(turn_id))
+        bodies.append(str(turn_id))
 
     monkeypatch.setattr("strandline.aws.work_queue.WorkQueue.send_turn", send)
     with monkeypatch.context() as patch:
         patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
         turns = [query(front, key, "When does the buoy go out?").body["turn_id"] for _ in range(2)]
-    assert sent == turns
+    assert bodies == turns
     due_in = "select extract(epoch from next_turn('5 minutes', now()) - now())::float8"
     assert 60 < scratch_db.rows(due_in)[0][0] <= 120
     front.sweep()
-    assert sent == turns
+    assert bodies == turns
     age = "update turns set due_at = due_at - interval '2 minutes'"
     scratch_db.rows(age)
     front.sweep()
-    assert sorted(sent[2:]) == sorted(turns)
+    assert sorted(bodies[2:]) == sorted(turns)
     assert 540 < scratch_db.rows(due_in)[0][0] <= 600
     front.sweep()
-    assert len(sent) == 4
+    assert len(bodies) == 4
     scratch_db.rows("update turns set created_at = created_at - interval '11 minutes'")
     health = front.call("GET", "/api/v1/health", key=key).body["background"]
     assert health["turns_late"] == 2
-    assert deliver_turn(sent[2]) == []
+    assert deliver_turn(bodies[2]) == []
     scratch_db.rows("update turns set attempts = 3 where state = 'waiting'")
-    assert deliver_turn(sent[3]) == []
+    assert deliver_turn(bodies[3]) == []
     states = {front.call("GET", f"{TURNS}/{one}", key=key).body["reason"] for one in turns}
     assert (states, scratch_db.rows(due_in)) == ({"", "worker_lost"}, [(None,)])
     scratch_db.rows("update turns set finished_at = finished_at - interval '25 hours'")
@@ -328,34 +328,34 @@ def test_a_turn_whose_message_is_lost_is_found_by_a_sweep(
 
 
 def test_what_was_added_later_is_told_as_such(
-    front: Gateway, provider: ModelServer, key: str, tell: Told
+    front: Gateway, provider: ModelServer, key: str, tell: Tell
 ) -> None:
     tell(key, "The buoy goes out on Friday.", *WHO)
     tell(key, "The buoy broke loose.", *WHO, occurred_at="2026-05-08T13:56:00Z")
-    done(query(front, key, "What about the buoy?"))
+    finished_body(query(front, key, "What about the buoy?"))
     lines = "\n".join(shown_lines(provider.requests[-1]).values())
     assert "Fri 8 May 2026, alice (remembered later): The buoy broke loose." in lines
     assert lines.count("remembered later") == 1
-    assert "added later than it happened" in provider.shown()
+    assert "added later than it happened" in provider.prompt_text()
     plain = front.call("POST", "/api/v1/context", {"query": "What about the buoy?"}, key=key)
     assert "remembered later" not in plain.body["text"].lower()
 
 
 def test_only_what_all_participants_see_is_recalled(
-    front: Gateway, provider: ModelServer, tell: Told
+    front: Gateway, provider: ModelServer, tell: Tell
 ) -> None:
     """Whoever asks: the reply is read by all of them."""
     key = front.key(user=ALICE)
     tell(key, "The buoy is alice's secret.", ALICE)
     tell(key, "The buoy is told to the helper.", ALICE, HELPER)
     tell(key, "The buoy is told to all.", ALICE, BOB, HELPER)
-    for asker in (key, front.key()):
-        done(chat(front, asker, "What of the buoy?", ALICE, BOB, HELPER, speaker=ALICE))
-        assert "told to all" in provider.shown()
-        assert "secret" not in provider.shown()
-        assert "to the helper" not in provider.shown()
-    refused = chat(front, key, "What of the buoy?", BOB, HELPER)
-    assert (refused.status, len(provider.requests)) == (403, 2)
+    for caller in (key, front.key()):
+        finished_body(chat(front, caller, "What of the buoy?", ALICE, BOB, HELPER, speaker=ALICE))
+        assert "told to all" in provider.prompt_text()
+        assert "secret" not in provider.prompt_text()
+        assert "to the helper" not in provider.prompt_text()
+    reply = chat(front, key, "What of the buoy?", BOB, HELPER)
+    assert (reply.status, len(provider.requests)) == (403, 2)
     assert chat(front, front.key(rights=("write",)), "Hello?", *WHO).status == 403
     assert chat(front, front.key(rights=("read",)), "Hello?", *WHO).status == 403
 
@@ -364,15 +364,21 @@ def test_a_chat_in_a_sona_is_its_memory(
     front: Gateway, provider: ModelServer, key: str, facts: list[str]
 ) -> None:
     """Both events are; the model is told in whose name it replies."""
-    turn = done(chat(front, key, "When does the buoy go out?", *WHO, sona="Harbour master"))
-    shown = json.loads(provider.shown().rpartition("<message>\n")[2].splitlines()[0])
-    assert (shown["persona"], shown["to"], shown["from"]) == ("Harbour master", "helper", "alice")
-    found = front.call("POST", SONAS, {"name": "harbour master"}, key=key).body
-    assert (found["found_by"], found["uuid"]) == ("name", turn["sona"])
+    turn = finished_body(
+        chat(front, key, "When does the buoy go out?", *WHO, sona="Harbour master")
+    )
+    document = json.loads(provider.prompt_text().rpartition("<message>\n")[2].splitlines()[0])
+    assert (document["persona"], document["to"], document["from"]) == (
+        "Harbour master",
+        "helper",
+        "alice",
+    )
+    body = front.call("POST", SONAS, {"name": "harbour master"}, key=key).body
+    assert (body["found_by"], body["uuid"]) == ("name", turn["sona"])
     front.sweep()
     assert front.call("GET", f"/sona/{turn['sona']}", key=key).body["memories"] == 2
-    asked = query(front, key, "When does the buoy go out?", sona="Harbour master")
-    assert done(asked)["sona"] == turn["sona"]
+    reply = query(front, key, "When does the buoy go out?", sona="Harbour master")
+    assert finished_body(reply)["sona"] == turn["sona"]
     unknown = query(front, key, "When?", sona="Astronaut")
     assert (unknown.status, unknown.error["details"]["field"]) == (422, "sona")
 
@@ -395,7 +401,7 @@ def test_nobody_elses_sona_and_no_other_body_under_a_key(
         ):
             assert (reply.status, reply.error["details"]["field"]) == (422, "sona")
             assert sona not in reply.text
-    assert len(stored(front, key)) == len(FACTS)
+    assert len(list_texts(front, key)) == len(FACTS)
     provider.script = [error(500)]
     assert chat(front, key, "And the dog?", *WHO, once="k-2").status == 503
     others: list[tuple[str, dict[str, Any]]] = [
@@ -412,12 +418,12 @@ def test_nobody_elses_sona_and_no_other_body_under_a_key(
             user_message("No.", *WHO, metadata=note),
             {"Idempotency-Key": f"k{n}#answer"},
         )
-        told = front.call("POST", "/api/v1/events", event, key=key, headers=headers)
-        assert told.status == 201
+        response = front.call("POST", "/api/v1/events", event, key=key, headers=headers)
+        assert response.status == 201
         reply = chat(front, key, "And the dog?", *WHO, once=f"k{n}")
         assert (reply.status, reply.error["code"]) == (409, "key_conflict"), note
     assert chat(front, key, "And the dog?", *WHO, once="k" * 500).status == 200
-    assert len(stored(front, key)) == len(FACTS) + 2 + 3 * 2 + 2
+    assert len(list_texts(front, key)) == len(FACTS) + 2 + 3 * 2 + 2
 
 
 @pytest.mark.parametrize(
@@ -446,4 +452,4 @@ def test_what_is_not_acceptable_is_named(
 ) -> None:
     reply = front.call("POST", path, body, key=key)
     assert (reply.status, reply.error["details"]["field"]) == (422, field)
-    assert stored(front, key) == []
+    assert list_texts(front, key) == []

@@ -18,7 +18,7 @@ from tests.chat_service import (
     query,
     says,
 )
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.model_server import Handler, ModelServer, Says, drip, stay_silent
 from tests.support import Gateway, Reply, ScratchDatabase
 
@@ -36,7 +36,7 @@ def key(front: Gateway) -> str:
     return front.key(user=ALICE)
 
 
-def stored(base: ScratchDatabase) -> list[tuple[str, str]]:
+def turn_states(base: ScratchDatabase) -> list[tuple[str, str]]:
     return base.rows("select role, content from events order by seq")
 
 
@@ -72,27 +72,29 @@ def test_a_model_that_hangs_in_a_conversation_loses_and_doubles_nothing(
     is told; the same request has one reply once the model is back, and the others go on."""
     for turn in range(2):
         assert speak(front, key, turn).status == 200
-    before = stored(scratch_db)
+    before = turn_states(scratch_db)
     with hanging(provider, hold, monkeypatch):
         late = speak(front, key, 2)
         assert (late.status, late.body["state"]) == (202, "waiting"), late.text
-        assert stored(scratch_db) == [*before, ("user", "Turn 2: when does the buoy go out?")]
+        assert turn_states(scratch_db) == [*before, ("user", "Turn 2: when does the buoy go out?")]
         assert speak(front, key, 2).body == late.body
         failures = [len(deliver_turn(late.body["turn_id"])) for _ in range(4)]
-        asked = len(provider.requests)
+        request_count = len(provider.requests)
     assert failures == [1, 1, 0, 0], "tried three times, and no more"
-    assert asked == 2 + 1 + 3, "turns before, the request, the worker: none for the repetition"
-    told = front.call("GET", f"{TURNS}/{late.body['turn_id']}", key=key).body
-    assert (told["state"], told["text"], told["answer_id"]) == ("failed", None, None)
-    assert (told["reason"], told["input_id"]) == ("late", late.body["input_id"])
-    assert len(stored(scratch_db)) == len(before) + 1
+    assert request_count == 2 + 1 + 3, (
+        "turns before, the request, the worker: none for the repetition"
+    )
+    body = front.call("GET", f"{TURNS}/{late.body['turn_id']}", key=key).body
+    assert (body["state"], body["text"], body["answer_id"]) == ("failed", None, None)
+    assert (body["reason"], body["input_id"]) == ("late", late.body["input_id"])
+    assert len(turn_states(scratch_db)) == len(before) + 1
     for turn in range(3, 5):
         assert speak(front, key, turn).status == 200
-    done = [speak(front, key, 2) for _ in range(2)]
-    assert [reply.status for reply in done] == [200, 200]
-    assert done[0].body["input_id"] == late.body["input_id"]
-    assert done[0].body["answer_id"] == done[1].body["answer_id"]
-    roles = [role for role, _ in stored(scratch_db)]
+    replies = [speak(front, key, 2) for _ in range(2)]
+    assert [reply.status for reply in replies] == [200, 200]
+    assert replies[0].body["input_id"] == late.body["input_id"]
+    assert replies[0].body["answer_id"] == replies[1].body["answer_id"]
+    roles = [role for role, _ in turn_states(scratch_db)]
     assert (roles.count("user"), roles.count("agent")) == (5, 5)
 
 
@@ -100,17 +102,17 @@ def test_while_a_call_hangs_nobody_else_asks(
     front: Gateway,
     provider: ModelServer,
     key: str,
-    tell: Told,
+    tell: Tell,
     scratch_db: ScratchDatabase,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A worker's call that hangs holds its turn: the caller that repeats or polls is told that it
     waits, another worker leaves it alone, and the reply that comes in the end is the only one."""
     tell(key, "The buoy goes out on Friday.", *WHO)
-    entered, let_go = threading.Event(), threading.Event()
+    entry_signal, let_go = threading.Event(), threading.Event()
 
     def hold(_: Handler) -> None:
-        entered.set()
+        entry_signal.set()
         assert let_go.wait(30)
 
     with hanging(provider, stay_silent, monkeypatch):
@@ -121,29 +123,29 @@ def test_while_a_call_hangs_nobody_else_asks(
     worker = threading.Thread(target=lambda: failed.append(deliver_turn(turn_id)))
     worker.start()
     try:
-        assert entered.wait(30)
-        asked = len(provider.requests)
+        assert entry_signal.wait(30)
+        request_count = len(provider.requests)
         again = speak(front, key, 0)
         assert (again.status, again.body["turn_id"]) == (202, turn_id)
-        polled = front.call("GET", f"{TURNS}/{turn_id}", key=key).body
-        assert (polled["state"], polled["input_id"]) == ("waiting", again.body["input_id"])
+        reply_body = front.call("GET", f"{TURNS}/{turn_id}", key=key).body
+        assert (reply_body["state"], reply_body["input_id"]) == ("waiting", again.body["input_id"])
         assert deliver_turn(turn_id) == []
-        assert len(provider.requests) == asked
+        assert len(provider.requests) == request_count
     finally:
         let_go.set()
         worker.join()
     assert failed == [[]]
-    done = front.call("GET", f"{TURNS}/{turn_id}", key=key).body
-    assert (done["state"], done["text"]) == ("done", "On Friday.")
-    assert speak(front, key, 0).body["answer_id"] == done["answer_id"]
-    assert [role for role, _ in stored(scratch_db)] == ["user", "user", "agent"]
+    result = front.call("GET", f"{TURNS}/{turn_id}", key=key).body
+    assert (result["state"], result["text"]) == ("done", "On Friday.")
+    assert speak(front, key, 0).body["answer_id"] == result["answer_id"]
+    assert [role for role, _ in turn_states(scratch_db)] == ["user", "user", "agent"]
 
 
 def test_a_query_whose_model_hangs_is_told_as_failed(
     front: Gateway,
     provider: ModelServer,
     key: str,
-    tell: Told,
+    tell: Tell,
     scratch_db: ScratchDatabase,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -152,6 +154,6 @@ def test_a_query_whose_model_hangs_is_told_as_failed(
         late = query(front, key, "When does the buoy go out?")
         assert late.status == 202, late.text
         assert [len(deliver_turn(late.body["turn_id"])) for _ in range(4)] == [1, 1, 0, 0]
-    told = front.call("GET", f"{TURNS}/{late.body['turn_id']}", key=key).body
-    assert (told["state"], told["reason"]) == ("failed", "late")
-    assert len(stored(scratch_db)) == 1
+    body = front.call("GET", f"{TURNS}/{late.body['turn_id']}", key=key).body
+    assert (body["state"], body["reason"]) == ("failed", "late")
+    assert len(turn_states(scratch_db)) == 1

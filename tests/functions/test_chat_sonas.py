@@ -21,7 +21,7 @@ from tests.chat_service import (
     shown_lines,
 )
 from tests.context_block import read_block
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.model_server import ModelServer, Says, right, task_of
 from tests.support import Gateway, Reply
 
@@ -29,7 +29,7 @@ __all__ = ["front", "provider"]  # fixtures
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 WHO = (ALICE, HELPER)
-ASKED = "What is the budget?"
+QUESTION_TEXT = "What is the budget?"
 ROLES = {
     "Accountant": ("office", "car", "fair", "phone", "lease", "audit", "tax", "desk"),
     "Dungeon master": ("tavern", "dragon", "sword", "crypt", "feast", "quest", "potion", "elf"),
@@ -46,7 +46,7 @@ def key(front: Gateway) -> str:
     return front.key(user=ALICE)
 
 
-def tell_roles(gateway: Gateway, key: str, tell: Told) -> dict[str, str]:
+def tell_roles(gateway: Gateway, key: str, tell: Tell) -> dict[str, str]:
     """Memories of two roles, by turns; gives the sonas by name."""
     sonas = {
         name: gateway.call("POST", SONAS, {"name": name}, key=key).body["uuid"] for name in ROLES
@@ -76,23 +76,23 @@ def roles_in(block: str) -> set[str]:
     }
 
 
-def shown(provider: ModelServer) -> set[str]:
-    return roles_in(provider.shown().rpartition("\n<")[0].rpartition("\n<")[0])
+def shown_memories(provider: ModelServer) -> set[str]:
+    return roles_in(provider.prompt_text().rpartition("\n<")[0].rpartition("\n<")[0])
 
 
 def ask_query(gateway: Gateway, key: str, **more: Any) -> Reply:
-    return query(gateway, key, ASKED, **ROOM, **more)
+    return query(gateway, key, QUESTION_TEXT, **ROOM, **more)
 
 
 def ask_chat(gateway: Gateway, key: str, **more: Any) -> Reply:
-    return chat(gateway, key, ASKED, *WHO, **ROOM, **more)
+    return chat(gateway, key, QUESTION_TEXT, *WHO, **ROOM, **more)
 
 
 ASKS = (ask_query, ask_chat)
 
 
 def test_the_weight_of_a_sona_chooses_what_is_shown(
-    front: Gateway, provider: ModelServer, key: str, tell: Told
+    front: Gateway, provider: ModelServer, key: str, tell: Tell
 ) -> None:
     """And without it both sonas are shown the same."""
     provider.otherwise = forty
@@ -102,7 +102,7 @@ def test_the_weight_of_a_sona_chooses_what_is_shown(
             for sona in (name, uuid):
                 reply = ask(front, key, sona=sona, weights={"sona": 1.0})
                 assert (reply.status, reply.body["sona"]) == (200, uuid), reply.text
-                assert shown(provider) == {name}
+                assert shown_memories(provider) == {name}
     plain = list[dict[int, str]]()
     for more in ({}, {"weights": {"sona": 1.0}}, *({"sona": name} for name in ROLES)):
         assert ask_query(front, key, **more).status == 200
@@ -114,7 +114,7 @@ def test_a_late_answer_has_the_weight_of_its_request(
     front: Gateway,
     provider: ModelServer,
     key: str,
-    tell: Told,
+    tell: Tell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     provider.otherwise = forty
@@ -126,9 +126,9 @@ def test_a_late_answer_has_the_weight_of_its_request(
                 turn = ask(front, key, sona=name, weights={"sona": 1.0})
             assert (turn.status, turn.body["sona"]) == (202, uuid) if ask is ask_query else True
             assert deliver_turn(turn.body["turn_id"]) == []
-            done = front.call("GET", f"{TURNS}/{turn.body['turn_id']}", key=key).body
-            assert (done["state"], done["sona"]) == ("done", uuid)
-            assert shown(provider) == {name}
+            body = front.call("GET", f"{TURNS}/{turn.body['turn_id']}", key=key).body
+            assert (body["state"], body["sona"]) == ("done", uuid)
+            assert shown_memories(provider) == {name}
 
 
 def test_a_chat_that_was_stored_before_there_were_weights_is_read() -> None:
@@ -137,7 +137,7 @@ def test_a_chat_that_was_stored_before_there_were_weights_is_read() -> None:
     assert Chat.from_json(fields).weights is None
 
 
-def test_without_a_model_the_block_has_the_weight_too(gateway: Gateway, tell: Told) -> None:
+def test_without_a_model_the_block_has_the_weight_too(gateway: Gateway, tell: Tell) -> None:
     """And no sona is made for it."""
     key = gateway.key(user=ALICE)
     sonas = tell_roles(gateway, key, tell)
@@ -153,7 +153,7 @@ def test_without_a_model_the_block_has_the_weight_too(gateway: Gateway, tell: To
 
 
 def test_anothers_sona_has_no_weight(
-    front: Gateway, provider: ModelServer, key: str, tell: Told
+    front: Gateway, provider: ModelServer, key: str, tell: Tell
 ) -> None:
     """It is refused as one that is not there; and the same weights of an own one show nothing of
     where the other's is."""
@@ -161,8 +161,10 @@ def test_anothers_sona_has_no_weight(
     sonas = tell_roles(front, key, tell)
     bob = front.key(user=BOB)
     for reply in (
-        query(front, bob, ASKED, sona=sonas["Accountant"], weights={"sona": 1.0}),
-        chat(front, bob, ASKED, BOB, HELPER, sona=sonas["Accountant"], weights={"sona": 1.0}),
+        query(front, bob, QUESTION_TEXT, sona=sonas["Accountant"], weights={"sona": 1.0}),
+        chat(
+            front, bob, QUESTION_TEXT, BOB, HELPER, sona=sonas["Accountant"], weights={"sona": 1.0}
+        ),
     ):
         assert (reply.status, reply.error["details"]["field"]) == (422, "sona")
     assert {task_of(request) for request in provider.requests}.isdisjoint({"answer", "reply"})
@@ -190,13 +192,13 @@ def test_a_wrong_weight_is_named(
 def test_a_late_answer_for_the_whole_tenant_is_for_who_sees_all_of_it(
     front: Gateway,
     provider: ModelServer,
-    tell: Told,
+    tell: Tell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An admin's unbound key that names no participants gets a turn to poll, which neither a user
     nor a key that names participants can fetch."""
     admin, plain = front.key(rights=("read", "admin")), front.key()
-    told = [
+    event_ids = [
         tell(plain, f"The buoy of {who} goes out on Friday.", who)["event_id"]
         for who in (ALICE, BOB)
     ]
@@ -219,5 +221,5 @@ def test_a_late_answer_for_the_whole_tenant_is_for_who_sees_all_of_it(
             assert front.call("GET", path, key=stranger, query=who).status == 404
         assert deliver_turn(late.body["turn_id"]) == []
     got = front.call("GET", path, key=admin).body
-    assert {citation["event_id"] for citation in got["citations"]} == {*told}
+    assert {citation["event_id"] for citation in got["citations"]} == {*event_ids}
     assert len(provider.requests) == 1

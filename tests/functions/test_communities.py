@@ -16,10 +16,10 @@ LIST, TENANT_LIST = "/api/v1/graph/communities", "/api/v1/admin/communities"
 @pytest.fixture
 def ids(gateway: Gateway) -> dict[str, str]:
     """Two crews of ada's and one of bo's, analysed; gives the ids of ada's nodes by name."""
-    found = state(gateway, TWO_CREWS, ADA)
+    result = state(gateway, TWO_CREWS, ADA)
     state(gateway, crew("Petrel", "Ebba", "Finn"), BO)
     gateway.run_job("analytics", "acme")
-    return found
+    return result
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def pages(gateway: Gateway, key: str, path: str, field: str) -> Iterator[Any]:
 def test_communities_are_named_and_explored(
     gateway: Gateway, ids: dict[str, str], ada: str
 ) -> None:
-    found = read(gateway, ada)["communities"]
-    assert [one["size"] for one in found] == [6, 5]
-    names = {one["name"].partition(",")[0]: one for one in found}
+    result = read(gateway, ada)["communities"]
+    assert [one["size"] for one in result] == [6, 5]
+    names = {one["name"].partition(",")[0]: one for one in result}
     assert set(names) == {"Petrel", "Lighthouse"}
-    assert all(len(name["name"].split(", ")) == 3 for name in found)
+    assert all(len(name["name"].split(", ")) == 3 for name in result)
     petrel = read(gateway, ada, f"{LIST}/{names['Petrel']['community_id']}")
     assert {name: petrel[name] for name in names["Petrel"]} == names["Petrel"]
     (first, *_), (neighbour,) = petrel["nodes"], petrel["neighbours"]
@@ -72,10 +72,13 @@ def test_communities_are_named_and_explored(
 def test_no_word_stands_twice_in_a_name(gateway: Gateway, ada: str) -> None:
     state(gateway, crew("Petrel", "Petrels", "old-PETREL", "Oskar", "Pia"), ["user:ada"])
     gateway.run_job("analytics", "acme")
-    (found,) = read(gateway, ada)["communities"]
-    assert (found["size"], set(found["name"].split(", "))) == (5, {"Petrel", "Oskar", "Pia"})
-    detail = read(gateway, ada, f"{LIST}/{found['community_id']}")
-    assert detail["name"] == found["name"]
+    (community,) = read(gateway, ada)["communities"]
+    assert (community["size"], set(community["name"].split(", "))) == (
+        5,
+        {"Petrel", "Oskar", "Pia"},
+    )
+    detail = read(gateway, ada, f"{LIST}/{community['community_id']}")
+    assert detail["name"] == community["name"]
 
 
 @pytest.mark.parametrize(
@@ -105,11 +108,11 @@ def test_lists_are_paged_without_a_gap(gateway: Gateway, ids: dict[str, str], ad
 
 
 def test_a_node_leads_to_its_community(gateway: Gateway, ids: dict[str, str], ada: str) -> None:
-    (found,) = read(gateway, ada, node_id=ids["Ulla"])["communities"]
-    assert found["name"].startswith("Lighthouse")
-    assert read(gateway, ada, node_id=f"ent:{found['community_id']}")["communities"] == []
-    refused = gateway.call("GET", LIST, key=ada, query={"node_id": "Ulla"})
-    assert (refused.status, refused.error["details"]["field"]) == (422, "node_id")
+    (community,) = read(gateway, ada, node_id=ids["Ulla"])["communities"]
+    assert community["name"].startswith("Lighthouse")
+    assert read(gateway, ada, node_id=f"ent:{community['community_id']}")["communities"] == []
+    reply = gateway.call("GET", LIST, key=ada, query={"node_id": "Ulla"})
+    assert (reply.status, reply.error["details"]["field"]) == (422, "node_id")
 
 
 def test_a_cursor_belongs_to_its_list(
@@ -123,8 +126,8 @@ def test_a_cursor_belongs_to_its_list(
         (LIST, gateway.key(user="user:bo"), {}),
         (TENANT_LIST, admin, {}),
     ):
-        refused = gateway.call("GET", path, key=key, query={"cursor": cursor, **query})
-        assert (refused.status, refused.error["details"]["field"]) == (400, "cursor")
+        reply = gateway.call("GET", path, key=key, query={"cursor": cursor, **query})
+        assert (reply.status, reply.error["details"]["field"]) == (400, "cursor")
 
 
 def test_members_are_joined_over_the_scopes_in_view(gateway: Gateway, ids: dict[str, str]) -> None:
@@ -132,10 +135,10 @@ def test_members_are_joined_over_the_scopes_in_view(gateway: Gateway, ids: dict[
     petrel = {ids["Petrel"], alone["Petrel"]}
     views = ((["user:ada"], petrel), (ADA, {ids["Petrel"]}))
     for who, expected in views:
-        asked: dict[str, Any] = {"participants": who}
-        (community,) = read(gateway, gateway.key(), node_id=ids["Petrel"], **asked)["communities"]
+        query: dict[str, Any] = {"participants": who}
+        (community,) = read(gateway, gateway.key(), node_id=ids["Petrel"], **query)["communities"]
         place = f"{LIST}/{community['community_id']}"
-        first = read(gateway, gateway.key(), place, **asked)["nodes"][0]
+        first = read(gateway, gateway.key(), place, **query)["nodes"][0]
         assert (first["id"], set(first["members"])) == (ids["Petrel"], expected)
 
 
@@ -160,9 +163,9 @@ def test_who_was_not_there_finds_nothing(
 def test_the_tenants_communities_are_an_unbound_admins(
     gateway: Gateway, ids: dict[str, str], ada: str, admin: str
 ) -> None:
-    found = read(gateway, admin, TENANT_LIST)["communities"]
-    assert {one["scope_id"] for one in found} == {None}
-    (petrel,) = [one for one in found if one["name"].startswith("Petrel")]
+    result = read(gateway, admin, TENANT_LIST)["communities"]
+    assert {one["scope_id"] for one in result} == {None}
+    (petrel,) = [one for one in result if one["name"].startswith("Petrel")]
     detail = read(gateway, admin, f"{TENANT_LIST}/{petrel['community_id']}")
     names = {node["name"] for node in detail["nodes"]}
     assert {"Petrel", "Ebba", "Finn", "Quentin", "Rosa"} <= names, "of both scopes"
@@ -173,8 +176,8 @@ def test_the_tenants_communities_are_an_unbound_admins(
     bound = gateway.key(user="user:ada", rights=("read", "admin"))
     for path in paths:
         for key in (ada, bound, gateway.key()):
-            refused = gateway.call("GET", path, key=key)
-            assert (refused.status, refused.error["code"]) == (403, "forbidden")
+            reply = gateway.call("GET", path, key=key)
+            assert (reply.status, reply.error["code"]) == (403, "forbidden")
         other = gateway.call("GET", path, key=gateway.key("globex", rights=("read", "admin")))
         assert other.status == (200 if path == TENANT_LIST else 404)
         assert "Petrel" not in other.text

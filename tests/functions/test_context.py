@@ -22,8 +22,8 @@ from tests.support import Gateway, ScratchDatabase, user_message
 
 SESSIONS = "/api/v1/sessions"
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
-type Told = Callable[..., Any]
-type Chained = Callable[..., str]
+type Tell = Callable[..., Any]
+type AddChain = Callable[..., str]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def key(gateway: Gateway) -> str:
 
 
 @pytest.fixture
-def chain(gateway: Gateway, scratch_db: ScratchDatabase) -> Chained:
+def chain(gateway: Gateway, scratch_db: ScratchDatabase) -> AddChain:
     return lambda *ids, **more: add_chain(gateway, scratch_db, ids, **more)
 
 
@@ -42,7 +42,7 @@ def get(gateway: Gateway, key: str, path: str, **query: object) -> Any:
     return reply.body
 
 
-def tell_all(tell: Told, key: str, *texts: str, **more: object) -> list[str]:
+def tell_all(tell: Tell, key: str, *texts: str, **more: object) -> list[str]:
     """Events of session s, by their ids."""
     return [tell(key, text, **{"session_id": "s", **more})["event_id"] for text in texts]
 
@@ -51,29 +51,29 @@ def tune(base: ScratchDatabase, **thresholds: object) -> None:
     base.rows("update tenants set tuning = %s", json.dumps(thresholds))
 
 
-def contents(found: Any) -> list[str]:
-    return [row["event"]["content"] for row in found["recent"]]
+def contents(result: Any) -> list[str]:
+    return [row["event"]["content"] for row in result["recent"]]
 
 
 # short-term memory -------------------------------------------------------------------------------
 
 
 def test_short_term_memory_is_the_newest_of_the_session(
-    gateway: Gateway, tell: Told, key: str
+    gateway: Gateway, tell: Tell, key: str
 ) -> None:
     for n in range(12):
         tell_all(tell, key, str(n))
         tell(key, "another session", session_id="t")
         tell(key, "none")
-    found = get(gateway, key, "s/context")
-    assert contents(found) == [str(n) for n in range(11, 1, -1)]
-    assert {row["count"] for row in found["recent"]} == {1}
+    body = get(gateway, key, "s/context")
+    assert contents(body) == [str(n) for n in range(11, 1, -1)]
+    assert {row["count"] for row in body["recent"]} == {1}
     assert contents(get(gateway, key, "s/context", limit=3)) == ["11", "10", "9"]
     assert len(contents(get(gateway, key, "s/context", limit=50))) == 10
 
 
 def test_its_window_is_the_tenant_s(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, key: str
 ) -> None:
     ids = tell_all(tell, key, *map(str, range(6)))
     tune(scratch_db, window_events=4)
@@ -88,20 +88,20 @@ def test_its_window_is_the_tenant_s(
 
 
 def test_of_an_automation_s_events_the_newest_of_each_type_stands_for_all(
-    gateway: Gateway, tell: Told, key: str
+    gateway: Gateway, tell: Tell, key: str
 ) -> None:
     flow: dict[str, Any] = {"metadata": {"workflow_id": "w"}}
     for n in range(30):
         tell(key, f"do {n}", session_id="s", role="agent", type="action", **flow)
         tell(key, f"see {n}", session_id="s", type="observation", **flow)
     tell_all(tell, key, "Thanks.")
-    found = get(gateway, key, "s/context")
-    assert contents(found) == ["Thanks.", "see 29", "do 29"]
-    assert [row["count"] for row in found["recent"]] == [1, 30, 30]
+    body = get(gateway, key, "s/context")
+    assert contents(body) == ["Thanks.", "see 29", "do 29"]
+    assert [row["count"] for row in body["recent"]] == [1, 30, 30]
 
 
 @pytest.mark.parametrize(
-    ("events", "kept"),
+    ("events", "rest"),
     [
         ("", ""),
         ("m.. m..", "01 11"),
@@ -113,41 +113,41 @@ def test_of_an_automation_s_events_the_newest_of_each_type_stands_for_all(
         ("mwe mvf m.f mv.", "01 13"),
     ],
 )
-def test_what_is_equal_is_one(events: str, kept: str) -> None:
+def test_what_is_equal_is_one(events: str, rest: str) -> None:
     """Type, workflow_id and execution_id a letter each, newest first; a place and a count each."""
     ids = [uuid.UUID(int=n) for n in range(9)]
     glimpses = [
         RecentEvent(ids[n], kind, w.strip(".") or None, e.strip(".") or None)
         for n, (kind, w, e) in enumerate(map(tuple, events.split()))
     ]
-    assert " ".join(f"{i.int}{count}" for i, count in coalesce(glimpses)) == kept
+    assert " ".join(f"{i.int}{count}" for i, count in coalesce(glimpses)) == rest
 
 
 def test_a_recent_event_names_its_chain(
-    gateway: Gateway, tell: Told, key: str, chain: Chained
+    gateway: Gateway, tell: Tell, key: str, chain: AddChain
 ) -> None:
     first, _ = tell_all(tell, key, "closed", "open")
-    made = chain(first)
-    assert [row["chain_id"] for row in get(gateway, key, "s/context")["recent"]] == [None, made]
+    chain_id = chain(first)
+    assert [row["chain_id"] for row in get(gateway, key, "s/context")["recent"]] == [None, chain_id]
 
 
 def test_a_context_ends_by_bytes(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str, chain: Chained
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, key: str, chain: AddChain
 ) -> None:
     """Short-term memory goes before chains."""
     tune(scratch_db, window_events=100)
     ids = tell_all(tell, key, *["\x01" * 60_000] * 14)  # six bytes each over the wire
     chain(ids[0])
-    found = get(gateway, key, "s/context")
-    assert (len(found["recent"]), found["chains"]) == (11, [])
-    assert found["degraded"] == ["cut_by_size"]
+    body = get(gateway, key, "s/context")
+    assert (len(body["recent"]), body["chains"]) == (11, [])
+    assert body["degraded"] == ["cut_by_size"]
 
 
 # chains ------------------------------------------------------------------------------------------
 
 
 def test_without_a_query_the_latest_chains_come_first(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str, chain: Chained
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, key: str, chain: AddChain
 ) -> None:
     start = datetime(2026, 5, 8, 12, tzinfo=UTC)
     ids = tell_all(tell, key, *"abcde")
@@ -156,13 +156,13 @@ def test_without_a_query_the_latest_chains_come_first(
     chain(ids[1], topic="new", last_event_at=start + timedelta(hours=2))
     chain(other, topic="other", last_event_at=start + timedelta(hours=1))
     chain(ids[2], topic="thin", status="rejected")
-    gone = chain(ids[3], topic="gone")
+    chain_id = chain(ids[3], topic="gone")
     scratch_db.rows(
         "update chains set status = 'archived', archived_at = now() where chain_id = %s",
-        uuid.UUID(gone),
+        uuid.UUID(chain_id),
     )
-    found = get(gateway, key, "s/context")
-    assert [c["topic"] for c in found["chains"]] == ["new", "other", "old"]
+    body = get(gateway, key, "s/context")
+    assert [c["topic"] for c in body["chains"]] == ["new", "other", "old"]
     assert [c["topic"] for c in get(gateway, key, "s/context", chains=1)["chains"]] == ["new"]
     assert get(gateway, key, "s/context", chains=0)["chains"] == []
     assert scratch_db.rows("select count(*) from recalls") == [(0,)]
@@ -171,14 +171,14 @@ def test_without_a_query_the_latest_chains_come_first(
 
 
 def test_a_chain_says_what_it_is_and_on_what_it_rests(
-    gateway: Gateway, tell: Told, key: str, chain: Chained
+    gateway: Gateway, tell: Tell, key: str, chain: AddChain
 ) -> None:
     ids = tell_all(tell, key, "a", "b")
-    made = chain(*ids)
-    (found,) = get(gateway, key, "s/context")["chains"]
-    assert found["event_ids"] == ids
+    chain_id = chain(*ids)
+    (result,) = get(gateway, key, "s/context")["chains"]
+    assert result["event_ids"] == ids
     expected = {
-        "chain_id": made,
+        "chain_id": chain_id,
         "version": 1,
         "session_id": "s",
         "status": "active",
@@ -196,43 +196,43 @@ def test_a_chain_says_what_it_is_and_on_what_it_rests(
         "strength": 1.0,
         "archived_at": None,
     }
-    assert {name: found[name] for name in expected} == expected
+    assert {name: result[name] for name in expected} == expected
     by = {"model": "heuristic/4", "prompt": "summarise/1", "fell_back": None}
-    assert found["made_by"] == {"summarise": by}
-    assert found["heat"] == pytest.approx(0.5, abs=0.01)
+    assert result["made_by"] == {"summarise": by}
+    assert result["heat"] == pytest.approx(0.5, abs=0.01)
 
 
 def test_a_query_finds_chains_by_meaning_and_warms_them(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     embedder: Embedder,
-    tell: Told,
+    tell: Tell,
     key: str,
-    chain: Chained,
+    chain: AddChain,
 ) -> None:
     topics = ("a broken car engine", "a birthday cake", "the weather at sea")
     ids = tell_all(tell, key, *topics)
     gateway.sweep()
-    made = {t: chain(i, topic=t, embedder=embedder) for t, i in zip(topics, ids, strict=True)}
-    found = get(gateway, key, "s/context", query="Who baked something sweet?", chains=2)
-    assert found["chains"][0]["topic"] == "a birthday cake"
-    assert (found["degraded"], found["known"] > 0.3) == ([], True)
+    results = {t: chain(i, topic=t, embedder=embedder) for t, i in zip(topics, ids, strict=True)}
+    body = get(gateway, key, "s/context", query="Who baked something sweet?", chains=2)
+    assert body["chains"][0]["topic"] == "a birthday cake"
+    assert (body["degraded"], body["known"] > 0.3) == ([], True)
     rows = scratch_db.rows("select chain_id::text, participants from recalls order by 1")
-    assert len(found["chains"]) == 1, "the others are no answer"
-    assert rows == [(made["a birthday cake"], [HELPER, ALICE])]
-    asked = {"query": "Will it storm on the ocean?", "similarity_threshold": 0.3}
-    reply = gateway.call("POST", f"{SESSIONS}/s/context/search", asked, key=key)
+    assert len(body["chains"]) == 1, "the others are no answer"
+    assert rows == [(results["a birthday cake"], [HELPER, ALICE])]
+    query = {"query": "Will it storm on the ocean?", "similarity_threshold": 0.3}
+    reply = gateway.call("POST", f"{SESSIONS}/s/context/search", query, key=key)
     (hit,) = reply.body["hits"]
-    assert hit["chain"]["chain_id"] == made["the weather at sea"]
+    assert hit["chain"]["chain_id"] == results["the weather at sea"]
     assert hit["similarity"] > 0.3
     assert 0 < hit["relevance"] <= reply.body["known"]
     assert scratch_db.rows("select count(*), count(distinct recall_id) from recalls") == [(2, 2)]
-    tokens = {found["read_token"], reply.body["read_token"]}
+    tokens = {body["read_token"], reply.body["read_token"]}
     assert len(tokens) == 2
 
 
 def test_a_context_for_a_query_gives_ten_unless_told(
-    gateway: Gateway, embedder: Embedder, tell: Told, key: str, chain: Chained
+    gateway: Gateway, embedder: Embedder, tell: Tell, key: str, chain: AddChain
 ) -> None:
     for i in tell_all(tell, key, *(f"Buoy {n}." for n in range(12))):
         chain(i, embedder=embedder)
@@ -242,21 +242,21 @@ def test_a_context_for_a_query_gives_ten_unless_told(
 
 
 def test_min_relevance_of_0_leaves_no_chain_out(
-    gateway: Gateway, embedder: Embedder, tell: Told, key: str, chain: Chained
+    gateway: Gateway, embedder: Embedder, tell: Tell, key: str, chain: AddChain
 ) -> None:
-    said = ("The buoy is red.", "Bread rises overnight.", "Chess on Sunday.", "A tax form.")
-    ids = tell_all(tell, key, *(f"{text} Entry {n}." for n in range(7) for text in said))
+    texts = ("The buoy is red.", "Bread rises overnight.", "Chess on Sunday.", "A tax form.")
+    ids = tell_all(tell, key, *(f"{text} Entry {n}." for n in range(7) for text in texts))
     for i in ids:
         chain(i, embedder=embedder, topic="invoices")
     path = f"{SESSIONS}/s/context/search"
-    asked = {"query": "Where is the buoy?", "limit": 50}
+    query = {"query": "Where is the buoy?", "limit": 50}
 
     def search(**more: object) -> list[Any]:
-        return gateway.call("POST", path, {**asked, **more}, key=key).body["hits"]
+        return gateway.call("POST", path, {**query, **more}, key=key).body["hits"]
 
     assert len(search(min_relevance=0)) == len(ids)
-    shown = get(gateway, key, "s/context", query=asked["query"], chains=50, min_relevance=0)
-    assert len(shown["chains"]) == len(ids)
+    body = get(gateway, key, "s/context", query=query["query"], chains=50, min_relevance=0)
+    assert len(body["chains"]) == len(ids)
     assert 0 < len(search()) <= 20
     everything = search(min_relevance=0)
     assert min(hit["similarity"] for hit in everything) < 0.3
@@ -267,7 +267,7 @@ def test_min_relevance_of_0_leaves_no_chain_out(
 
 
 def test_what_has_no_vector_is_found_by_words(
-    gateway: Gateway, embedder: Embedder, tell: Told, key: str, chain: Chained
+    gateway: Gateway, embedder: Embedder, tell: Tell, key: str, chain: AddChain
 ) -> None:
     strange, with_vector = tell_all(tell, key, "Nothing.", "A boat passes.")
     gateway.sweep()
@@ -275,23 +275,23 @@ def test_what_has_no_vector_is_found_by_words(
     chain(with_vector, topic="boats", embedder=embedder)
     bare = chain(without, topic="bare")
     chain(strange, topic="strange")
-    found = gateway.call("POST", f"{SESSIONS}/s/context/search", {"query": "a buoy"}, key=key)
-    hit = found.body["hits"][0]
+    reply = gateway.call("POST", f"{SESSIONS}/s/context/search", {"query": "a buoy"}, key=key)
+    hit = reply.body["hits"][0]
     assert (hit["chain"]["chain_id"], hit["similarity"]) == (bare, None)
-    assert "strange" not in [other["chain"]["topic"] for other in found.body["hits"]]
+    assert "strange" not in [other["chain"]["topic"] for other in reply.body["hits"]]
 
 
 def test_without_a_model_words_answer_and_say_so(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     embedder: Embedder,
-    tell: Told,
+    tell: Tell,
     key: str,
-    chain: Chained,
+    chain: AddChain,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     second, first = tell_all(tell, key, "Bread rises overnight.", "The buoy is red.")
-    wanted = chain(first, topic="buoys", embedder=embedder)
+    chain_id = chain(first, topic="buoys", embedder=embedder)
     chain(second, topic="bread", embedder=embedder)
 
     def late(texts: Any, *, timeout: float) -> Any:
@@ -300,9 +300,9 @@ def test_without_a_model_words_answer_and_say_so(
 
     monkeypatch.setattr(embedder, "embed", late)
     monkeypatch.setenv("STRANDLINE_QUERY_VECTOR_SECONDS", "0.05")
-    found = get(gateway, key, "s/context", query="buoy")
-    assert [c["chain_id"] for c in found["chains"]] == [wanted]
-    assert found["degraded"] == ["no_query_vector"]
+    body = get(gateway, key, "s/context", query="buoy")
+    assert [c["chain_id"] for c in body["chains"]] == [chain_id]
+    assert body["degraded"] == ["no_query_vector"]
     reply = gateway.call("POST", f"{SESSIONS}/s/context/search", {"query": "buoy"}, key=key)
     assert [hit["similarity"] for hit in reply.body["hits"]] == [None]
     assert reply.body["degraded"] == ["no_query_vector"]
@@ -313,24 +313,24 @@ def test_an_answer_is_given_even_if_its_use_cannot_be_recorded(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     embedder: Embedder,
-    tell: Told,
+    tell: Tell,
     key: str,
-    chain: Chained,
+    chain: AddChain,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (event,) = tell_all(tell, key, "x")
     chain(event, topic="a red buoy", embedder=embedder)
-    tried: list[object] = []
+    attempts: list[object] = []
 
     def fail(*_: object, **__: object) -> None:
-        tried.append(None)
+        attempts.append(None)
         raise RuntimeError("the disk is full")
 
     monkeypatch.setattr(store_recalls, "record_chains", fail)
     monkeypatch.setattr(store_recalls, "record_events", fail)
     assert len(get(gateway, key, "s/context", query="a red buoy")["chains"]) == 1
     assert gateway.call("POST", "/api/v1/recall", {"query": "x"}, key=key).body["hits"]
-    assert len(tried) == 2
+    assert len(attempts) == 2
     assert scratch_db.rows("select count(*) from recalls") == [(0,)]
 
 
@@ -338,18 +338,18 @@ def test_a_recall_warms_the_chains_of_what_it_finds(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     embedder: Embedder,
-    tell: Told,
+    tell: Tell,
     key: str,
-    chain: Chained,
+    chain: AddChain,
 ) -> None:
-    other, asked = tell_all(tell, key, "Bread rises overnight.", "The buoy is red.")
+    other, request = tell_all(tell, key, "Bread rises overnight.", "The buoy is red.")
     gateway.sweep()
     scratch_db.rows("delete from chain_events")
-    wanted = chain(asked, topic="buoys", embedder=embedder)
+    chain_id = chain(request, topic="buoys", embedder=embedder)
     chain(other, topic="bread", embedder=embedder)
-    found = gateway.call("POST", "/api/v1/recall", {"query": "Which buoy is red?"}, key=key).body
-    assert len(found["hits"]) == 2
-    assert scratch_db.rows("select chain_id::text from recalls") == [(wanted,)]
+    body = gateway.call("POST", "/api/v1/recall", {"query": "Which buoy is red?"}, key=key).body
+    assert len(body["hits"]) == 2
+    assert scratch_db.rows("select chain_id::text from recalls") == [(chain_id,)]
 
 
 # who sees which ----------------------------------------------------------------------------------
@@ -360,8 +360,8 @@ def test_nothing_of_another_scope_is_in_a_context(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     embedder: Embedder,
-    tell: Told,
-    chain: Chained,
+    tell: Tell,
+    chain: AddChain,
     bound: bool,
 ) -> None:
     """Nor of a session of the same name, nor of a scope with more participants: it is in view, and
@@ -376,24 +376,24 @@ def test_nothing_of_another_scope_is_in_a_context(
     scope = scratch_db.rows("select scope_id::text from events where content like 'mine%%'")[0][0]
     key = alice if bound else gateway.key()
     for query in ({}, {"query": "buoy"}):
-        found = get(gateway, key, "s/context", scope_id=scope, **query)
-        assert contents(found) == ["mine: the buoy"]
-        assert [c["chain_id"] for c in found["chains"]] == [own]
-    asked: dict[str, Any] = {"query": "buoy", "similarity_threshold": -1.0}
+        body = get(gateway, key, "s/context", scope_id=scope, **query)
+        assert contents(body) == ["mine: the buoy"]
+        assert [c["chain_id"] for c in body["chains"]] == [own]
+    params: dict[str, Any] = {"query": "buoy", "similarity_threshold": -1.0}
     path = f"{SESSIONS}/s/context/search"
-    hits = gateway.call("POST", path, asked, key=key, query={"scope_id": scope}).body["hits"]
+    hits = gateway.call("POST", path, params, key=key, query={"scope_id": scope}).body["hits"]
     assert [hit["chain"]["chain_id"] for hit in hits] == [own]
     for path, name in (("segments", "segments"), ("analysis/heat", "chains")):
-        listed = get(gateway, key, f"s/{path}", scope_id=scope)[name]
-        assert [c["chain_id"] for c in listed] == [own]
+        listing = get(gateway, key, f"s/{path}", scope_id=scope)[name]
+        assert [c["chain_id"] for c in listing] == [own]
     assert scratch_db.rows("select distinct chain_id::text from recalls") == [(own,)]
 
 
 def test_a_search_that_forgets_the_scope_is_noticed(
     gateway: Gateway,
     embedder: Embedder,
-    tell: Told,
-    chain: Chained,
+    tell: Tell,
+    chain: AddChain,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A planted fault: it looks into a scope with one more in it, which is in view. And another:
@@ -404,13 +404,13 @@ def test_a_search_that_forgets_the_scope_is_noticed(
     less = tell(alice, "less", ALICE, session_id="u")
     for event in (mine, wide["event_id"], less["event_id"]):
         chain(event, embedder=embedder)
-    search, found = context.search, list[int]()
+    search, results = context.search, list[int]()
     for scope in (wide["scope_id"], less["scope_id"]):
         elsewhere = functools.partial(_search_elsewhere, search, uuid.UUID(scope))
         monkeypatch.setattr(context, "search", elsewhere)
         monkeypatch.setattr(SessionView, "only_scope_id", uuid.UUID(scope))
-        found.append(len(get(gateway, alice, "s/context", query="buoy")["chains"]))
-    assert found == [1, 0]
+        results.append(len(get(gateway, alice, "s/context", query="buoy")["chains"]))
+    assert results == [1, 0]
 
 
 def _search_elsewhere(search: Callable[..., Any], scope: uuid.UUID, *args: Any, **more: Any) -> Any:
@@ -421,7 +421,7 @@ def _search_elsewhere(search: Callable[..., Any], scope: uuid.UUID, *args: Any, 
 
 
 def test_segments_are_the_chains_that_hold_events_of_the_session(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str, chain: Chained
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, key: str, chain: AddChain
 ) -> None:
     a, b, c, d = tell_all(tell, key, *"abcd")
     other = tell(key, "other", session_id="t")["event_id"]
@@ -432,7 +432,7 @@ def test_segments_are_the_chains_that_hold_events_of_the_session(
         "update chains set status = 'archived', archived_at = now() where chain_id = %s",
         uuid.UUID(cold),
     )
-    listed = {
+    listing = {
         include: {c["chain_id"] for c in get(gateway, key, "s/segments", **query)["segments"]}
         for include, query in (
             ("", {}),
@@ -441,7 +441,7 @@ def test_segments_are_the_chains_that_hold_events_of_the_session(
             ("all", {"include": "all"}),
         )
     }
-    assert listed == {
+    assert listing == {
         "": {both, active},
         "rejected": {both, active, thin},
         "archived": {both, active, cold},
@@ -449,33 +449,33 @@ def test_segments_are_the_chains_that_hold_events_of_the_session(
     }
     of_t = get(gateway, key, "t/segments", include="all")["segments"]
     assert [c["chain_id"] for c in of_t] == [both]
-    rejected = get(gateway, key, "s/segments", include="rejected")["segments"]
-    assert {c["rejected"] for c in rejected} == {None, "too thin"}
+    segments = get(gateway, key, "s/segments", include="rejected")["segments"]
+    assert {c["rejected"] for c in segments} == {None, "too thin"}
     wrong = gateway.call("GET", f"{SESSIONS}/s/segments", key=key, query={"include": "x"})
     assert (wrong.status, wrong.error["details"]["field"]) == (422, "include")
 
 
 def test_pages_of_segments_show_what_the_first_could_see(
-    gateway: Gateway, tell: Told, key: str, chain: Chained
+    gateway: Gateway, tell: Tell, key: str, chain: AddChain
 ) -> None:
     """A merge that moves a chain to the front between two pages neither hides nor doubles it."""
     start = datetime(2026, 5, 8, tzinfo=UTC)
     ids = tell_all(tell, key, *map(str, range(8)))
-    made = [
+    chain_ids = [
         chain(i, topic=str(n), last_event_at=start + timedelta(hours=n))
         for n, i in enumerate(ids[:6])
     ]
-    seen: list[tuple[str, int]] = []
+    visible_ids: list[tuple[str, int]] = []
     cursor: dict[str, object] = {}
     for place in range(3):
         page = get(gateway, key, "s/segments", limit=2, **cursor)
-        seen += [(c["chain_id"], c["version"]) for c in page["segments"]]
+        visible_ids += [(c["chain_id"], c["version"]) for c in page["segments"]]
         cursor = {"cursor": page["next_cursor"]}
         if place == 0:
-            chain(ids[6], chain_id=made[0], last_event_at=start + timedelta(hours=9))
+            chain(ids[6], chain_id=chain_ids[0], last_event_at=start + timedelta(hours=9))
             chain(ids[7], topic="new", last_event_at=start + timedelta(hours=10))
     assert cursor == {"cursor": None}
-    assert seen == [(c, 1) for c in reversed(made)]
+    assert visible_ids == [(c, 1) for c in reversed(chain_ids)]
     fresh = get(gateway, key, "s/segments")["segments"]
     assert [(c["topic"], c["version"]) for c in fresh[:2]] == [("new", 1), ("the buoy", 2)]
     assert fresh[1]["event_ids"] == [ids[0], ids[6]]
@@ -488,34 +488,34 @@ def test_pages_of_segments_show_what_the_first_could_see(
 
 
 def test_an_answer_names_so_many_of_a_chain_s_events(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, chain: Chained
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, chain: AddChain
 ) -> None:
     events = [user_message(str(n), session_id="s") for n in range(210)]
     batch = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).body
     ids = [item["event"]["event_id"] for item in batch["results"]]
     chain(*ids)
-    (found,) = get(gateway, key, "s/segments")["segments"]
-    assert (found["event_count"], found["event_ids"]) == (210, ids[:200])
+    (segment,) = get(gateway, key, "s/segments")["segments"]
+    assert (segment["event_count"], segment["event_ids"]) == (210, ids[:200])
 
 
 def test_heat_is_told_with_all_that_it_is_made_of(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, key: str, chain: Chained
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, key: str, chain: AddChain
 ) -> None:
     (event,) = tell_all(tell, key, "x")
-    formed = datetime.now(UTC) - timedelta(hours=12)
-    made = chain(event, formed_at=formed, importance=0.8)
-    scratch_db.rows("update chains set strength = 1.5, boosted_at = %s", formed)
-    found = get(gateway, key, "s/analysis/heat")
-    (row,) = found["chains"]
-    assert (row["chain_id"], row["status"], row["strength"]) == (made, "active", 1.5)
+    formed_at = datetime.now(UTC) - timedelta(hours=12)
+    chain_id = chain(event, formed_at=formed_at, importance=0.8)
+    scratch_db.rows("update chains set strength = 1.5, boosted_at = %s", formed_at)
+    body = get(gateway, key, "s/analysis/heat")
+    (row,) = body["chains"]
+    assert (row["chain_id"], row["status"], row["strength"]) == (chain_id, "active", 1.5)
     assert row["hours_since_access"] == pytest.approx(12, abs=0.1)
     assert row["base"] == pytest.approx(0.7 * 0.8 + 0.3 * 0.5)
     assert row["retention"] == pytest.approx(math.exp(-row["hours_since_access"] / (24 * 1.5)))
     assert row["heat"] == pytest.approx(row["base"] * row["retention"])
     assert (row["weight_importance"], row["weight_density"], row["tau_hours"]) == (0.7, 0.3, 24.0)
     moments = [datetime.fromisoformat(row[n]) for n in ("boosted_at", "accessed_at", "cold_at")]
-    assert moments == [formed, formed, moments[2]]
-    assert moments[2] > formed + timedelta(days=7) - timedelta(seconds=1)
+    assert moments == [formed_at, formed_at, moments[2]]
+    assert moments[2] > formed_at + timedelta(days=7) - timedelta(seconds=1)
     tune(scratch_db, heat_hours=1)
     assert get(gateway, key, "s/analysis/heat")["chains"][0]["heat"] < 0.001
 
@@ -524,42 +524,42 @@ def test_heat_is_told_with_all_that_it_is_made_of(
 
 
 def test_topics_are_read_from_short_term_memory(
-    gateway: Gateway, tell: Told, key: str, chain: Chained
+    gateway: Gateway, tell: Tell, key: str, chain: AddChain
 ) -> None:
     """Those of its chains as they were named, and of what is open as it is named now."""
     gateway.call("POST", SESSIONS, {"participants": [ALICE, HELPER], "session_id": "s"}, key=key)
     assert get(gateway, key, "s/analysis/topics") == {"session_id": "s", "topics": []}
     closed = tell_all(tell, key, "Who waters the roses?", "Nobody.")
     by = {"model": "openai:m", "prompt": "topic/1", "fell_back": None}
-    made = chain(*closed, topic="roses", models={"topic": by})
+    chain_id = chain(*closed, topic="roses", models={"topic": by})
     ids = tell_all(tell, key, "The buoy needs paint.", "Red paint for the buoy, then.")
     latest, before = get(gateway, key, "s/analysis/topics")["topics"]
-    known = {
+    vectors = {
         "topic": "roses",
         "summary": "They talked about roses.",
         "event_ids": closed,
-        "chain_id": made,
+        "chain_id": chain_id,
         "trust": "user",
         "made_by": by,
     }
-    assert before == known
+    assert before == vectors
     assert (latest["event_ids"], latest["chain_id"]) == (ids, None)
     assert (latest["topic"], latest["summary"]) == ("buoy", None)
     assert (latest["made_by"]["model"], latest["made_by"]["fell_back"]) == ("heuristic/4", None)
 
 
 def test_a_chain_without_a_topic_is_shown_by_its_summary(
-    gateway: Gateway, tell: Told, key: str, chain: Chained
+    gateway: Gateway, tell: Tell, key: str, chain: AddChain
 ) -> None:
     gateway.call("POST", SESSIONS, {"participants": [ALICE, HELPER], "session_id": "s"}, key=key)
     closed = tell_all(tell, key, "Well?", "It is what it is.")
-    made = chain(*closed, topic=None, summary="It is.", entities=[])
+    chain_id = chain(*closed, topic=None, summary="It is.", entities=[])
     ids = tell_all(tell, key, "Das Boot fährt am Freitag hinaus.")
     latest, before = get(gateway, key, "s/analysis/topics")["topics"]
-    shown = ("topic", "summary", "chain_id")
-    assert [before[name] for name in shown] == [None, "It is.", made]
-    assert [latest[name] for name in shown] == [None, None, None]
+    topics_ = ("topic", "summary", "chain_id")
+    assert [before[name] for name in topics_] == [None, "It is.", chain_id]
+    assert [latest[name] for name in topics_] == [None, None, None]
     assert latest["event_ids"] == ids
-    (listed,) = get(gateway, key, "s/context")["chains"]
-    assert (listed["topic"], listed["summary"]) == (None, "It is.")
+    (listing,) = get(gateway, key, "s/context")["chains"]
+    assert (listing["topic"], listing["summary"]) == (None, "It is.")
     assert get(gateway, key, "s/analysis/heat")["chains"][0]["topic"] is None

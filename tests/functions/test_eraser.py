@@ -15,7 +15,7 @@ from strandline.erasure import receipts, store_job
 from strandline.errors import Unavailable
 from strandline.graph import promoter
 from strandline.llm.tasks import LlmTasks
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_erasure import ERASURES, erase, eraser, talk, traces
 from tests.functions.test_promoter import warm
 from tests.strandline.topics.outline import build, fold_all
@@ -48,7 +48,7 @@ SAMPLE = {"begin_removal", "end_chain"}
 def test_a_crash_at_each_step_is_resumed(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
     place: object,
@@ -59,26 +59,26 @@ def test_a_crash_at_each_step_is_resumed(
     fold_all(gateway, scratch_db)
     large = user_message("zyxcanary " * 9000, "user:dora")
     large_id = gateway.call("POST", "/api/v1/events", large, key=eraser).body["event_id"]
-    (said,) = scratch_db.rows("select event_id::text from events where seq = 2")
-    body = {"event_ids": [said[0], large_id]}
+    (row,) = scratch_db.rows("select event_id::text from events where seq = 2")
+    body = {"event_ids": [row[0], large_id]}
     erasure = gateway.call("POST", ERASURES, body, key=eraser).body
     gateway.run_job("eraser")
     scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
-    with monkeypatch.context() as planted:
+    with monkeypatch.context() as patch:
 
         def crash(*_: object, **__: object) -> None:
             raise RuntimeError(step)
 
-        planted.setattr(place, step, crash)
+        patch.setattr(place, step, crash)
         gateway.run_job("eraser", "acme")
     gateway.run_job("eraser", "acme")
     state = gateway.call("GET", f"{ERASURES}/{erasure['erasure_id']}", key=eraser).body
     assert state["state"] == "complete"
     assert traces(scratch_db) == []
-    left = scratch_db.rows(
+    rows = scratch_db.rows(
         "select count(*) from erased_chains union all select count(*) from erased_payloads"
     )
-    assert left == [(0,), (0,)]
+    assert rows == [(0,), (0,)]
 
 
 def erase_meanwhile(
@@ -86,12 +86,12 @@ def erase_meanwhile(
 ) -> None:
     """Act once, when this is called and has read what it needs."""
     original: Any = getattr(place, name)
-    done: list[bool] = []
+    results: list[bool] = []
 
     def late(*arguments: Any, **options: Any) -> Any:
         result = original(*arguments, **options)
-        if not done:
-            done.append(True)
+        if not results:
+            results.append(True)
             act()
         return result
 
@@ -101,33 +101,37 @@ def erase_meanwhile(
 def test_a_fold_that_read_the_event_before_stores_nothing_of_it(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tell(eraser, "The harbour opens at nine.")
-    said = tell(eraser, "My sister Zyxcanary likes boats.")["event_id"]
+    event_id = tell(eraser, "My sister Zyxcanary likes boats.")["event_id"]
     gateway.sweep()
-    erase_meanwhile(monkeypatch, enrichment, "_describe_run", lambda: erase(gateway, eraser, said))
+    erase_meanwhile(
+        monkeypatch, enrichment, "_describe_run", lambda: erase(gateway, eraser, event_id)
+    )
     fold_all(gateway, scratch_db)
     assert traces(scratch_db) == []
-    linked = scratch_db.rows("select count(*) from chain_events")
-    assert linked == [(1,)]
+    rows = scratch_db.rows("select count(*) from chain_events")
+    assert rows == [(1,)]
 
 
 def test_a_promotion_that_read_the_event_before_stores_nothing_of_it(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for text in ("I live in Lisbon now, near the river.", "I'm allergic to penicillin."):
         tell(eraser, text)
-    said = tell(eraser, "My sister Zyxcanary comes on Friday.")["event_id"]
+    event_id = tell(eraser, "My sister Zyxcanary comes on Friday.")["event_id"]
     fold_all(gateway, scratch_db)
     warm(scratch_db)
-    erase_meanwhile(monkeypatch, promoter, "extract_chain", lambda: erase(gateway, eraser, said))
+    erase_meanwhile(
+        monkeypatch, promoter, "extract_chain", lambda: erase(gateway, eraser, event_id)
+    )
     gateway.run_job("promoter")
     assert traces(scratch_db) == []
     gateway.run_job("eraser")
@@ -140,7 +144,7 @@ def test_a_promotion_that_read_the_event_before_stores_nothing_of_it(
 def test_a_build_that_read_the_event_before_stores_nothing_of_it(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -163,7 +167,7 @@ def test_a_build_that_read_the_event_before_stores_nothing_of_it(
 
 
 def test_no_erasure_is_complete_while_requests_run_that_read_before(
-    gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, tell: Tell, eraser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eraser_job, "_REQUEST_WAIT", timedelta(minutes=1))
     erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
@@ -179,7 +183,7 @@ def state_of(gateway: Gateway, key: str, erasure: Any) -> Any:
 def test_each_erasure_of_a_chain_waits_for_it(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -187,20 +191,20 @@ def test_each_erasure_of_a_chain_waits_for_it(
     ids = [tell(eraser, f"The harbour opens at {n}.")["event_id"] for n in range(4)]
     fold_all(gateway, scratch_db)
     erasures = [erase(gateway, eraser, one) for one in ids[:2]]
-    with monkeypatch.context() as planted:
+    with monkeypatch.context() as patch:
 
         def fail(*_: object) -> None:
             raise Unavailable("no model")
 
-        planted.setattr(form, "retry_enrichment", fail)
+        patch.setattr(form, "retry_enrichment", fail)
         gateway.run_job("eraser", "acme")
         assert [state_of(gateway, eraser, one)["state"] for one in erasures] == ["hidden"] * 2
 
         def late() -> None:
             erasures.append(erase(gateway, eraser, ids[2]))
 
-        planted.undo()
-        erase_meanwhile(planted, form, "retry_enrichment", late)
+        patch.undo()
+        erase_meanwhile(patch, form, "retry_enrichment", late)
         gateway.run_job("eraser", "acme")
     states = [state_of(gateway, eraser, one)["state"] for one in erasures]
     assert states == ["complete", "complete", "hidden"]
@@ -212,16 +216,16 @@ def test_each_erasure_of_a_chain_waits_for_it(
 
 
 def test_unreadable_is_since_when_nothing_can_be_read(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Not since it was asked for: others read it while the erasure waits for the scope."""
-    said = tell(eraser, "Forget me.")["event_id"]
+    event_id = tell(eraser, "Forget me.")["event_id"]
     with (
         psycopg.connect(scratch_db.admin_url) as other,
         ThreadPoolExecutor(1) as threads,
     ):
         other.execute("select from scopes for update")
-        waiting = threads.submit(erase, gateway, eraser, said)
+        waiting = threads.submit(erase, gateway, eraser, event_id)
         while not scratch_db.rows("select 1 from pg_locks where not granted"):
             assert not waiting.done()
         read = scratch_db.rows("select content, clock_timestamp() from events")

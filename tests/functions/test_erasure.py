@@ -15,7 +15,7 @@ from strandline.config import get_settings
 from strandline.erasure import eraser as eraser_job
 from strandline.erasure import receipts
 from strandline.erasure.store import ErasedEvent, Erasure
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_promoter import warm
 from tests.strandline.db.isolation import TENANTS_TABLES
 from tests.strandline.topics.outline import build, fold_all
@@ -30,7 +30,7 @@ SESSION = "zyxcanary-session"
 
 def traces(base: ScratchDatabase, text: str = STEM) -> list[str]:
     """The tables in which this text stands, in any row and column."""
-    found: list[str] = []
+    results: list[str] = []
     with psycopg.connect(base.admin_url) as admin:
         for (name,) in admin.execute(TENANTS_TABLES).fetchall():
             statement = sql.SQL("select count(*) from {} t where strpos(lower(t::text), {}) > 0")
@@ -38,8 +38,8 @@ def traces(base: ScratchDatabase, text: str = STEM) -> list[str]:
                 statement.format(sql.Identifier(name), sql.Literal(text))
             ).fetchone()
             if row and row[0]:
-                found.append(name)
-    return found
+                results.append(name)
+    return results
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def erase(gateway: Gateway, key: str, event_id: str, status: int = 200) -> Any:
     return reply.body
 
 
-def talk(gateway: Gateway, base: ScratchDatabase, tell: Told, key: str) -> list[str]:
+def talk(gateway: Gateway, base: ScratchDatabase, tell: Tell, key: str) -> list[str]:
     """A conversation of which the third event bears canaries, with all that is made of it."""
     ids = [
         tell(key, text, session_id="harbour", source_event_key=f"key {n}")["event_id"]
@@ -105,7 +105,7 @@ def read_all(gateway: Gateway, key: str, who: str = ALICE) -> list[tuple[str, st
 
 
 def test_an_erased_event_is_in_no_answer_and_no_table(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     ids = talk(gateway, scratch_db, tell, eraser)
     before = dict(read_all(gateway, eraser))
@@ -114,15 +114,15 @@ def test_an_erased_event_is_in_no_answer_and_no_table(
 
     erasure = erase(gateway, eraser, ids[2])
     assert (erasure["state"], erasure["counts"]["events"]) == ("hidden", 1)
-    shown = [
+    lines = [
         path
         for path, text in read_all(gateway, eraser)
         if CANARY in text and not path.endswith("query")
     ]
-    assert shown == []
+    assert lines == []
     assert traces(scratch_db) == []
-    gone = gateway.call("GET", f"/api/v1/events/{ids[2]}", key=eraser)
-    assert (gone.status, gone.error["details"]["seq"]) == (410, 3)
+    reply = gateway.call("GET", f"/api/v1/events/{ids[2]}", key=eraser)
+    assert (reply.status, reply.error["details"]["seq"]) == (410, 3)
 
     totals = gateway.run_job("eraser")
     assert totals["chains_renewed"] >= 1
@@ -145,7 +145,7 @@ def test_an_erased_event_is_in_no_answer_and_no_table(
 
 
 def test_what_is_left_of_a_chain_is_told_and_built_anew(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Refolded from the log it brings nothing back either."""
     ids = talk(gateway, scratch_db, tell, eraser)
@@ -160,8 +160,8 @@ def test_what_is_left_of_a_chain_is_told_and_built_anew(
     )
     fold_all(gateway, scratch_db)
     assert traces(scratch_db) == []
-    linked = scratch_db.rows("select count(*) from chain_events")
-    assert linked == [(4,)]
+    rows = scratch_db.rows("select count(*) from chain_events")
+    assert rows == [(4,)]
 
 
 def test_a_replayed_key_is_gone_for_its_writer_and_stores_nothing(
@@ -184,33 +184,33 @@ def test_a_replayed_key_is_gone_for_its_writer_and_stores_nothing(
     assert scratch_db.rows("select count(*) from events where erased_at is null") == [(2,)]
 
 
-def test_who_may_erase_what(gateway: Gateway, tell: Told, eraser: str) -> None:
+def test_who_may_erase_what(gateway: Gateway, tell: Tell, eraser: str) -> None:
     alice = gateway.key(user=ALICE, rights=["read", "write", "erase"])
-    said = tell(eraser, "Said by alice.", ALICE, BOB, speaker=ALICE)["event_id"]
+    message = tell(eraser, "Said by alice.", ALICE, BOB, speaker=ALICE)["event_id"]
     others = tell(eraser, "Said by bob.", ALICE, BOB, speaker=BOB)["event_id"]
     unseen = tell(eraser, "Bob alone.", BOB, speaker=BOB)["event_id"]
 
     def delete(key: str, event_id: str) -> Reply:
         return gateway.call("DELETE", f"/api/v1/events/{event_id}", key=key)
 
-    assert delete(gateway.key(), said).status == 403
-    assert delete(gateway.key(rights=["read", "write", "admin"]), said).status == 403
+    assert delete(gateway.key(), message).status == 403
+    assert delete(gateway.key(rights=["read", "write", "admin"]), message).status == 403
     assert delete(alice, others).status == 403
     unknown, foreign = delete(alice, str(uuid.uuid4())), delete(alice, unseen)
     assert unknown.status == foreign.status == 404
     other_tenant = gateway.key("globex", rights=["erase"])
-    assert delete(other_tenant, said).status == 404
+    assert delete(other_tenant, message).status == 404
     for selector in ({"tenant": True}, {"participant": BOB}):
         assert gateway.call("POST", ERASURES, selector, key=alice).status == 403
-    assert delete(alice, said).status == 200
-    again = delete(alice, said)
+    assert delete(alice, message).status == 200
+    again = delete(alice, message)
     assert (again.status, again.body["counts"]["events"]) == (200, 1)
     bob = gateway.key(user=BOB, rights=["read", "erase"])
-    assert delete(bob, said).status == 410, "bob sees the tombstone, and not who erased it"
-    assert delete(gateway.key(user="user:eve", rights=["erase"]), said).status == 404
-    assert gateway.call("GET", f"/api/v1/events/{said}", key=bob).status == 410
+    assert delete(bob, message).status == 410, "bob sees the tombstone, and not who erased it"
+    assert delete(gateway.key(user="user:eve", rights=["erase"]), message).status == 404
+    assert gateway.call("GET", f"/api/v1/events/{message}", key=bob).status == 410
     assert (
-        gateway.call("GET", f"/api/v1/events/{said}", key=gateway.key(user="user:eve")).status
+        gateway.call("GET", f"/api/v1/events/{message}", key=gateway.key(user="user:eve")).status
         == 404
     )
     erasure = again.body["erasure_id"]
@@ -229,14 +229,14 @@ def test_a_selector_that_says_nothing_is_refused(
 
 
 def test_selectors_count_and_erase_what_they_name(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     for name in ("one", "two"):
         for speaker in (ALICE, BOB):
             tell(eraser, f"{speaker} in {name}", ALICE, BOB, speaker=speaker, session_id=name)
     lonely = tell(eraser, "Bob alone.", BOB, speaker=BOB)
 
-    def left() -> int:
+    def count_left() -> int:
         return scratch_db.rows("select count(*) from events where erased_at is null")[0][0]
 
     def post(status: int = 202, **selector: Any) -> Any:
@@ -245,28 +245,28 @@ def test_selectors_count_and_erase_what_they_name(
         return reply.body
 
     assert post(200, participant=ALICE, dry_run=True)["events"] == 2
-    assert left() == 5
+    assert count_left() == 5
     assert post(participant=ALICE)["counts"]["events"] == 2
-    assert left() == 3
+    assert count_left() == 3
     reply = gateway.call("DELETE", "/api/v1/sessions/one", key=eraser, query={"erase": "true"})
     assert (reply.status, reply.body["state"]) == (202, "hidden")
     assert "one" not in json.dumps(reply.body["target"])
     assert scratch_db.rows("select session_id from sessions") == [("two",)]
-    assert left() == 2
+    assert count_left() == 2
     post(scope_id=lonely["scope_id"])
-    assert left() == 1
+    assert count_left() == 1
     assert post(tenant=True)["counts"]["events"] == 1
-    assert (left(), scratch_db.rows("select count(*) from sessions")) == (0, [(0,)])
+    assert (count_left(), scratch_db.rows("select count(*) from sessions")) == (0, [(0,)])
     post(404, tenant=True)
     feed = f"/api/v1/scopes/{lonely['scope_id']}/erasures"
-    erased = gateway.call("GET", feed, key=eraser, query={"participants": BOB}).body
-    assert [(item["n"], item["seq"]) for item in erased["erasures"]] == [(1, 1)]
-    query = {"participants": BOB, "after": erased["next_after"]}
+    body = gateway.call("GET", feed, key=eraser, query={"participants": BOB}).body
+    assert [(item["n"], item["seq"]) for item in body["erasures"]] == [(1, 1)]
+    query = {"participants": BOB, "after": body["next_after"]}
     assert gateway.call("GET", feed, key=eraser, query=query).body["erasures"] == []
 
 
 def test_order_edges_and_the_neighbours_index_hold(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     first, second, third = (
         tell(eraser, f"{word} words here", session_id="s") for word in ("alpha", "beta", "gamma")
@@ -312,15 +312,15 @@ def test_a_field_has_the_revision_before(
     assert traces(scratch_db) == []
     third = gateway.call("POST", path, {**who, "value": "twelve"}, key=eraser).body
     assert third["revision"] == 2
-    observed = scratch_db.rows(
+    rows = scratch_db.rows(
         "select count(*) from graph_observations o join graph_nodes n on n.node_id = o.target_id"
     )
-    assert observed == [(2,)], "of the topic, and of its field"
+    assert rows == [(2,)], "of the topic, and of its field"
 
 
 def test_a_receipt_verifies_and_a_forged_one_does_not(
     gateway: Gateway,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -328,8 +328,8 @@ def test_a_receipt_verifies_and_a_forged_one_does_not(
     event_id = tell(eraser, "Forget me.")["event_id"]
     erasure_id = erase(gateway, eraser, event_id)["erasure_id"]
     gateway.run_job("eraser")
-    done = gateway.call("GET", f"{ERASURES}/{erasure_id}", key=eraser).body
-    receipt, signature, key = done["receipt"], done["signature"], done["public_key"]
+    body = gateway.call("GET", f"{ERASURES}/{erasure_id}", key=eraser).body
+    receipt, signature, key = body["receipt"], body["signature"], body["public_key"]
     assert key == receipts.public_key(get_settings().sealing_secret)
     assert receipts.verify(key, receipt, signature)
     assert not receipts.verify(key, {**receipt, "event_count": 2}, signature)
@@ -340,12 +340,12 @@ def test_a_receipt_verifies_and_a_forged_one_does_not(
     assert receipt["unreadable_at"] <= receipt["vacuumed_at"] <= receipt["complete_at"]
     assert receipt["backups_until"] is None, "this deployment does not say"
     file = tmp_path / "receipt.json"
-    forged: dict[str, Any] = {**done, "receipt": {**receipt, "event_count": 2}}
-    for answer, code, said in ((done, 0, "valid: 1 events"), (forged, 1, "is not a receipt")):
+    forged: dict[str, Any] = {**body, "receipt": {**receipt, "event_count": 2}}
+    for answer, code, label in ((body, 0, "valid: 1 events"), (forged, 1, "is not a receipt")):
         file.write_text(json.dumps(answer))
         for more in ([], ["--public-key", key]):
             assert cli.main(["receipt", str(file), *more]) == code
-            assert said in capsys.readouterr().out
+            assert label in capsys.readouterr().out
     later = receipts.build_receipt("acme", *example_erasure(), 7)
     assert later["backups_until"] == "2026-05-08T00:00:00+00:00"
 
@@ -358,16 +358,16 @@ def example_erasure() -> tuple[Erasure, list[ErasedEvent], datetime]:
 
 
 def test_what_was_pinned_is_gone(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     ids = talk(gateway, scratch_db, tell, eraser)
     question = {"query": "zyxcanary sister friday", "participants": [ALICE]}
     path = "/api/v1/references/query"
     token = gateway.call("POST", path, question, key=eraser).body["read_token"]
-    asked = {**question, "read_token": token}
-    assert gateway.call("POST", path, asked, key=eraser).status == 200
+    query = {**question, "read_token": token}
+    assert gateway.call("POST", path, query, key=eraser).status == 200
     erase(gateway, eraser, ids[2])
-    assert gateway.call("POST", path, asked, key=eraser).status == 410
+    assert gateway.call("POST", path, query, key=eraser).status == 410
     gateway.run_job("eraser")
     build(gateway)
     activate = gateway.call("POST", "/api/v1/admin/snapshots/1/activate", key=eraser)

@@ -10,7 +10,7 @@ import pytest
 
 from strandline.erasure import erase as erasing
 from tests.functions import contract
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_blocks import RAW, data_of, get, read_car
 from tests.functions.test_erasure import ALICE, CANARY, ERASURES, HELPER, eraser
 from tests.mcp_calls import EVERYTHING, call_tool, post
@@ -35,17 +35,17 @@ def keeps_its_contract(monkeypatch: pytest.MonkeyPatch) -> None:
     """The document does not have MCP; other answers are checked as everywhere here."""
     call = Gateway.call
 
-    def checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:
+    def call_checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:
         reply = call(front, method, path, *body, **more)
         if path != "/mcp":
             contract.check(method, path, reply)
         return reply
 
-    monkeypatch.setattr(Gateway, "call", checked)
+    monkeypatch.setattr(Gateway, "call", call_checked)
 
 
 @dataclass(frozen=True)
-class Said:
+class Speech:
     """What alice said, and what rests on it."""
 
     sister: Any
@@ -65,7 +65,7 @@ class Reader:
 
     gateway: Gateway
     key: str
-    said: Said
+    speech: Speech
 
     def tool(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
         return call_tool(self.gateway, name, arguments, key=self.key, participants=[ALICE])
@@ -88,40 +88,42 @@ class Reader:
 
     def everything(self) -> dict[str, str]:
         """Answers, by what was asked."""
-        said = self.said
-        found = {f"{name} {given}": self.tool(name, given)[0] for name, given in TOOLS}
-        for cid in (said.sister["cid"], said.file["blob"]["cid"], said.rests["cid"]):
+        speech = self.speech
+        results = {
+            f"{name} {arguments}": self.tool(name, arguments)[0] for name, arguments in TOOLS
+        }
+        for cid in (speech.sister["cid"], speech.file["blob"]["cid"], speech.rests["cid"]):
             for form in ("raw", "car"):
                 reply = self.block(cid, format=form)
                 data = data_of(reply) if reply.status == 200 else b""
-                found[f"{form} {cid}"] = reply.text + data.decode("latin-1")
+                results[f"{form} {cid}"] = reply.text + data.decode("latin-1")
         for uri in (
-            f"ipfs://{said.sister['cid']}",
-            f"memoria://memory/{said.sister['cid']}",
-            f"memoria://file/{said.file['blob']['cid']}",
+            f"ipfs://{speech.sister['cid']}",
+            f"memoria://memory/{speech.sister['cid']}",
+            f"memoria://file/{speech.file['blob']['cid']}",
             "mie://context/recent",
         ):
-            found[uri] = self.resource(uri)
-        found["sessions"] = self.read("/api/v1/sessions").text
-        found["session"] = self.gateway.call(
+            results[uri] = self.resource(uri)
+        results["sessions"] = self.read("/api/v1/sessions").text
+        results["session"] = self.gateway.call(
             "GET", f"/api/v1/sessions/{CANARY}-1", key=self.key
         ).text
-        found["communities"] = self.read("/api/v1/graph/communities").text
-        found["tenant"] = self.gateway.call("GET", "/api/v1/admin/communities", key=self.key).text
-        then = {"as_of": said.before_merge}
-        found["nodes"] = self.read(NODES, **then).text
-        found["node"] = self.read(f"{NODES}/{said.skipper}", **then).text
-        found["search"] = self.ask("search", query="Berg", mode="exact", **then).text
-        walk = {"node_id": said.skipper, "traversal": "related_facts"}
-        found["traverse"] = self.ask("traverse", **walk, **then).text
-        return found
+        results["communities"] = self.read("/api/v1/graph/communities").text
+        results["tenant"] = self.gateway.call("GET", "/api/v1/admin/communities", key=self.key).text
+        then = {"as_of": speech.before_merge}
+        results["nodes"] = self.read(NODES, **then).text
+        results["node"] = self.read(f"{NODES}/{speech.skipper}", **then).text
+        results["search"] = self.ask("search", query="Berg", mode="exact", **then).text
+        walk = {"node_id": speech.skipper, "traversal": "related_facts"}
+        results["traverse"] = self.ask("traverse", **walk, **then).text
+        return results
 
     def shown(self) -> set[str]:
         """What still shows a canary."""
         return {name for name, text in self.everything().items() if CANARY in text.lower()}
 
 
-def say(gateway: Gateway, tell: Told, everyone: str, alice: str) -> Said:
+def say(gateway: Gateway, tell: Tell, everyone: str, alice: str) -> Speech:
     """Fill a scope of alice's and her helper's."""
     who = {"participants": [ALICE, HELPER]}
 
@@ -136,38 +138,38 @@ def say(gateway: Gateway, tell: Told, everyone: str, alice: str) -> Said:
     skipper = {"type": "entity", "name": f"{CANARY.title()} Berg", "ref": "skipper"}
     fact = {"type": "fact", "content": f"{CANARY} skippers the Petrel", "relationships": [link]}
     topics = [{"type": "topic", "name": f"{CANARY} {n}"} for n in range(2)]
-    stated = write(alice, "nodes", nodes=[skipper, fact, *topics])["nodes"]
+    nodes = write(alice, "nodes", nodes=[skipper, fact, *topics])["nodes"]
     helped = {"role": "agent", "speaker": HELPER, "session_id": "kept"}
     nils = write(everyone, "nodes", speaker=HELPER, nodes=[{"type": "entity", "name": "Nils"}])
     time = tell(everyone, "The time is noted.", **helped)["recorded_at"]
-    merged = {"from_id": stated[0]["id"], "into_id": nils["nodes"][0]["id"]}
-    write(alice, "merges", **merged)
+    merge = {"from_id": nodes[0]["id"], "into_id": nils["nodes"][0]["id"]}
+    write(alice, "merges", **merge)
     edges = [{"event_id": one["event_id"], "weight": 0.5} for one in (sister, file)]
     rests = tell(everyone, "It rests on both.", edges=edges, **helped)
     gateway.run_job("analytics", "acme")
-    return Said(sister, file, rests, stated[0]["id"], nils["nodes"][0]["id"], time)
+    return Speech(sister, file, rests, nodes[0]["id"], nils["nodes"][0]["id"], time)
 
 
 @pytest.mark.parametrize("by_mark", [False, True])
 def test_no_face_shows_what_is_erased(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
     by_mark: bool,
 ) -> None:
     alice = gateway.key(user=ALICE, rights=["read", "write", "erase"])
-    said = say(gateway, tell, eraser, alice)
-    reader = Reader(gateway, eraser, said)
-    keyed = {"content": f"The {CANARY} is keyed.", "event_key": "the key"}
+    speech = say(gateway, tell, eraser, alice)
+    reader = Reader(gateway, eraser, speech)
+    event = {"content": f"The {CANARY} is keyed.", "event_key": "the key"}
     own: dict[str, Any] = {"key": alice, "participants": [ALICE, HELPER]}
-    assert "Stored" in call_tool(gateway, "add", keyed, **own)[0]
+    assert "Stored" in call_tool(gateway, "add", event, **own)[0]
     before = reader.everything()
-    hidden = {name for name, text in before.items() if CANARY not in text.lower()}
-    assert hidden == {f"raw {said.rests['cid']}"}, "the reads would show it"
-    etag = reader.block(said.sister["cid"], format="raw").headers["Etag"]
-    first = {path: reader.read(path, limit=1).body["next_cursor"] for path in paged(said)}
+    secrets = {name for name, text in before.items() if CANARY not in text.lower()}
+    assert secrets == {f"raw {speech.rests['cid']}"}, "the reads would show it"
+    etag = reader.block(speech.sister["cid"], format="raw").headers["Etag"]
+    first = {path: reader.read(path, limit=1).body["next_cursor"] for path in page_through(speech)}
     more = reader.tool("mie_list", {"node_type": "topic", "limit": 1})[0].rpartition("cursor=")[2]
 
     if by_mark:
@@ -178,7 +180,7 @@ def test_no_face_shows_what_is_erased(
     for _ in range(2):  # at once, and after the job
         assert reader.shown() == set()
         assert_blocks_are_gone(reader, etag)
-        text, is_error = call_tool(gateway, "add", keyed, **own)
+        text, is_error = call_tool(gateway, "add", event, **own)
         assert (is_error, "was erased" in text, "do not repeat" in text) == (True, True, True)
         text, is_error = reader.tool("mie_list", {"node_type": "topic", "cursor": more})
         assert (is_error, "without a cursor" in text) == (True, True)
@@ -195,26 +197,26 @@ def test_no_face_shows_what_is_erased(
     assert [one["session_id"] for one in fresh["sessions"]] == ["kept"]
 
 
-def paged(said: Said) -> list[str]:
+def page_through(message: Speech) -> list[str]:
     """Lists of more than one page."""
-    return [NODES, f"{NODES}/{said.nils}/history", "/api/v1/sessions", "/memories/list"]
+    return [NODES, f"{NODES}/{message.nils}/history", "/api/v1/sessions", "/memories/list"]
 
 
 def assert_blocks_are_gone(reader: Reader, etag: str) -> None:
     """A block that rests on others is there, and they are not: not by a path, not in a file."""
-    said = reader.said
-    assert read_car(data_of(reader.block(said.rests["cid"], format="car")))[0] == [
-        said.rests["cid"]
+    speech = reader.speech
+    assert read_car(data_of(reader.block(speech.rests["cid"], format="car")))[0] == [
+        speech.rests["cid"]
     ]
-    blocks = read_car(data_of(reader.block(said.rests["cid"], format="car")))[1]
-    assert [cid for cid, _ in blocks] == [said.rests["cid"]]
+    blocks = read_car(data_of(reader.block(speech.rests["cid"], format="car")))[1]
+    assert [cid for cid, _ in blocks] == [speech.rests["cid"]]
     for place in range(2):
-        gone = reader.block(f"{said.rests['cid']}/edges/{place}/target", format="car")
-        assert (gone.status, gone.error["code"]) == (410, "gone")
-    for cid in (said.sister["cid"], said.file["blob"]["cid"]):
+        reply = reader.block(f"{speech.rests['cid']}/edges/{place}/target", format="car")
+        assert (reply.status, reply.error["code"]) == (410, "gone")
+    for cid in (speech.sister["cid"], speech.file["blob"]["cid"]):
         path, query = f"/ipfs/{cid}", {"participants": ALICE, "format": "raw"}
         headers = {"If-None-Match": etag, "Accept": RAW}
-        unchanged = reader.gateway.call("GET", path, key=reader.key, query=query, headers=headers)
-        assert unchanged.status == 404, "not 304"
-    assert reader.read(f"/file/{said.file['blob']['cid']}").status == 404
-    assert json.loads(reader.read(f"/memory/{said.rests['cid']}").text)["edges"] != []
+        response = reader.gateway.call("GET", path, key=reader.key, query=query, headers=headers)
+        assert response.status == 404, "not 304"
+    assert reader.read(f"/file/{speech.file['blob']['cid']}").status == 404
+    assert json.loads(reader.read(f"/memory/{speech.rests['cid']}").text)["edges"] != []

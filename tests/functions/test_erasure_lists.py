@@ -8,9 +8,9 @@ import pytest
 
 from strandline.db.database import Caller
 from strandline.erasure import store_lists
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_erasure import ALICE, BOB, CANARY, ERASURES, HELPER, erase, eraser
-from tests.prove.test_plans import Explained, nodes, rows_read
+from tests.prove.test_plans import Explainer, nodes, rows_read
 from tests.support import Gateway, Reply, ScratchDatabase
 
 __all__ = ["eraser"]
@@ -21,18 +21,18 @@ def read(gateway: Gateway, key: str, **query: Any) -> Reply:
     return gateway.call("GET", ERASURES, key=key, query=query)
 
 
-def listed(gateway: Gateway, key: str, **query: Any) -> list[str]:
+def list_ids(gateway: Gateway, key: str, **query: Any) -> list[str]:
     reply = read(gateway, key, **query)
     assert reply.status == 200, reply.text
     return [one["erasure_id"] for one in reply.body["erasures"]]
 
 
-def forget(gateway: Gateway, tell: Told, key: str, text: str = "Forget me.") -> str:
+def forget(gateway: Gateway, tell: Tell, key: str, text: str = "Forget me.") -> str:
     """Erase an event of alice's; the erasure's id."""
     return erase(gateway, key, tell(key, text, ALICE, HELPER)["event_id"])["erasure_id"]
 
 
-def test_who_sees_which_erasures(gateway: Gateway, tell: Told, eraser: str) -> None:
+def test_who_sees_which_erasures(gateway: Gateway, tell: Tell, eraser: str) -> None:
     alice = gateway.key(user=ALICE, rights=MAY_ERASE)
     bob = gateway.key(user=BOB, rights=MAY_ERASE)
     everyones = forget(gateway, tell, eraser)
@@ -40,44 +40,44 @@ def test_who_sees_which_erasures(gateway: Gateway, tell: Told, eraser: str) -> N
     his = erase(gateway, bob, tell(bob, "Bob's.", BOB)["event_id"])["erasure_id"]
     reader, admin = gateway.key(), gateway.key(rights=["read", "admin"])
 
-    assert listed(gateway, eraser) == [his, hers, everyones]
-    assert listed(gateway, admin) == [his, hers, everyones]
-    assert listed(gateway, alice) == [hers]
-    assert listed(gateway, bob) == [his]
-    assert listed(gateway, gateway.key(user="user:eve")) == []
+    assert list_ids(gateway, eraser) == [his, hers, everyones]
+    assert list_ids(gateway, admin) == [his, hers, everyones]
+    assert list_ids(gateway, alice) == [hers]
+    assert list_ids(gateway, bob) == [his]
+    assert list_ids(gateway, gateway.key(user="user:eve")) == []
     for key in (eraser, reader, admin):
-        assert listed(gateway, key, participants=ALICE) == [hers]
-    assert listed(gateway, reader, participants=HELPER) == []
-    assert listed(gateway, alice, participants=BOB) == [], "of both at once"
+        assert list_ids(gateway, key, participants=ALICE) == [hers]
+    assert list_ids(gateway, reader, participants=HELPER) == []
+    assert list_ids(gateway, alice, participants=BOB) == [], "of both at once"
     assert read(gateway, reader).status == 422, "on whose behalf?"
     assert read(gateway, gateway.key(rights=["erase"])).status == 403
     for tenant_key in (gateway.key("globex", rights=MAY_ERASE), gateway.key("globex", user=ALICE)):
-        assert listed(gateway, tenant_key) == []
+        assert list_ids(gateway, tenant_key) == []
     for key in (eraser, alice, bob, admin):  # the list and the route of one agree
         for erasure_id in (everyones, hers, his):
             one = gateway.call("GET", f"{ERASURES}/{erasure_id}", key=key)
-            assert (one.status == 200) == (erasure_id in listed(gateway, key))
+            assert (one.status == 200) == (erasure_id in list_ids(gateway, key))
 
 
 def test_pages_stay_as_they_began_while_erasures_come(
-    gateway: Gateway, tell: Told, eraser: str
+    gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     first = [forget(gateway, tell, eraser) for _ in range(5)][::-1]
     page = read(gateway, eraser, limit=2).body
-    seen, cursors = [one["erasure_id"] for one in page["erasures"]], list[str]()
+    erasure_ids, cursors = [one["erasure_id"] for one in page["erasures"]], list[str]()
     while page["next_cursor"]:
         forget(gateway, tell, eraser)
         cursors.append(page["next_cursor"])
         page = read(gateway, eraser, limit=2, cursor=cursors[-1]).body
-        seen += [one["erasure_id"] for one in page["erasures"]]
-    assert seen == first
+        erasure_ids += [one["erasure_id"] for one in page["erasures"]]
+    assert erasure_ids == first
     again = [read(gateway, eraser, limit=2, cursor=cursors[0]).text for _ in range(2)]
     assert again[0] == again[1]
-    assert len(listed(gateway, eraser)) == 8 - (3 - len(cursors))
+    assert len(list_ids(gateway, eraser)) == 8 - (3 - len(cursors))
 
 
 def test_an_erasure_that_commits_late_is_in_no_later_page(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Its id is older than the cursor's place, and it was not there when the list began."""
     old = forget(gateway, tell, eraser)
@@ -92,38 +92,38 @@ def test_an_erasure_that_commits_late_is_in_no_later_page(
         late,
         old,
     )
-    assert late in listed(gateway, eraser)
-    rest = listed(gateway, eraser, cursor=page["next_cursor"])
+    assert late in list_ids(gateway, eraser)
+    rest = list_ids(gateway, eraser, cursor=page["next_cursor"])
     assert (len(rest), late in rest) == (2, False)
 
 
-def test_a_state_narrows_the_list(gateway: Gateway, tell: Told, eraser: str) -> None:
-    done = forget(gateway, tell, eraser)
+def test_a_state_narrows_the_list(gateway: Gateway, tell: Tell, eraser: str) -> None:
+    erasure = forget(gateway, tell, eraser)
     gateway.run_job("eraser", "acme")
     waiting = forget(gateway, tell, eraser)
-    assert listed(gateway, eraser, state="hidden") == [waiting]
-    assert listed(gateway, eraser, state="complete") == [done]
-    shown = read(gateway, eraser).body["erasures"]
-    assert [one["state"] for one in shown] == ["hidden", "complete"]
-    assert [one["vacuumed_at"] is None for one in shown] == [True, False]
-    assert shown[1]["complete_at"] is not None
+    assert list_ids(gateway, eraser, state="hidden") == [waiting]
+    assert list_ids(gateway, eraser, state="complete") == [erasure]
+    erasures = read(gateway, eraser).body["erasures"]
+    assert [one["state"] for one in erasures] == ["hidden", "complete"]
+    assert [one["vacuumed_at"] is None for one in erasures] == [True, False]
+    assert erasures[1]["complete_at"] is not None
 
 
 def test_the_list_holds_neither_contents_nor_ids_of_events(
-    gateway: Gateway, tell: Told, eraser: str
+    gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     """A page of erasures with a thousand ids each would not fit into an answer."""
-    said = tell(eraser, f"The {CANARY} sails.", session_id=f"{CANARY}-1")
+    receipt = tell(eraser, f"The {CANARY} sails.", session_id=f"{CANARY}-1")
     more = tell(eraser, "Another.", session_id=f"{CANARY}-1")
-    erase(gateway, eraser, said["event_id"])
+    erase(gateway, eraser, receipt["event_id"])
     query = {"erase": "true"}
     session = gateway.call("DELETE", f"/api/v1/sessions/{CANARY}-1", key=eraser, query=query)
     assert session.status == 202
     gateway.run_job("eraser", "acme")
     text = read(gateway, eraser).text
     assert CANARY not in text
-    assert [one in text for one in (said["event_id"], more["event_id"])] == [False, False]
-    assert said["scope_id"] in text, "what a session's erasure names"
+    assert [one in text for one in (receipt["event_id"], more["event_id"])] == [False, False]
+    assert receipt["scope_id"] in text, "what a session's erasure names"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_cannot_be_asked_is_refused(
 
 
 def test_a_cursor_belongs_to_its_list_and_to_its_reader(
-    gateway: Gateway, tell: Told, eraser: str
+    gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     alice = gateway.key(user=ALICE, rights=MAY_ERASE)
     for _ in range(2):
@@ -165,19 +165,19 @@ def test_a_cursor_belongs_to_its_list_and_to_its_reader(
         others,
     ]
     assert [reply.status for reply in replies] == [400] * len(replies)
-    assert len(listed(gateway, eraser, cursor=cursor)) == 1
+    assert len(list_ids(gateway, eraser, cursor=cursor)) == 1
 
 
 def test_an_erased_tenant_keeps_its_list_and_its_receipts(
-    gateway: Gateway, tell: Told, eraser: str
+    gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     alice = gateway.key(user=ALICE, rights=MAY_ERASE)
     hers = forget(gateway, tell, alice)
     tell(eraser, "The rest.")
     whole = gateway.call("POST", ERASURES, {"tenant": True}, key=eraser).body["erasure_id"]
     for _ in range(2):  # at once, and when it is complete
-        assert listed(gateway, eraser) == [whole, hers]
-        assert listed(gateway, alice) == [hers]
+        assert list_ids(gateway, eraser) == [whole, hers]
+        assert list_ids(gateway, alice) == [hers]
         gateway.run_job("eraser", "acme")
     for key, erasure_id in ((eraser, whole), (alice, hers)):
         one = gateway.call("GET", f"{ERASURES}/{erasure_id}", key=key).body
@@ -186,7 +186,7 @@ def test_an_erased_tenant_keeps_its_list_and_its_receipts(
 
 @pytest.mark.own_database
 def test_one_users_erasures_are_found_among_many(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Not by reading what others asked for. Teeth: without the index the list reads that."""
     alice = gateway.key(user=ALICE, rights=MAY_ERASE)
@@ -200,15 +200,15 @@ def test_one_users_erasures_are_found_among_many(
     )
     scratch_db.rows("vacuum analyze erasures")
 
-    explained = Explained(scratch_db)
-    access = explained.database.connect_as(Caller("acme", (ALICE,), ALICE))
+    explanation = Explainer(scratch_db)
+    access = explanation.database.connect_as(Caller("acme", (ALICE,), ALICE))
 
     def count_read(state: Literal["hidden"] | None = None) -> float:
-        plans = explained.plans(lambda: store_lists.list_newest(access, state, None, 50))
+        plans = explanation.plans(lambda: store_lists.list_newest(access, state, None, 50))
         assert plans, "nothing was explained"
         return sum(rows_read(node) for plan in plans for node in nodes(plan["Plan"]))
 
-    with closing(explained.database):
+    with closing(explanation.database):
         assert count_read() < 10
         assert count_read("hidden") < 10
         scratch_db.rows("drop index erasures_asked, erasures_open")

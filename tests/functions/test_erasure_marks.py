@@ -7,7 +7,7 @@ import pytest
 
 from strandline.erasure import erase as erasing
 from strandline.erasure import store
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_erasure import (
     ALICE,
     BOB,
@@ -35,9 +35,9 @@ def tombstones(base: ScratchDatabase) -> int:
     return base.rows("select count(*) from events where erased_at is not null")[0][0]
 
 
-def shown(gateway: Gateway, key: str) -> list[str]:
+def visible_ids(gateway: Gateway, key: str) -> list[str]:
     """The reads that show what was erased, or fail otherwise than for a session that is gone."""
-    found: list[str] = []
+    results: list[str] = []
     for method, path, fields in READS:
         query = None if method == "POST" or "sessions" in path else {"participants": ALICE}
         body = {**fields, "participants": [ALICE]} if method == "POST" else None
@@ -45,8 +45,8 @@ def shown(gateway: Gateway, key: str) -> list[str]:
         text = reply.text.lower().replace("zyxcanary sister friday", "")
         text = text if fields.get("text") != CANARY else text.replace('"zyxcanary"', "", 1)
         if CANARY in text or reply.status not in ((200, 404) if "sessions" in path else (200,)):
-            found.append(f"{path}: {reply.text}")
-    return found
+            results.append(f"{path}: {reply.text}")
+    return results
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def shown(gateway: Gateway, key: str) -> list[str]:
     ],
 )
 def test_many_events_are_out_of_view_at_once_and_tombstones_after_the_job(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str, kind: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str, kind: str
 ) -> None:
     ids = talk(gateway, scratch_db, tell, eraser)
     large = tell(eraser, LARGE, session_id="harbour")
     others = tell(eraser, "Bob keeps the lighthouse.", BOB, speaker=BOB)
     page = {"participants": ALICE, "limit": 2}
     cursor = gateway.call("GET", "/memories/list", key=eraser, query=page).body["next_cursor"]
-    assert shown(gateway, eraser) != []
+    assert visible_ids(gateway, eraser) != []
     selector: dict[str, Any] = {
         "participant": ALICE,
         "scope_id": large["scope_id"],
@@ -77,7 +77,7 @@ def test_many_events_are_out_of_view_at_once_and_tombstones_after_the_job(
     assert (reply.status, reply.body["state"]) == (202, "hidden")
     assert tombstones(scratch_db) == 0, "the mark alone"
 
-    assert shown(gateway, eraser) == []
+    assert visible_ids(gateway, eraser) == []
     for event_id in (ids[2], large["event_id"]):
         assert gateway.call("GET", f"/api/v1/events/{event_id}", key=eraser).status == 410
     assert gateway.call("GET", f"/file/{cid_of(LARGE.encode())}", key=eraser).status == 404
@@ -89,54 +89,56 @@ def test_many_events_are_out_of_view_at_once_and_tombstones_after_the_job(
     assert (late.status, late.error["details"]["field"]) == (410, "cursor")
     node = {"participants": [ALICE, HELPER], "nodes": [{"type": "topic", "name": "The Petrel"}]}
     assert gateway.call("POST", "/api/v1/graph/nodes", node, key=eraser).status == 503
-    seen = gateway.call("GET", f"/api/v1/events/{others['event_id']}", key=eraser).status
-    assert seen == (410 if kind == "tenant" else 200)
+    view_status = gateway.call("GET", f"/api/v1/events/{others['event_id']}", key=eraser).status
+    assert view_status == (410 if kind == "tenant" else 200)
     fresh = tell(eraser, "The tide is fresh.", session_id="harbour")
 
     totals = gateway.run_job("eraser", "acme")
     assert totals["events_erased"] == (7 if kind == "tenant" else 6)
     assert scratch_db.rows("select count(*) from erasure_marks") == [(0,)]
     assert traces(scratch_db) == []
-    for event_id, status in ((fresh["event_id"], 200), (others["event_id"], seen)):
+    for event_id, status in ((fresh["event_id"], 200), (others["event_id"], view_status)):
         assert gateway.call("GET", f"/api/v1/events/{event_id}", key=eraser).status == status
     assert gateway.call("POST", "/api/v1/graph/nodes", node, key=eraser).status == 201
     scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
     gateway.run_job("eraser", "acme")
     path = f"{ERASURES}/{reply.body['erasure_id']}"
-    done = gateway.call("GET", path, key=eraser).body
-    assert (done["state"], done["receipt"]["event_count"]) == ("complete", totals["events_erased"])
+    body = gateway.call("GET", path, key=eraser).body
+    assert (body["state"], body["receipt"]["event_count"]) == ("complete", totals["events_erased"])
 
 
 def test_a_mark_is_about_one_speaker_and_the_others_go_on(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """In a scope of two, of which one is erased."""
     for n in range(3):
         tell(eraser, f"zyxcanary {n} of alice", ALICE, BOB, speaker=ALICE)
-    kept = [tell(eraser, f"bob says {n}", ALICE, BOB, speaker=BOB)["event_id"] for n in range(2)]
+    event_ids = [
+        tell(eraser, f"bob says {n}", ALICE, BOB, speaker=BOB)["event_id"] for n in range(2)
+    ]
     alice = gateway.key(user=ALICE, rights=["read", "write", "erase"])
     assert gateway.call("POST", ERASURES, {"participant": ALICE}, key=alice).status == 202
     bob = gateway.key(user=BOB)
 
-    def listed() -> list[str]:
+    def listed_ids() -> list[str]:
         events = gateway.call("GET", "/memories/list", key=bob).body["events"]
         return [event["event_id"] for event in events]
 
-    assert listed() == kept[::-1]
-    edge = {"event_id": kept[0], "weight": 0.5}
-    kept.append(tell(bob, "bob goes on", ALICE, BOB, edges=[edge])["event_id"])
+    assert listed_ids() == event_ids[::-1]
+    edge = {"event_id": event_ids[0], "weight": 0.5}
+    event_ids.append(tell(bob, "bob goes on", ALICE, BOB, edges=[edge])["event_id"])
     scope = {"participants": [ALICE, BOB], "query": "zyxcanary of alice", "min_relevance": 0}
-    recalled = gateway.call("POST", "/api/v1/recall", scope, key=bob)
-    assert recalled.status == 200
-    assert 'of alice"' not in recalled.text.replace("zyxcanary of alice", "")
+    reply = gateway.call("POST", "/api/v1/recall", scope, key=bob)
+    assert reply.status == 200
+    assert 'of alice"' not in reply.text.replace("zyxcanary of alice", "")
     gateway.run_job("eraser", "acme")
-    assert listed() == kept[::-1]
+    assert listed_ids() == event_ids[::-1]
     assert tombstones(scratch_db) == 3
     assert traces(scratch_db) == []
 
 
 def test_a_mark_ends_the_lists_of_those_who_saw_it_alone(
-    gateway: Gateway, tell: Told, eraser: str
+    gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     eve, bob = gateway.key(user="user:eve"), gateway.key(user=BOB)
     for n in range(3):
@@ -160,7 +162,7 @@ def test_a_mark_ends_the_lists_of_those_who_saw_it_alone(
 def test_a_job_that_dies_between_tombstones_goes_on(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -175,8 +177,8 @@ def test_a_job_that_dies_between_tombstones_goes_on(
             raise RuntimeError
         add_counts(*arguments)
 
-    with monkeypatch.context() as planted:
-        planted.setattr(store, "add_counts", crash)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "add_counts", crash)
         gateway.run_job("eraser", "acme")
     assert tombstones(scratch_db) == 2
     assert scratch_db.rows("select count(*) from erasure_marks") == [(1,)]
@@ -187,12 +189,12 @@ def test_a_job_that_dies_between_tombstones_goes_on(
 
 
 def test_a_policy_that_is_forgotten_is_noticed(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Teeth: without its policy a table shows what the mark is about."""
     talk(gateway, scratch_db, tell, eraser)
     assert gateway.call("POST", ERASURES, {"tenant": True}, key=eraser).status == 202
-    assert shown(gateway, eraser) == []
+    assert visible_ids(gateway, eraser) == []
     for table in ("events", "graph_nodes"):
         scratch_db.rows(f"drop policy is_unmarked on {table}")
-        assert shown(gateway, eraser) != [], table
+        assert visible_ids(gateway, eraser) != [], table

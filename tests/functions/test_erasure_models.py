@@ -8,7 +8,7 @@ import pytest
 from strandline.erasure import erase as erasing
 from strandline.llm import budget
 from strandline.llm.types import TaskContext, TopicPart
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_erasure import ERASURES, eraser, traces
 from tests.functions.test_model_path import (
     START,
@@ -35,19 +35,19 @@ def test_no_model_gets_what_is_being_erased(
     scratch_db: ScratchDatabase,
     front: Gateway,
     provider: ModelServer,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither by the worker, nor by a job that read it before; and afterwards from what is left."""
     scope = talk(tell, eraser)
-    told = tell(eraser, "zyxcanary is late", session_id="s-2", occurred_at=START.isoformat())
+    receipt = tell(eraser, "zyxcanary is late", session_id="s-2", occurred_at=START.isoformat())
     llm = importlib.import_module("functions.worker.handler").resources.llm
     participants = ("agent:helper", "user:alice")
     task = TaskContext("acme", scope, participants, scope_id=scope, job="fold")
     part = TopicPart("zyxcanary", "zyxcanary is late", START, START, 1)
     assert llm.overview(task, [part]).fallback_reason is None
-    asked = len(provider.requests)
+    request_count = len(provider.requests)
     with monkeypatch.context() as few:
         few.setattr(erasing, "EVENTS_AT_ONCE", 0)
         body: dict[str, Any] = {"session_id": "s-2"}
@@ -55,7 +55,7 @@ def test_no_model_gets_what_is_being_erased(
     deliver(scope)
     overview = llm.overview(task, [part])
     assert (overview.fallback_reason, overview.retry_after) == ("erasing", 60.0)
-    assert len(provider.requests) == asked, "neither the worker nor the job"
+    assert len(provider.requests) == request_count, "neither the worker nor the job"
     waiting = "select last_error from scope_work where scope_id = %s"
     assert scratch_db.rows(waiting, scope) == [("erasing",)]
     other = TaskContext("acme", "other", participants, job="fold")
@@ -65,8 +65,8 @@ def test_no_model_gets_what_is_being_erased(
     scratch_db.rows("update scope_work set due_at = now()")
     deliver(scope)
     assert len(versions(scratch_db)) == 1
-    assert len(provider.requests) > asked + 1
-    assert not any("zyxcanary" in str(one) for one in provider.requests[asked + 1 :])
+    assert len(provider.requests) > request_count + 1
+    assert not any("zyxcanary" in str(one) for one in provider.requests[request_count + 1 :])
     assert traces(scratch_db) == []
-    erased = "select erased_at is not null from events where event_id = %s"
-    assert scratch_db.rows(erased, told["event_id"]) == [(True,)]
+    query = "select erased_at is not null from events where event_id = %s"
+    assert scratch_db.rows(query, receipt["event_id"]) == [(True,)]

@@ -10,16 +10,16 @@ from uuid import UUID
 import pytest
 
 from strandline.local.aws import LocalAws, client
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_erasure import ALICE, ERASURES, erase, eraser, traces
 from tests.support import Gateway, ScratchDatabase, user_message
-from tests.uploads import age, cid_of, citing, objects, put, uploaded
+from tests.uploads import age, cid_of, citing, objects, put, upload_file
 
 __all__ = ["eraser"]
 
 
 @pytest.fixture(autouse=True)
-def versioned(aws: LocalAws) -> Iterator[None]:
+def versioned_bucket(aws: LocalAws) -> Iterator[None]:
     """moto does not close the files of versions."""
     with closing(client("s3")) as s3:
         s3.put_bucket_versioning(Bucket=aws.bucket, VersioningConfiguration={"Status": "Enabled"})
@@ -30,8 +30,8 @@ def versioned(aws: LocalAws) -> Iterator[None]:
 def count_versions(aws: LocalAws, prefix: str = "") -> int:
     """How many versions and markers of deletions lie in the bucket under this prefix."""
     with closing(client("s3")) as s3:
-        found = s3.list_object_versions(Bucket=aws.bucket, Prefix=prefix)
-    return len(found.get("Versions", [])) + len(found.get("DeleteMarkers", []))
+        object_versions = s3.list_object_versions(Bucket=aws.bucket, Prefix=prefix)
+    return len(object_versions.get("Versions", [])) + len(object_versions.get("DeleteMarkers", []))
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -44,16 +44,16 @@ def test_a_payload_goes_with_its_versions_once_no_append_relies_on_it(
     def versions() -> int:
         return count_versions(aws, f"acme/{cid}")
 
-    stored = [
+    event_ids = [
         gateway.call("POST", "/api/v1/events", user_message(large), key=eraser).body["event_id"]
         for _ in range(2)
     ]
     stored_versions = versions()
     assert stored_versions >= 1
-    erase(gateway, eraser, stored[0])
+    erase(gateway, eraser, event_ids[0])
     gateway.run_job("eraser")
     assert versions() >= 1, "the other event cites it"
-    erasure = erase(gateway, eraser, stored[1])
+    erasure = erase(gateway, eraser, event_ids[1])
     query = {"participants": ALICE}
     assert gateway.call("GET", f"/file/{cid}", key=eraser, query=query).status == 404
     gateway.run_job("eraser")
@@ -95,14 +95,14 @@ def test_a_swept_upload_leaves_no_version(
 ) -> None:
     """Nothing names it afterwards, so that no erasure would find it."""
     data = b"zyxcanary in a file"
-    uploaded(gateway, eraser, data, mime_type="text/plain")
+    upload_file(gateway, eraser, data, mime_type="text/plain")
     assert gateway.call("POST", "/api/v1/events", citing(cid_of(data)), key=eraser).status == 201
     age(scratch_db)
     gateway.sweep()
     assert scratch_db.rows("select count(*) from uploads") == [(0,)]
     with closing(client("s3")) as s3:
-        found = s3.list_object_versions(Bucket=aws.bucket, Prefix="_uploads/")
-    assert [found.get(kind, []) for kind in ("Versions", "DeleteMarkers")] == [[], []]
+        object_versions = s3.list_object_versions(Bucket=aws.bucket, Prefix="_uploads/")
+    assert [object_versions.get(kind, []) for kind in ("Versions", "DeleteMarkers")] == [[], []]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -111,9 +111,9 @@ def test_an_upload_that_is_put_again_after_the_erasure_goes_too(
 ) -> None:
     """Its URL outlives it: the erasure is complete when that has expired."""
     data = b"zyxcanary in a file"
-    begun = uploaded(gateway, eraser, data, mime_type="text/plain")
+    upload = upload_file(gateway, eraser, data, mime_type="text/plain")
     event = gateway.call("POST", "/api/v1/events", citing(cid_of(data)), key=eraser).body
-    stored = count_versions(aws, "acme/") + count_versions(aws, "_uploads/")
+    version_count = count_versions(aws, "acme/") + count_versions(aws, "_uploads/")
     erasure = erase(gateway, eraser, event["event_id"])
     path = f"{ERASURES}/{erasure['erasure_id']}"
     for _ in range(2):
@@ -123,14 +123,14 @@ def test_an_upload_that_is_put_again_after_the_erasure_goes_too(
     assert gateway.call("GET", path, key=eraser).body["state"] == "hidden"
     ((due,),) = scratch_db.rows("select due_at > now() + interval '15 minutes' from erasures")
     assert due
-    assert put(begun, data)[0] == 200, "the URL has not expired"
+    assert put(upload, data)[0] == 200, "the URL has not expired"
     scratch_db.rows("update erased_payloads set marked_at = marked_at - interval '17 minutes'")
     gateway.run_job("eraser", "acme")
     assert objects(aws) == {}
-    done = gateway.call("GET", path, key=eraser).body
-    assert done["state"] == "complete"
-    counts = {name: n for name, n in done["receipt"]["counts"].items() if name.startswith("s3_")}
-    assert counts == {"s3_payloads": 1, "s3_uploads": 1, "s3_versions": stored + 1}
+    body = gateway.call("GET", path, key=eraser).body
+    assert body["state"] == "complete"
+    counts = {name: n for name, n in body["receipt"]["counts"].items() if name.startswith("s3_")}
+    assert counts == {"s3_payloads": 1, "s3_uploads": 1, "s3_versions": version_count + 1}
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -139,14 +139,14 @@ def test_a_replay_stores_no_payload_again(
 ) -> None:
     """Neither a large text, nor an upload that is gone: 410, and not what is wrong with it now."""
     data = b"zyxcanary in a file"
-    uploaded(gateway, eraser, data, mime_type="text/plain")
+    upload_file(gateway, eraser, data, mime_type="text/plain")
     bodies = [
         user_message("zyxcanary payload " * 5000, source_event_key="large"),
         citing(cid_of(data), source_event_key="upload"),
     ]
     for body in bodies:
-        stored = gateway.call("POST", "/api/v1/events", body, key=eraser).body
-        erase(gateway, eraser, stored["event_id"])
+        reply_body = gateway.call("POST", "/api/v1/events", body, key=eraser).body
+        erase(gateway, eraser, reply_body["event_id"])
     gateway.run_job("eraser")
     scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
     gateway.run_job("eraser", "acme")
@@ -159,29 +159,29 @@ def test_a_replay_stores_no_payload_again(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_all_exports_go_however_many_listings_they_fill(
-    gateway: Gateway, tell: Told, aws: LocalAws, eraser: str, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, tell: Tell, aws: LocalAws, eraser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = importlib.import_module("functions.eraser.handler").resources.blobs
     for number in (*range(5), *range(3)):
         blobs.put_export("acme", UUID(int=number), b"zyxcanary")
-    listed: Any = blobs.s3.list_object_versions
-    refused: Any = blobs._erase_versions
+    listing: Any = blobs.s3.list_object_versions
+    refusal: Any = blobs._erase_versions
 
     def list_few(**more: Any) -> Any:
-        return listed(**more, MaxKeys=2)
+        return listing(**more, MaxKeys=2)
 
     def refuse(key: str) -> int | None:
-        return None if key.endswith("4") else refused(key)
+        return None if key.endswith("4") else refusal(key)
 
     monkeypatch.setattr(blobs.s3, "list_object_versions", list_few)
     erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
-    with monkeypatch.context() as planted:
-        planted.setattr(blobs, "_erase_versions", refuse)
+    with monkeypatch.context() as patch:
+        patch.setattr(blobs, "_erase_versions", refuse)
         gateway.run_job("eraser", "acme")
     path = f"{ERASURES}/{erasure['erasure_id']}"
     assert gateway.call("GET", path, key=eraser).body["state"] == "hidden", "one is left"
     gateway.run_job("eraser", "acme")
     assert objects(aws, "_exports/") == {}
-    done = gateway.call("GET", path, key=eraser).body
-    assert done["state"] == "complete"
-    assert (done["receipt"]["counts"]["s3_exports"], done["counts"]["s3_versions"]) == (5, 8)
+    body = gateway.call("GET", path, key=eraser).body
+    assert body["state"] == "complete"
+    assert (body["receipt"]["counts"]["s3_exports"], body["counts"]["s3_versions"]) == (5, 8)

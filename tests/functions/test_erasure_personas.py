@@ -19,7 +19,7 @@ from tests.chat_service import (
     says,
     shown_lines,
 )
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_erasure import ALICE, BOB, CANARY, ERASURES, HELPER, eraser, traces
 from tests.model_server import ModelServer, Says
 from tests.strandline.topics.outline import fold_all
@@ -34,9 +34,9 @@ _MATS = tuple(
 
 
 @pytest.fixture
-def late_turn(front: Gateway, eraser: str, tell: Told, monkeypatch: pytest.MonkeyPatch) -> Any:
+def late_turn(front: Gateway, eraser: str, tell: Tell, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A question of Bob's whose answer rests on what Alice said to him; ids of what she said."""
-    said = [
+    event_ids = [
         tell(eraser, text, ALICE, BOB, speaker=ALICE)["event_id"]
         for text in ("The zyxcanary is under the mat.", "The mat is red.", "The mat is new.")
     ]
@@ -47,8 +47,8 @@ def late_turn(front: Gateway, eraser: str, tell: Told, monkeypatch: pytest.Monke
     assert deliver_turn(turn_id) == []
     turn = front.call("GET", f"{TURNS}/{turn_id}", key=bob).body
     assert turn["state"] == "done"
-    assert said[0] in {citation["event_id"] for citation in turn["citations"]}
-    return bob, turn_id, said
+    assert event_ids[0] in {citation["event_id"] for citation in turn["citations"]}
+    return bob, turn_id, event_ids
 
 
 @pytest.mark.parametrize("at_once", [1000, 2])
@@ -63,60 +63,62 @@ def test_what_a_sona_and_anothers_answer_hold_of_it_goes(
     """At once, also where a mark hides it until the job clears it; Bob's answer is not in the view
     of Alice, who erases."""
     monkeypatch.setattr(erasing, "EVENTS_AT_ONCE", at_once)
-    bob, turn_id, said = late_turn
+    bob, turn_id, message = late_turn
     gateway.sweep()
     sona = gateway.call("POST", SONAS, {"name": "Keeper"}, key=eraser).body["uuid"]
-    memories = {"event_ids": said}
-    added = gateway.call("POST", f"{SONAS}/{sona}/memories", memories, key=eraser)
-    assert (added.status, added.body["added"]) == (200, 3), added.text
-    act = gateway.call("POST", f"{SONAS}/{sona}/acts", {"event_id": said[0]}, key=eraser)
+    memories = {"event_ids": message}
+    response = gateway.call("POST", f"{SONAS}/{sona}/memories", memories, key=eraser)
+    assert (response.status, response.body["added"]) == (200, 3), response.text
+    act = gateway.call("POST", f"{SONAS}/{sona}/acts", {"event_id": message[0]}, key=eraser)
     assert act.status == 201, act.text
     thread = {"participants": ALICE}
 
-    def held() -> tuple[int, int, int]:
+    def count_memories() -> tuple[int, int, int]:
         turn = gateway.call("GET", f"{TURNS}/{turn_id}", key=bob).status
         acts = gateway.call("GET", f"{SONAS}/{sona}/acts", key=eraser, query=thread).body["acts"]
-        found = gateway.call("GET", f"/sona/{sona}", key=eraser, query=thread).body["memories"]
-        return turn, len(acts), found
+        memories = gateway.call("GET", f"/sona/{sona}", key=eraser, query=thread).body["memories"]
+        return turn, len(acts), memories
 
-    assert held() == (200, 1, 3)
+    assert count_memories() == (200, 1, 3)
     alice = gateway.key(user=ALICE, rights=["read", "erase"])
     body = {"participant": ALICE}
     reply = gateway.call("POST", ERASURES, body, key=alice)
     assert reply.status in (200, 202), reply.text
-    assert held() == (404, 0, 0)
+    assert count_memories() == (404, 0, 0)
     gateway.run_job("eraser")
-    assert held() == (404, 0, 0)
-    done = gateway.call("GET", f"{ERASURES}/{reply.body['erasure_id']}", key=alice).body
-    assert done["counts"]["events"] == 3
-    assert done["counts"].keys().isdisjoint({"turns", "sona_members", "acts"}), "what others did"
+    assert count_memories() == (404, 0, 0)
+    reply_body = gateway.call("GET", f"{ERASURES}/{reply.body['erasure_id']}", key=alice).body
+    assert reply_body["counts"]["events"] == 3
+    assert reply_body["counts"].keys().isdisjoint({"turns", "sona_members", "acts"}), (
+        "what others did"
+    )
     assert traces(scratch_db) == []
-    left = """
+    statement = """
         select (select count(*) from sona_members), (select count(*) from sona_centroids),
             (select count(*) from acts), (select count(*) from turns),
             (select count(*) from turn_events)
     """
-    assert scratch_db.rows(left) == [(0, 0, 0, 0, 0)]
+    assert scratch_db.rows(statement) == [(0, 0, 0, 0, 0)]
 
 
 def test_an_answer_goes_with_what_its_model_saw_and_did_not_cite(
     front: Gateway,
     scratch_db: ScratchDatabase,
     provider: ModelServer,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of a topic with all events of its chain, also those that the text has no room for."""
-    told = [
+    event_ids = [
         tell(eraser, text, ALICE, BOB, speaker=ALICE, session_id="mat")["event_id"]
         for text in ("The zyxcanary key is under the mat.", *_MATS)
     ]
     fold_all(front, scratch_db)
-    shown: list[str] = []
+    lines: list[str] = []
 
     def answer(request: dict[str, Any]) -> Says:
-        shown.extend(shown_lines(request).values())
+        lines.extend(shown_lines(request).values())
         return says("The zyxcanary is under the mat.")
 
     provider.otherwise = answer
@@ -125,13 +127,13 @@ def test_an_answer_goes_with_what_its_model_saw_and_did_not_cite(
         patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
         turn_id = query(front, bob, "What pattern has the porch?", budget=200).body["turn_id"]
     assert deliver_turn(turn_id) == []
-    assert 0 < len(shown) < len(told), "the text is to have no room for all"
+    assert 0 < len(lines) < len(event_ids), "the text is to have no room for all"
     sources = scratch_db.rows("select event_id::text from turn_events where part = 'source'")
-    assert {row[0] for row in sources} == {*told}
+    assert {row[0] for row in sources} == {*event_ids}
     everything = front.database.connect_as(Caller.background("acme"))
-    chain = store_turns.list_chain_events(everything, [UUID(told[0])])
-    assert {str(one) for one in chain} == {*told}, "whatever part of them a topic names"
-    body = {"event_ids": told[:1]}
+    chain = store_turns.list_chain_events(everything, [UUID(event_ids[0])])
+    assert {str(one) for one in chain} == {*event_ids}, "whatever part of them a topic names"
+    body = {"event_ids": event_ids[:1]}
     assert front.call("POST", ERASURES, body, key=eraser).status == 202
     assert front.call("GET", f"{TURNS}/{turn_id}", key=bob).status == 404
     assert traces(scratch_db) == []
@@ -140,8 +142,8 @@ def test_an_answer_goes_with_what_its_model_saw_and_did_not_cite(
 def test_who_sees_everything_is_told_of_what_others_asked(
     gateway: Gateway, late_turn: Any, eraser: str
 ) -> None:
-    _, _, said = late_turn
-    reply = gateway.call("DELETE", f"/api/v1/events/{said[0]}", key=eraser)
+    _, _, message = late_turn
+    reply = gateway.call("DELETE", f"/api/v1/events/{message[0]}", key=eraser)
     assert reply.body["counts"]["turns"] == 1, reply.text
 
 
@@ -150,7 +152,7 @@ def test_no_reply_is_stored_after_the_erasure_of_what_its_model_saw(
     front: Gateway,
     scratch_db: ScratchDatabase,
     provider: ModelServer,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
     at_once: int,
@@ -160,28 +162,30 @@ def test_no_reply_is_stored_after_the_erasure_of_what_its_model_saw(
     for text in ("The zyxcanary key is under the mat.", "The mat is red."):
         tell(eraser, text, speaker=ALICE, session_id="mat")
     front.sweep()
-    erased: list[int] = []
+    erased_ids: list[int] = []
 
     def answer(request: dict[str, Any]) -> Says:
         lines = " ".join(shown_lines(request).values())
-        if not erased:
+        if not erased_ids:
             assert CANARY in lines
             reply = front.call("POST", ERASURES, {"session_id": "mat"}, key=eraser)
-            erased.append(reply.status)
+            erased_ids.append(reply.status)
         return says("The zyxcanary is under the mat." if CANARY in lines else "I never saw it.")
 
     provider.otherwise = answer
-    asked = {"once": "a chat"}
-    reply = chat(front, eraser, "Where is the key and the mat?", ALICE, HELPER, **asked)
-    assert (erased, reply.status, reply.error["code"]) == ([202], 503, "unavailable"), reply.text
+    params = {"once": "a chat"}
+    reply = chat(front, eraser, "Where is the key and the mat?", ALICE, HELPER, **params)
+    assert (erased_ids, reply.status, reply.error["code"]) == ([202], 503, "unavailable"), (
+        reply.text
+    )
     front.run_job("eraser")
     assert traces(scratch_db) == []
-    again = chat(front, eraser, "Where is the key and the mat?", ALICE, HELPER, **asked)
+    again = chat(front, eraser, "Where is the key and the mat?", ALICE, HELPER, **params)
     assert (again.status, CANARY in again.text) == (200, False), again.text
 
 
 def test_a_thread_is_read_on_after_acts_that_are_gone(
-    gateway: Gateway, tell: Told, eraser: str
+    gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     """Two in a row; also by a reader who sees but some of its acts, and nothing after those of
     others."""
@@ -205,7 +209,7 @@ def test_a_thread_is_read_on_after_acts_that_are_gone(
 
 
 def test_the_names_of_sonas_go_with_their_tenant(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     """Also those that a user gave; the other tenant's stay."""
     tell(eraser, "The mat is red.", ALICE)
@@ -225,7 +229,7 @@ def test_what_was_asked_goes_with_the_tenant(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     front: Gateway,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
     at_once: int,
@@ -242,9 +246,9 @@ def test_what_was_asked_goes_with_the_tenant(
     ]
     reply = gateway.call("POST", ERASURES, {"tenant": True}, key=eraser)
     assert (reply.status, reply.body["counts"]["turns"]) == (202, 1)
-    left = "select tenant_id, turn_id::text from turns"
-    assert scratch_db.rows(left) == [("globex", turn_ids[1])]
+    statement = "select tenant_id, turn_id::text from turns"
+    assert scratch_db.rows(statement) == [("globex", turn_ids[1])]
     assert front.call("GET", f"{TURNS}/{turn_ids[0]}", key=bob).status == 404
     assert deliver_turn(turn_ids[0]) == []
     gateway.run_job("eraser")
-    assert scratch_db.rows(left) == [("globex", turn_ids[1])]
+    assert scratch_db.rows(statement) == [("globex", turn_ids[1])]

@@ -3,12 +3,12 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_erasure import ALICE, BOB, ERASURES, HELPER, erase, eraser
 from tests.support import Gateway, Reply, ScratchDatabase
 
 __all__ = ["eraser"]
-REPLAYED = "Idempotent-Replayed"
+REPLAY_HEADER = "Idempotent-Replayed"
 SESSION = "/api/v1/sessions/harbour"
 
 
@@ -18,7 +18,7 @@ def post(gateway: Gateway, key: str, name: str | None, **selector: Any) -> Reply
 
 
 def test_a_request_with_a_key_gives_the_erasure_of_the_first(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     tell(eraser, "Forget me.")
     first = post(gateway, eraser, "one", participant=ALICE)
@@ -26,7 +26,7 @@ def test_a_request_with_a_key_gives_the_erasure_of_the_first(
     again = post(gateway, eraser, "one", participant=ALICE)
     assert (first.status, again.status) == (202, 202)
     assert again.body["erasure_id"] == first.body["erasure_id"]
-    assert (first.headers.get(REPLAYED), again.headers.get(REPLAYED)) == (None, "true")
+    assert (first.headers.get(REPLAY_HEADER), again.headers.get(REPLAY_HEADER)) == (None, "true")
     path = f"/api/v1/events/{later['event_id']}"
     assert gateway.call("GET", path, key=eraser).status == 200
     other = post(gateway, eraser, "one", participant=BOB)
@@ -34,14 +34,12 @@ def test_a_request_with_a_key_gives_the_erasure_of_the_first(
     assert post(gateway, eraser, "one", participant=ALICE, dry_run=True).body["events"] == 1
     alice = gateway.key(user=ALICE, rights=["read", "erase"])
     assert post(gateway, alice, "one", participant=ALICE).body["counts"]["events"] == 1
-    hashed = scratch_db.rows(
-        "select count(*) from erasures where strpos(erasures::text, 'one') > 0"
-    )
-    assert hashed == [(0,)], "a key may say something"
+    rows = scratch_db.rows("select count(*) from erasures where strpos(erasures::text, 'one') > 0")
+    assert rows == [(0,)], "a key may say something"
 
 
 def test_requests_at_once_with_one_key_erase_once(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     for n in range(3):
         tell(eraser, f"Forget {n}.")
@@ -57,23 +55,25 @@ def test_requests_at_once_with_one_key_erase_once(
 
 
 def test_who_may_read_its_erasure_is_led_to_it_by_an_erased_event(
-    gateway: Gateway, tell: Told, eraser: str
+    gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
-    said = [tell(eraser, f"Said {n}.", ALICE, BOB, speaker=ALICE)["event_id"] for n in range(2)]
+    event_ids = [
+        tell(eraser, f"Said {n}.", ALICE, BOB, speaker=ALICE)["event_id"] for n in range(2)
+    ]
     alice = gateway.key(user=ALICE, rights=["read", "erase"])
-    erasure = post(gateway, alice, None, event_ids=said).body["erasure_id"]
+    erasure = post(gateway, alice, None, event_ids=event_ids).body["erasure_id"]
     for key in (alice, eraser):
-        gone = post(gateway, key, None, event_ids=said)
-        assert (gone.status, gone.error["details"]["erasure_ids"]) == (410, [erasure])
-        assert f"GET {ERASURES}/{erasure}" in gone.error["message"]
-        assert erase(gateway, key, said[0])["erasure_id"] == erasure
+        reply = post(gateway, key, None, event_ids=event_ids)
+        assert (reply.status, reply.error["details"]["erasure_ids"]) == (410, [erasure])
+        assert f"GET {ERASURES}/{erasure}" in reply.error["message"]
+        assert erase(gateway, key, event_ids[0])["erasure_id"] == erasure
     bob = gateway.key(user=BOB, rights=["read", "erase"])
-    gone = post(gateway, bob, None, event_ids=said)
-    assert (gone.status, gone.error["details"]["erasure_ids"]) == (410, [])
+    reply = post(gateway, bob, None, event_ids=event_ids)
+    assert (reply.status, reply.error["details"]["erasure_ids"]) == (410, [])
 
 
 def test_a_session_that_is_erased_leads_to_its_erasure(
-    gateway: Gateway, tell: Told, eraser: str
+    gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     def delete(key: str, name: str = SESSION) -> Reply:
         return gateway.call("DELETE", name, key=key, query={"erase": "true"})
@@ -86,7 +86,7 @@ def test_a_session_that_is_erased_leads_to_its_erasure(
     assert delete(alice).body["erasure_id"] == hers.body["erasure_id"], "what bob said is left"
     first = delete(eraser)
     again = delete(eraser)
-    assert (again.status, again.headers[REPLAYED]) == (202, "true")
+    assert (again.status, again.headers[REPLAY_HEADER]) == (202, "true")
     assert again.body["erasure_id"] == first.body["erasure_id"]
     assert delete(alice).body["erasure_id"] == hers.body["erasure_id"]
     assert delete(gateway.key(user=BOB, rights=["write", "erase"])).status == 404
@@ -97,27 +97,27 @@ def test_a_session_that_is_erased_leads_to_its_erasure(
 
 
 def test_a_user_erases_what_an_agent_said_with_the_users_own_credential(
-    gateway: Gateway, tell: Told, eraser: str
+    gateway: Gateway, tell: Tell, eraser: str
 ) -> None:
     alice = gateway.key(user=ALICE, rights=["read", "write", "erase"])
     bob = gateway.key(user=BOB, rights=["read", "write", "erase"])
     who = (ALICE, BOB, HELPER)
-    said: dict[str, str] = {}
+    message: dict[str, str] = {}
     for name, key in (("alice", alice), ("bob", bob), ("nobody", eraser)):
         reply = tell(key, "You said zyxcanary.", *who, role="agent", speaker=HELPER)
-        said[name] = reply["event_id"]
+        message[name] = reply["event_id"]
 
     def delete(key: str, name: str) -> int:
-        return gateway.call("DELETE", f"/api/v1/events/{said[name]}", key=key).status
+        return gateway.call("DELETE", f"/api/v1/events/{message[name]}", key=key).status
 
     assert [delete(alice, name) for name in ("bob", "nobody")] == [403, 403]
-    assert post(gateway, alice, None, event_ids=[*said.values()]).status == 403
-    assert post(gateway, alice, None, event_ids=[said["alice"]]).body["counts"]["events"] == 1
+    assert post(gateway, alice, None, event_ids=[*message.values()]).status == 403
+    assert post(gateway, alice, None, event_ids=[message["alice"]]).body["counts"]["events"] == 1
     assert delete(bob, "bob") == 200
 
 
 def test_a_bound_user_erases_a_session_and_not_what_agents_said(
-    gateway: Gateway, tell: Told
+    gateway: Gateway, tell: Tell
 ) -> None:
     alice = gateway.key(user=ALICE, rights=["read", "write", "erase"])
     for text, more in (("Mine.", {}), ("Yours: mine.", {"role": "agent", "speaker": HELPER})):

@@ -13,7 +13,7 @@ from tests.graph_files import export
 from tests.strandline.db.isolation import TENANTS_TABLES
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, user_message
-from tests.uploads import cid_of, citing, objects, uploaded
+from tests.uploads import cid_of, citing, objects, upload_file
 
 __all__ = ["eraser"]
 ALICE, BOB = ("user:alice", HELPER), ("user:bob", HELPER)
@@ -54,11 +54,11 @@ def fill(gateway: Gateway, key: str, who: tuple[str, ...], word: str) -> dict[st
         ids[one] = post("/api/v1/events", body)["event_id"]
     ids[f"{word}l"] = post("/api/v1/events", user_message(f"{word}l " * 12_000))["event_id"]
     data = f"{word}u in a file".encode()
-    uploaded(gateway, key, data, mime_type="text/plain", name=f"{word}u.txt")
+    upload_file(gateway, key, data, mime_type="text/plain", name=f"{word}u.txt")
     ids[f"{word}u"] = post("/api/v1/events", citing(cid_of(data)))["event_id"]
     edges = [{"event_id": ids[f"{word}m2"], "weight": 0.7}]
-    cited = user_message(f"{word}c rests on it", edges=edges, session_id=f"{word}kept")
-    ids[f"{word}c"] = post("/api/v1/events", cited)["event_id"]
+    citation = user_message(f"{word}c rests on it", edges=edges, session_id=f"{word}kept")
+    ids[f"{word}c"] = post("/api/v1/events", citation)["event_id"]
     for n in range(2):
         topic = {"type": "topic", "name": f"{word}t{n} topic"}
         node = post("/api/v1/graph/nodes", {"nodes": [topic]})["nodes"][0]
@@ -78,12 +78,12 @@ def use(gateway: Gateway, key: str, who: tuple[str, ...], word: str) -> None:
 
 def dump(base: ScratchDatabase) -> dict[str, list[str]]:
     """All rows of all tables as text."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     with psycopg.connect(base.admin_url) as admin:
         for (name,) in admin.execute(TENANTS_TABLES).fetchall():
             statement = sql.SQL("select t::text from {} t order by 1").format(sql.Identifier(name))
-            found[name] = [text for (text,) in admin.execute(statement).fetchall()]
-    return found
+            results[name] = [text for (text,) in admin.execute(statement).fetchall()]
+    return results
 
 
 def words_in(texts: list[str]) -> set[str]:
@@ -97,7 +97,7 @@ def test_nothing_is_left_of_what_was_erased_and_all_else_stays(
     foreign = gateway.key("globex", rights=["read", "write", "admin"])
     ids = fill(gateway, eraser, ALICE, "zqax")
     worlds = ((eraser, BOB, "zqbx"), (foreign, ALICE, "zqgx"))
-    kept = set[str]().union(*(fill(gateway, *world).keys() for world in worlds))
+    remaining = set[str]().union(*(fill(gateway, *world).keys() for world in worlds))
     fold_all(gateway, scratch_db)
     warm(scratch_db)
     gateway.run_job("promoter")
@@ -105,13 +105,13 @@ def test_nothing_is_left_of_what_was_erased_and_all_else_stays(
         build(gateway, tenant)
     for world in ((eraser, ALICE, "zqax"), *worlds):
         use(gateway, *world)
-    before, stored = dump(scratch_db), objects(aws)
+    before, receipt = dump(scratch_db), objects(aws)
     all_texts = [*(row for rows in before.values() for row in rows)]
-    all_texts += [*stored, *(data.decode() for data in stored.values())]
-    assert words_in(all_texts) >= {*kept, *ids}
+    all_texts += [*receipt, *(data.decode() for data in receipt.values())]
+    assert words_in(all_texts) >= {*remaining, *ids}
 
-    gone = {"zqaxm2", "zqaxm3", "zqaxl", "zqaxu", "zqaxt0", "zqaxf0"}
-    body = {"event_ids": [ids[word] for word in gone]}
+    removed_ids = {"zqaxm2", "zqaxm3", "zqaxl", "zqaxu", "zqaxt0", "zqaxf0"}
+    body = {"event_ids": [ids[word] for word in removed_ids]}
     assert gateway.call("POST", ERASURES, body, key=eraser).status == 202
     gateway.run_job("eraser", "acme")
     scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
@@ -122,9 +122,9 @@ def test_nothing_is_left_of_what_was_erased_and_all_else_stays(
     after, left_objects = dump(scratch_db), objects(aws)
     texts = [*(row for rows in after.values() for row in rows)]
     texts += [*left_objects, *(data.decode() for data in left_objects.values())]
-    left = words_in(texts)
-    assert left & gone == set()
-    assert left >= {*kept, *ids} - gone
+    words_left = words_in(texts)
+    assert words_left & removed_ids == set()
+    assert words_left >= {*remaining, *ids} - removed_ids
 
     ((bobs,),) = scratch_db.rows(
         "select scope_id::text from scopes where tenant_id = 'acme' and 'user:bob' = any"
@@ -135,11 +135,11 @@ def test_nothing_is_left_of_what_was_erased_and_all_else_stays(
             was = [row for row in rows if mark in row]
             now = [row for row in after[name] if mark in row]
             assert was == now or (mark == bobs and name in COUNTS), (name, mark)
-    events = {row for row in before["events"] if not any(ids[word] in row for word in gone)}
+    events = {row for row in before["events"] if not any(ids[word] in row for word in removed_ids)}
     assert events <= set(after["events"]), "no other event is touched"
-    removed = stored.keys() - left_objects.keys()
+    removals = receipt.keys() - left_objects.keys()
     others = {
-        key for key in removed if not key.startswith(("_exports/acme/", "_uploads/acme/", "acme/"))
+        key for key in removals if not key.startswith(("_exports/acme/", "_uploads/acme/", "acme/"))
     }
     assert others == set(), "neither the other tenant's objects nor its exports"
-    assert len([key for key in removed if key.startswith("acme/")]) == 2
+    assert len([key for key in removals if key.startswith("acme/")]) == 2

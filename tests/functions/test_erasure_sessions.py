@@ -8,7 +8,7 @@ import pytest
 
 from strandline.erasure import erase as erasing
 from strandline.erasure import store_selections
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_erasure import ALICE, ERASURES, HELPER, eraser, traces
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
@@ -51,7 +51,7 @@ def test_a_session_without_events_is_erased(
 def test_a_session_in_which_something_is_said_meanwhile_stays(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
     at_once: int,
@@ -64,22 +64,22 @@ def test_a_session_in_which_something_is_said_meanwhile_stays(
     list_some = store_selections.list_some
 
     def list_early(*arguments: Any) -> Any:
-        listed = list_some(*arguments)
+        some = list_some(*arguments)
         tell(eraser, "late", session_id=NAME)
-        return listed
+        return some
 
     def erase_it() -> int:
         return gateway.call("POST", ERASURES, {"session_id": NAME}, key=eraser).status
 
-    with monkeypatch.context() as planted:
-        planted.setattr(store_selections, "list_some", list_early)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_selections, "list_some", list_early)
         assert erase_it() == 202
     if at_once == 1000:
-        left = (
+        query = (
             "select s.session_id, s.metadata, e.content from sessions s"
             " join events e using (tenant_id, scope_id, session_id)"
         )
-        assert scratch_db.rows(left) == [(NAME, {}, "late")]
+        assert scratch_db.rows(query) == [(NAME, {}, "late")]
         assert erase_it() == 202
     assert scratch_db.rows("select count(*) from sessions") == [(0,)]
     gateway.run_job("eraser", "acme")
@@ -89,13 +89,13 @@ def test_a_session_in_which_something_is_said_meanwhile_stays(
 
 @pytest.mark.parametrize("edges", [False, True])
 def test_an_append_that_waits_for_an_erasure_leaves_no_event_without_its_session(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str, edges: bool
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str, edges: bool
 ) -> None:
     """The one of most appends, and the general one."""
-    kept = tell(eraser, "kept")
+    receipt = tell(eraser, "kept")
     begin(gateway, eraser)
     body = user_message("late", session_id=NAME)
-    body |= {"edges": [{"event_id": kept["event_id"], "weight": 0.5}]} if edges else {}
+    body |= {"edges": [{"event_id": receipt["event_id"], "weight": 0.5}]} if edges else {}
     replies: list[Reply] = []
 
     def append() -> None:

@@ -12,7 +12,7 @@ from strandline.erasure import eraser as eraser_job
 from strandline.erasure import store_vacuum
 from strandline.errors import Unavailable
 from strandline.jobs import runner
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_eraser import state_of
 from tests.functions.test_erasure import ERASURES, erase, eraser
 from tests.strandline.topics.outline import fold_all
@@ -24,7 +24,7 @@ __all__ = ["eraser"]
 def test_what_was_cleared_is_vacuumed_once_an_hour(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -35,8 +35,8 @@ def test_what_was_cleared_is_vacuumed_once_an_hour(
     assert state_of(gateway, eraser, first)["state"] == "hidden"
     scratch_db.rows("update erasures set cleared_xid = '3'")
     for name in ("ingest", "query", "eraser"):  # else what they did is counted after the vacuum
-        used = importlib.import_module(f"functions.{name}.handler").resources.database
-        used.connection().execute("select pg_stat_force_next_flush()")
+        usage = importlib.import_module(f"functions.{name}.handler").resources.database
+        usage.connection().execute("select pg_stat_force_next_flush()")
     gateway.run_job("eraser", "acme")
     assert state_of(gateway, eraser, first)["receipt"]["vacuumed_at"] is not None
     assert state_of(gateway, eraser, second)["state"] == "complete"
@@ -67,7 +67,7 @@ def statistics(base: ScratchDatabase) -> list[str]:
 
 @pytest.mark.parametrize("others", [0, 5])
 def test_the_planners_statistics_hold_nothing_of_what_was_cleared(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str, others: int
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str, others: int
 ) -> None:
     """Also where no row is left, which ANALYZE passes over."""
     for n in range(others):
@@ -90,13 +90,13 @@ def test_the_planners_statistics_hold_nothing_of_what_was_cleared(
 
 
 def test_what_an_older_snapshot_still_shows_is_not_vacuumed(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
-    said = tell(eraser, "Forget me.")["event_id"]
+    event_id = tell(eraser, "Forget me.")["event_id"]
     with psycopg.connect(scratch_db.admin_url) as other:
         other.execute("set transaction isolation level repeatable read read only")
         other.execute("select from events")
-        erasure = erase(gateway, eraser, said)
+        erasure = erase(gateway, eraser, event_id)
         assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
         assert other.execute("select content from events").fetchall() == [("Forget me.",)]
         assert state_of(gateway, eraser, erasure)["state"] == "hidden"
@@ -105,7 +105,7 @@ def test_what_an_older_snapshot_still_shows_is_not_vacuumed(
 
 
 def test_a_table_that_the_vacuum_passes_over_is_noticed(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
     scratch_db.rows("revoke maintain on decisions from strandline_app")
@@ -120,13 +120,13 @@ GERMAN = (
 
 
 def test_a_database_that_speaks_another_language_is_noticed(
-    gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, tell: Tell, eraser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
-    logged: list[Any] = []
+    log_lines: list[Any] = []
 
     def keep(message: str, **fields: Any) -> None:
-        logged.append((message, fields["extra"]["reason"]))
+        log_lines.append((message, fields["extra"]["reason"]))
 
     def vacuum(*_: object) -> store_vacuum.Vacuum:
         return store_vacuum.read_messages([GERMAN])
@@ -134,7 +134,7 @@ def test_a_database_that_speaks_another_language_is_noticed(
     monkeypatch.setattr(eraser_job.logger, "warning", keep)
     monkeypatch.setattr(store_vacuum, "vacuum", vacuum)
     assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
-    assert logged == [("tables not vacuumed", "lc_messages_not_english")]
+    assert log_lines == [("tables not vacuumed", "lc_messages_not_english")]
     assert state_of(gateway, eraser, erasure)["state"] == "hidden"
     assert store_vacuum.read_messages([]).reason == "tables_passed_over"
 
@@ -142,28 +142,28 @@ def test_a_database_that_speaks_another_language_is_noticed(
 def test_a_vacuum_whose_worker_is_lost_ends_and_counts(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     eraser: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The lease is renewed after each table."""
     erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
-    begun: list[str] = []
+    uploads: list[str] = []
 
     def taken_over(*table: Any) -> str:
-        begun.append(str(table))
+        uploads.append(str(table))
         scratch_db.rows("update jobs set state = 'failed' where kind = 'eraser'")
         return "select 1"
 
     monkeypatch.setattr(runner, "_RENEW_SECONDS", 0.0)
     monkeypatch.setattr(store_vacuum, "_VACUUM", SimpleNamespace(format=taken_over))
     gateway.run_job("eraser", "acme")
-    assert len(begun) == 1
+    assert len(uploads) == 1
     assert scratch_db.rows("select vacuums, vacuumed_at from erasures") == [(1, None)]
 
 
 def test_a_receipt_says_where_the_vacuum_failed(
-    gateway: Gateway, tell: Told, eraser: str, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, tell: Tell, eraser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erasure = erase(gateway, eraser, tell(eraser, "Forget me.")["event_id"])
 

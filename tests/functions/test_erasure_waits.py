@@ -10,7 +10,7 @@ import pytest
 from strandline.erasure import eraser as eraser_job
 from strandline.erasure import store_vacuum
 from strandline.observability import logger
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_erasure import ERASURES, eraser
 from tests.functions.test_erasure_lists import forget
 from tests.support import Gateway, ScratchDatabase
@@ -19,7 +19,7 @@ __all__ = ["eraser"]
 
 
 @pytest.fixture
-def printed() -> Iterator[io.StringIO]:
+def log_output() -> Iterator[io.StringIO]:
     """What the handlers print from here on."""
     stream, handler = io.StringIO(), cast(Any, logger.registered_handler)
     before = handler.setStream(stream)
@@ -27,20 +27,20 @@ def printed() -> Iterator[io.StringIO]:
     handler.setStream(before)
 
 
-def values_of(printed: io.StringIO, job: str, metric: str) -> list[float]:
+def values_of(output: io.StringIO, job: str, metric: str) -> list[float]:
     """What a job said of a metric, and forget it."""
-    lines = [json.loads(line) for line in printed.getvalue().splitlines()]
-    printed.truncate(0)
-    printed.seek(0)
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    output.truncate(0)
+    output.seek(0)
     return [line[metric] for line in lines if line.get("job") == job and metric in line]
 
 
 def test_health_and_metrics_say_how_many_wait_and_how_long(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, eraser: str
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, eraser: str
 ) -> None:
     def waiting() -> tuple[int, int]:
-        found = gateway.call("GET", "/api/v1/health", key=eraser).body["background"]
-        count, age = found["erasures_waiting"], found["oldest_erasure_seconds"]
+        background = gateway.call("GET", "/api/v1/health", key=eraser).body["background"]
+        count, age = background["erasures_waiting"], background["oldest_erasure_seconds"]
         text = gateway.call("GET", "/metrics", key=eraser).text
         assert f"\nstrandline_erasures_waiting {count}\n" in text
         (line,) = [
@@ -63,9 +63,9 @@ def test_health_and_metrics_say_how_many_wait_and_how_long(
 def test_the_age_of_the_oldest_is_printed_by_two_jobs(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     eraser: str,
-    printed: io.StringIO,
+    log_output: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By the sweeper too, which sees what no eraser goes on with; and where the job fails."""
@@ -75,26 +75,26 @@ def test_the_age_of_the_oldest_is_printed_by_two_jobs(
         "update erasures set asked_at = asked_at - interval '7 hours' where erasure_id = %s", old
     )
     gateway.run_job("sweeper", "acme")
-    (age,) = values_of(printed, "sweeper", metric)
+    (age,) = values_of(log_output, "sweeper", metric)
     assert age // 60 == 420
-    with monkeypatch.context() as planted:
-        planted.setattr(eraser_job, "_settle", None)
+    with monkeypatch.context() as patch:
+        patch.setattr(eraser_job, "_settle", None)
         gateway.run_job("eraser", "acme")
-    (age,) = values_of(printed, "eraser", metric)
+    (age,) = values_of(log_output, "eraser", metric)
     assert age // 60 == 420
     gateway.run_job("eraser", "acme")
-    assert len(values_of(printed, "eraser", metric)) == 1
+    assert len(values_of(log_output, "eraser", metric)) == 1
     gateway.run_job("eraser", "acme")
-    assert values_of(printed, "eraser", metric) == [], "none waits"
+    assert values_of(log_output, "eraser", metric) == [], "none waits"
     gateway.run_job("sweeper", "acme")
-    assert values_of(printed, "sweeper", metric) == [0]
+    assert values_of(log_output, "sweeper", metric) == [0]
 
 
 def test_a_vacuum_that_is_given_up_is_counted(
     gateway: Gateway,
-    tell: Told,
+    tell: Tell,
     eraser: str,
-    printed: io.StringIO,
+    log_output: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Once for each erasure, at its receipt; a vacuum that comes in the end is none."""
@@ -104,16 +104,16 @@ def test_a_vacuum_that_is_given_up_is_counted(
         del arguments
         return store_vacuum.Vacuum(None, "out_of_time")
 
-    with monkeypatch.context() as planted:
-        planted.setattr(store_vacuum, "vacuum", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_vacuum, "vacuum", fail)
         for _ in range(4):  # of five
             gateway.run_job("eraser", "acme")
-            assert values_of(printed, "eraser", metric) == []
+            assert values_of(log_output, "eraser", metric) == []
         gateway.run_job("eraser", "acme")
         gateway.run_job("eraser", "acme")
-    assert values_of(printed, "eraser", metric) == [1]
-    done = gateway.call("GET", f"{ERASURES}/{erasure_id}", key=eraser).body
-    assert (done["state"], done["receipt"]["vacuumed_at"]) == ("complete", None)
+    assert values_of(log_output, "eraser", metric) == [1]
+    body = gateway.call("GET", f"{ERASURES}/{erasure_id}", key=eraser).body
+    assert (body["state"], body["receipt"]["vacuumed_at"]) == ("complete", None)
     forget(gateway, tell, eraser)
     gateway.run_job("eraser", "acme")
-    assert values_of(printed, "eraser", metric) == []
+    assert values_of(log_output, "eraser", metric) == []

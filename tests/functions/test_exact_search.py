@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from strandline.background import texts
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import Gateway, Reply, ScratchDatabase
 
 ALICE, BOB = "user:alice", "user:bob"
-UNINDEXED = "select count(*) from scopes where last_seq > indexed_seq"
+UNINDEXED_QUERY = "select count(*) from scopes where last_seq > indexed_seq"
 type Settle = Callable[[], None]
 
 
@@ -33,7 +33,7 @@ def settle(request: pytest.FixtureRequest, gateway: Gateway, scratch_db: Scratch
         if request.param == "as appended":
             return
         gateway.sweep()
-        assert scratch_db.rows(UNINDEXED) == [(0,)]
+        assert scratch_db.rows(UNINDEXED_QUERY) == [(0,)]
         if request.param == "in part":
             scratch_db.rows("update scopes set indexed_seq = last_seq / 2")
             scratch_db.rows(
@@ -44,7 +44,7 @@ def settle(request: pytest.FixtureRequest, gateway: Gateway, scratch_db: Scratch
     return work
 
 
-FOUND: list[tuple[str, list[int]]] = [
+EXPECTED_HITS: list[tuple[str, list[int]]] = [
     ("strand", [0]),
     ("RANDLINE", [0]),
     ("e, c", [1]),
@@ -74,17 +74,17 @@ TEXTS = [
 ]
 
 
-def test_a_text_is_found_as_it_stands(gateway: Gateway, tell: Told, settle: Settle) -> None:
+def test_a_text_is_found_as_it_stands(gateway: Gateway, tell: Tell, settle: Settle) -> None:
     """Case and composition do not matter; spaces and punctuation do, and nothing is a wildcard."""
     key = gateway.key(user=ALICE)
     for text in TEXTS:
         tell(key, text, ALICE)
     settle()
-    for text, places in FOUND:
+    for text, places in EXPECTED_HITS:
         assert contents(search(gateway, key, text)) == [TEXTS[n] for n in places], text
 
 
-def test_a_text_is_found_by_who_may_see_it(gateway: Gateway, tell: Told, settle: Settle) -> None:
+def test_a_text_is_found_by_who_may_see_it(gateway: Gateway, tell: Tell, settle: Settle) -> None:
     key, other = gateway.key(), gateway.key("beta")
     tell(key, "alice's harbour", ALICE)
     tell(key, "bob's harbour", BOB)
@@ -99,29 +99,29 @@ def test_a_text_is_found_by_who_may_see_it(gateway: Gateway, tell: Told, settle:
         (gateway.key("beta", user=ALICE), {}, {"beta's harbour"}),
         (gateway.key("beta", user=BOB), {}, set()),
     ]
-    for asker, narrowing, expected in cases:
-        assert set(contents(search(gateway, asker, "HARBOUR", **narrowing))) == expected
+    for caller, narrowing, expected in cases:
+        assert set(contents(search(gateway, caller, "HARBOUR", **narrowing))) == expected
 
 
-def test_pages_go_from_the_newest_back(gateway: Gateway, tell: Told, settle: Settle) -> None:
+def test_pages_go_from_the_newest_back(gateway: Gateway, tell: Tell, settle: Settle) -> None:
     """The first page is what many events match; those far back are found by index."""
     key = gateway.key(user=ALICE)
     numbers = [*range(3), *range(20, 60)]
     for n in range(60):
         tell(key, f"turn {n} {'of the harbour' if n in numbers else 'of nothing'}", ALICE)
     settle()
-    seen, cursor = list[str](), None
+    ids, cursor = list[str](), None
     for _ in range(20):
         reply = search(gateway, key, "the harb", limit=7, cursor=cursor)
         page = contents(reply)
-        seen += reversed(page)
+        ids += reversed(page)
         cursor = reply.body["next_cursor"]
         if cursor is None:
             break
-    assert [int(text.split()[1]) for text in seen] == numbers[::-1]
+    assert [int(text.split()[1]) for text in ids] == numbers[::-1]
 
 
-def test_a_cursor_is_of_one_mode(gateway: Gateway, tell: Told) -> None:
+def test_a_cursor_is_of_one_mode(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     for n in range(3):
         tell(key, f"harbour {n}", ALICE)
@@ -145,7 +145,7 @@ def test_no_other_mode_is_known(gateway: Gateway) -> None:
 
 
 def test_a_payload_is_found_by_its_words_and_not_exactly(
-    gateway: Gateway, tell: Told, settle: Settle
+    gateway: Gateway, tell: Tell, settle: Settle
 ) -> None:
     """Content that moved to S3 is not in the log, so that no text can be compared with it."""
     key = gateway.key(user=ALICE)
@@ -157,7 +157,7 @@ def test_a_payload_is_found_by_its_words_and_not_exactly(
 
 
 def test_an_erased_event_is_not_found(
-    gateway: Gateway, tell: Told, settle: Settle, scratch_db: ScratchDatabase
+    gateway: Gateway, tell: Tell, settle: Settle, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
     event_id = tell(key, "the old harbour", ALICE)["event_id"]
@@ -169,7 +169,7 @@ def test_an_erased_event_is_not_found(
 
 
 def test_the_index_is_filled_in_batches_and_passes_over_what_has_no_text(
-    gateway: Gateway, tell: Told, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(texts, "BATCH", 2)
     key = gateway.key(user=ALICE)
@@ -181,12 +181,12 @@ def test_the_index_is_filled_in_batches_and_passes_over_what_has_no_text(
     gateway.sweep()
     indexed = sorted(text for (text,) in scratch_db.rows("select text from event_texts"))
     assert indexed == ["another's", *(f"harbour {n}" for n in range(5))]
-    assert scratch_db.rows(UNINDEXED) == [(0,)]
+    assert scratch_db.rows(UNINDEXED_QUERY) == [(0,)]
     assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
 
 def test_what_no_row_of_work_names_is_indexed_by_the_next_sweep(
-    gateway: Gateway, tell: Told, scratch_db: ScratchDatabase
+    gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     """As after the release that brings the index: the log is embedded and folded long since."""
     tell(gateway.key(user=ALICE), "the harbour", ALICE)

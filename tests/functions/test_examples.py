@@ -36,10 +36,10 @@ def test_every_example_answers_as_it_says(
 def test_what_a_session_s_search_finds_in_the_graph_is_shown() -> None:
     operation = "POST /api/v1/sessions/{session_id}/context/search"
     (search,) = [example for example in EXAMPLES if example.operation == operation]
-    known = search.answer["graph"]
-    assert known["nodes"]
-    assert known["edges"]
-    assert all(item["event_ids"] for item in (*known["nodes"], *known["edges"]))
+    graph = search.answer["graph"]
+    assert graph["nodes"]
+    assert graph["edges"]
+    assert all(item["event_ids"] for item in (*graph["nodes"], *graph["edges"]))
 
 
 def test_answers_are_renewed_where_they_differ(gateway: Gateway) -> None:

@@ -11,7 +11,7 @@ from strandline.db.database import TenantDb
 from strandline.recall import store_edges
 from strandline.recall.expansion import fit_to_budget, sort_by_time
 from strandline.recall.schemas import Hit
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import Gateway, ScratchDatabase
 
 ALICE, BOB = "user:alice", "user:bob"
@@ -35,12 +35,12 @@ def texts(hits: list[Any]) -> list[str]:
     return [hit["text"] for hit in hits]
 
 
-def edge(told: Any, weight: float = 1.0) -> dict[str, object]:
-    return {"event_id": told["event_id"], "weight": weight}
+def edge(receipt: Any, weight: float = 1.0) -> dict[str, object]:
+    return {"event_id": receipt["event_id"], "weight": weight}
 
 
 def test_what_the_best_hits_rest_on_is_added_by_weight(
-    gateway: Gateway, key: str, tell: Told
+    gateway: Gateway, key: str, tell: Tell
 ) -> None:
     deep = tell(key, "Deep.", ALICE)
     chain = tell(key, "Third.", ALICE, edges=[edge(deep)])
@@ -59,34 +59,34 @@ def test_what_the_best_hits_rest_on_is_added_by_weight(
     assert recall(gateway, key, expand=1, include="full")[1]["event"]["cid"] == heavy["cid"]
 
 
-def test_only_some_edges_of_each_are_followed(gateway: Gateway, key: str, tell: Told) -> None:
-    told = [tell(key, f"No. {n}.", ALICE) for n in range(9)]
-    edges = [edge(one, n / 10) for n, one in enumerate(told)]
+def test_only_some_edges_of_each_are_followed(gateway: Gateway, key: str, tell: Tell) -> None:
+    receipts = [tell(key, f"No. {n}.", ALICE) for n in range(9)]
+    edges = [edge(one, n / 10) for n, one in enumerate(receipts)]
     tell(key, HIT, ALICE, edges=edges)
     hits = recall(gateway, key, expand=50)
     assert texts(hits)[1:] == [f"No. {n}." for n in (8, 7, 6, 5, 4)]
 
 
-def test_what_is_found_is_not_added_again(gateway: Gateway, key: str, tell: Told) -> None:
-    told = tell(key, "A zyzzyva is a weevil.", ALICE)
-    tell(key, HIT, ALICE, edges=[edge(told)])
+def test_what_is_found_is_not_added_again(gateway: Gateway, key: str, tell: Tell) -> None:
+    receipt = tell(key, "A zyzzyva is a weevil.", ALICE)
+    tell(key, HIT, ALICE, edges=[edge(receipt)])
     hits = recall(gateway, key, limit=10, expand=50)
     assert sorted(texts(hits)) == sorted([HIT, "A zyzzyva is a weevil."])
     assert all(hit["relevance"] is not None for hit in hits)
 
 
 def test_nothing_is_added_that_the_reader_cannot_see(
-    gateway: Gateway, tell: Told, scratch_db: ScratchDatabase
+    gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     """Neither through an edge that the API would refuse, nor one of another tenant's."""
     unbound = gateway.key()
-    hidden = tell(unbound, "For bob alone.", BOB)
+    receipt = tell(unbound, "For bob alone.", BOB)
     shared = tell(unbound, "For both.", ALICE, BOB)
     hit = tell(unbound, HIT, ALICE, edges=[edge(shared)])
     scratch_db.rows(
         "insert into memory_edges (tenant_id, scope_id, participants, event_id, cited_id,"
         " cited_cid, weight) values ('acme', %s, %s, %s, %s, %s, 1)",
-        *(hit["scope_id"], [ALICE], hit["event_id"], hidden["event_id"], hidden["cid"]),
+        *(hit["scope_id"], [ALICE], hit["event_id"], receipt["event_id"], receipt["cid"]),
     )
     assert texts(recall(gateway, gateway.key(user=ALICE), expand=50)) == [HIT, "For both."]
     assert recall(gateway, gateway.key(user=BOB), expand=50) != []
@@ -95,26 +95,26 @@ def test_nothing_is_added_that_the_reader_cannot_see(
 
 
 def test_filters_and_erasure_hold(
-    gateway: Gateway, key: str, tell: Told, scratch_db: ScratchDatabase
+    gateway: Gateway, key: str, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     one = tell(key, "In the session.", ALICE, session_id="s-1")
     other = tell(key, "Elsewhere.", ALICE)
-    gone = tell(key, "Gone.", ALICE, session_id="s-1")
-    tell(key, HIT, ALICE, session_id="s-1", edges=[edge(one), edge(other), edge(gone)])
+    receipt = tell(key, "Gone.", ALICE, session_id="s-1")
+    tell(key, HIT, ALICE, session_id="s-1", edges=[edge(one), edge(other), edge(receipt)])
     scratch_db.rows(
         "update events set erased_at = now(), content = null, cid = null where event_id = %s",
-        gone["event_id"],
+        receipt["event_id"],
     )
     assert texts(recall(gateway, key, session_id="s-1", expand=9)) == [HIT, "In the session."]
 
 
 def test_one_statement_follows_all_edges(
-    gateway: Gateway, key: str, tell: Told, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, key: str, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: Any = None
+    receipt: Any = None
     for n in range(6):
-        told = tell(key, f"Step {n}.", ALICE, edges=[edge(told)] if told else [])
-    tell(key, HIT, ALICE, edges=[edge(told)])
+        receipt = tell(key, f"Step {n}.", ALICE, edges=[edge(receipt)] if receipt else [])
+    tell(key, HIT, ALICE, edges=[edge(receipt)])
     statements: list[str] = []
     real = TenantDb.fetch
 
@@ -130,7 +130,7 @@ def test_one_statement_follows_all_edges(
     assert not any("memory_edges" in statement for statement in statements)
 
 
-def test_in_order_of_time_what_is_cited_comes_first(gateway: Gateway, key: str, tell: Told) -> None:
+def test_in_order_of_time_what_is_cited_comes_first(gateway: Gateway, key: str, tell: Tell) -> None:
     """Even if it happened later than what cites it, by the callers' clocks."""
     late = tell(key, "Late.", ALICE, occurred_at="2026-05-09T12:00:00Z")
     old = tell(key, "Old.", ALICE, occurred_at="2026-05-01T12:00:00Z")
@@ -141,7 +141,7 @@ def test_in_order_of_time_what_is_cited_comes_first(gateway: Gateway, key: str, 
     assert texts(recall(gateway, key, limit=2, expand=9))[0] == HIT
 
 
-def test_a_budget_is_spent_on_the_best_first(gateway: Gateway, key: str, tell: Told) -> None:
+def test_a_budget_is_spent_on_the_best_first(gateway: Gateway, key: str, tell: Tell) -> None:
     long = tell(key, "Long and on. " * 50, ALICE)
     short = tell(key, "Short.", ALICE)
     tell(key, HIT, ALICE, edges=[edge(long, 0.9), edge(short, 0.1)])
@@ -153,22 +153,22 @@ def test_a_budget_is_spent_on_the_best_first(gateway: Gateway, key: str, tell: T
 
 
 def test_what_was_added_warms_nothing(
-    gateway: Gateway, key: str, tell: Told, scratch_db: ScratchDatabase
+    gateway: Gateway, key: str, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     """It was given, though: what says it again is an echo."""
-    told = tell(key, "Supporting words.", ALICE)
-    hit = tell(key, HIT, ALICE, edges=[edge(told)])
-    seen: list[Any] = []
+    receipt = tell(key, "Supporting words.", ALICE)
+    hit = tell(key, HIT, ALICE, edges=[edge(receipt)])
+    visible_ids: list[Any] = []
 
-    def record(access: TenantDb, recall_id: Any, used: Any, now: Any, given: Any) -> int:
-        seen.append((used, given))
+    def record(access: TenantDb, recall_id: Any, usage: Any, now: Any, arguments: Any) -> int:
+        visible_ids.append((usage, arguments))
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store_recalls, "record_events", record)
         recall(gateway, key, expand=9, order="time")
-    ids = uuid.UUID(told["event_id"]), uuid.UUID(hit["event_id"])
-    assert seen == [([ids[1]], list(ids))]
+    ids = uuid.UUID(receipt["event_id"]), uuid.UUID(hit["event_id"])
+    assert visible_ids == [([ids[1]], list(ids))]
     assert scratch_db.rows("select from recall_answers") == []
 
 
@@ -207,9 +207,9 @@ def make_hit(at: int, text: str = "") -> Hit:
 
 def test_the_order_is_one_whatever_order_hits_come_in() -> None:
     hits = [make_hit(at) for at in (5, 1, 4, 1, 3)]
-    cited = {hits[1].event_id: [hits[0].event_id], hits[2].event_id: [uuid.uuid4()]}
-    expected = sort_by_time(hits, lambda n: cited.get(n, ()))
-    assert sort_by_time(hits[::-1], lambda n: cited.get(n, ())) == expected
+    citations = {hits[1].event_id: [hits[0].event_id], hits[2].event_id: [uuid.uuid4()]}
+    expected = sort_by_time(hits, lambda n: citations.get(n, ()))
+    assert sort_by_time(hits[::-1], lambda n: citations.get(n, ())) == expected
     assert [hit.occurred_at.hour for hit in expected] == [1, 3, 4, 5, 1]
 
 
@@ -222,7 +222,7 @@ def test_without_a_budget_all_fit() -> None:
 
 
 def test_a_walk_without_bounds_is_noticed(
-    gateway: Gateway, key: str, tell: Told, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, key: str, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted."""
     monkeypatch.setattr(store_edges, "_MAX_DEPTH", 9)
@@ -230,7 +230,7 @@ def test_a_walk_without_bounds_is_noticed(
         test_what_the_best_hits_rest_on_is_added_by_weight(gateway, key, tell)
 
 
-def test_weights_next_to_nothing_are_followed_last(gateway: Gateway, key: str, tell: Told) -> None:
+def test_weights_next_to_nothing_are_followed_last(gateway: Gateway, key: str, tell: Tell) -> None:
     """Their product is too small for a double."""
     deep = tell(key, "Deep.", ALICE)
     faint = tell(key, "Faint.", ALICE, edges=[edge(deep, 1e-200)])

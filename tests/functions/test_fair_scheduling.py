@@ -26,7 +26,7 @@ def embedder() -> WordEmbedder:
 
 
 class Queue:
-    """The queue of hints, delivered one at a time in their order."""
+    """The work queue, delivered one at a time in their order."""
 
     def __init__(
         self, patch: pytest.MonkeyPatch, base: ScratchDatabase, seconds: float = 600.0
@@ -35,12 +35,12 @@ class Queue:
         self.delivered = 0
         self._base = base
         self._handler = importlib.import_module("functions.worker.handler")
-        hints = self._handler.resources.work_queue
-        patch.setattr(hints, "send", self.send)
-        patch.setattr(hints, "send_later", self.send_later)
+        queue = self._handler.resources.work_queue
+        patch.setattr(queue, "send", self.send)
+        patch.setattr(queue, "send_later", self.send_later)
 
-        def short(*given: Any, **named: Any) -> Worker:
-            return replace(Worker(*given, **named), slice_events=TURN, slice_seconds=seconds)
+        def short(*args: Any, **options: Any) -> Worker:
+            return replace(Worker(*args, **options), slice_events=TURN, slice_seconds=seconds)
 
         patch.setattr(queue_handler, "Worker", short)
 
@@ -63,7 +63,7 @@ class Queue:
         )[0][0]
 
 
-def told(count: int) -> list[dict[str, Any]]:
+def make_messages(count: int) -> list[dict[str, Any]]:
     who = [ALICE, HELPER]
     return [
         {"participants": who, "role": "user", "speaker": ALICE, "content": f"buoy no. {place}"}
@@ -74,22 +74,22 @@ def told(count: int) -> list[dict[str, Any]]:
 def test_a_backlog_gives_way_after_a_turn(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hints = Queue(monkeypatch, scratch_db)
+    queue = Queue(monkeypatch, scratch_db)
     giant = ""
     for _ in range(3):
-        (giant, *_) = append(gateway, gateway.key("giant"), told(200))
-    small = append(gateway, gateway.key("small"), told(5))[0]
-    hints.messages.clear()
-    hints.send("giant", [giant])
-    hints.send("small", [small])
-    while hints.unfolded(small):
-        hints.deliver()
-    assert hints.delivered == 2
-    assert hints.unfolded(giant) == 600 - TURN
-    while hints.messages:
-        hints.deliver()
-    assert hints.unfolded(giant) == 0
-    assert hints.delivered <= 2 + 600 // TURN + 1, "no turn is for nothing"
+        (giant, *_) = append(gateway, gateway.key("giant"), make_messages(200))
+    small = append(gateway, gateway.key("small"), make_messages(5))[0]
+    queue.messages.clear()
+    queue.send("giant", [giant])
+    queue.send("small", [small])
+    while queue.unfolded(small):
+        queue.deliver()
+    assert queue.delivered == 2
+    assert queue.unfolded(giant) == 600 - TURN
+    while queue.messages:
+        queue.deliver()
+    assert queue.unfolded(giant) == 0
+    assert queue.delivered <= 2 + 600 // TURN + 1, "no turn is for nothing"
     assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
 
@@ -97,16 +97,16 @@ def test_a_turn_of_long_texts_ends_by_the_clock(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few events it had: a neighbour waits for seconds, not for a thousand long texts."""
-    hints = Queue(monkeypatch, scratch_db, seconds=0.0)
-    (giant, *_) = append(gateway, gateway.key("giant"), told(300))
-    small = append(gateway, gateway.key("small"), told(5))[0]
-    hints.messages.clear()
-    hints.send("giant", [giant])
-    hints.send("small", [small])
-    while hints.unfolded(small):
-        hints.deliver()
-    assert hints.delivered == 2
-    assert hints.unfolded(giant) > 0
-    while hints.messages:
-        hints.deliver()
-    assert hints.unfolded(giant) == 0
+    queue = Queue(monkeypatch, scratch_db, seconds=0.0)
+    (giant, *_) = append(gateway, gateway.key("giant"), make_messages(300))
+    small = append(gateway, gateway.key("small"), make_messages(5))[0]
+    queue.messages.clear()
+    queue.send("giant", [giant])
+    queue.send("small", [small])
+    while queue.unfolded(small):
+        queue.deliver()
+    assert queue.delivered == 2
+    assert queue.unfolded(giant) > 0
+    while queue.messages:
+        queue.deliver()
+    assert queue.unfolded(giant) == 0

@@ -29,10 +29,10 @@ def test_an_assistant_is_an_agent(gateway: Gateway, key: str) -> None:
         body = user_message("Done.", role=role) | {"source_event_key": "one"}
         reply = gateway.call("POST", EVENTS, body, key=key)
         assert reply.status == 201, reply.text  # the second is the first again
-    found = gateway.call(
+    response = gateway.call(
         "POST", f"{EVENTS}/query", {"role": "assistant", "participants": [ALICE]}, key=key
     )
-    (event,) = found.body["scopes"][0]["events"]
+    (event,) = response.body["scopes"][0]["events"]
     assert (event["role"], event["speaker"], event["origin"]) == ("agent", HELPER, "agent")
 
 
@@ -63,7 +63,7 @@ def test_a_refusal_names_the_field_and_the_way_out(
     assert words in reply.error["message"]
 
 
-def _written(gateway: Gateway, key: str, path: str, when: Mapping[str, object]) -> Reply:
+def _write(gateway: Gateway, key: str, path: str, when: Mapping[str, object]) -> Reply:
     message: Body = {"role": "user", "content": "x"}
     bodies: dict[str, Body] = {
         EVENTS: user_message("x"),
@@ -91,16 +91,16 @@ PATHS = (EVENTS, f"{EVENTS}/batch", f"{SESSION}/events", f"{SESSION}/interaction
 def test_both_names_of_a_moment_mean_the_same(
     gateway: Gateway, key: str, path: str, when: Mapping[str, object]
 ) -> None:
-    reply = _written(gateway, key, path, when)
+    reply = _write(gateway, key, path, when)
     assert reply.status in (200, 201), reply.text
-    found = gateway.call("GET", "/memories/list", key=key, query={"participants": ALICE}).body
-    moments = {datetime.fromisoformat(event["occurred_at"]) for event in found["events"]}
+    body = gateway.call("GET", "/memories/list", key=key, query={"participants": ALICE}).body
+    moments = {datetime.fromisoformat(event["occurred_at"]) for event in body["events"]}
     assert moments == {datetime(2026, 5, 8, 13, 56, tzinfo=UTC)}
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_two_different_moments_are_refused(gateway: Gateway, key: str, path: str) -> None:
-    reply = _written(gateway, key, path, {"timestamp": AT, "occurred_at": LATER})
+    reply = _write(gateway, key, path, {"timestamp": AT, "occurred_at": LATER})
     error = reply.body["results"][0]["error"] if "batch" in path else reply.error
     assert error["details"]["field"] == "timestamp"
     assert "occurred_at" in error["message"]

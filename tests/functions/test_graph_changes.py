@@ -20,13 +20,13 @@ def graph(gateway: Gateway) -> Graph:
 
 def test_a_patch_changes_what_it_names_and_null_clears(graph: Graph) -> None:
     (ada,) = graph.create(entity("Ada", kind="person", description="A rower"))
-    changed = graph.write("PATCH", f"nodes/{ada}", description="A sailor")
+    reply = graph.write("PATCH", f"nodes/{ada}", description="A sailor")
     assert graph.read(f"nodes/{ada}")["properties"] == {
         "kind": "person",
         "description": "A sailor",
     }
     query = {"participants": WHO}
-    path = f"/api/v1/events/{changed['event_id']}"
+    path = f"/api/v1/events/{reply['event_id']}"
     event = graph.gateway.call("GET", path, key=graph.key, query=query).body
     assert (event["type"], event["content"]) == ("statement", "Ada: description is A sailor.")
     assert event["metadata"]["graph"] == {
@@ -85,16 +85,16 @@ def test_a_deployment_may_have_confidences_halved(
     last = graph.write("PATCH", f"nodes/{ada}", confidence=0.0)
     as_of = graph.recorded_at(last["event_id"])
     for when in ({}, {"as_of": as_of}):
-        told = [graph.read(f"nodes/{ada}", **when), *graph.read("nodes", **when)["nodes"]]
+        views = [graph.read(f"nodes/{ada}", **when), *graph.read("nodes", **when)["nodes"]]
         for path, body in (
             ("traverse", {"node_id": ada}),
             ("search", {"query": "Ada"}),
             ("search", {"query": ada, "mode": "graph"}),
         ):
-            asked = {"participants": WHO, **body, **when}
-            reply = graph.gateway.call("POST", f"/api/v1/graph/{path}", asked, key=graph.key)
-            told += reply.body["nodes"]
-        assert [node["confidence"] for node in told] == [pytest.approx(0.375)] * 5
+            query = {"participants": WHO, **body, **when}
+            reply = graph.gateway.call("POST", f"/api/v1/graph/{path}", query, key=graph.key)
+            views += reply.body["nodes"]
+        assert [node["confidence"] for node in views] == [pytest.approx(0.375)] * 5
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_a_contradiction_is_resolved_and_each_time_keeps_its_truth(graph: Graph)
     """Oslo, then Bergen, then Oslo again: three facts, each with its time."""
     first = graph.write("POST", "nodes", nodes=[fact("Ada lives in Oslo", category="personal")])
     oslo = first["nodes"][0]["id"]
-    moved = graph.write(
+    move = graph.write(
         "POST",
         f"nodes/{oslo}/invalidate",
         reason="She moved",
         replacement={"content": "Ada lives in Bergen", "category": "personal"},
     )
-    bergen = moved["replacement"]
+    bergen = move["replacement"]
     back = graph.write(
         "POST",
         f"nodes/{bergen}/invalidate",
@@ -158,7 +158,7 @@ def test_a_contradiction_is_resolved_and_each_time_keeps_its_truth(graph: Graph)
     again = back["replacement"]
     assert len({oslo, bergen, again}) == 3
 
-    times = [first["nodes"][0]["event_id"], moved["event_id"], back["event_id"]]
+    times = [first["nodes"][0]["event_id"], move["event_id"], back["event_id"]]
     for event_id, content in zip(times, ("Oslo", "Bergen", "Oslo"), strict=True):
         as_of = graph.recorded_at(event_id)
         page = graph.read("nodes", type="fact", as_of=as_of)["nodes"]
@@ -166,7 +166,7 @@ def test_a_contradiction_is_resolved_and_each_time_keeps_its_truth(graph: Graph)
     before = graph.read(f"nodes/{oslo}", as_of=graph.recorded_at(times[0]))
     assert (before["valid_to"], before["properties"]) == (None, {"category": "personal"})
     now = graph.read(f"nodes/{oslo}")
-    assert now["valid_to"] == moved["valid_to"]
+    assert now["valid_to"] == move["valid_to"]
     assert now["properties"] == {"category": "personal", "reason": "She moved"}
     assert (now["weight"], now["members"]) == (1, [oslo])
 
@@ -183,8 +183,8 @@ def test_a_fact_ends_without_a_replacement_or_with_one_that_is_there(graph: Grap
     oslo, bergen, tromso = graph.create(
         *(fact(f"Ada lives in {town}") for town in ("Oslo", "Bergen", "Tromsø"))
     )
-    ended = graph.write("POST", f"nodes/{oslo}/invalidate", reason="Nobody knows")
-    assert (ended["replacement"], ended["edge_id"]) == (None, None)
+    ending = graph.write("POST", f"nodes/{oslo}/invalidate", reason="Nobody knows")
+    assert (ending["replacement"], ending["edge_id"]) == (None, None)
     replaced = graph.write(
         *("POST", f"nodes/{bergen}/invalidate"), reason="She said so", replacement_id=tromso
     )
@@ -223,8 +223,8 @@ def test_an_invalidation_that_cannot_be_is_refused_by_its_field(
     graph: Graph, fields: dict[str, Any], status: int, field: str
 ) -> None:
     ada, node = graph.create(entity("Ada"), fact("Ada rows"))
-    named = {"{ada}": ada, "{fact}": node}
-    body = {n: named.get(v, v) if isinstance(v, str) else v for n, v in fields.items()}
+    options = {"{ada}": ada, "{fact}": node}
+    body = {n: options.get(v, v) if isinstance(v, str) else v for n, v in fields.items()}
     reply = graph.send("POST", f"nodes/{node}/invalidate", body)
     assert (reply.status, reply.error["details"]["field"]) == (status, field), reply.text
     reply = graph.send("POST", f"nodes/{ada}/invalidate", {"reason": "r"})
@@ -259,10 +259,10 @@ def test_an_edge_ends_and_holds_again_when_it_is_stated_again(
 ) -> None:
     ada, kayak = graph.create(entity("Ada"), entity("kayak"))
     edge = graph.relate("USES", ada, kayak, confidence=0.6)
-    ended = graph.write("POST", f"edges/{edge['id']}/end", reason="It sank")
+    ending = graph.write("POST", f"edges/{edge['id']}/end", reason="It sank")
     state = "select valid_to is null, properties, weight, confidence from graph_edges"
     assert scratch_db.rows(state) == [(False, {"reason": "It sank"}, 1, 0.6)]
-    assert ended["valid_to"] is not None
+    assert ending["valid_to"] is not None
     reply = graph.send("POST", f"edges/{edge['id']}/end")
     assert (reply.status, reply.error["code"]) == (409, "state_conflict")
     graph.relate("USES", ada, kayak, confidence=0.8)
@@ -291,8 +291,8 @@ def test_an_edge_that_cannot_be_is_refused_by_its_field(
 ) -> None:
     ada, kayak, node = graph.create(entity("Ada"), topic("kayaks"), fact("Ada rows"))
     whole = {"edge": "entity_topic", "from_id": ada, "to_id": kayak, **link}
-    named = {"{ada}": ada, "{fact}": node}
-    whole = {name: named.get(value, value) for name, value in whole.items()}
+    fields = {"{ada}": ada, "{fact}": node}
+    whole = {name: fields.get(value, value) for name, value in whole.items()}
     reply = graph.send("POST", "edges", {"edges": [whole]})
     assert (reply.status, reply.error["details"]["field"]) == (422, field), reply.text
     assert scratch_db.rows("select count(*) from graph_edges") == [(0,)]

@@ -25,10 +25,10 @@ def test_two_facts_that_cannot_both_hold_are_named(gateway: Gateway) -> None:
     key = gateway.key()
     oslo, bergen, *_ = store(gateway, key, FACTS)
     gateway.sweep()
-    found = ask(gateway, key, "conflicts")
-    (conflict,) = found["conflicts"]
+    conflicts_ = ask(gateway, key, "conflicts")
+    (conflict,) = conflicts_["conflicts"]
     assert {fact["id"] for fact in conflict["facts"]} == {oslo, bergen}
-    assert conflict["similarity"] >= found["threshold"]
+    assert conflict["similarity"] >= conflicts_["threshold"]
     assert conflict["tests"] == [
         {
             "test": "deterministic",
@@ -37,7 +37,7 @@ def test_two_facts_that_cannot_both_hold_are_named(gateway: Gateway) -> None:
             "model": None,
         }
     ]
-    assert found["degraded"] == ["no_model"]
+    assert conflicts_["degraded"] == ["no_model"]
     newer, older = (fact["id"] for fact in conflict["facts"])
     assert f"If {newer}, the newer one, holds, invalidate {older}" in conflict["suggestion"]
     assert ask(gateway, key, "conflicts", category="professional")["conflicts"] == []
@@ -68,8 +68,8 @@ def test_a_contradiction_is_resolved_by_invalidation(gateway: Gateway) -> None:
     key = gateway.key()
     oslo, *_ = store(gateway, key, FACTS[:1])
     gateway.sweep()
-    found = ask(gateway, key, "conflicts", content="Ada lives in Bergen")
-    (conflict,) = found["conflicts"]
+    conflicts_ = ask(gateway, key, "conflicts", content="Ada lives in Bergen")
+    (conflict,) = conflicts_["conflicts"]
     assert [fact["id"] for fact in conflict["facts"]] == [None, oslo]
     bergen = {**FACTS[1], "invalidates": oslo, "reason": "She moved."}
     store(gateway, key, [bergen])
@@ -104,8 +104,8 @@ def test_what_to_weigh_before_storing(gateway: Gateway) -> None:
     assert len(answer["conflicts"]) == 2
     assert "Ada lives in Oslo" in names({"nodes": answer["related"]})
     assert any(line.startswith("fact: content") for line in answer["store_as"])
-    known = ask(gateway, key, "analyze", content="Ada lives in OSLO.", content_type="statement")
-    assert {item["code"]: item["node_ids"] for item in known["weigh"]}["known_already"] == [fact]
+    analysis = ask(gateway, key, "analyze", content="Ada lives in OSLO.", content_type="statement")
+    assert {item["code"]: item["node_ids"] for item in analysis["weigh"]}["known_already"] == [fact]
     talk = ask(gateway, key, "analyze", content="We rowed a race with new oars.")
     assert topic_id in {item["code"]: item["node_ids"] for item in talk["weigh"]}["near_topic"]
     assert talk["conflicts"] == []
@@ -141,8 +141,8 @@ def test_the_model_is_asked_too_and_named(
     facts = ["user:ada eats no meat", "user:ada eats steak on user:zoe's boat"]
     store(gateway, key, [{"type": "fact", "content": text} for text in facts])
     gateway.sweep()
-    found = ask(gateway, key, "conflicts", threshold=0.2)
-    (conflict,) = found["conflicts"]
+    conflicts_ = ask(gateway, key, "conflicts", threshold=0.2)
+    (conflict,) = conflicts_["conflicts"]
     assert [(test["test"], test["contradicts"]) for test in conflict["tests"]] == [
         ("deterministic", False),
         ("model", True),
@@ -155,8 +155,8 @@ def test_the_model_is_asked_too_and_named(
     model.script = ["no JSON"] * 2
     failed = ask(gateway, key, "conflicts", threshold=0.2)
     assert (failed["conflicts"], failed["degraded"]) == ([], ["model_failed"])
-    with monkeypatch.context() as bounded:
-        bounded.setattr(conflicts, "_MAX_MODEL_PAIRS", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(conflicts, "_MAX_MODEL_PAIRS", 0)
         assert ask(gateway, key, "conflicts", threshold=0.2)["degraded"] == ["model_cut"]
     model.script = ['{"contradicts": false}']
     denied = ask(gateway, key, "conflicts", threshold=0.2)

@@ -21,13 +21,13 @@ def names(graph: Graph, **query: Any) -> list[str]:
 
 def pages(graph: Graph, **query: Any) -> list[str]:
     """The names of all pages."""
-    found: list[str] = []
+    results: list[str] = []
     cursor: dict[str, str] = {}
     while True:
         page = graph.read("nodes", **query, **cursor)
-        found += [node["name"] for node in page["nodes"]]
+        results += [node["name"] for node in page["nodes"]]
         if page["next_cursor"] is None:
-            return found
+            return results
         cursor = {"cursor": page["next_cursor"]}
 
 
@@ -69,13 +69,13 @@ def test_pages_are_the_list_as_it_was_at_the_first(graph: Graph, sort: str, orde
     if sort == "name":
         assert whole == sorted(whole, reverse=order == "desc")
     page = graph.read("nodes", **query, limit=4)
-    found = [node["name"] for node in page["nodes"]]
+    results = [node["name"] for node in page["nodes"]]
     graph.write("PATCH", f"nodes/{ids[5]}", archived=True)
     graph.create(topic("a new one"), *nodes[4:])
     while page["next_cursor"]:
         page = graph.read("nodes", **query, limit=4, cursor=page["next_cursor"])
-        found += [node["name"] for node in page["nodes"]]
-    assert found == whole
+        results += [node["name"] for node in page["nodes"]]
+    assert results == whole
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_nodes_of_several_scopes_are_one_in_the_list(graph: Graph) -> None:
     assert (node["weight"], node["confidence"]) == (2, pytest.approx(0.5))
     assert names(graph, category="other") == ["Ada"]
     assert names(graph, category="person") == [], "the latest says what it is"
-    (seen,) = other.read("nodes")["nodes"]
-    assert (seen["id"], seen["members"], seen["weight"]) == (same, [same], 1)
+    (view,) = other.read("nodes")["nodes"]
+    assert (view["id"], view["members"], view["weight"]) == (same, [same], 1)
     graph.write("PATCH", f"nodes/{ada}", archived=True)
     assert names(graph) == ["Ada"], "elsewhere it is not archived"
     other.write("PATCH", f"nodes/{same}", archived=True)
@@ -143,8 +143,8 @@ def test_a_list_shows_nobody_elses(graph: Graph) -> None:
     before = [ada.ask(path).text for path in paths]
     for stranger in (bo, far):
         stranger.create(topic("rowing", description="mine"), topic("rowings"))
-        (seen, _) = stranger.read("nodes", sort="name", order="asc")["nodes"]
-        assert seen["properties"] == {"description": "mine"}
+        (view, _) = stranger.read("nodes", sort="name", order="asc")["nodes"]
+        assert view["properties"] == {"description": "mine"}
         assert stranger.ask(f"nodes/{node}/history").status == 404
     assert [ada.ask(path).text for path in paths] == before
     assert graph.ask("nodes", participants=["user:ada", "user:bo"]).body["nodes"] == []
@@ -162,18 +162,18 @@ def test_a_history_tells_who_said_what_and_cites_it(graph: Graph) -> None:
     graph.write("PATCH", f"nodes/{ada}", description=None, archived=True)
     history = graph.read(f"nodes/{ada}/history")
     assert (history["id"], history["members"], history["revisions"]) == (ada, [ada], [])
-    said = history["observations"]
-    assert [(o["speakers"], o["changes"], o["is_evidence"], o["trust"]) for o in said] == [
+    observations = history["observations"]
+    assert [(o["speakers"], o["changes"], o["is_evidence"], o["trust"]) for o in observations] == [
         (["user:ada"], {"kind": "person"}, True, "user"),
         (["agent:helper"], {"description": "A sailor"}, True, "agent"),
         (["user:ada"], {"description": None, "archived": True}, False, "user"),
     ]
-    assert said[1]["event_ids"] == [patched["event_id"]] == [said[1]["source_id"]]
-    assert [o["confidence"] for o in said] == [None, 0.5, None]
-    assert {(o["source_kind"], o["version"], o["member"]) for o in said} == {
+    assert observations[1]["event_ids"] == [patched["event_id"]] == [observations[1]["source_id"]]
+    assert [o["confidence"] for o in observations] == [None, 0.5, None]
+    assert {(o["source_kind"], o["version"], o["member"]) for o in observations} == {
         ("statement", None, ada)
     }
-    times = [o["observed_at"] for o in said]
+    times = [o["observed_at"] for o in observations]
     assert times == sorted(times)
 
 
@@ -185,15 +185,15 @@ def test_a_history_has_pages_and_all_members(graph: Graph) -> None:
         graph.write("PATCH", f"nodes/{ada}", description=f"{n}")
     whole = graph.read(f"nodes/{ada}/history")["observations"]
     assert [o["member"] for o in whole] == [ada, same, ada, ada, ada]
-    found: list[Any] = []
+    results: list[Any] = []
     cursor: dict[str, str] = {}
     for length in (2, 2, 1):
         page = graph.read(f"nodes/{ada}/history", limit=2, **cursor)
         assert len(page["observations"]) == length
         assert (page["next_cursor"] is None) == (length == 1)
-        found += page["observations"]
+        results += page["observations"]
         cursor = {"cursor": page["next_cursor"]}
-    assert found == whole
+    assert results == whole
     assert [o["member"] for o in other.read(f"nodes/{same}/history")["observations"]] == [same]
     assert graph.ask(f"nodes/{ada}/history", participants=["user:bo"]).status == 404
 

@@ -44,25 +44,31 @@ def test_merged_nodes_are_one_until_it_is_undone(graph: Graph) -> None:
     assert (reply.status, reply.error["code"]) == (409, "state_conflict")
     assert reply.error["details"]["latest_id"] == second["merge_id"]
 
-    undone = graph.write("POST", f"merges/{second['merge_id']}/undo", reason="A mistake")
-    assert set(undone["restored"]) == {ada, byron}
+    undo = graph.write("POST", f"merges/{second['merge_id']}/undo", reason="A mistake")
+    assert set(undo["restored"]) == {ada, byron}
     assert groups(graph) == {frozenset({ada, byron}), frozenset({lady})}
     graph.write("POST", f"merges/{first['merge_id']}/undo")
     assert groups(graph) == {frozenset({ada}), frozenset({byron}), frozenset({lady})}
     assert graph.read(f"nodes/{ada}")["properties"] == {"kind": "person"}
 
-    told = graph.read(f"nodes/{byron}/history")["observations"]
-    assert [o["changes"].get("merged_into", "-") for o in told] == ["-", ada, lady, ada, None]
+    observations = graph.read(f"nodes/{byron}/history")["observations"]
+    assert [o["changes"].get("merged_into", "-") for o in observations] == [
+        "-",
+        ada,
+        lady,
+        ada,
+        None,
+    ]
 
 
 def test_before_a_merge_they_were_two(graph: Graph) -> None:
     stated = graph.write("POST", "nodes", nodes=[topic("rowing"), topic("row boats")])
     rowing, boats = (node["id"] for node in stated["nodes"])
     merge = graph.write("POST", "merges", from_id=boats, into_id=rowing)
-    undone = graph.write("POST", f"merges/{merge['merge_id']}/undo")
+    undo = graph.write("POST", f"merges/{merge['merge_id']}/undo")
     times = [
         graph.recorded_at(event_id)
-        for event_id in (stated["nodes"][1]["event_id"], merge["merge_id"], undone["event_id"])
+        for event_id in (stated["nodes"][1]["event_id"], merge["merge_id"], undo["event_id"])
     ]
     one, two = {frozenset({rowing, boats})}, {frozenset({rowing}), frozenset({boats})}
     for as_of, expected in zip(times, (two, one, two), strict=True):
@@ -75,8 +81,8 @@ def test_what_is_asked_of_a_time_before_a_merge_tells_them_apart(graph: Graph) -
     """By traversals, searches and fields of topics; what was joined for a while is one then."""
 
     def ask(path: str, as_of: str, **body: Any) -> Any:
-        asked = {"participants": graph.who, "as_of": as_of, **body}
-        reply = graph.gateway.call("POST", f"/api/v1/graph/{path}", asked, key=graph.key)
+        query = {"participants": graph.who, "as_of": as_of, **body}
+        reply = graph.gateway.call("POST", f"/api/v1/graph/{path}", query, key=graph.key)
         assert reply.status == 200, reply.text
         return reply.body
 
@@ -84,8 +90,8 @@ def test_what_is_asked_of_a_time_before_a_merge_tells_them_apart(graph: Graph) -
         return sorted(node["name"] for node in answer["nodes"])
 
     def fields(node: str, as_of: str) -> list[str]:
-        listed = graph.read(f"topics/{node}/fields", as_of=as_of)["fields"]
-        return [field["field"] for field in listed]
+        listing = graph.read(f"topics/{node}/fields", as_of=as_of)["fields"]
+        return [field["field"] for field in listing]
 
     rowing, boats, _, _ = graph.create(
         topic("rowing", ref="rowing"),
@@ -95,21 +101,21 @@ def test_what_is_asked_of_a_time_before_a_merge_tells_them_apart(graph: Graph) -
     )
     field = graph.write("POST", f"topics/{boats}/fields/berth", value="B 17")
     merge = graph.write("POST", "merges", from_id=boats, into_id=rowing)
-    undone = graph.write("POST", f"merges/{merge['merge_id']}/undo")
+    undo = graph.write("POST", f"merges/{merge['merge_id']}/undo")
     again = graph.write("POST", "merges", from_id=boats, into_id=rowing)
     two, one, three, four = (
         graph.recorded_at(event_id)
         for event_id in (
             field["event_id"],
             merge["merge_id"],
-            undone["event_id"],
+            undo["event_id"],
             again["merge_id"],
         )
     )
     for as_of in (two, three):
-        for start, told in ((rowing, "Ada rows"), (boats, "Bo sinks")):
+        for start, receipt in ((rowing, "Ada rows"), (boats, "Bo sinks")):
             contents = ask("traverse", as_of, node_id=start, traversal="topic_contents")
-            assert (names(contents)[0], len(contents["nodes"])) == (told, 2)
+            assert (names(contents)[0], len(contents["nodes"])) == (receipt, 2)
             assert (contents["nodes"][0]["id"], contents["nodes"][0]["members"]) == (start, [start])
         assert names(ask("search", as_of, mode="exact", query="row", types=["topic"])) == [
             "row boats",
@@ -124,8 +130,8 @@ def test_what_is_asked_of_a_time_before_a_merge_tells_them_apart(graph: Graph) -
             assert names(contents)[:2] == ["Ada rows", "Bo sinks"]
             assert set(contents["nodes"][0]["members"]) == {rowing, boats}
             assert fields(start, as_of) == ["berth"]
-        found = ask("search", as_of, mode="exact", query="row", types=["topic"])
-        assert {frozenset(node["members"]) for node in found["nodes"]} == {
+        result = ask("search", as_of, mode="exact", query="row", types=["topic"])
+        assert {frozenset(node["members"]) for node in result["nodes"]} == {
             frozenset({rowing, boats})
         }
 
@@ -135,18 +141,18 @@ def test_who_was_one_then_is_told_as_one_whatever_became_of_them(graph: Graph) -
     then and is not any more."""
     other = Graph(graph.gateway, graph.key, ("agent:helper", "user:ada", "user:bo"))
     rowing, boats = graph.create(topic("rowing"), topic("row boats"))
-    stated = other.write("POST", "nodes", nodes=[topic("Row boats.")])["nodes"][0]
-    theirs = stated["id"]
+    node = other.write("POST", "nodes", nodes=[topic("Row boats.")])["nodes"][0]
+    theirs = node["id"]
     merge = graph.write("POST", "merges", from_id=boats, into_id=rowing)
-    undone = graph.write("POST", f"merges/{merge['merge_id']}/undo")
+    undo = graph.write("POST", f"merges/{merge['merge_id']}/undo")
     again = graph.write("POST", "merges", from_id=boats, into_id=rowing)
     apart = [{boats, theirs}, {rowing}]
-    merged = [{boats, rowing}, {theirs}]
+    merges = [{boats, rowing}, {theirs}]
     for event_id, expected in (
-        (stated["event_id"], apart),
-        (merge["merge_id"], merged),
-        (undone["event_id"], apart),
-        (again["merge_id"], merged),
+        (node["event_id"], apart),
+        (merge["merge_id"], merges),
+        (undo["event_id"], apart),
+        (again["merge_id"], merges),
     ):
         as_of = graph.recorded_at(event_id)
         for members in expected:

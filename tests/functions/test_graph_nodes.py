@@ -67,7 +67,7 @@ def test_a_replaced_fact_is_told_as_it_was_known(gateway: Gateway) -> None:
     key = gateway.key()
     first = store(gateway, key, [{"type": "fact", "content": "Ada lives in Oslo"}]).body
     (old,) = first["nodes"]
-    known = get(gateway, key, f"events/{old['event_id']}")["recorded_at"]
+    recorded_at = get(gateway, key, f"events/{old['event_id']}")["recorded_at"]
     newer = {
         "type": "fact",
         "content": "Ada lives in Bergen.",
@@ -81,7 +81,7 @@ def test_a_replaced_fact_is_told_as_it_was_known(gateway: Gateway) -> None:
     now = get(gateway, key, f"graph/nodes/{old['id']}")
     assert now["valid_to"] is not None
     assert now["properties"] == {"category": "general", "reason": "She moved."}
-    before = get(gateway, key, f"graph/nodes/{old['id']}", as_of=known)
+    before = get(gateway, key, f"graph/nodes/{old['id']}", as_of=recorded_at)
     assert (before["valid_to"], before["properties"]) == (None, {"category": "general"})
 
 

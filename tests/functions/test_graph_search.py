@@ -52,8 +52,8 @@ def ask(gateway: Gateway, key: str, path: str, **body: object) -> Any:
 
 
 def call(gateway: Gateway, key: str, path: str, **body: object) -> Reply:
-    asked = {"participants": ["user:ada"], **body}
-    return gateway.call("POST", f"/api/v1/graph/{path}", asked, key=key)
+    query = {"participants": ["user:ada"], **body}
+    return gateway.call("POST", f"/api/v1/graph/{path}", query, key=key)
 
 
 def names(answer: Any) -> list[str]:
@@ -73,10 +73,10 @@ def test_a_node_is_found_by_name_and_words_at_once_and_then_by_meaning(
     assert {node["similarity"] for node in fresh["nodes"]} == {None}
     assert "Ada lives in Oslo" not in names(ask(gateway, key, "search", query="home town"))
     gateway.sweep()
-    found = ask(gateway, key, "search", query="Where is her home?", types=["fact"])
-    assert names(found)[0] == "Ada lives in Oslo"
-    assert found["nodes"][0]["why"] == ["meaning"]
-    assert found["nodes"][0]["similarity"] == found["nodes"][0]["score"] > 0.2
+    answer = ask(gateway, key, "search", query="Where is her home?", types=["fact"])
+    assert names(answer)[0] == "Ada lives in Oslo"
+    assert answer["nodes"][0]["why"] == ["meaning"]
+    assert answer["nodes"][0]["similarity"] == answer["nodes"][0]["score"] > 0.2
     assert scratch_db.rows("select count(*) from graph_nodes where space is null") == [(0,)]
     assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
 
@@ -84,9 +84,9 @@ def test_a_node_is_found_by_name_and_words_at_once_and_then_by_meaning(
 def test_a_text_is_found_by_any_part_of_it(gateway: Gateway) -> None:
     key = gateway.key()
     store(gateway, key, NODES)
-    found = ask(gateway, key, "search", mode="exact", query="THE LIGHT")
-    assert names(found) == ["Buy the red kayak"]
-    assert found["nodes"][0]["why"] == ["text"]
+    answer = ask(gateway, key, "search", mode="exact", query="THE LIGHT")
+    assert names(answer) == ["Buy the red kayak"]
+    assert answer["nodes"][0]["why"] == ["text"]
     assert names(ask(gateway, key, "search", mode="exact", query="go")) == ["Go"]
     assert names(ask(gateway, key, "search", mode="exact", query="ada")) == [
         "Ada",
@@ -107,13 +107,13 @@ def test_what_lies_within_two_edges_of_a_name_is_found(gateway: Gateway) -> None
     }
     store(gateway, key, [doubted])
     for query in ("What about Ada?", ada):
-        found = ask(gateway, key, "search", mode="graph", query=query)
-        first, *others = [(node["name"], node["hops"]) for node in found["nodes"]]
+        answer = ask(gateway, key, "search", mode="graph", query=query)
+        first, *others = [(node["name"], node["hops"]) for node in answer["nodes"]]
         assert first == ("Ada", 0)
         assert sorted(others) == [("Ada lives in Oslo", 1), ("Buy the red kayak", 1)], (
             "an edge of less confidence than 0.5 is not followed"
         )
-        assert {(edge["type"], edge["to_id"]) for edge in found["edges"]} == {
+        assert {(edge["type"], edge["to_id"]) for edge in answer["edges"]} == {
             ("fact_entity", ada),
             ("decision_entity", ada),
         }
@@ -139,13 +139,13 @@ def test_a_traversal_leads_to_what_it_names(
 ) -> None:
     key = gateway.key()
     ids = store(gateway, key, NODES)
-    found = ask(gateway, key, "traverse", node_id=ids[start], traversal=traversal)
-    assert found["nodes"][0]["id"] == ids[start]
-    assert {node["name"] for node in found["nodes"][1:]} == expected
-    assert {node["hops"] for node in found["nodes"][1:]} <= {1}
-    roles = {edge["label"] for edge in found["edges"] if edge["type"] == "decision_entity"}
+    answer = ask(gateway, key, "traverse", node_id=ids[start], traversal=traversal)
+    assert answer["nodes"][0]["id"] == ids[start]
+    assert {node["name"] for node in answer["nodes"][1:]} == expected
+    assert {node["hops"] for node in answer["nodes"][1:]} <= {1}
+    roles = {edge["label"] for edge in answer["edges"] if edge["type"] == "decision_entity"}
     assert roles <= {"buyer"}
-    assert bool(found["edges"]) == bool(expected)
+    assert bool(answer["edges"]) == bool(expected)
 
 
 def test_hops_are_counted_and_bounded(gateway: Gateway) -> None:
@@ -158,11 +158,11 @@ def test_hops_are_counted_and_bounded(gateway: Gateway) -> None:
         )
     ids = store(gateway, key, chain)
     for hops in (1, 2, 3):
-        found = ask(gateway, key, "traverse", node_id=ids[0], hops=hops)
-        assert [(node["name"], node["hops"]) for node in found["nodes"]] == [
+        answer = ask(gateway, key, "traverse", node_id=ids[0], hops=hops)
+        assert [(node["name"], node["hops"]) for node in answer["nodes"]] == [
             (f"node {n}", n) for n in range(hops + 1)
         ]
-        assert len(found["edges"]) == hops
+        assert len(answer["edges"]) == hops
     cut = ask(gateway, key, "traverse", node_id=ids[0], hops=3, limit=2)
     assert (len(cut["nodes"]), cut["degraded"]) == (3, ["cut_by_limit"])
 
@@ -176,18 +176,18 @@ def test_edges_between_what_is_equally_far_are_shown(
     ada, *ids = graph.create(entity("Ada"), *map(entity, boats))
     uses = [graph.relate("USES", ada, boat) for boat in ids[:3]]
     moored = [graph.relate("RELATES_TO", ids[n], ids[n + 1]) for n in range(3)]
-    found = ask(gateway, key, "traverse", node_id=ada)
-    assert (names(found)[0], set(names(found)[1:])) == ("Ada", set(boats[:3]))
-    shown = {edge["id"] for edge in found["edges"]}
-    assert shown == {edge["id"] for edge in (*uses, *moored[:2])}
-    assert (found["degraded"], {node["hops"] for node in found["nodes"]}) == ([], {0, 1})
+    answer = ask(gateway, key, "traverse", node_id=ada)
+    assert (names(answer)[0], set(names(answer)[1:])) == ("Ada", set(boats[:3]))
+    edge_ids = {edge["id"] for edge in answer["edges"]}
+    assert edge_ids == {edge["id"] for edge in (*uses, *moored[:2])}
+    assert (answer["degraded"], {node["hops"] for node in answer["nodes"]}) == ([], {0, 1})
     around = ask(gateway, key, "search", mode="graph", query=ada)
     assert {edge["id"] for edge in around["edges"]} == {e["id"] for e in (*uses, *moored)}
 
     graph.relate("RELATES_TO", ids[0], ids[1])
-    with monkeypatch.context() as bounded:
+    with monkeypatch.context() as patch:
         for module in (store_joined, subgraph):
-            bounded.setattr(module, "MAX_EDGES_BETWEEN", 1)
+            patch.setattr(module, "MAX_EDGES_BETWEEN", 1)
         cut = ask(gateway, key, "traverse", node_id=ada)
     assert (len(cut["edges"]), cut["degraded"]) == (4, ["cut_by_limit"])
     assert moored[0]["id"] in {edge["id"] for edge in cut["edges"]}, "the heavier one"
@@ -209,8 +209,8 @@ def test_only_edges_that_a_traversal_follows_are_shown(gateway: Gateway) -> None
     )
     graph.relate("RELATES_TO", *facts)
     for traversal, count in (("neighbours", 3), ("related_facts", 2)):
-        found = ask(gateway, key, "traverse", node_id=ada, traversal=traversal)
-        assert (len(found["nodes"]), len(found["edges"])) == (3, count)
+        answer = ask(gateway, key, "traverse", node_id=ada, traversal=traversal)
+        assert (len(answer["nodes"]), len(answer["edges"])) == (3, count)
 
 
 def test_nodes_of_a_name_in_several_scopes_are_one(gateway: Gateway) -> None:
@@ -219,10 +219,10 @@ def test_nodes_of_a_name_in_several_scopes_are_one(gateway: Gateway) -> None:
     link = {"edge": "fact_entity", "target": "ada"}
     more = [NODES[0], {"type": "fact", "content": "Ada has a dog", "relationships": [link]}]
     others = store(gateway, key, more, OTHERS)
-    found = ask(gateway, key, "traverse", node_id=ids[0], traversal="related_facts")
-    assert set(names(found)) == {"Ada", "Ada lives in Oslo", "Ada has a dog"}
-    assert set(found["nodes"][0]["members"]) == {ids[0], others[0]}
-    assert {edge["to_id"] for edge in found["edges"]} == {ids[0]}, "the node that the answer names"
+    answer = ask(gateway, key, "traverse", node_id=ids[0], traversal="related_facts")
+    assert set(names(answer)) == {"Ada", "Ada lives in Oslo", "Ada has a dog"}
+    assert set(answer["nodes"][0]["members"]) == {ids[0], others[0]}
+    assert {edge["to_id"] for edge in answer["edges"]} == {ids[0]}, "the node that the answer names"
     assert names(ask(gateway, key, "search", mode="exact", query="Ada", types=["entity"])) == [
         "Ada"
     ]
@@ -234,7 +234,7 @@ def test_what_was_replaced_is_told_as_of_then(gateway: Gateway) -> None:
     key = gateway.key()
     ada, _, _, oslo, *_ = store(gateway, key, NODES)
     gateway.sweep()
-    known = gateway.call("GET", f"/api/v1/graph/nodes/{oslo}", key=key, query={"participants": WHO})
+    reply = gateway.call("GET", f"/api/v1/graph/nodes/{oslo}", key=key, query={"participants": WHO})
     bergen = {
         "type": "fact",
         "content": "Ada lives in Bergen",
@@ -244,11 +244,11 @@ def test_what_was_replaced_is_told_as_of_then(gateway: Gateway) -> None:
     }
     store(gateway, key, [bergen])
     gateway.sweep()
-    then = known.body["updated_at"]
+    then = reply.body["updated_at"]
     for when, lives in (({}, "Bergen"), ({"as_of": then}, "Oslo")):
-        found = ask(gateway, key, "search", query="Where does Ada live?", types=["fact"], **when)
-        assert f"Ada lives in {lives}" in names(found)
-        assert len([name for name in names(found) if "lives" in name]) == 1
+        answer = ask(gateway, key, "search", query="Where does Ada live?", types=["fact"], **when)
+        assert f"Ada lives in {lives}" in names(answer)
+        assert len([name for name in names(answer) if "lives" in name]) == 1
         exact = ask(gateway, key, "search", mode="exact", query="lives in", **when)
         assert names(exact) == [f"Ada lives in {lives}"]
         about = ask(gateway, key, "traverse", node_id=ada, traversal="related_facts", **when)
@@ -270,12 +270,12 @@ def test_the_nearest_topics_leave_out_archived_ones(
     key = gateway.key()
     store(gateway, key, [*NODES, {"type": "topic", "name": "Tax returns"}])
     gateway.sweep()
-    found = ask(gateway, key, "topics/nearest", query="oars for a race")
-    assert names(found) == ["Rowing", "Tax returns"]
+    answer = ask(gateway, key, "topics/nearest", query="oars for a race")
+    assert names(answer) == ["Rowing", "Tax returns"]
     scratch_db.rows("update graph_nodes set archived = true where name = 'Rowing'")
     assert names(ask(gateway, key, "topics/nearest", query="oars")) == ["Tax returns"]
-    shown = ask(gateway, key, "topics/nearest", query="oars", archived=True, limit=1)
-    assert (names(shown), shown["nodes"][0]["archived"]) == (["Rowing"], True)
+    body = ask(gateway, key, "topics/nearest", query="oars", archived=True, limit=1)
+    assert (names(body), body["nodes"][0]["archived"]) == (["Rowing"], True)
 
 
 def test_without_a_vector_it_says_so(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,13 +291,13 @@ def test_without_a_vector_it_says_so(gateway: Gateway, monkeypatch: pytest.Monke
 
     service: Any = importlib.import_module("functions.query.handler").resources
     monkeypatch.setitem(service.__dict__, "embedder", Away())
-    found = ask(gateway, key, "search", query="the regatta")
-    assert (names(found), found["degraded"]) == (
+    answer = ask(gateway, key, "search", query="the regatta")
+    assert (names(answer), answer["degraded"]) == (
         ["The regatta is rowed in June"],
         ["no_query_vector"],
     )
-    found = ask(gateway, key, "conflicts", content="Ada lives in Rome")
-    assert (found["conflicts"], found["degraded"]) == ([], ["no_query_vector", "no_model"])
+    answer = ask(gateway, key, "conflicts", content="Ada lives in Rome")
+    assert (answer["conflicts"], answer["degraded"]) == ([], ["no_query_vector", "no_model"])
 
 
 @pytest.mark.parametrize(
@@ -346,8 +346,8 @@ def test_who_was_not_there_finds_nothing(gateway: Gateway) -> None:
     for key, who in strangers.items():
         more: dict[str, object] = {"participants": who} if who else {"participants": None}
         for body in ({}, {"mode": "exact"}, {"mode": "graph"}):
-            found = ask(gateway, key, "search", query="Ada", **body, **more)
-            assert (found["nodes"], found["edges"]) == ([], [])
+            answer = ask(gateway, key, "search", query="Ada", **body, **more)
+            assert (answer["nodes"], answer["edges"]) == ([], [])
         assert ask(gateway, key, "topics/nearest", query="Rowing", **more)["nodes"] == []
         assert ask(gateway, key, "analyze", content="Ada", **more)["related"] == []
         assert call(gateway, key, "traverse", node_id=ids[0], **more).status == 404

@@ -43,13 +43,13 @@ def test_it_counts_what_is_in_view(gateway: Gateway, scratch_db: ScratchDatabase
     graph.read(f"topics/{boats}/fields/berth")
     gateway.sweep()
     gateway.run_job("analytics", "acme")
-    found = status(gateway, key, *WHO)
-    assert found["nodes"] == {
+    state = status(gateway, key, *WHO)
+    assert state["nodes"] == {
         "entity": {**NONE, "total": 2, "current": 1, "archived": 1},
         "fact": {**NONE, "total": 1, "ended": 1},
         "topic": {**NONE, "total": 2, "current": 1, "merged": 1},
     }
-    assert found["edges"] == {
+    assert state["edges"] == {
         "USES": {"total": 1, "current": 0, "ended": 1},
         "fact_entity": {"total": 1, "current": 1, "ended": 0},
     }
@@ -57,12 +57,12 @@ def test_it_counts_what_is_in_view(gateway: Gateway, scratch_db: ScratchDatabase
         "select count(*), count(distinct source_id) from graph_observations"
         " where participants @> '{user:ada}'"
     )
-    assert (found["observations"], found["use"]["statements"]) == (counts[0][0], counts[0][1] + 1)
-    assert (found["fields"], found["revisions"], found["communities"]) == (1, 2, 0)
-    assert all(size > 0 for size in found["bytes"].values())
-    assert found["use"]["answers"] == 1
-    assert found["use"]["answered_at"] is not None
-    assert found["health"] == {
+    assert (state["observations"], state["use"]["statements"]) == (counts[0][0], counts[0][1] + 1)
+    assert (state["fields"], state["revisions"], state["communities"]) == (1, 2, 0)
+    assert all(size > 0 for size in state["bytes"].values())
+    assert state["use"]["answers"] == 1
+    assert state["use"]["answered_at"] is not None
+    assert state["health"] == {
         "promoted_at": None,
         "chains_due": 0,
         "promotions_failed": 0,

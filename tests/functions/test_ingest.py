@@ -23,10 +23,10 @@ def context() -> Any:
 
 def event(name: str, key: str) -> dict[str, Any]:
     """A proxy event from events/, with a key of this test's deployment."""
-    found = json.loads((EVENTS / name).read_text())
-    found["headers"]["X-API-Key"] = key
-    found["multiValueHeaders"]["X-API-Key"] = [key]
-    return found
+    document = json.loads((EVENTS / name).read_text())
+    document["headers"]["X-API-Key"] = key
+    document["multiValueHeaders"]["X-API-Key"] = [key]
+    return document
 
 
 def test_an_event_is_stored_and_acknowledged(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
@@ -36,11 +36,11 @@ def test_an_event_is_stored_and_acknowledged(gateway: Gateway, scratch_db: Scrat
     receipt = json.loads(result["body"])
     assert set(receipt) == {"event_id", "cid", "scope_id", "seq", "recorded_at", "blob"}
     assert (receipt["seq"], receipt["blob"]) == (1, None)
-    stored = scratch_db.rows(
+    rows = scratch_db.rows(
         "select event_id::text, cid, scope_id::text, participants, role, type, origin, speaker,"
         " content, session_id, channel, occurred_at, metadata, writer from events"
     )
-    assert stored == [
+    assert rows == [
         (
             receipt["event_id"],
             receipt["cid"],
@@ -58,8 +58,8 @@ def test_an_event_is_stored_and_acknowledged(gateway: Gateway, scratch_db: Scrat
             "*",
         )
     ]
-    recorded = datetime.fromisoformat(receipt["recorded_at"])
-    assert abs(datetime.now(UTC) - recorded) < timedelta(minutes=1)
+    moment = datetime.fromisoformat(receipt["recorded_at"])
+    assert abs(datetime.now(UTC) - moment) < timedelta(minutes=1)
     assert scratch_db.rows("select channel, source_event_key from event_keys") == [
         ("slack", "C04B7/1793966653.000200")
     ]
@@ -137,7 +137,7 @@ def test_one_set_of_participants_is_one_scope_however_it_is_spelled(gateway: Gat
 
 
 @pytest.fixture
-def stored(
+def append_and_read(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> Callable[..., tuple[Reply, list[tuple[Any, ...]]]]:
     """Append as a user (or unbound); the answer, and what lies in the log of it."""
@@ -146,14 +146,14 @@ def stored(
     def append(user: str | None, **more: Any) -> tuple[Reply, list[tuple[Any, ...]]]:
         body = {**user_message("x", "user:alice", "user:bob", "agent:helper"), **more}
         reply = gateway.call("POST", PATH, body, key=keys[user])
-        found = "select speaker, origin, writer from events where event_id::text = %s"
-        return reply, scratch_db.rows(found, reply.body.get("event_id"))
+        query = "select speaker, origin, writer from events where event_id::text = %s"
+        return reply, scratch_db.rows(query, reply.body.get("event_id"))
 
     return append
 
 
 def test_origin_and_writer_follow_from_the_credential(
-    stored: Callable[..., tuple[Reply, list[tuple[Any, ...]]]],
+    append_and_read: Callable[..., tuple[Reply, list[tuple[Any, ...]]]],
 ) -> None:
     alice = "user:alice"
     for user, more, row in (
@@ -168,12 +168,12 @@ def test_origin_and_writer_follow_from_the_credential(
         (None, {"role": "agent", "type": "observation"}, ("agent:helper", "tool", "*")),
         (None, {"type": "upload"}, (None, "document", "*")),
     ):
-        reply, rows = stored(user, **more)
+        reply, rows = append_and_read(user, **more)
         assert (reply.status, rows) == (201, [row]), more
 
 
 def test_a_bound_key_may_not_write_for_others(
-    stored: Callable[..., tuple[Reply, list[tuple[Any, ...]]]], scratch_db: ScratchDatabase
+    append_and_read: Callable[..., tuple[Reply, list[tuple[Any, ...]]]], scratch_db: ScratchDatabase
 ) -> None:
     for more, status, field in (
         ({"participants": ["user:bob"]}, 403, "participants"),
@@ -183,17 +183,17 @@ def test_a_bound_key_may_not_write_for_others(
         ({"origin": "system"}, 422, "origin"),
         ({"speaker": "user:carol"}, 422, "speaker"),
     ):
-        reply, _ = stored("user:alice", **more)
+        reply, _ = append_and_read("user:alice", **more)
         assert (reply.status, reply.error["details"]["field"]) == (status, field)
     assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
 def test_a_body_may_repeat_the_ids_of_its_credential(
-    stored: Callable[..., tuple[Reply, list[tuple[Any, ...]]]],
+    append_and_read: Callable[..., tuple[Reply, list[tuple[Any, ...]]]],
 ) -> None:
     for user_id in ("user:alice", "alice"):
-        assert stored("user:alice", tenant_id="acme", user_id=user_id)[0].status == 201
-    assert stored(None, tenant_id="acme")[0].status == 201
+        assert append_and_read("user:alice", tenant_id="acme", user_id=user_id)[0].status == 201
+    assert append_and_read(None, tenant_id="acme")[0].status == 201
 
 
 # sessions ----------------------------------------------------------------------------------------
@@ -217,10 +217,10 @@ def test_who_cannot_see_a_session_is_not_told_of_it(
     """Two people may call their sessions the same; neither learns of the other's."""
     alice, bob = gateway.key(user="user:alice"), gateway.key(user="user:bob")
     first = gateway.call("POST", PATH, user_message("x", "user:alice", session_id="s"), key=alice)
-    taken = gateway.call("POST", PATH, user_message("x", "user:bob", session_id="s"), key=bob)
+    reply = gateway.call("POST", PATH, user_message("x", "user:bob", session_id="s"), key=bob)
     free = gateway.call("POST", PATH, user_message("x", "user:bob", session_id="t"), key=bob)
-    assert [first.status, taken.status, free.status] == [201, 201, 201]
-    assert set(taken.body) == set(free.body)
+    assert [first.status, reply.status, free.status] == [201, 201, 201]
+    assert set(reply.body) == set(free.body)
     assert scratch_db.rows("select session_id, count(*) from sessions group by 1 order by 1") == [
         ("s", 2),
         ("t", 1),

@@ -8,7 +8,7 @@ import pytest
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
-REPLAYED = "Idempotent-Replayed"
+REPLAY_HEADER = "Idempotent-Replayed"
 NO_CID = "bafyreihyrpefhacm6kkp4ql6j6udakdit7g3dmkzfriqfykhjw6cad5lrm"
 
 
@@ -51,7 +51,7 @@ def bad_items() -> list[tuple[dict[str, object], int]]:
     ]
 
 
-def prepared(alice: Sender) -> None:
+def prepare_run(alice: Sender) -> None:
     """What the bad items collide with."""
     assert alice.one(user_message("first", source_event_key="taken")).status == 201
     assert alice.one(user_message("first", session_id="begun")).status == 201
@@ -60,7 +60,7 @@ def prepared(alice: Sender) -> None:
 def test_each_item_has_the_status_and_error_that_it_would_have_alone(
     alice: Sender, scratch_db: ScratchDatabase
 ) -> None:
-    prepared(alice)
+    prepare_run(alice)
     items = [body for body, _ in bad_items()]
     alone = [alice.one(body) for body in items]
     assert [reply.status for reply in alone] == [status for _, status in bad_items()]
@@ -69,8 +69,8 @@ def test_each_item_has_the_status_and_error_that_it_would_have_alone(
     assert (reply.status, reply.body["stored"], reply.body["failed"]) == (200, 2, len(items))
     assert statuses(reply) == [201, *(a.status for a in alone), 201]
     for item, single in zip(reply.body["results"][1:-1], alone, strict=True):
-        shown = {**item["error"], "request_id": ""}
-        assert shown == {**single.error, "request_id": ""}
+        error = {**item["error"], "request_id": ""}
+        assert error == {**single.error, "request_id": ""}
         assert item["event"] is None
     assert [item["event"]["seq"] for item in reply.body["results"] if item["event"]] == [3, 4]
     assert scratch_db.rows("select count(*), max(seq) from events") == [(4, 4)]
@@ -85,14 +85,14 @@ def test_a_batch_in_which_all_fail_is_still_an_answer(
 
 
 def test_a_failing_item_leaves_no_key_behind(alice: Sender, scratch_db: ScratchDatabase) -> None:
-    prepared(alice)
+    prepare_run(alice)
     for n, (body, _) in enumerate(bad_items()):
         if "source_event_key" in body:
             continue
         word = f"retry-{n}"
         assert alice.batch(body, word=word).body["failed"] == 1
         again = alice.batch(user_message("fixed"), word=word)
-        assert (statuses(again), again.headers.get(REPLAYED)) == ([201], None)
+        assert (statuses(again), again.headers.get(REPLAY_HEADER)) == ([201], None)
     assert scratch_db.rows(
         "select count(*) from event_keys where source_event_key like 'retry%%'"
     ) == [(len(bad_items()) - 1,)]
@@ -102,19 +102,19 @@ def test_the_keys_of_a_batch_go_by_place(alice: Sender, scratch_db: ScratchDatab
     events = [user_message("a"), user_message("b"), user_message("c")]
     first, second = alice.batch(*events, word="k"), alice.batch(*events, word="k")
     assert first.text == second.text
-    assert (first.headers.get(REPLAYED), second.headers.get(REPLAYED)) == (None, "true")
+    assert (first.headers.get(REPLAY_HEADER), second.headers.get(REPLAY_HEADER)) == (None, "true")
     assert scratch_db.rows("select source_event_key from event_keys order by 1") == [
         ("k#0",),
         ("k#1",),
         ("k#2",),
     ]
-    turned = alice.batch(
+    reply = alice.batch(
         user_message("a"), user_message("c"), user_message("b"), user_message("d"), word="k"
     )
-    assert statuses(turned) == [201, 409, 409, 201]
-    assert turned.headers[REPLAYED] == "0"
+    assert statuses(reply) == [201, 409, 409, 201]
+    assert reply.headers[REPLAY_HEADER] == "0"
     alone = alice.one(user_message("b"), "k#1")
-    assert (alone.status, alone.headers.get(REPLAYED)) == (201, "true")
+    assert (alone.status, alone.headers.get(REPLAY_HEADER)) == (201, "true")
 
 
 def test_an_item_with_a_key_of_its_own_cannot_be_in_a_batch_with_one(alice: Sender) -> None:
@@ -130,7 +130,7 @@ def test_one_key_twice_in_a_batch_is_stored_once(
     assert statuses(reply) == [201, 201, 409, 201]
     first, second = (item["event"] for item in reply.body["results"][:2])
     assert first == second
-    assert reply.headers[REPLAYED] == "1"
+    assert reply.headers[REPLAY_HEADER] == "1"
     assert reply.body["results"][2]["error"]["details"]["fields"] == ["content"]
     assert scratch_db.rows("select seq, content from events order by seq") == [(1, "a"), (2, "c")]
 
@@ -161,9 +161,9 @@ def test_edges_of_several_items_reach_their_own_targets(
 
 def test_a_session_that_a_refused_item_named_is_free_for_the_next(alice: Sender) -> None:
     """As alone: what was never stored began no session."""
-    refused = user_message("x", edges=[{"cid": NO_CID}], session_id="new")
+    refusal = user_message("x", edges=[{"cid": NO_CID}], session_id="new")
     fine = user_message("y", "user:alice", "user:bob", session_id="new")
-    assert statuses(alice.batch(refused, fine)) == [422, 201]
+    assert statuses(alice.batch(refusal, fine)) == [422, 201]
 
 
 # all or none -------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def sizes(base: ScratchDatabase) -> list[tuple[Any, ...]]:
 def test_an_atomic_batch_with_a_bad_item_stores_nothing_and_says_which(
     alice: Sender, scratch_db: ScratchDatabase
 ) -> None:
-    prepared(alice)
+    prepare_run(alice)
     for place, (body, status) in enumerate(bad_items()):
         before = sizes(scratch_db)
         one = user_message("a", source_event_key=f"one-{place}")
@@ -192,7 +192,7 @@ def test_an_atomic_batch_with_a_bad_item_stores_nothing_and_says_which(
         assert [item["error"]["code"] for item in results][::2] == ["batch_refused"] * 2
         assert sizes(scratch_db) == before
         again = alice.batch(one, two, atomic=True)
-        assert (statuses(again), again.headers.get(REPLAYED)) == ([201, 201], None)
+        assert (statuses(again), again.headers.get(REPLAY_HEADER)) == ([201, 201], None)
 
 
 def test_an_atomic_batch_of_good_items_is_stored_and_replayed(
@@ -201,12 +201,12 @@ def test_an_atomic_batch_of_good_items_is_stored_and_replayed(
     events = [user_message("a"), user_message("b")]
     first, second = (alice.batch(*events, atomic=True, word="k") for _ in range(2))
     assert (first.status, first.text) == (200, second.text)
-    assert second.headers[REPLAYED] == "true"
+    assert second.headers[REPLAY_HEADER] == "true"
     assert scratch_db.rows("select count(*) from events") == [(2,)]
 
 
 def test_an_atomic_conflict_names_its_fields_like_any_other(alice: Sender) -> None:
-    prepared(alice)
+    prepare_run(alice)
     reply = alice.batch(user_message("b", source_event_key="taken"), atomic=True)
     (item,) = reply.error["details"]["results"]
     assert item["error"]["details"]["fields"] == ["content"]

@@ -28,11 +28,11 @@ NOWHERE = other_cid(b"nobody ever stored this", "raw")
 def objects(aws: LocalAws) -> dict[str, bytes]:
     """What lies in the bucket."""
     with closing(client("s3")) as s3:
-        found: dict[str, bytes] = {}
+        results: dict[str, bytes] = {}
         for entry in s3.list_objects_v2(Bucket=aws.bucket).get("Contents", []):
             with closing(s3.get_object(Bucket=aws.bucket, Key=entry["Key"])["Body"]) as body:
-                found[entry["Key"]] = body.read()
-        return found
+                results[entry["Key"]] = body.read()
+        return results
 
 
 def citing(cid: str, *who: str, **more: object) -> dict[str, object]:
@@ -60,23 +60,23 @@ def test_content_over_64_kib_of_utf_8_lies_in_the_payload_store(
     ):
         reply = gateway.call("POST", PATH, user_message(text), key=key)
         assert reply.status == 201
-        found = scratch_db.rows(
+        rows = scratch_db.rows(
             "select content, blob_cid, blob_size::int, mime_type from events"
             " where event_id::text = %s",
             reply.body["event_id"],
         )
         if not is_large:
-            assert (found, reply.body["blob"]) == ([(text, None, None, None)], None)
+            assert (rows, reply.body["blob"]) == ([(text, None, None, None)], None)
             continue
         data = text.encode()
         cid = other_cid(data, "raw")
         plain = "text/plain; charset=utf-8"
-        assert found == [(None, cid, len(data), plain)]
+        assert rows == [(None, cid, len(data), plain)]
         assert objects(aws)[f"claims/{cid}"] == data
         blob = {"cid": cid, "size": len(data), "mime_type": plain, "name": None}
         assert reply.body["blob"] == blob
-    stored = [name for name in objects(aws) if name.startswith("claims/")]
-    assert len(stored) == 3
+    stored_rows = [name for name in objects(aws) if name.startswith("claims/")]
+    assert len(stored_rows) == 3
 
 
 def test_parts_that_are_large_together_become_one_payload(
@@ -187,8 +187,8 @@ def test_an_edge_names_its_target_by_id_or_by_cid(
         read = gateway.call(
             "GET", f"{PATH}/{reply['event_id']}", key=gateway.key(user="user:alice")
         )
-        wanted = {"event_id": target["event_id"], "cid": target["cid"], "weight": 0.25}
-        assert read.body["edges"] == [wanted]
+        settings = {"event_id": target["event_id"], "cid": target["cid"], "weight": 0.25}
+        assert read.body["edges"] == [settings]
     assert scratch_db.rows("select count(*) from memory_edges") == [(3,)]
 
 
@@ -297,13 +297,13 @@ def cids(gateway: Gateway) -> list[str]:
     """CIDs of stored events of every shape, some several times."""
     key = gateway.key()
     first = [gateway.call("POST", PATH, user_message(str(n)), key=key).body for n in range(4)]
-    found = [event["cid"] for event in first]
+    results = [event["cid"] for event in first]
     for _ in range(2):
         batch = {"events": bodies([event["event_id"] for event in first])}
         reply = gateway.call("POST", BATCH, batch, key=key)
         assert reply.body["failed"] == 0, reply.text[:500]
-        found += [item["event"]["cid"] for item in reply.body["results"]]
-    return found
+        results += [item["event"]["cid"] for item in reply.body["results"]]
+    return results
 
 
 def test_every_stored_block_hashes_to_its_cid_and_is_canonical(
@@ -337,8 +337,8 @@ def test_every_row_encodes_to_its_cid(
 def test_what_an_agent_said_is_in_its_block(gateway: Gateway) -> None:
     """With or without parts: two agents' messages that differ have different CIDs."""
     key = gateway.key(user="user:alice")
-    sent = [user_message(word, role="agent") for word in ("yes", "no")]
-    replies = [gateway.call("POST", PATH, body, key=key).body for body in sent]
+    requests = [user_message(word, role="agent") for word in ("yes", "no")]
+    replies = [gateway.call("POST", PATH, body, key=key).body for body in requests]
     assert replies[0]["cid"] != replies[1]["cid"]
     block = base64.b64decode(gateway.call("GET", f"/ipfs/{replies[0]['cid']}", key=key).text)
     assert json.dumps(cast("Any", dag_cbor.decode(block))["data"]) == json.dumps(

@@ -8,13 +8,13 @@ import pytest
 
 from strandline.local.aws import LocalAws
 from tests.support import Gateway, ScratchDatabase, user_message
-from tests.uploads import citing, objects, uploaded
+from tests.uploads import citing, objects, upload_file
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
 EMPTY = len("{}")
 
 
-def counted(base: ScratchDatabase) -> int:
+def count(base: ScratchDatabase) -> int:
     """Over all scopes."""
     ((total,),) = base.rows("select coalesce(sum(stored_bytes), 0)::bigint from scopes")
     return total
@@ -35,7 +35,7 @@ def test_content_and_metadata_count(
 ) -> None:
     reply = gateway.call("POST", PATH, user_message(text, metadata=metadata), key=gateway.key())
     assert reply.status == 201
-    assert counted(scratch_db) == size(text, metadata)
+    assert count(scratch_db) == size(text, metadata)
 
 
 def test_a_replay_and_a_conflict_count_nothing(
@@ -45,7 +45,7 @@ def test_a_replay_and_a_conflict_count_nothing(
     replies = [gateway.call("POST", PATH, first, key=key) for _ in range(2)]
     replies.append(gateway.call("POST", PATH, {**first, "content": "Another one."}, key=key))
     assert [reply.status for reply in replies] == [201, 201, 409]
-    assert counted(scratch_db) == size("Once.")
+    assert count(scratch_db) == size("Once.")
 
 
 @pytest.mark.parametrize("atomic", [False, True])
@@ -73,25 +73,28 @@ def test_a_payload_counts_for_the_request_that_brings_it(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key, text = gateway.key(), "long " * 20_000
-    brought = gateway.call("POST", PATH, user_message(text), key=key)
-    assert counted(scratch_db) == len(text) + EMPTY
-    cited: dict[str, object] = {**user_message(""), "blob": {"cid": brought.body["blob"]["cid"]}}
-    del cited["content"]
-    reply = gateway.call("POST", PATH, cited, key=key)
+    response = gateway.call("POST", PATH, user_message(text), key=key)
+    assert count(scratch_db) == len(text) + EMPTY
+    citations: dict[str, object] = {
+        **user_message(""),
+        "blob": {"cid": response.body["blob"]["cid"]},
+    }
+    del citations["content"]
+    reply = gateway.call("POST", PATH, citations, key=key)
     assert reply.status == 201, reply.text
     assert reply.body["blob"]["size"] == len(text)
-    assert counted(scratch_db) == len(text) + 2 * EMPTY
+    assert count(scratch_db) == len(text) + 2 * EMPTY
 
 
 def test_a_payload_that_many_events_of_a_request_bring_counts_once(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key, text = gateway.key(), "long " * 20_000
-    begun = uploaded(gateway, key, b"put " * 20_000, mime_type="application/octet-stream")
-    events = [user_message(text), user_message(text), *(citing(begun["cid"]) for _ in range(3))]
+    upload = upload_file(gateway, key, b"put " * 20_000, mime_type="application/octet-stream")
+    events = [user_message(text), user_message(text), *(citing(upload["cid"]) for _ in range(3))]
     reply = gateway.call("POST", BATCH, {"events": events}, key=key)
     assert reply.body["stored"] == 5, reply.text
-    assert counted(scratch_db) == len(text) + 80_000 + 5 * EMPTY
+    assert count(scratch_db) == len(text) + 80_000 + 5 * EMPTY
 
 
 def test_what_is_refused_leaves_no_payload_behind(gateway: Gateway, aws: LocalAws) -> None:
@@ -102,18 +105,18 @@ def test_what_is_refused_leaves_no_payload_behind(gateway: Gateway, aws: LocalAw
     ):
         assert gateway.call("POST", PATH, event, key=key).status == 201
     before = objects(aws, "refusals/")
-    for n, (refused, status) in enumerate(
+    for n, (refusal, status) in enumerate(
         [
             ({"source_event_key": "k"}, 409),
             ({"session_id": "s", "participants": ["user:alice", "user:bob"]}, 422),
             ({"edges": [{"event_id": str(uuid.uuid4())}]}, 422),
         ]
     ):
-        long = gateway.call("POST", PATH, {**user_message(f"{n} " * 50_000), **refused}, key=key)
+        long = gateway.call("POST", PATH, {**user_message(f"{n} " * 50_000), **refusal}, key=key)
         assert long.status == status, long.text
-        begun = uploaded(gateway, key, f"{n}!".encode() * 50_000)
-        cited = gateway.call("POST", PATH, {**citing(begun["cid"]), **refused}, key=key)
-        assert cited.status == status, cited.text
+        upload = upload_file(gateway, key, f"{n}!".encode() * 50_000)
+        reply = gateway.call("POST", PATH, {**citing(upload["cid"]), **refusal}, key=key)
+        assert reply.status == status, reply.text
     assert objects(aws, "refusals/") == before
 
 

@@ -242,13 +242,13 @@ EDGES = st.lists(EDGE, min_size=1, max_size=3).map(lambda edges: {"edges": edges
 OTHERWISE: st.SearchStrategy[dict[str, Any]] = CHANGES | SHAPED_PARTS | EDGES
 
 
-def shaped(fields: dict[str, Any], changes: dict[str, Any]) -> Any:
+def shape(fields: dict[str, Any], changes: dict[str, Any]) -> Any:
     return user_message("x") | fields | changes
 
 
 BODIES: st.SearchStrategy[Any] = st.one_of(
     JSON,
-    st.builds(shaped, SHAPED, OTHERWISE),
+    st.builds(shape, SHAPED, OTHERWISE),
     SHAPED.map(lambda fields: user_message("x") | fields),
 )
 

@@ -8,7 +8,7 @@ from strandline.log.schemas_append import AppendRequest
 from tests.support import Gateway, ScratchDatabase, user_message
 
 PATH, BATCH = "/api/v1/events", "/api/v1/events/batch"
-REPLAYED = "Idempotent-Replayed"
+REPLAY_HEADER = "Idempotent-Replayed"
 FULL: dict[str, Any] = {
     "participants": ["user:alice", "user:bob", "agent:helper", "agent:other"],
     "role": "agent",
@@ -41,7 +41,7 @@ CHANGES: dict[str, Any] = {
 }
 
 
-def keyed(key: str) -> dict[str, str]:
+def key_header(key: str) -> dict[str, str]:
     return {"Idempotency-Key": key}
 
 
@@ -51,45 +51,45 @@ def test_a_replay_gives_the_first_answer_and_says_so(
 ) -> None:
     key = gateway.key()
     body = FULL if way == "header" else {**FULL, "source_event_key": "k"}
-    headers = keyed("k") if way == "header" else None
+    headers = key_header("k") if way == "header" else None
     replies = [gateway.call("POST", PATH, body, key=key, headers=headers) for _ in range(3)]
     assert {(reply.status, reply.text) for reply in replies} == {(201, replies[0].text)}
-    assert [reply.headers.get(REPLAYED) for reply in replies] == [None, "true", "true"]
+    assert [reply.headers.get(REPLAY_HEADER) for reply in replies] == [None, "true", "true"]
     assert scratch_db.rows("select count(*), max(seq) from events") == [(1, 1)]
 
 
 def test_a_replay_of_a_large_content_says_the_same(gateway: Gateway) -> None:
     body = user_message("x" * 70_000, name="big.txt", source_event_key="k")
     first, second = (gateway.call("POST", PATH, body, key=gateway.key()) for _ in range(2))
-    assert (first.text, second.headers.get(REPLAYED)) == (second.text, "true")
+    assert (first.text, second.headers.get(REPLAY_HEADER)) == (second.text, "true")
 
 
 def first_and_second(field: str) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """Two requests that differ in one field, and what a conflict calls the difference."""
-    first, named = {**FULL, "session_id": f"s-{field}"}, [field]
+    first, names = {**FULL, "session_id": f"s-{field}"}, [field]
     if field == "parts":
         first |= {"content": None, "parts": [{"content": "The tide is out.", "model": "m"}]}
     second = {**first, field: CHANGES[field]}
     if field == "role":  # who speaks must have the role: the speaker changes with it
-        second["speaker"], named = "user:alice", ["role", "speaker", "stop_reason"]
+        second["speaker"], names = "user:alice", ["role", "speaker", "stop_reason"]
         del second["stop_reason"]  # an agent's alone
-    return first, second, named
+    return first, second, names
 
 
 def test_every_field_is_read_back_as_it_was_sent(gateway: Gateway) -> None:
     """By every way into the log. Its parts are in another test, of which `model` is short."""
-    key, sent = (
+    key, headers = (
         gateway.key(user="user:alice"),
         {**FULL, "participants": sorted(FULL["participants"])},
     )
-    assert set(sent) == set(CHANGES) - {"parts", "model"}
-    batch = {"events": [user_message("The tide is in."), sent]}
-    replies = [gateway.call("POST", path, sent, key=key) for path in (PATH, "/api/v1/insert")]
+    assert set(headers) == set(CHANGES) - {"parts", "model"}
+    batch = {"events": [user_message("The tide is in."), headers]}
+    replies = [gateway.call("POST", path, headers, key=key) for path in (PATH, "/api/v1/insert")]
     receipts = [reply.body for reply in replies]
     receipts.append(gateway.call("POST", BATCH, batch, key=key).body["results"][1]["event"])
     for receipt in receipts:
         read = gateway.call("GET", f"/api/v1/events/{receipt['event_id']}", key=key).body
-        assert {name: read[name] for name in sent} == sent
+        assert {name: read[name] for name in headers} == headers
 
 
 def test_a_key_used_for_another_request_is_a_conflict_that_names_the_field(
@@ -99,34 +99,34 @@ def test_a_key_used_for_another_request_is_a_conflict_that_names_the_field(
     others = {"blob", "edges", "source_event_key", "timestamp", "tenant_id", "user_id"}
     assert set(CHANGES) == AppendRequest.model_fields.keys() - others
     key = gateway.key(user="user:alice")
-    told: dict[str, Any] = {}
-    wanted: dict[str, Any] = {}
+    event: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for field in CHANGES:
-        first, second, named = first_and_second(field)
-        stored = gateway.call("POST", PATH, first, key=key, headers=keyed(field))
-        assert stored.status == 201, stored.text
-        reply = gateway.call("POST", PATH, second, key=key, headers=keyed(field))
+        first, second, name = first_and_second(field)
+        response = gateway.call("POST", PATH, first, key=key, headers=key_header(field))
+        assert response.status == 201, response.text
+        reply = gateway.call("POST", PATH, second, key=key, headers=key_header(field))
         assert (reply.status, reply.error["code"]) == (409, "key_conflict"), reply.text
         assert reply.error["retryable"] is False
-        told[field] = reply.error["details"]
-        wanted[field] = {"fields": named, "event_id": stored.body["event_id"]}
-    assert told == wanted
+        event[field] = reply.error["details"]
+        settings[field] = {"fields": name, "event_id": response.body["event_id"]}
+    assert event == settings
     assert scratch_db.rows("select count(*) from events") == [(len(CHANGES),)]
 
 
 def test_changed_edges_are_a_conflict_that_names_them(gateway: Gateway) -> None:
     key = gateway.key()
-    cited = [gateway.call("POST", PATH, user_message(word), key=key).body for word in ("a", "b")]
-    one = {"event_id": cited[0]["event_id"], "weight": 0.5}
+    bodies = [gateway.call("POST", PATH, user_message(word), key=key).body for word in ("a", "b")]
+    one = {"event_id": bodies[0]["event_id"], "weight": 0.5}
     first = user_message("x", edges=[one])
-    assert gateway.call("POST", PATH, first, key=key, headers=keyed("k")).status == 201
+    assert gateway.call("POST", PATH, first, key=key, headers=key_header("k")).status == 201
     for edges in (
         [],
         [{**one, "weight": 0.6}],
-        [{"event_id": cited[1]["event_id"], "weight": 0.5}],
+        [{"event_id": bodies[1]["event_id"], "weight": 0.5}],
     ):
         reply = gateway.call(
-            "POST", PATH, user_message("x", edges=edges), key=key, headers=keyed("k")
+            "POST", PATH, user_message("x", edges=edges), key=key, headers=key_header("k")
         )
         assert (reply.status, reply.error["details"].get("fields")) == (409, ["edges"])
 
@@ -140,7 +140,7 @@ def test_a_cited_blob_that_changed_is_named(gateway: Gateway) -> None:
     statuses: list[Any] = []
     for cid in cids:
         body = {**user_message(""), "content": None, "blob": {"cid": cid}}
-        reply = gateway.call("POST", PATH, body, key=key, headers=keyed("k"))
+        reply = gateway.call("POST", PATH, body, key=key, headers=key_header("k"))
         statuses.append(
             (reply.status, reply.body.get("error", {}).get("details", {}).get("fields"))
         )
@@ -160,13 +160,13 @@ def test_the_channel_is_part_of_a_source_event_key(
 def test_an_idempotency_key_is_a_key_of_the_channel_http(gateway: Gateway) -> None:
     key = gateway.key()
     first = gateway.call("POST", PATH, user_message("x", source_event_key="k"), key=key)
-    second = gateway.call("POST", PATH, user_message("x"), key=key, headers=keyed("k"))
-    assert (second.text, second.headers.get(REPLAYED)) == (first.text, "true")
+    second = gateway.call("POST", PATH, user_message("x"), key=key, headers=key_header("k"))
+    assert (second.text, second.headers.get(REPLAY_HEADER)) == (first.text, "true")
 
 
 def test_one_request_has_one_key(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     body = user_message("x", source_event_key="k")
-    reply = gateway.call("POST", PATH, body, key=gateway.key(), headers=keyed("k"))
+    reply = gateway.call("POST", PATH, body, key=gateway.key(), headers=key_header("k"))
     assert (reply.status, reply.error["details"]["field"]) == (422, "source_event_key")
     assert scratch_db.rows("select count(*) from event_keys") == [(0,)]
 
@@ -176,14 +176,18 @@ def test_an_unbound_caller_who_might_not_see_the_event_is_told_nothing_of_it(
 ) -> None:
     key = gateway.key()
     first = user_message("x", "user:alice", "agent:helper")
-    stored = gateway.call("POST", PATH, first, key=key, headers=keyed("k")).body
+    body = gateway.call("POST", PATH, first, key=key, headers=key_header("k")).body
     for who in (["user:bob", "agent:helper"], ["user:alice", "user:bob", "agent:helper"]):
-        reply = gateway.call("POST", PATH, user_message("y", *who), key=key, headers=keyed("k"))
+        reply = gateway.call(
+            "POST", PATH, user_message("y", *who), key=key, headers=key_header("k")
+        )
         assert (reply.status, reply.error["details"]) == (409, {})
-        assert stored["event_id"] not in reply.text
+        assert body["event_id"] not in reply.text
         assert "content" not in reply.error["message"]
-    part = gateway.call("POST", PATH, user_message("y", "user:alice"), key=key, headers=keyed("k"))
-    assert part.error["details"]["event_id"] == stored["event_id"]
+    part = gateway.call(
+        "POST", PATH, user_message("y", "user:alice"), key=key, headers=key_header("k")
+    )
+    assert part.error["details"]["event_id"] == body["event_id"]
 
 
 def test_one_users_keys_tell_another_nothing(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
@@ -192,8 +196,8 @@ def test_one_users_keys_tell_another_nothing(gateway: Gateway, scratch_db: Scrat
     callers.append(gateway.key("other"))
     for n, key in enumerate(callers):
         body = user_message(f"words of {n}", "user:alice", "user:bob")
-        reply = gateway.call("POST", PATH, body, key=key, headers=keyed("k"))
-        assert (reply.status, reply.headers.get(REPLAYED)) == (201, None)
+        reply = gateway.call("POST", PATH, body, key=key, headers=key_header("k"))
+        assert (reply.status, reply.headers.get(REPLAY_HEADER)) == (201, None)
     assert scratch_db.rows("select count(*), count(distinct content) from events") == [(4, 4)]
 
 
@@ -201,7 +205,8 @@ def test_two_keys_of_one_user_are_one_writer(gateway: Gateway, scratch_db: Scrat
     for _ in range(2):
         key = gateway.key(user="user:alice")
         assert (
-            gateway.call("POST", PATH, user_message("x"), key=key, headers=keyed("k")).status == 201
+            gateway.call("POST", PATH, user_message("x"), key=key, headers=key_header("k")).status
+            == 201
         )
     assert scratch_db.rows("select count(*) from events") == [(1,)]
 
@@ -220,7 +225,7 @@ def test_a_refused_request_leaves_no_key_behind(gateway: Gateway) -> None:
     bad = user_message(
         "x", edges=[{"cid": "bafyreihyrpefhacm6kkp4ql6j6udakdit7g3dmkzfriqfykhjw6cad5lrm"}]
     )
-    reply = gateway.call("POST", PATH, bad, key=key, headers=keyed("k"))
+    reply = gateway.call("POST", PATH, bad, key=key, headers=key_header("k"))
     assert (reply.status, reply.error["details"]["field"]) == (422, "edges")
-    good = gateway.call("POST", PATH, user_message("x"), key=key, headers=keyed("k"))
-    assert (good.status, good.headers.get(REPLAYED)) == (201, None)
+    good = gateway.call("POST", PATH, user_message("x"), key=key, headers=key_header("k"))
+    assert (good.status, good.headers.get(REPLAY_HEADER)) == (201, None)

@@ -1,4 +1,4 @@
-"""Around an append: one hint when a scope turns dirty, and a log without memory."""
+"""Around an append: one message when a scope turns dirty, and a log without memory."""
 
 import io
 import json
@@ -45,52 +45,52 @@ def log() -> Iterator[io.StringIO]:
     everybody.removeHandler(handlers[1])
 
 
-# hints -------------------------------------------------------------------------------------------
+# messages ----------------------------------------------------------------------------------------
 
 
-def hinted(aws: LocalAws) -> list[tuple[str, str]]:
+def receive_messages(aws: LocalAws) -> list[tuple[str, str]]:
     """The (tenant, scope) pairs that wait in the queue; it is empty afterwards."""
-    found: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
     with closing(client("sqs")) as sqs:
-        asked: dict[str, Any] = {"QueueUrl": aws.work_queue_url, "MaxNumberOfMessages": 10}
-        while got := sqs.receive_message(**asked).get("Messages"):
+        query: dict[str, Any] = {"QueueUrl": aws.work_queue_url, "MaxNumberOfMessages": 10}
+        while got := sqs.receive_message(**query).get("Messages"):
             for message in got:
                 body = json.loads(message["Body"])
-                found += [(body["tenant"], scope) for scope in body["scopes"]]
+                results += [(body["tenant"], scope) for scope in body["scopes"]]
                 handle = message["ReceiptHandle"]
                 sqs.delete_message(QueueUrl=aws.work_queue_url, ReceiptHandle=handle)
-    return found
+    return results
 
 
-def test_a_hint_is_sent_when_a_scope_turns_dirty_and_none_while_it_is(
+def test_a_message_is_sent_when_a_scope_turns_dirty_and_none_while_it_is(
     gateway: Gateway, aws: LocalAws
 ) -> None:
-    hinted(aws)
+    receive_messages(aws)
     key = gateway.key("hinted")
     scope = gateway.call("POST", PATH, user_message("one"), key=key).body["scope_id"]
-    assert hinted(aws) == [("hinted", scope)]
+    assert receive_messages(aws) == [("hinted", scope)]
     for text in ("two", "three"):
         gateway.call("POST", PATH, user_message(text), key=key)
     assert (
         gateway.call("POST", PATH, user_message("x", "user:b", role="tool"), key=key).status == 422
     )
-    assert hinted(aws) == []
+    assert receive_messages(aws) == []
     gateway.sweep()
     gateway.call("POST", PATH, user_message("four"), key=key)
-    assert hinted(aws) == [("hinted", scope)]
+    assert receive_messages(aws) == [("hinted", scope)]
 
 
-def test_a_batch_hints_each_scope_once_and_a_replay_none(gateway: Gateway, aws: LocalAws) -> None:
-    hinted(aws)
+def test_a_batch_sends_each_scope_once_and_a_replay_none(gateway: Gateway, aws: LocalAws) -> None:
+    receive_messages(aws)
     key = gateway.key()
     batch = {"events": [user_message("x", f"user:{n % 12}") for n in range(24)]}
     headers = {"Idempotency-Key": "k"}
     reply = gateway.call("POST", BATCH, batch, key=key, headers=headers)
     scopes = {item["event"]["scope_id"] for item in reply.body["results"]}
-    found = hinted(aws)
-    assert (len(found), set(found)) == (12, {("acme", scope) for scope in scopes})
+    messages = receive_messages(aws)
+    assert (len(messages), set(messages)) == (12, {("acme", scope) for scope in scopes})
     gateway.call("POST", BATCH, batch, key=key, headers=headers)
-    assert hinted(aws) == []
+    assert receive_messages(aws) == []
 
 
 @pytest.mark.parametrize("death", ["nobody listens", "nobody answers", "no such queue", "no URL"])
@@ -125,22 +125,24 @@ def test_a_dead_queue_neither_fails_nor_delays_an_append(
     assert read.body["content"] == CANARY
 
 
-def test_a_hint_for_later_comes_later(aws: LocalAws) -> None:
-    hinted(aws)
+def test_a_message_for_later_comes_later(aws: LocalAws) -> None:
+    receive_messages(aws)
     waits = {uuid.uuid4(): seconds for seconds in (0.2, 59.0, 3600.0, *range(1, 20))}
     WorkQueue(aws.work_queue_url).send_later("acme", waits)
-    assert hinted(aws) == []
+    assert receive_messages(aws) == []
     queue: Any = sqs_backends[ACCOUNT_ID][REGION].queues["strandline"]
     messages: list[Any] = queue._messages
     delays = sorted(int(m.delayed_until - m.sent_timestamp) // 1000 for m in messages)
     assert delays == [2, 2, *range(3, 21), 60, 900]
     for message in messages:
         message.delayed_until = 0
-    assert sorted(scope for _, scope in hinted(aws)) == sorted(str(scope) for scope in waits)
+    assert sorted(scope for _, scope in receive_messages(aws)) == sorted(
+        str(scope) for scope in waits
+    )
     WorkQueue("").send_later("acme", waits)
     turn = uuid.uuid4()
     WorkQueue(aws.work_queue_url).send_later("acme", {turn: 0.0})
-    assert hinted(aws) == [("acme", str(turn))], "a next turn is not waited for"
+    assert receive_messages(aws) == [("acme", str(turn))], "a next turn is not waited for"
 
 
 # logs --------------------------------------------------------------------------------------------
@@ -149,7 +151,7 @@ def test_a_hint_for_later_comes_later(aws: LocalAws) -> None:
 def telling(**more: object) -> dict[str, Any]:
     """An event that holds the canary wherever a caller's words can stand."""
     body = user_message(f"{CANARY} sang", f"user:{CANARY}", f"agent:{CANARY}")
-    told: dict[str, object] = {
+    event: dict[str, object] = {
         "metadata": {CANARY: CANARY},
         "name": f"{CANARY}.txt",
         "session_id": CANARY,
@@ -157,7 +159,7 @@ def telling(**more: object) -> dict[str, Any]:
         "source_event_key": CANARY,
         "mime_type": f"text/{CANARY}",
     }
-    return {**body, **told, **more}
+    return {**body, **event, **more}
 
 
 def test_no_log_line_holds_a_word_of_memory(
@@ -187,8 +189,8 @@ def test_no_log_line_holds_a_word_of_memory(
     send(None, raw=b'{"' + CANARY.encode() + b'": 1, "' + CANARY.encode() + b'": 2}')
     gateway.call("POST", PATH, telling(), key=CANARY)
     query = {"participants": f"user:{CANARY}"}
-    asked = {"query": CANARY, "participants": [f"user:{CANARY}"]}
-    assert gateway.call("POST", "/api/v1/recall", asked, key=key).body["hits"]
+    params = {"query": CANARY, "participants": [f"user:{CANARY}"]}
+    assert gateway.call("POST", "/api/v1/recall", params, key=key).body["hits"]
     gateway.call("GET", "/memories/list", key=key, query=query)
     gateway.call("GET", f"/memory/{CANARY}", key=key, query=query)
     gateway.sweep()
@@ -205,8 +207,8 @@ def test_no_log_line_holds_a_word_of_memory(
     assert "request failed" in lines
     assert "RuntimeError" in lines
     assert lines.count('"request"') >= 15
-    captured = capfd.readouterr()
-    for text in (lines, captured.out, captured.err):
+    output = capfd.readouterr()
+    for text in (lines, output.out, output.err):
         assert CANARY not in text.lower()
         assert key not in text
 
@@ -245,53 +247,53 @@ class Refusing:
     def __init__(self, sqs: Any, times: int, *, partly: bool) -> None:
         self.sqs, self.times, self.partly = sqs, times, partly
 
-    def send_message_batch(self, **asked: Any) -> Any:
+    def send_message_batch(self, **request: Any) -> Any:
         if not self.times:
-            return self.sqs.send_message_batch(**asked)
+            return self.sqs.send_message_batch(**request)
         self.times -= 1
         if not self.partly:
             raise ReadTimeoutError(endpoint_url="sqs")
-        first, *rest = asked["Entries"]
+        first, *rest = request["Entries"]
         failed = {"Id": first["Id"], "SenderFault": False, "Code": "InternalError"}
         if rest:
-            self.sqs.send_message_batch(**asked | {"Entries": rest})
+            self.sqs.send_message_batch(**request | {"Entries": rest})
         return {"Failed": [failed]}
 
 
 @pytest.fixture
 def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WorkQueue]:
-    """The append's hints, which SQS does not take so many times."""
+    """The append's messages, which SQS does not take so many times."""
     from functions.ingest import handler
 
-    def made(times: int, *, partly: bool = False) -> WorkQueue:
-        hints = handler.resources.work_queue
+    def refuse_times(times: int, *, partly: bool = False) -> WorkQueue:
+        queue = handler.resources.work_queue
         monkeypatch.setattr(
-            hints, "_sqs", Refusing(aws_clients.best_effort_sqs_client(), times, partly=partly)
+            queue, "_sqs", Refusing(aws_clients.best_effort_sqs_client(), times, partly=partly)
         )
-        return hints
+        return queue
 
-    return made
+    return refuse_times
 
 
 @pytest.mark.parametrize("partly", [True, False])
-def test_a_hint_that_was_not_taken_is_sent_again(
+def test_a_message_that_was_not_taken_is_sent_again(
     gateway: Gateway,
     aws: LocalAws,
     log: io.StringIO,
     refusing: Callable[..., WorkQueue],
     partly: bool,
 ) -> None:
-    hinted(aws)
+    receive_messages(aws)
     refusing(1, partly=partly)
     batch = {"events": [user_message("x", f"user:{n}") for n in range(12)]}
     assert gateway.call("POST", BATCH, batch, key=gateway.key()).status == 200
-    found = hinted(aws)
-    assert (len(found), len(set(found))) == (12, 12)
+    messages = receive_messages(aws)
+    assert (len(messages), len(set(messages))) == (12, 12)
     assert "work queue message not sent" not in log.getvalue()
 
 
 @pytest.mark.parametrize("partly", [True, False])
-def test_where_no_hint_is_taken_a_sweep_is_wished_for(
+def test_where_no_message_is_taken_a_sweep_is_requested(
     gateway: Gateway,
     aws: LocalAws,
     log: io.StringIO,
@@ -301,22 +303,22 @@ def test_where_no_hint_is_taken_a_sweep_is_wished_for(
 ) -> None:
     from functions.ingest import handler
 
-    wished: list[str] = []
+    requests: list[str] = []
 
     class Listening(NullJobQueue):
         def request_run(self, job: str, due: datetime, now: datetime) -> bool:
-            wished.append(job)
+            requests.append(job)
             return due == now
 
     monkeypatch.setitem(handler.resources.__dict__, "job_queue", Listening())
-    hinted(aws)
+    receive_messages(aws)
     refusing(2, partly=partly)
     key = gateway.key()
     gateway.call("POST", PATH, user_message("one"), key=key)
-    assert wished == ["sweeper"]
+    assert requests == ["sweeper"]
     assert "work queue message not sent" in log.getvalue()
     gateway.call("POST", PATH, user_message("two"), key=key)
-    assert (wished, hinted(aws)) == (["sweeper"], [])
+    assert (requests, receive_messages(aws)) == (["sweeper"], [])
 
 
 def test_where_nobody_can_be_told_the_next_append_tells(
@@ -325,24 +327,24 @@ def test_where_nobody_can_be_told_the_next_append_tells(
     refusing: Callable[..., WorkQueue],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also one that has nothing to hint itself; and what is owed does not grow without end."""
+    """Also one that has nothing to send itself; and what is owed does not grow without end."""
     from functions.ingest import handler
 
     monkeypatch.setitem(
         handler.resources.__dict__, "job_queue", JobQueue(aws.job_queue_url + "-gone")
     )
-    hinted(aws)
-    hints = refusing(2)
+    receive_messages(aws)
+    queue = refusing(2)
     key = gateway.key()
     scope = gateway.call("POST", PATH, user_message("one"), key=key).body["scope_id"]
-    assert hinted(aws) == []
+    assert receive_messages(aws) == []
     gateway.call("POST", PATH, user_message("two"), key=key)
-    assert hinted(aws) == [("acme", scope)]
+    assert receive_messages(aws) == [("acme", scope)]
     gateway.call("POST", PATH, user_message("three"), key=key)
-    assert hinted(aws) == []
+    assert receive_messages(aws) == []
     refusing(100)
     for _ in range(30):
-        hints.send("acme", [uuid.uuid4()])
+        queue.send("acme", [uuid.uuid4()])
     refusing(0)
-    hints.send("acme", [uuid.uuid4()])
-    assert len(hinted(aws)) == 11
+    queue.send("acme", [uuid.uuid4()])
+    assert len(receive_messages(aws)) == 11

@@ -35,7 +35,7 @@ from tests.uploads import (
     pending_key,
     put,
     put_unchecked,
-    uploaded,
+    upload_file,
 )
 
 ALICE, BOB = "user:alice", "user:bob"
@@ -87,19 +87,19 @@ def test_a_recorded_request_is_told_where_to_put_its_payload(
     context: Any = LambdaContext("ingest", 29)
     result = lambda_handler(event, context)
     assert result["statusCode"] == 201, result["body"]
-    told, asked = json.loads(result["body"]), json.loads(event["body"])
-    assert told["headers"]["Content-Length"] == str(asked["size"])
+    document, data = json.loads(result["body"]), json.loads(event["body"])
+    assert document["headers"]["Content-Length"] == str(data["size"])
     now = datetime.now(UTC)
-    expires_at, cite_until = (datetime.fromisoformat(told[n]) for n in ("expires_at", "cite_until"))
+    expires_at, cite_until = (
+        datetime.fromisoformat(document[n]) for n in ("expires_at", "cite_until")
+    )
     assert now + timedelta(seconds=890) < expires_at <= now + timedelta(seconds=901)
     assert now + timedelta(hours=23.9) < cite_until < now + timedelta(hours=24.1)
-    signed = told["url"].partition("SignedHeaders=")[2].partition("&")[0].split("%3B")
+    signed = document["url"].partition("SignedHeaders=")[2].partition("&")[0].split("%3B")
     assert signed == ["content-length", "host", "if-none-match", "x-amz-checksum-sha256"]
-    assert "AWS4-HMAC-SHA256" in told["url"]
-    found = scratch_db.rows(
-        "select tenant_id, writer, cid, size, mime_type, file_name from uploads"
-    )
-    assert found == [("acme", "*", told["cid"], asked["size"], asked["mime_type"], asked["name"])]
+    assert "AWS4-HMAC-SHA256" in document["url"]
+    rows = scratch_db.rows("select tenant_id, writer, cid, size, mime_type, file_name from uploads")
+    assert rows == [("acme", "*", document["cid"], data["size"], data["mime_type"], data["name"])]
 
 
 def test_a_payload_is_named_by_its_hash_or_by_its_cid(gateway: Gateway) -> None:
@@ -172,8 +172,8 @@ def test_an_upload_begun_spends_the_tenants_stored_bytes_once(
     scratch_db.rows("update tenants set stored_bytes_limit = %s", len(DATA))
     for _ in range(3):
         assert gateway.call("POST", UPLOADS, asking(DATA), key=key).status == 201
-    refused = gateway.call("POST", UPLOADS, asking(b"one more"), key=key)
-    assert refused.status in (413, 429), refused.text
+    reply = gateway.call("POST", UPLOADS, asking(b"one more"), key=key)
+    assert reply.status in (413, 429), reply.text
     assert scratch_db.rows("select count(*) from uploads") == [(1,)]
 
 
@@ -182,24 +182,24 @@ def test_an_upload_begun_spends_the_tenants_stored_bytes_once(
 
 def test_only_the_announced_bytes_can_be_put_and_only_once(gateway: Gateway, aws: LocalAws) -> None:
     key = gateway.key()
-    begun = begin(gateway, key, DATA)
+    upload = begin(gateway, key, DATA)
     wrong, shorter = DATA[:-1] + b"!", DATA[:-1]
-    headers: dict[str, str] = begun["headers"]
-    status, said_so = put(begun, wrong)
+    headers: dict[str, str] = upload["headers"]
+    status, said_so = put(upload, wrong)
     assert (status, "<Code>BadDigest</Code>" in said_so) == (400, True)
-    assert put(begun, shorter, headers | {"Content-Length": str(len(shorter))})[0] == 403
+    assert put(upload, shorter, headers | {"Content-Length": str(len(shorter))})[0] == 403
     other_sum = asking(wrong)["sha256"]
-    assert put(begun, wrong, headers | {"x-amz-checksum-sha256": str(other_sum)})[0] == 403
+    assert put(upload, wrong, headers | {"x-amz-checksum-sha256": str(other_sum)})[0] == 403
     for missing in headers:
         less = {name: value for name, value in headers.items() if name != missing}
         if missing != "Content-Length":  # which every client sends by itself
-            assert put(begun, DATA, less)[0] == 403, missing
-    elsewhere = begun | {"url": begun["url"].replace("/acme/", "/other/")}
+            assert put(upload, DATA, less)[0] == 403, missing
+    elsewhere = upload | {"url": upload["url"].replace("/acme/", "/other/")}
     assert put(elsewhere, DATA)[0] == 403
     assert objects(aws) == {}
-    assert put(begun, DATA)[0] == 200
-    assert put(begun, DATA)[0] == 412
-    assert objects(aws) == {pending_key("acme", begun): DATA}
+    assert put(upload, DATA)[0] == 200
+    assert put(upload, DATA)[0] == 412
+    assert objects(aws) == {pending_key("acme", upload): DATA}
 
 
 def test_a_fresh_url_leads_to_the_same_place(
@@ -228,13 +228,13 @@ def test_an_upload_about_to_be_removed_is_not_offered_again(
 def test_a_stored_payload_needs_no_upload(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     alice, anybody = gateway.key(user=ALICE), gateway.key()
     text = "x" * 70_000
-    told = gateway.call("POST", EVENTS_PATH, user_message(text, ALICE, BOB), key=alice).body["blob"]
+    blob = gateway.call("POST", EVENTS_PATH, user_message(text, ALICE, BOB), key=alice).body["blob"]
     data = text.encode()
     for key in (alice, gateway.key(user=BOB)):
         reply = gateway.call("POST", UPLOADS, asking(data), key=key)
         assert (reply.status, reply.body) == (
             200,
-            {"cid": told["cid"], "size": len(data), "stored": True},
+            {"cid": blob["cid"], "size": len(data), "stored": True},
         )
         wrong = gateway.call("POST", UPLOADS, asking(data) | {"size": 5}, key=key)
         assert (wrong.status, wrong.error["details"]["expected_size"]) == (422, len(data))
@@ -254,8 +254,8 @@ def test_an_upload_becomes_the_payload_of_the_event_that_cites_it(
 ) -> None:
     key, reader = gateway.key(user=user), gateway.key(user=ALICE)
     about = {"mime_type": "image/png", "name": "chart é.png"}
-    begun = uploaded(gateway, key, DATA, **about)
-    cid = begun["cid"]
+    upload = upload_file(gateway, key, DATA, **about)
+    cid = upload["cid"]
     assert cid == cid_of(DATA)
     for asks in (key, reader):
         read = gateway.call("GET", f"/file/{cid}", key=asks, query={"participants": ALICE})
@@ -264,8 +264,8 @@ def test_an_upload_becomes_the_payload_of_the_event_that_cites_it(
     assert reply.status == 201, reply.text
     assert reply.body["blob"] == {"cid": cid, "size": len(DATA), **about}
     assert objects(aws)[f"acme/{cid}"] == DATA
-    found = scratch_db.rows("select blob_cid, blob_size, mime_type, file_name, content from events")
-    assert found == [(cid, len(DATA), *about.values(), None)]
+    rows = scratch_db.rows("select blob_cid, blob_size, mime_type, file_name, content from events")
+    assert rows == [(cid, len(DATA), *about.values(), None)]
     assert scratch_db.rows("select cid, writer, size from blobs") == [(cid, user or "*", len(DATA))]
     read = gateway.call("GET", f"/file/{cid}", key=reader)
     assert read.status == 307
@@ -278,11 +278,11 @@ def test_an_upload_becomes_the_payload_of_the_event_that_cites_it(
 
 def test_what_the_event_says_of_its_payload_comes_first(gateway: Gateway) -> None:
     key = gateway.key()
-    begun = uploaded(gateway, key, DATA, mime_type="image/png", name="a.png")
-    reply = cite(gateway, key, begun["cid"], mime_type="image/jpeg", name="b.jpg")
+    upload = upload_file(gateway, key, DATA, mime_type="image/png", name="a.png")
+    reply = cite(gateway, key, upload["cid"], mime_type="image/jpeg", name="b.jpg")
     assert reply.body["blob"]["mime_type"] == "image/jpeg"
     assert reply.body["blob"]["name"] == "b.jpg"
-    second = cite(gateway, key, begun["cid"])
+    second = cite(gateway, key, upload["cid"])
     assert (second.body["blob"]["mime_type"], second.body["blob"]["name"]) == ("image/png", "a.png")
 
 
@@ -290,11 +290,11 @@ def test_an_upload_is_cited_twice_in_one_batch_and_again_later(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
-    begun = uploaded(gateway, key, DATA)
-    events = [citing(begun["cid"], ALICE), citing(begun["cid"], ALICE, BOB, speaker=ALICE)]
+    upload = upload_file(gateway, key, DATA)
+    events = [citing(upload["cid"], ALICE), citing(upload["cid"], ALICE, BOB, speaker=ALICE)]
     reply = gateway.call("POST", BATCH, {"events": events}, key=key)
     assert reply.body["failed"] == 0, reply.text
-    assert cite(gateway, key, begun["cid"], ALICE).status == 201
+    assert cite(gateway, key, upload["cid"], ALICE).status == 201
     assert scratch_db.rows("select count(*), min(blob_size) from events") == [(3, len(DATA))]
     assert scratch_db.rows("select count(*) from blobs") == [(1,)]
 
@@ -303,18 +303,18 @@ def test_an_upload_is_cited_twice_in_one_batch_and_again_later(
 def test_anothers_upload_is_answered_like_one_that_there_is_not(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    begun = uploaded(gateway, gateway.key(user=ALICE), DATA, mime_type="text/plain")
-    asked: list[str] = []
+    upload = upload_file(gateway, gateway.key(user=ALICE), DATA, mime_type="text/plain")
+    requests: list[str] = []
     store = blobs()
     for name in ("inspect_upload", "read_text_prefix", "store_upload", "clear_upload"):
-        monkeypatch.setattr(store, name, noting(asked, name))
+        monkeypatch.setattr(store, name, noting(requests, name))
     for key, who in (
         (gateway.key(user=BOB), BOB),
         (gateway.key("other", ALICE), ALICE),
         (gateway.key(), ALICE),
     ):
         answers: list[object] = []
-        for cid in (begun["cid"], NOWHERE):
+        for cid in (upload["cid"], NOWHERE):
             body = citing(cid, who)
             if path == EVENTS_PATH:
                 answers.append(without_id(gateway.call("POST", path, body, key=key)))
@@ -324,7 +324,7 @@ def test_anothers_upload_is_answered_like_one_that_there_is_not(
         assert answers[0] == answers[1]
         assert "blob_not_found" in str(answers[0])
         assert "POST /api/v1/uploads" in str(answers[0])
-    assert asked == [], "no time is spent on asking the store either"
+    assert requests == [], "no time is spent on asking the store either"
     assert scratch_db.rows("select count(*) from events") == [(0,)]
 
 
@@ -332,17 +332,17 @@ def test_nothing_was_put_there(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     key = gateway.key()
-    begun = begin(gateway, key, DATA)
-    assert put(begun, DATA[:-1] + b"!")[0] == 400
-    reply = cite(gateway, key, begun["cid"])
+    upload = begin(gateway, key, DATA)
+    assert put(upload, DATA[:-1] + b"!")[0] == 400
+    reply = cite(gateway, key, upload["cid"])
     assert (reply.status, reply.error["details"]) == (
         422,
         {"field": "blob.cid", "reason": "upload_missing", "expected_size": len(DATA)},
     )
     assert "POST /api/v1/uploads" in reply.error["message"]
     assert scratch_db.rows("select count(*) from events") == [(0,)]
-    assert put(begun, DATA)[0] == 200
-    assert cite(gateway, key, begun["cid"]).status == 201
+    assert put(upload, DATA)[0] == 200
+    assert cite(gateway, key, upload["cid"]).status == 201
 
 
 @pytest.mark.parametrize("there", [b"something else", DATA[:-1] + b"!", DATA + b"more", b""])
@@ -351,9 +351,9 @@ def test_what_a_careless_store_took_is_found_out_before_it_is_cited(
 ) -> None:
     """A store that verifies nothing: our own side hashes, and makes room for the right bytes."""
     key = gateway.key()
-    begun = begin(gateway, key, DATA)
-    put_unchecked(aws, pending_key("acme", begun), there)
-    reply = cite(gateway, key, begun["cid"])
+    upload = begin(gateway, key, DATA)
+    put_unchecked(aws, pending_key("acme", upload), there)
+    reply = cite(gateway, key, upload["cid"])
     assert (reply.status, reply.error["details"]) == (
         422,
         {
@@ -367,16 +367,16 @@ def test_what_a_careless_store_took_is_found_out_before_it_is_cited(
     assert scratch_db.rows("select count(*) from events") == [(0,)]
     again = begin(gateway, key, DATA)
     assert put(again, DATA)[0] == 200
-    assert cite(gateway, key, begun["cid"]).status == 201
+    assert cite(gateway, key, upload["cid"]).status == 201
 
 
 def test_right_bytes_announced_with_a_wrong_length_are_a_mismatch(
     gateway: Gateway, aws: LocalAws
 ) -> None:
     key = gateway.key()
-    begun = gateway.call("POST", UPLOADS, asking(DATA) | {"size": 7}, key=key).body
-    put_unchecked(aws, pending_key("acme", begun), DATA)
-    details = cite(gateway, key, begun["cid"]).error["details"]
+    body = gateway.call("POST", UPLOADS, asking(DATA) | {"size": 7}, key=key).body
+    put_unchecked(aws, pending_key("acme", body), DATA)
+    details = cite(gateway, key, body["cid"]).error["details"]
     assert (details["reason"], details["expected_size"]) == ("upload_mismatch", 7)
     assert details["found_size"] == len(DATA)
 
@@ -400,32 +400,32 @@ def test_a_store_that_tells_no_checksum_is_read(
     gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key()
-    begun = uploaded(gateway, key, DATA)
+    upload = upload_file(gateway, key, DATA)
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
-    [told] = bucket.keys.values()
-    assert (told.checksum_algorithm, told.checksum_value is not None) == ("SHA256", True)
-    told.checksum_algorithm = told.checksum_value = None
-    assert cite(gateway, key, begun["cid"]).status == 201
+    [receipt] = bucket.keys.values()
+    assert (receipt.checksum_algorithm, receipt.checksum_value is not None) == ("SHA256", True)
+    receipt.checksum_algorithm = receipt.checksum_value = None
+    assert cite(gateway, key, upload["cid"]).status == 201
 
 
 def test_what_cannot_be_read_in_time_is_not_cited(gateway: Gateway, aws: LocalAws) -> None:
-    begun = begin(gateway, gateway.key(), DATA)
-    put_unchecked(aws, pending_key("acme", begun), DATA)
+    upload = begin(gateway, gateway.key(), DATA)
+    put_unchecked(aws, pending_key("acme", upload), DATA)
     with pytest.raises(Unavailable, match="too slow"):
-        blobs().inspect_upload("acme", UUID(begun["upload_id"]), deadline=0.0)
+        blobs().inspect_upload("acme", UUID(upload["upload_id"]), deadline=0.0)
 
 
 def test_an_upload_past_its_time_is_like_none_before_and_after_it_is_removed(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     key = gateway.key()
-    begun = uploaded(gateway, key, DATA)
+    upload = upload_file(gateway, key, DATA)
     unknown = without_id(cite(gateway, key, NOWHERE))
     age(scratch_db)
-    assert without_id(cite(gateway, key, begun["cid"])) == unknown
+    assert without_id(cite(gateway, key, upload["cid"])) == unknown
     gateway.sweep()
     assert (objects(aws), scratch_db.rows("select count(*) from uploads")) == ({}, [(0,)])
-    assert without_id(cite(gateway, key, begun["cid"])) == unknown
+    assert without_id(cite(gateway, key, upload["cid"])) == unknown
     assert "cite_until" in str(unknown)
 
 
@@ -434,7 +434,7 @@ def test_a_bad_citation_fails_alone_or_stops_an_atomic_batch(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, atomic: bool
 ) -> None:
     key = gateway.key(user=ALICE)
-    good, missing = uploaded(gateway, key, DATA), begin(gateway, key, b"never put")
+    good, missing = upload_file(gateway, key, DATA), begin(gateway, key, b"never put")
     target = gateway.call("POST", EVENTS_PATH, user_message("target", ALICE), key=key).body[
         "event_id"
     ]
@@ -456,8 +456,8 @@ def test_a_replay_says_the_same_when_the_upload_is_long_gone(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
-    begun = uploaded(gateway, key, DATA, mime_type="image/png", name="a.png")
-    body = citing(begun["cid"], ALICE, BOB, speaker=ALICE, source_event_key="k")
+    upload = upload_file(gateway, key, DATA, mime_type="image/png", name="a.png")
+    body = citing(upload["cid"], ALICE, BOB, speaker=ALICE, source_event_key="k")
     first = gateway.call("POST", EVENTS_PATH, body, key=key)
     age(scratch_db)
     gateway.sweep()
@@ -479,8 +479,8 @@ def test_a_replay_says_the_same_when_the_upload_is_long_gone(
 
 def hits(gateway: Gateway, key: str, words: str) -> list[Any]:
     body = {"query": words, "participants": [ALICE], "limit": 20}
-    found = gateway.call("POST", "/api/v1/recall", body, key=key).body["hits"]
-    return [hit for hit in found if set(hit["why"]) - {"meaning"}]
+    result = gateway.call("POST", "/api/v1/recall", body, key=key).body["hits"]
+    return [hit for hit in result if set(hit["why"]) - {"meaning"}]
 
 
 TEXT = ("calm water and no wind today 🌊 " * 4000 + "then a zephyr came").encode()
@@ -491,33 +491,33 @@ def test_uploaded_text_is_found_by_its_words_and_cited_by_range(
     gateway: Gateway, kind: str
 ) -> None:
     key = gateway.key(user=ALICE)
-    begun = uploaded(gateway, key, TEXT, mime_type=kind, name="logbook of the harbour")
-    told = cite(gateway, key, begun["cid"], ALICE).body
+    upload = upload_file(gateway, key, TEXT, mime_type=kind, name="logbook of the harbour")
+    body = cite(gateway, key, upload["cid"], ALICE).body
     for _ in range(2):
         (hit,) = hits(gateway, key, "zephyr")
         piece = TEXT.decode()[hit["piece"]["start_char"] : hit["piece"]["end_char"]]
         assert "zephyr" in piece
         assert len(piece) <= 16 * 1024
-        assert hit["event_id"] == told["event_id"]
+        assert hit["event_id"] == body["event_id"]
         assert hit["text"] is None
         gateway.sweep()
-    (named,) = hits(gateway, key, "logbook")
-    assert named["piece"]["start_char"] == 0
+    (hit_list,) = hits(gateway, key, "logbook")
+    assert hit_list["piece"]["start_char"] == 0
 
 
 def test_the_event_says_what_is_text(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
-    silent = uploaded(gateway, key, b"the silent zephyr")
+    silent = upload_file(gateway, key, b"the silent zephyr")
     # Sessions of their own: an event is found by the words of the one before it, too.
-    named = cite(gateway, key, silent["cid"], ALICE, name="a.bin", session_id="a")
-    assert named.status == 201
+    reply = cite(gateway, key, silent["cid"], ALICE, name="a.bin", session_id="a")
+    assert reply.status == 201
     assert hits(gateway, key, "zephyr") == []
     (hit,) = hits(gateway, key, "a.bin")
     assert hit["piece"] is None, "its name is no part of its text"
     text = cite(gateway, key, silent["cid"], ALICE, mime_type="text/plain", session_id="b")
     assert text.status == 201
     assert len(hits(gateway, key, "zephyr")) == 1
-    called_text = uploaded(gateway, key, b"another zephyr", mime_type="text/plain")
+    called_text = upload_file(gateway, key, b"another zephyr", mime_type="text/plain")
     image = cite(gateway, key, called_text["cid"], ALICE, mime_type="image/png", session_id="c")
     assert image.status == 201
     assert len(hits(gateway, key, "zephyr")) == 1
@@ -556,11 +556,11 @@ def test_nul_bad_bytes_and_a_cut_character_break_nothing(
         "\ufeff zephyr \u2028 \x01 \ud7ff".encode(),
         b"zephyr \xed\xa0\x80",  # a surrogate, as some encoders write it
     ):
-        begun = uploaded(gateway, key, data, mime_type="text/plain")
-        reply = cite(gateway, key, begun["cid"], ALICE)
+        upload = upload_file(gateway, key, data, mime_type="text/plain")
+        reply = cite(gateway, key, upload["cid"], ALICE)
         assert reply.status == 201, reply.text
-        found = {hit["event_id"]: hit["piece"] for hit in hits(gateway, key, "zephyr")}
-        piece = found[reply.body["event_id"]]
+        results = {hit["event_id"]: hit["piece"] for hit in hits(gateway, key, "zephyr")}
+        piece = results[reply.body["event_id"]]
         text = data.decode("utf-8", "replace")
         assert "zephyr" in text[piece["start_char"] : piece["end_char"]]
     assert hits(gateway, key, "mistral") == [], "past the first 1 MiB"
@@ -573,13 +573,13 @@ def test_a_stored_text_is_indexed_for_whoever_cites_it_and_read_by_nobody_else(
 ) -> None:
     alice, bob = gateway.key(user=ALICE), gateway.key(user=BOB)
     text = "a secret zephyr " * 5000
-    told = gateway.call("POST", EVENTS_PATH, user_message(text, ALICE), key=alice).body["blob"]
-    second = cite(gateway, alice, told["cid"], ALICE, "agent:helper").body
+    blob = gateway.call("POST", EVENTS_PATH, user_message(text, ALICE), key=alice).body["blob"]
+    second = cite(gateway, alice, blob["cid"], ALICE, "agent:helper").body
     assert second["blob"]["mime_type"] == "text/plain; charset=utf-8"
     assert second["event_id"] in {hit["event_id"] for hit in hits(gateway, alice, "zephyr")}
     read: list[str] = []
     monkeypatch.setattr(blobs(), "read_text_prefix", noting(read, "read"))
-    assert cite(gateway, bob, told["cid"], BOB, mime_type="text/plain").status == 422
+    assert cite(gateway, bob, blob["cid"], BOB, mime_type="text/plain").status == 422
     assert read == []
 
 
@@ -588,18 +588,18 @@ def test_a_text_that_goes_while_it_is_read_is_to_be_sent_again(
 ) -> None:
     """A sweep or another PUT may remove an upload after it was looked at."""
     key = gateway.key(user=ALICE)
-    begun = uploaded(gateway, key, DATA, mime_type="text/plain")
+    upload = upload_file(gateway, key, DATA, mime_type="text/plain")
 
-    def gone(*_: object) -> str:
+    def refuse_gone(*_: object) -> str:
         raise PayloadMissing
 
     with monkeypatch.context() as patch:
-        patch.setattr(blobs(), "read_text_prefix", gone)
-        reply = gateway.call("POST", EVENTS_PATH, citing(begun["cid"], ALICE), key=key)
+        patch.setattr(blobs(), "read_text_prefix", refuse_gone)
+        reply = gateway.call("POST", EVENTS_PATH, citing(upload["cid"], ALICE), key=key)
     assert (reply.status, reply.error["retryable"]) == (503, True)
     assert "Send this again" in reply.error["message"]
     assert scratch_db.rows("select count(*) from events") == [(0,)]
-    assert gateway.call("POST", EVENTS_PATH, citing(begun["cid"], ALICE), key=key).status == 201
+    assert gateway.call("POST", EVENTS_PATH, citing(upload["cid"], ALICE), key=key).status == 201
 
 
 def test_one_request_indexes_no_more_text_than_it_could_bring(
@@ -609,8 +609,8 @@ def test_one_request_indexes_no_more_text_than_it_could_bring(
     events: list[dict[str, object]] = []
     for n in range(5):
         data = f"{n} ".encode() + b"a word or two " * 75_000
-        begun = uploaded(gateway, key, data, mime_type="text/plain")
-        events.append(citing(begun["cid"], ALICE))
+        upload = upload_file(gateway, key, data, mime_type="text/plain")
+        events.append(citing(upload["cid"], ALICE))
     reply = gateway.call("POST", BATCH, {"events": events}, key=key)
     assert [item["status"] for item in reply.body["results"]] == [201, 201, 201, 201, 413]
     details = reply.body["results"][4]["error"]["details"]
@@ -626,21 +626,21 @@ def test_what_is_past_its_time_goes_and_what_is_cited_stays(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws
 ) -> None:
     keys = [gateway.key(), gateway.key(user=ALICE), gateway.key("other", ALICE)]
-    made: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for key in keys:
-        cited, never_cited, fresh = (
-            uploaded(gateway, key, f"{n} {key}".encode()) for n in range(3)
+        citation, never_cited, fresh = (
+            upload_file(gateway, key, f"{n} {key}".encode()) for n in range(3)
         )
-        assert cite(gateway, key, cited["cid"], ALICE).status == 201
-        made.append(fresh)
-        for begun in (cited, never_cited, begin(gateway, key, b"never put")):
-            age(scratch_db, begun["upload_id"])
+        assert cite(gateway, key, citation["cid"], ALICE).status == 201
+        results.append(fresh)
+        for upload in (citation, never_cited, begin(gateway, key, b"never put")):
+            age(scratch_db, upload["upload_id"])
     gateway.sweep()
-    left = scratch_db.rows("select upload_id::text from uploads")
-    assert {row[0] for row in left} == {begun["upload_id"] for begun in made}
+    rows = scratch_db.rows("select upload_id::text from uploads")
+    assert {row[0] for row in rows} == {start["upload_id"] for start in results}
     pending = objects(aws, "_uploads/")
     assert len(pending) == 3
-    assert all(any(begun["upload_id"] in name for name in pending) for begun in made)
+    assert all(any(start["upload_id"] in name for name in pending) for start in results)
     assert len(objects(aws)) - len(pending) == 3, "cited payloads"
     before = copy.deepcopy(objects(aws))
     gateway.sweep()
@@ -651,7 +651,7 @@ def test_one_tenants_failure_stops_no_other(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for tenant in ("acme", "broken", "zebra"):
-        uploaded(gateway, gateway.key(tenant), DATA)
+        upload_file(gateway, gateway.key(tenant), DATA)
     age(scratch_db)
     sweeper: Resources = importlib.import_module("functions.sweeper.handler").resources
     real: Callable[..., Any] = sweeper.blobs.remove_uploads
@@ -672,14 +672,14 @@ def test_one_tenants_failure_stops_no_other(
 def test_a_row_stays_until_its_object_is_gone(
     gateway: Gateway, scratch_db: ScratchDatabase, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun = uploaded(gateway, gateway.key(), DATA)
+    upload = upload_file(gateway, gateway.key(), DATA)
     age(scratch_db)
     sweeper: Resources = importlib.import_module("functions.sweeper.handler").resources
     store: Any = sweeper.blobs
-    said = {"Errors": [{"Key": pending_key("acme", begun), "Code": "InternalError"}]}
+    failure = {"Errors": [{"Key": pending_key("acme", upload), "Code": "InternalError"}]}
 
     def answering(**_: object) -> Any:
-        return said
+        return failure
 
     monkeypatch.setattr(store.s3, "delete_objects", answering)
     gateway.sweep()
@@ -694,21 +694,21 @@ def test_a_sweep_is_bounded_and_the_next_goes_on(
         begin(gateway, key, str(n).encode())
     age(scratch_db)
     monkeypatch.setattr("strandline.log.uploads.MAX_KEYS_PER_CALL", 2)
-    for left in (3, 1, 0):
+    for uploads_left in (3, 1, 0):
         gateway.sweep()
-        assert scratch_db.rows("select count(*) from uploads") == [(left,)]
+        assert scratch_db.rows("select count(*) from uploads") == [(uploads_left,)]
 
 
 def test_nobody_sees_anothers_upload(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
     del scratch_db
     begin(gateway, gateway.key(user=ALICE), DATA)
-    for asker, found in (
+    for caller, result in (
         (Caller("acme", (), ALICE), 1),
         (Caller("acme", (BOB,), BOB), 0),
         (Caller("acme", ()), 0),
         (Caller("other", (), ALICE), 0),
     ):
-        access = gateway.database.connect_as(asker)
-        wanted = [{"place": 0, "cid": cid_of(DATA), "participants": [ALICE]}]
-        (known,) = store_uploads.look_up_payloads(access, wanted)
-        assert (known.upload_id is not None, known.citable) == (bool(found), False)
+        access = gateway.database.connect_as(caller)
+        expectations = [{"place": 0, "cid": cid_of(DATA), "participants": [ALICE]}]
+        (payload,) = store_uploads.look_up_payloads(access, expectations)
+        assert (payload.upload_id is not None, payload.citable) == (bool(result), False)

@@ -15,13 +15,13 @@ from strandline.log.cid import block_cid, cid_bytes
 from strandline.log.event_draft import EventDraft
 from strandline.recall import insert as recall_insert
 from strandline.resources import Resources
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 INSERT, EVENTS = "/api/v1/insert", "/api/v1/events"
-KEYED = {"Idempotency-Key": "k-1"}
+KEY_HEADER = {"Idempotency-Key": "k-1"}
 
 
 def insert(gateway: Gateway, key: str, text: str, *who: str, **more: Any) -> Reply:
@@ -30,13 +30,13 @@ def insert(gateway: Gateway, key: str, text: str, *who: str, **more: Any) -> Rep
     return gateway.call("POST", INSERT, body, key=key, headers=headers)
 
 
-def inserted(gateway: Gateway, key: str, text: str, *who: str, **more: Any) -> Any:
+def insert_text(gateway: Gateway, key: str, text: str, *who: str, **more: Any) -> Any:
     reply = insert(gateway, key, text, *who, **more)
     assert reply.status == 201, reply.text
     return reply.body
 
 
-def cited(receipt: Any) -> list[str]:
+def cited_ids(receipt: Any) -> list[str]:
     return [edge["event_id"] for edge in receipt["edges"]]
 
 
@@ -56,19 +56,19 @@ def key(gateway: Gateway) -> str:
 
 
 @pytest.fixture
-def dog(gateway: Gateway, key: str, tell: Told) -> Any:
+def dog(gateway: Gateway, key: str, tell: Tell) -> Any:
     """An event that the next may rest on, among others."""
-    told = tell(key, "My dog has to see the vet on Thursday.", ALICE)
+    receipt = tell(key, "My dog has to see the vet on Thursday.", ALICE)
     tell(key, "The invoice is overdue.", ALICE)
     tell(key, "The compiler crashed again.", ALICE)
     gateway.sweep()
-    return told
+    return receipt
 
 
 def test_an_insert_is_linked_to_what_recall_finds(gateway: Gateway, key: str, dog: Any) -> None:
     text = "The vet says that the dog is well."
     hits = gateway.call("POST", "/api/v1/recall", {"query": text}, key=key).body["hits"]
-    receipt = inserted(gateway, key, text)
+    receipt = insert_text(gateway, key, text)
     assert receipt["edges"] == [
         {"event_id": dog["event_id"], "cid": dog["cid"], "weight": hits[0]["relevance"]}
     ]
@@ -82,7 +82,7 @@ def test_an_insert_is_linked_to_what_recall_finds(gateway: Gateway, key: str, do
 
 def test_the_block_holds_the_edges(gateway: Gateway, key: str, dog: Any) -> None:
     """Its CID is the hash of a block in which the found event's CID stands."""
-    receipt = inserted(gateway, key, "The vet says that the dog is well.")
+    receipt = insert_text(gateway, key, "The vet says that the dog is well.")
     reply = gateway.call("GET", f"/ipfs/{receipt['cid']}", key=key)
     block = base64.b64decode(reply.text)
     assert block_cid(block) == receipt["cid"]
@@ -95,11 +95,11 @@ def test_the_block_holds_the_edges(gateway: Gateway, key: str, dog: Any) -> None
 
 
 def test_nothing_is_linked_that_one_participant_cannot_see(
-    gateway: Gateway, tell: Told, scratch_db: ScratchDatabase
+    gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     """Neither where the tenant's agents share: they are listeners of what is linked."""
     key, text = gateway.key(), "The harbour is closed on Sunday because of the regatta."
-    told = {
+    values = {
         who: tell(key, text, *who)["event_id"]
         for who in ((ALICE,), (BOB,), (ALICE, BOB), (ALICE, HELPER), (ALICE, BOB, HELPER))
     }
@@ -107,15 +107,17 @@ def test_nothing_is_linked_that_one_participant_cannot_see(
     gateway.sweep()
     for share in (False, True):
         scratch_db.rows("update tenants set agents_share = %s", share)
-        for who in list(told):
-            receipt = inserted(gateway, key, text, *who, recall={"limit": 20, "min_relevance": 0})
-            visible = {event for seen, event in told.items() if set(who) <= set(seen)}
-            assert visible <= set(cited(receipt)), who
-            assert not set(cited(receipt)) & {*told.values()} - visible, who
+        for who in list(values):
+            receipt = insert_text(
+                gateway, key, text, *who, recall={"limit": 20, "min_relevance": 0}
+            )
+            visible = {event for view, event in values.items() if set(who) <= set(view)}
+            assert visible <= set(cited_ids(receipt)), who
+            assert not set(cited_ids(receipt)) & {*values.values()} - visible, who
 
 
 def test_a_finder_that_sees_too_much_links_no_more(
-    gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: it recalls for the writer, or for all. The append looks by itself."""
     bound, text = gateway.key(user=ALICE), "The harbour is closed on Sunday."
@@ -129,9 +131,9 @@ def test_a_finder_that_sees_too_much_links_no_more(
 
     monkeypatch.setattr(recall_insert, "Caller", careless)
     while viewers:
-        receipt = inserted(gateway, bound, text, ALICE, BOB, recall={"min_relevance": 0})
-        assert shared in cited(receipt)
-        assert secret not in cited(receipt)
+        receipt = insert_text(gateway, bound, text, ALICE, BOB, recall={"min_relevance": 0})
+        assert shared in cited_ids(receipt)
+        assert secret not in cited_ids(receipt)
         viewers.pop()
 
 
@@ -146,60 +148,62 @@ def test_a_caller_inserts_only_where_it_may_append(gateway: Gateway) -> None:
 
 
 def test_edges_are_few_and_those_of_the_body_come_first(
-    gateway: Gateway, key: str, tell: Told
+    gateway: Gateway, key: str, tell: Tell
 ) -> None:
-    told = [tell(key, f"The buoy at pier {n} is red.", ALICE) for n in range(8)]
+    receipts = [tell(key, f"The buoy at pier {n} is red.", ALICE) for n in range(8)]
     gateway.sweep()
     text = "A buoy is red."
-    many = inserted(gateway, key, text, recall={"limit": 3, "min_relevance": 0})
+    many = insert_text(gateway, key, text, recall={"limit": 3, "min_relevance": 0})
     assert len(many["edges"]) == 3
-    assert len(inserted(gateway, key, text, recall={"min_relevance": 0})["edges"]) == 5
-    assert inserted(gateway, key, text, recall={"min_relevance": 1})["edges"] == []
-    own = [{"event_id": told[0]["event_id"], "weight": 0.25}, {"cid": told[1]["cid"]}]
-    receipt = inserted(gateway, key, text, edges=own, recall={"limit": 20, "min_relevance": 0})
+    assert len(insert_text(gateway, key, text, recall={"min_relevance": 0})["edges"]) == 5
+    assert insert_text(gateway, key, text, recall={"min_relevance": 1})["edges"] == []
+    own = [{"event_id": receipts[0]["event_id"], "weight": 0.25}, {"cid": receipts[1]["cid"]}]
+    receipt = insert_text(gateway, key, text, edges=own, recall={"limit": 20, "min_relevance": 0})
     weights = {edge["event_id"]: edge["weight"] for edge in receipt["edges"]}
-    assert (weights[told[0]["event_id"]], weights[told[1]["event_id"]]) == (0.25, 1.0)
-    assert len(weights) == len(receipt["edges"]) > len(told)
-    receipt = inserted(gateway, key, text, edges=own, recall={"limit": 1, "min_relevance": 0})
-    assert set(cited(receipt)) == {told[0]["event_id"], told[1]["event_id"]}
+    assert (weights[receipts[0]["event_id"]], weights[receipts[1]["event_id"]]) == (0.25, 1.0)
+    assert len(weights) == len(receipt["edges"]) > len(receipts)
+    receipt = insert_text(gateway, key, text, edges=own, recall={"limit": 1, "min_relevance": 0})
+    assert set(cited_ids(receipt)) == {receipts[0]["event_id"], receipts[1]["event_id"]}
 
 
-def test_the_same_words_in_the_same_memory_find_the_same(gateway: Gateway, tell: Told) -> None:
+def test_the_same_words_in_the_same_memory_find_the_same(gateway: Gateway, tell: Tell) -> None:
     """In two tenants alike, whatever their ids."""
-    found: list[list[int]] = []
+    results: list[list[int]] = []
     for tenant in ("acme", "globex"):
         key = gateway.key(tenant, user=ALICE)
-        told = [tell(key, "The buoy is red.", ALICE)["event_id"] for _ in range(9)]
+        event_ids = [tell(key, "The buoy is red.", ALICE)["event_id"] for _ in range(9)]
         gateway.sweep()
-        receipt = inserted(gateway, key, "A buoy is red.", recall={"limit": 4, "min_relevance": 0})
-        found.append(sorted(told.index(event_id) for event_id in cited(receipt)))
-    assert found[0] == found[1]
-    assert len(found[0]) == 4
+        receipt = insert_text(
+            gateway, key, "A buoy is red.", recall={"limit": 4, "min_relevance": 0}
+        )
+        results.append(sorted(event_ids.index(event_id) for event_id in cited_ids(receipt)))
+    assert results[0] == results[1]
+    assert len(results[0]) == 4
 
 
 def test_a_replay_answers_the_first_event_with_its_first_edges(
-    gateway: Gateway, key: str, dog: Any, tell: Told
+    gateway: Gateway, key: str, dog: Any, tell: Tell
 ) -> None:
     text = "The vet says that the dog is well."
-    first = insert(gateway, key, text, headers=KEYED)
+    first = insert(gateway, key, text, headers=KEY_HEADER)
     tell(key, "The vet called about the dog again.", ALICE)
     gateway.sweep()
-    again = insert(gateway, key, text, headers=KEYED)
+    again = insert(gateway, key, text, headers=KEY_HEADER)
     assert (again.status, again.text) == (201, first.text)
     assert again.headers["Idempotent-Replayed"] == "true"
     assert "Idempotent-Replayed" not in first.headers
-    assert cited(first.body) == [dog["event_id"]]
-    more = inserted(gateway, key, text)  # without the key it is another event, linked anew
+    assert cited_ids(first.body) == [dog["event_id"]]
+    more = insert_text(gateway, key, text)  # without the key it is another event, linked anew
     assert len(more["edges"]) > 1
-    keyed = inserted(gateway, key, text, source_event_key="k-1")
-    assert keyed == first.body, "an Idempotency-Key is a key of the channel http"
+    body = insert_text(gateway, key, text, source_event_key="k-1")
+    assert body == first.body, "an Idempotency-Key is a key of the channel http"
 
 
 def test_another_request_with_the_same_key_is_a_conflict(
     gateway: Gateway, key: str, dog: Any
 ) -> None:
     text = "The vet says that the dog is well."
-    assert insert(gateway, key, text, headers=KEYED).status == 201
+    assert insert(gateway, key, text, headers=KEY_HEADER).status == 201
     own = [{"event_id": dog["event_id"], "weight": 0.1}]
     others: list[tuple[str, dict[str, Any]]] = [
         ("recall", {"recall": {"limit": 2}}),
@@ -208,24 +212,24 @@ def test_another_request_with_the_same_key_is_a_conflict(
         ("edges", {"edges": own}),
     ]
     for name, more in others:
-        reply = insert(gateway, key, text, headers=KEYED, **more)
+        reply = insert(gateway, key, text, headers=KEY_HEADER, **more)
         assert (reply.status, reply.error["details"]["fields"][0]) == (409, name)
-    plain = gateway.call("POST", EVENTS, user_message(text, ALICE), key=key, headers=KEYED)
+    plain = gateway.call("POST", EVENTS, user_message(text, ALICE), key=key, headers=KEY_HEADER)
     assert (plain.status, plain.error["details"]["fields"]) == (409, ["edges"])
 
 
 def test_an_insert_is_no_replay_of_a_plain_append(gateway: Gateway, key: str, dog: Any) -> None:
     """Who asks for links and gets none would not know it."""
     text = "The vet says that the dog is well."
-    told = gateway.call("POST", EVENTS, user_message(text, ALICE), key=key, headers=KEYED)
-    assert told.status == 201
-    reply = insert(gateway, key, text, headers=KEYED)
+    response = gateway.call("POST", EVENTS, user_message(text, ALICE), key=key, headers=KEY_HEADER)
+    assert response.status == 201
+    reply = insert(gateway, key, text, headers=KEY_HEADER)
     assert (reply.status, reply.error["details"]["fields"]) == (409, ["recall"])
-    assert dog["event_id"] in cited(inserted(gateway, key, text))
+    assert dog["event_id"] in cited_ids(insert_text(gateway, key, text))
 
 
 def test_a_fingerprint_over_what_was_found_is_noticed(
-    gateway: Gateway, key: str, dog: Any, tell: Told, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, key: str, dog: Any, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: then a replay would be a conflict as soon as recall finds more."""
     real = EventDraft.compute_fingerprint
@@ -246,12 +250,12 @@ def test_without_the_model_words_alone_find_edges(
     away.before_embed = fail
     with monkeypatch.context() as patch:
         use(patch, away)
-        first = insert(gateway, key, "The vet says that the dog is well.", headers=KEYED)
-        nothing = inserted(gateway, key, "Zyzzyva.")
-    assert (first.status, cited(first.body)) == (201, [dog["event_id"]])
+        first = insert(gateway, key, "The vet says that the dog is well.", headers=KEY_HEADER)
+        nothing = insert_text(gateway, key, "Zyzzyva.")
+    assert (first.status, cited_ids(first.body)) == (201, [dog["event_id"]])
     assert first.body["degraded"] == ["no_query_vector"]
     assert nothing["edges"] == [], "what merely is there is in no answer's way, but in an edge's"
-    again = insert(gateway, key, "The vet says that the dog is well.", headers=KEYED)
+    again = insert(gateway, key, "The vet says that the dog is well.", headers=KEY_HEADER)
     assert again.text == first.text, "a replay tells how it was"
 
 
@@ -287,7 +291,7 @@ def test_an_event_erased_meanwhile_is_left_out(
         return real(*args)
 
     monkeypatch.setattr(store_links, "append_linked_event", erase_first)
-    assert inserted(gateway, key, "The vet says that the dog is well.")["edges"] == []
+    assert insert_text(gateway, key, "The vet says that the dog is well.")["edges"] == []
     reply = insert(gateway, key, "No such event.", edges=[{"event_id": dog["event_id"]}])
     assert (reply.status, reply.error["details"]["field"]) == (422, "edges")
 
@@ -296,8 +300,10 @@ def test_how_it_was_linked_is_stored_with_the_event(
     gateway: Gateway, key: str, dog: Any, scratch_db: ScratchDatabase, monkeypatch: Any
 ) -> None:
     """In one transaction, once; a plain append stores nothing of it."""
-    receipt = insert(gateway, key, "The vet says that the dog is well.", headers=KEYED).body
-    assert insert(gateway, key, "The vet says that the dog is well.", headers=KEYED).status == 201
+    receipt = insert(gateway, key, "The vet says that the dog is well.", headers=KEY_HEADER).body
+    assert (
+        insert(gateway, key, "The vet says that the dog is well.", headers=KEY_HEADER).status == 201
+    )
     rows = scratch_db.rows(
         "select d.event_id::text, d.at_seq, d.body, d.xmin = e.xmin from decisions d"
         " join events e using (tenant_id, event_id) where d.kind = 'links'"
@@ -314,14 +320,14 @@ def test_a_long_text_and_a_payload_are_linked_by_their_beginning(
     gateway: Gateway, key: str, dog: Any
 ) -> None:
     text = "The vet says that the dog is well. " + "And on and on it went. " * 4000
-    receipt = inserted(gateway, key, text)
+    receipt = insert_text(gateway, key, text)
     assert receipt["blob"]["size"] == len(text)
-    assert dog["event_id"] in cited(receipt)
+    assert dog["event_id"] in cited_ids(receipt)
     citing = {"participants": [ALICE], "role": "user", "blob": {"cid": receipt["blob"]["cid"]}}
     body = {**citing, "name": "vet.txt", "recall": {"limit": 1}}
     reply = gateway.call("POST", INSERT, body, key=key)
     assert (reply.status, len(reply.body["edges"])) == (201, 1)
-    blank = inserted(gateway, key, " \n ")
+    blank = insert_text(gateway, key, " \n ")
     assert (blank["edges"], blank["degraded"]) == ([], [])
 
 
@@ -360,14 +366,14 @@ def test_what_an_append_refuses_an_insert_refuses(gateway: Gateway, key: str) ->
 
 
 def test_an_insert_counts_as_an_append(gateway: Gateway, key: str, monkeypatch: Any) -> None:
-    spent: list[tuple[str, int]] = []
+    costs: list[tuple[str, int]] = []
     service: Resources = importlib.import_module("functions.query.handler").resources
 
     def spend(tenant: str, quota: str, units: int, deadline: float) -> None:
         assert (tenant, deadline > 0) == ("acme", True)
-        spent.append((quota, units))
+        costs.append((quota, units))
 
     monkeypatch.setattr(service.quotas, "spend", spend)
     text = "The buoy is red."
     assert insert(gateway, key, text).status == 201
-    assert spent == [("requests", 1), ("appends", 1), ("stored_bytes", len(text) + len("{}"))]
+    assert costs == [("requests", 1), ("appends", 1), ("stored_bytes", len(text) + len("{}"))]

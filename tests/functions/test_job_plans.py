@@ -27,7 +27,7 @@ STATES = "select tenant_id, state, reason from jobs order by created_at, tenant_
 
 
 @dataclass(frozen=True)
-class Asker:
+class CallerRow:
     """On whose behalf a statement runs."""
 
     tenant: str
@@ -52,12 +52,12 @@ def plan(tools: Any, now: datetime = NOW, run: str = "", tenant: str | None = No
 
 def away(times: int) -> Callable[..., str]:
     """A bucket that does not answer so often."""
-    left = [times]
+    failures_left = [times]
 
     def put(self: Any, run: str, shards: Any) -> str:
         del self, shards
-        left[0] -= 1
-        if left[0] >= 0:
+        failures_left[0] -= 1
+        if failures_left[0] >= 0:
             raise Unavailable("The payload store does not answer.")
         return f"_jobs/{run}"
 
@@ -104,10 +104,10 @@ def test_a_plan_whose_own_part_fails_says_so_in_the_job_that_waits(
     with access.transaction():
         store_runs.enqueue(access, "archiver", "r", NOW)
 
-    def broken(*_: object) -> Any:
+    def fail(*_: object) -> Any:
         raise RuntimeError("the words of a memory")
 
-    monkeypatch.setattr(archiver, "plan", broken)
+    monkeypatch.setattr(archiver, "plan", fail)
     with pytest.raises(RuntimeError):
         plan(tools, run="r", tenant="acme")
     assert scratch_db.rows(STATES) == [("acme", "failed", "RuntimeError")]
@@ -179,7 +179,7 @@ def test_a_call_for_many_tenants_leaves_its_transaction_as_it_was(
     """Whoever calls it for others is afterwards who it was, also where the last of them failed."""
     access = tools.database.connect_as(Caller("globex", ("user:bob",), "user:bob"))
     with access.transaction():
-        before = access.fetch(Asker, WHO, {})
+        before = access.fetch(CallerRow, WHO, {})
         access.execute(
             "select claim_run('archiver', 'r', '{acme,nobody}', '{1,1}', %(ids)s, '1 minute',"
             " now())",
@@ -189,8 +189,8 @@ def test_a_call_for_many_tenants_leaves_its_transaction_as_it_was(
             "select close_run('archiver', 'r', '{acme,nobody}', '{x,x}', null, '1 minute', now())",
             {},
         )
-        assert access.fetch(Asker, WHO, {}) == before
-    assert before == [Asker("globex", ["user:bob"], "user:bob")]
+        assert access.fetch(CallerRow, WHO, {}) == before
+    assert before == [CallerRow("globex", ["user:bob"], "user:bob")]
     assert scratch_db.rows(STATES) == [("acme", "failed", "x")]
 
 
@@ -204,10 +204,10 @@ def test_a_job_that_gives_no_sign_of_life_is_free_again_soon(
     access = tools.database.connect_as(Caller.background("acme"))
     ((run,),) = scratch_db.rows("select run from jobs where tenant_id = 'acme'")
     with access.transaction():
-        held = store_runs.lease_shard(access, "archiver", run, 0, NOW)
-    assert held is not None
+        shard = store_runs.lease_shard(access, "archiver", run, 0, NOW)
+    assert shard is not None
     at_work = {"now": NOW + timedelta(minutes=4)}
-    lease = runner.Lease(access, held, time.monotonic() + 60, lambda: at_work["now"])
+    lease = runner.Lease(access, shard, time.monotonic() + 60, lambda: at_work["now"])
     lease.renew()
     assert scratch_db.rows("select leased_until from jobs where tenant_id = 'acme'") == [
         (NOW + timedelta(minutes=5),)
@@ -236,7 +236,7 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
     finds the other in its way."""
     plan(tools, run="r", tenant="acme")
     tally = Tally()
-    real, met, threads = store_runs.end_shard, list[Exception](), list[threading.Thread]()
+    real, matches, threads = store_runs.end_shard, list[Exception](), list[threading.Thread]()
     other = Database(scratch_db.url)
 
     def take() -> None:
@@ -245,9 +245,9 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
             with access.transaction():
                 store_runs.lease_shard(access, "archiver", "r", 0, NOW)
         except Exception as error:
-            met.append(error)
+            matches.append(error)
 
-    def end_shard(*given: Any) -> Any:
+    def end_shard(*args: Any) -> Any:
         threads.append(threading.Thread(target=take))
         threads[0].start()
         until = time.monotonic() + 5
@@ -255,7 +255,7 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
             if scratch_db.rows("select from pg_locks where not granted"):
                 break
             time.sleep(0.01)
-        return real(*given)
+        return real(*args)
 
     monkeypatch.setattr(store_runs, "end_shard", end_shard)
     try:
@@ -264,6 +264,6 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
     finally:
         threads[0].join()
         other.close()
-    assert met == []
+    assert matches == []
     assert tally.failures == 0
     assert scratch_db.rows("select lease_no, state from job_shards") == [(2, "waiting")]

@@ -58,7 +58,7 @@ def machine(
         yield running
 
 
-def finished(gateway: Gateway, job_id: str, key: str) -> Any:
+def wait_for(gateway: Gateway, job_id: str, key: str) -> Any:
     """A job once its run has ended."""
     until = time.monotonic() + SECONDS
     while True:
@@ -75,14 +75,14 @@ def test_a_run_does_all_tenants_work(
     for tenant in ("acme", "globex"):
         key = gateway.key(tenant)
         assert gateway.call("POST", "/api/v1/events", user_message("hello"), key=key).status == 201
-    ended = machine.wait(machine.start("sweeper"), SECONDS)
-    assert ended["status"] == "SUCCEEDED", ended
+    execution = machine.wait(machine.start("sweeper"), SECONDS)
+    assert execution["status"] == "SUCCEEDED", execution
     assert scratch_db.rows("select count(*) from event_vectors") == [(2,)]
     assert scratch_db.rows("select tenant_id, kind, state from jobs order by 1") == [
         ("acme", "sweeper", "done"),
         ("globex", "sweeper", "done"),
     ]
-    assert '"jobs_done": 2' in ended["output"] or '"jobs_done":2' in ended["output"]
+    assert '"jobs_done": 2' in execution["output"] or '"jobs_done":2' in execution["output"]
 
 
 def test_nothing_due_is_no_shard_and_no_job(
@@ -99,17 +99,17 @@ def failing(monkeypatch: pytest.MonkeyPatch, times: int, tenant: str = "acme") -
     """Let the archiver fail so often in one tenant; gives how often it was tried there."""
     archiver = importlib.import_module("strandline.background.archiver")
     real = archiver.shard
-    tried: list[int] = []
+    attempts: list[int] = []
 
     def shard(tools: Any, lease: Any, part: Any, now: Any) -> Any:
         if lease.tenant == tenant:
-            tried.append(1)
-            if len(tried) <= times:
+            attempts.append(1)
+            if len(attempts) <= times:
                 raise RuntimeError("the words of a memory")
         return real(tools, lease, part, now)
 
     monkeypatch.setattr(archiver, "shard", shard)
-    return lambda: len(tried)
+    return lambda: len(attempts)
 
 
 def test_a_shard_that_fails_is_tried_again(
@@ -134,10 +134,10 @@ def test_a_shard_that_fails_stops_no_other_and_says_why(
 ) -> None:
     tries = failing(monkeypatch, 3)
     key, other = (gateway.key(tenant, rights=("admin",)) for tenant in ("acme", "globex"))
-    ended = machine.wait(machine.start("archiver"), SECONDS)
-    assert ended["status"] == "SUCCEEDED"
+    execution = machine.wait(machine.start("archiver"), SECONDS)
+    assert execution["status"] == "SUCCEEDED"
     assert tries() == 3
-    assert "words" not in str(ended)
+    assert "words" not in str(execution)
     (job,) = gateway.call("GET", JOBS, key=key).body["jobs"]
     assert (job["state"], job["reason"]) == ("failed", "RuntimeError")
     assert job["job_id"] in job["advice"]
@@ -146,10 +146,10 @@ def test_a_shard_that_fails_stops_no_other_and_says_why(
     again = gateway.call("POST", f"{JOBS}/{job['job_id']}/retry", key=key)
     assert again.status == 202, again.text
     assert again.body["attempts"] == 2
-    done = finished(gateway, job["job_id"], key)
-    assert (done["state"], done["reason"], done["advice"]) == ("done", "", "")
-    refused = gateway.call("POST", f"{JOBS}/{job['job_id']}/retry", key=key)
-    assert refused.status == 409
+    result = wait_for(gateway, job["job_id"], key)
+    assert (result["state"], result["reason"], result["advice"]) == ("done", "", "")
+    reply = gateway.call("POST", f"{JOBS}/{job['job_id']}/retry", key=key)
+    assert reply.status == 409
 
 
 def test_a_shard_whose_function_is_busy_waits_for_it(
@@ -190,7 +190,7 @@ def test_an_admin_starts_a_job_of_their_own_tenant(
     gateway.key("globex")
     started = gateway.call("POST", f"{JOBS}/archiver", key=key)
     assert started.status == 202, started.text
-    job = finished(gateway, started.body["job_id"], key)
+    job = wait_for(gateway, started.body["job_id"], key)
     assert job["state"] == "done"
     assert scratch_db.rows("select distinct tenant_id from jobs") == [("acme",)]
     assert scratch_db.rows(
@@ -208,9 +208,9 @@ def test_one_at_a_time_in_a_tenant(
         " values ('acme', %s, 'archiver', 'another', 'running', now() + interval '1 minute')",
         queued,
     )
-    refused = gateway.call("POST", f"{JOBS}/archiver", key=key)
-    assert refused.status == 409
-    assert refused.error["details"]["job_id"] == str(queued)
+    reply = gateway.call("POST", f"{JOBS}/archiver", key=key)
+    assert reply.status == 409
+    assert reply.error["details"]["job_id"] == str(queued)
     gateway.run_job("archiver")
     assert scratch_db.rows("select run, state from jobs") == [("another", "running")]
     scratch_db.rows("update jobs set leased_until = now() - interval '1 second'")
@@ -257,8 +257,8 @@ def test_jobs_are_listed_in_pages(scratch_db: ScratchDatabase, gateway: Gateway)
     second = gateway.call(
         "GET", JOBS, key=key, query={"limit": 2, "cursor": first["next_cursor"]}
     ).body
-    seen = [job["job_id"] for page in (first, second) for job in page["jobs"]]
-    assert len(set(seen)) == 4
+    job_ids = [job["job_id"] for page in (first, second) for job in page["jobs"]]
+    assert len(set(job_ids)) == 4
     only = gateway.call("GET", JOBS, key=key, query={"kind": "sweeper", "state": "done"}).body
     assert {job["kind"] for job in only["jobs"]} == {"sweeper"}
     assert len(only["jobs"]) == 2
@@ -280,8 +280,8 @@ def test_what_changes_nothing_is_refused_by_its_name(
     """A body where none is read, and a kind of job that there is not."""
     key = gateway.key("acme", rights=("admin",))
     for path in (f"{JOBS}/archiver", f"{JOBS}/{uuid.uuid4()}/retry"):
-        said = gateway.call("POST", path, {"tenant": "globex"}, key=key)
-        assert (said.status, said.error["details"]["field"]) == (422, "tenant")
+        reply = gateway.call("POST", path, {"tenant": "globex"}, key=key)
+        assert (reply.status, reply.error["details"]["field"]) == (422, "tenant")
         assert gateway.call("POST", path, raw=b"{", key=key).status == 400
         assert gateway.call("POST", path, [], key=key).status == 422
     assert scratch_db.rows("select from jobs") == []

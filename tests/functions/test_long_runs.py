@@ -6,7 +6,7 @@ from strandline.local.lambda_context import LambdaContext
 from tests import support
 from tests.functions.test_sessions import begin, interact
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
-from tests.uploads import BATCH, EVENTS_PATH, citing, uploaded
+from tests.uploads import BATCH, EVENTS_PATH, citing, upload_file
 
 QUERY, RECALL = "/api/v1/events/query", "/api/v1/recall"
 SHAPES = {
@@ -59,14 +59,14 @@ def append(gateway: Gateway, key: str, text: str) -> Reply:
     return reply
 
 
-def recalled(gateway: Gateway, key: str, words: str) -> list[str]:
+def recall_texts(gateway: Gateway, key: str, words: str) -> list[str]:
     """The events that hold one of the words, best first."""
     reply = gateway.call("POST", RECALL, {"query": words}, key=key)
     assert reply.status == 200, reply.text
     return [h["event_id"] for h in reply.body["hits"] if set(h["why"]) - {"meaning"}]
 
 
-def listed(gateway: Gateway, key: str, text: str) -> int:
+def count_listed(gateway: Gateway, key: str, text: str) -> int:
     reply = gateway.call("POST", QUERY, {"text": text}, key=key)
     assert reply.status == 200, reply.text
     return sum(len(scope["events"]) for scope in reply.body["scopes"])
@@ -84,9 +84,9 @@ def test_a_long_run_is_appended_in_time(
 def test_a_large_payload_of_one_run_is_cited_in_time(
     gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun = uploaded(gateway, key, GROUPS, mime_type="text/plain")
+    upload = upload_file(gateway, key, GROUPS, mime_type="text/plain")
     monkeypatch.setattr(support, "LambdaContext", short_context)
-    reply = gateway.call("POST", EVENTS_PATH, citing(begun["cid"]), key=key)
+    reply = gateway.call("POST", EVENTS_PATH, citing(upload["cid"]), key=key)
     assert reply.status == 201, reply.text
 
 
@@ -102,11 +102,11 @@ def test_no_way_in_hands_the_parser_a_long_run(
         "POST", BATCH, {"events": [user_message(run), user_message(f"x{run}")]}, key=key
     )
     assert [r["status"] for r in batch.body["results"]] == [201, 201], batch.text
-    begun = uploaded(gateway, key, run.encode(), mime_type="text/plain")
-    cited = citing(begun["cid"], name=run[:900].replace("/", "~"))
-    assert gateway.call("POST", EVENTS_PATH, cited, key=key).status == 201
-    recalled(gateway, key, run)
-    listed(gateway, key, run)
+    upload = upload_file(gateway, key, run.encode(), mime_type="text/plain")
+    citation = citing(upload["cid"], name=run[:900].replace("/", "~"))
+    assert gateway.call("POST", EVENTS_PATH, citation, key=key).status == 201
+    recall_texts(gateway, key, run)
+    count_listed(gateway, key, run)
     context = gateway.call("GET", f"/api/v1/sessions/{name}/context", query={"query": run}, key=key)
     assert context.status == 200, context.text
 
@@ -116,8 +116,8 @@ def test_words_around_and_in_a_long_run_are_found(gateway: Gateway, key: str) ->
     append(gateway, key, "an oar")
     long = append(gateway, key, f"lighthouse {run} harbour").body["event_id"]
     for word in ("lighthouse", "harbour", "keel", run):
-        assert recalled(gateway, key, word) == [long], word
-        assert listed(gateway, key, word) == 1, word
+        assert recall_texts(gateway, key, word) == [long], word
+        assert count_listed(gateway, key, word) == 1, word
 
 
 @pytest.mark.parametrize(
@@ -134,5 +134,5 @@ def test_words_around_and_in_a_long_run_are_found(gateway: Gateway, key: str) ->
 def test_names_and_addresses_are_found_as_before(gateway: Gateway, key: str, name: str) -> None:
     append(gateway, key, "an oar")
     holder = append(gateway, key, f"look at {name} today").body["event_id"]
-    assert recalled(gateway, key, name) == [holder]
-    assert listed(gateway, key, f'"{name}"') == 1
+    assert recall_texts(gateway, key, name) == [holder]
+    assert count_listed(gateway, key, f'"{name}"') == 1

@@ -64,22 +64,22 @@ def test_a_sweep_outlives_its_session_while_a_model_is_asked(
     monkeypatch.setattr("strandline.db.connection._LIVENESS_TTL_SECONDS", 0.0)
     monkeypatch.setenv("STRANDLINE_TUNING", '{"flush_events":4}')
     get_settings.cache_clear()
-    asked: list[int] = []
+    requests: list[int] = []
     summarise = LlmTasks.summarise
 
-    def slowly(self: LlmTasks, *given: Any) -> Any:
-        asked.append(1)
+    def slowly(self: LlmTasks, *args: Any) -> Any:
+        requests.append(1)
         end_sessions(scratch_db)
-        return summarise(self, *given)
+        return summarise(self, *args)
 
     monkeypatch.setattr(LlmTasks, "summarise", slowly)
     key = gateway.key()
     for n in range(8):
         text = f"Crane number {n} at Ostend needs a new gearbox."
-        told = gateway.call("POST", "/api/v1/events", user_message(text, session_id="s"), key=key)
-        assert told.status == 201
+        reply = gateway.call("POST", "/api/v1/events", user_message(text, session_id="s"), key=key)
+        assert reply.status == 201
     gateway.run_job("sweeper")
-    assert asked
+    assert requests
     assert scratch_db.rows("select count(*) from chains") != [(0,)]
     assert scratch_db.rows("select state, reason from jobs") == [("done", "")]
     assert scratch_db.rows("select state, reason from job_shards") == [("done", "")]
@@ -95,7 +95,7 @@ def test_a_shard_whose_session_is_lost_fails_as_shards_do(
     reason: str,
 ) -> None:
     """With a reason, if the database is there again to keep it; and nothing else is raised."""
-    connect, left = db_connection.connect, [away]
+    connect, outage = db_connection.connect, [away]
 
     def shard(tools: runner.JobResources, lease: runner.Lease, *_: object) -> dict[str, int]:
         with lease.transaction():
@@ -103,14 +103,14 @@ def test_a_shard_whose_session_is_lost_fails_as_shards_do(
             end_sessions(scratch_db)
         return {}
 
-    def refuse(*given: Any) -> Any:
-        if left[0]:
-            left[0] -= 1
+    def refuse(*args: Any) -> Any:
+        if outage[0]:
+            outage[0] -= 1
             raise Unavailable
-        return connect(*given)
+        return connect(*args)
 
     monkeypatch.setattr(archiver, "shard", shard)
     gateway.key("acme")
     gateway.run_job("archiver", "acme")  # which raises all but ShardFailed
     assert scratch_db.rows("select state, reason from jobs") == [("failed", reason)]
-    assert left == [0]
+    assert outage == [0]

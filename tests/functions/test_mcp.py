@@ -25,7 +25,7 @@ from tests.mcp_calls import (
     EVERYTHING,
     FAILS,
     HELPER,
-    Known,
+    Samples,
     call_tool,
     calls_of,
     post,
@@ -52,13 +52,13 @@ def keeps_its_contract(monkeypatch: pytest.MonkeyPatch) -> None:
     (tests/strandline/commands/test_mcp.py); other answers are checked as everywhere here."""
     call = Gateway.call
 
-    def checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:
+    def call_checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:
         reply = call(front, method, path, *body, **more)
         if "mcp" not in path:
             contract.check(method, path, reply)
         return reply
 
-    monkeypatch.setattr(Gateway, "call", checked)
+    monkeypatch.setattr(Gateway, "call", call_checked)
 
 
 @pytest.fixture
@@ -71,35 +71,35 @@ def key(gateway: Gateway) -> str:
 
 
 def test_a_recorded_event_is_answered(gateway: Gateway, key: str) -> None:
-    known = prepare(gateway, key)
+    samples = prepare(gateway, key)
     text = (EVENTS / "mcp.json").read_text().replace("strandline_REPLACED-BY-THE-TEST", key)
     handler = importlib.import_module("functions.mcp.handler").lambda_handler
     answer = handler(json.loads(text), LambdaContext("mcp", 29))
     assert answer["statusCode"] == 200
     result = json.loads(answer["body"])["result"]
-    assert known.event_id in result["content"][0]["text"]
+    assert samples.event_id in result["content"][0]["text"]
 
 
 def test_every_version_is_negotiated(gateway: Gateway, key: str) -> None:
-    for asked in (*HANDSHAKE_VERSIONS, "2025-03-26", "1999-01-01", MODERN, None):
-        result = post(gateway, "initialize", {"protocolVersion": asked}, key=key).body["result"]
-        expected = asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
+    for version in (*HANDSHAKE_VERSIONS, "2025-03-26", "1999-01-01", MODERN, None):
+        result = post(gateway, "initialize", {"protocolVersion": version}, key=key).body["result"]
+        expected = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
         assert result["protocolVersion"] == expected
         assert result["capabilities"]["tools"] == {"listChanged": False}
         assert result["serverInfo"]["name"] == "strandline"
         assert result["serverInfo"]["version"] == SERVER_VERSION == openapi.VERSION
         assert result["instructions"] == INSTRUCTIONS
     assert post(gateway, "ping", key=key).body == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    found = post(gateway, "server/discover", key=key, modern=True).body["result"]
-    assert found["supportedVersions"] == [MODERN, *HANDSHAKE_VERSIONS]
-    assert found["resultType"] == "complete"
-    assert found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "strandline"
+    results = post(gateway, "server/discover", key=key, modern=True).body["result"]
+    assert results["supportedVersions"] == [MODERN, *HANDSHAKE_VERSIONS]
+    assert results["resultType"] == "complete"
+    assert results["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "strandline"
     for modern in (False, True):
         for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):
-            listed = post(gateway, method, key=key, modern=modern).body["result"]
-            assert listed["cacheScope"] == "private"
-            assert listed["ttlMs"] > 0
-            assert ("resultType" in listed) is modern
+            listing = post(gateway, method, key=key, modern=modern).body["result"]
+            assert listing["cacheScope"] == "private"
+            assert listing["ttlMs"] > 0
+            assert ("resultType" in listing) is modern
 
 
 def test_a_notification_is_accepted_and_other_methods_are_refused(
@@ -109,8 +109,8 @@ def test_a_notification_is_accepted_and_other_methods_are_refused(
     accepted = gateway.call("POST", "/mcp", body, key=key)
     assert (accepted.status, accepted.text) == (202, "")
     for method in ("GET", "DELETE"):
-        refused = gateway.call(method, "/mcp")
-        assert (refused.status, refused.headers["Allow"]) == (405, "POST")
+        reply = gateway.call(method, "/mcp")
+        assert (reply.status, reply.headers["Allow"]) == (405, "POST")
 
 
 def test_what_the_protocol_does_not_allow_has_a_code(gateway: Gateway, key: str) -> None:
@@ -154,20 +154,23 @@ def test_what_the_protocol_does_not_allow_has_a_code(gateway: Gateway, key: str)
         ),
         (message(method="server/discover"), {}, 400, -32602),
     ]
-    for body, sent, status, code in cases:
+    for body, request_headers, status, code in cases:
         raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-        reply = gateway.call("POST", "/mcp", raw=raw, key=key, headers=sent)
+        reply = gateway.call("POST", "/mcp", raw=raw, key=key, headers=request_headers)
         assert (reply.status, reply.body["error"]["code"]) == (status, code), body
         has_id = raw.startswith(b"{") and b'"id": 7' in raw
         assert reply.body["id"] == (7 if has_id else None)
         if code == -32022:
             supported = {"supported": [MODERN, *HANDSHAKE_VERSIONS], "requested": "1900-01-01"}
             assert reply.body["error"]["data"] == supported
-    named = {"name": "recall", "arguments": {"query": "x", "participants": [ALICE]}}
+    fields = {"name": "recall", "arguments": {"query": "x", "participants": [ALICE]}}
     for name, status in ((encode_header("recall"), 200), ("context", 400), ("=?base64?!?=", 400)):
-        sent = {"Mcp-Name": name}
+        request_headers = {"Mcp-Name": name}
         assert (
-            post(gateway, "tools/call", named, key=key, modern=True, headers=sent).status == status
+            post(
+                gateway, "tools/call", fields, key=key, modern=True, headers=request_headers
+            ).status
+            == status
         )
     assert encode_header("Über") == "=?base64?w5xiZXI=?="
 
@@ -202,15 +205,15 @@ def test_without_a_credential_the_answer_says_where_to_get_one(gateway: Gateway,
         reply = post(gateway, "ping", key=wrong)
         assert reply.status == 401
         assert reply.error["data"]["code"] == "unauthorized"
-        said = re.fullmatch(
+        match = re.fullmatch(
             r'Bearer resource_metadata="([^"]+)", scope="read write"',
             reply.headers["WWW-Authenticate"],
         )
-        assert said
-        assert said[1].endswith(METADATA)
+        assert match
+        assert match[1].endswith(METADATA)
     metadata = gateway.call("GET", METADATA)
     assert metadata.status == 200
-    address = said[1].removesuffix(METADATA)
+    address = match[1].removesuffix(METADATA)
     assert metadata.body == {
         "resource": f"{address}/mcp",
         "resource_name": "Strandline",
@@ -225,8 +228,8 @@ def with_jwt(
 ) -> Iterator[Gateway]:
     """The service with API keys and JWTs."""
     settings = {"JWT_SECRET": SECRET, "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE}
-    named = {f"STRANDLINE_{name}": value for name, value in settings.items()}
-    services = wire_handlers({**named, "STRANDLINE_KEY_SECRET": KEY_SECRET}, monkeypatch, embedder)
+    fields = {f"STRANDLINE_{name}": value for name, value in settings.items()}
+    services = wire_handlers({**fields, "STRANDLINE_KEY_SECRET": KEY_SECRET}, monkeypatch, embedder)
     yield gateway
     for service in services:
         service.database.close()
@@ -246,14 +249,14 @@ def test_a_jwt_is_a_way_in_and_the_metadata_names_its_issuer(with_jwt: Gateway) 
 
 
 def test_the_whole_list_of_tools_is_short(gateway: Gateway, key: str) -> None:
-    listed = post(gateway, "tools/list", key=key, toolsets=EVERYTHING).body["result"]["tools"]
-    assert [tool["name"] for tool in listed] == [tool.name for tool in TOOLS]
-    text = json.dumps(listed, separators=(",", ":"), ensure_ascii=False)
+    tools = post(gateway, "tools/list", key=key, toolsets=EVERYTHING).body["result"]["tools"]
+    assert [tool["name"] for tool in tools] == [tool.name for tool in TOOLS]
+    text = json.dumps(tools, separators=(",", ":"), ensure_ascii=False)
     assert math.ceil(len(text) / MEASURED_PER_TOKEN) <= MAX_TOKENS
-    others = [tool for tool in listed if tool["name"] not in PERSONA_TOOLS]
+    others = [tool for tool in tools if tool["name"] not in PERSONA_TOOLS]
     text = json.dumps(others, separators=(",", ":"), ensure_ascii=False)
     assert math.ceil(len(text) / CHARACTERS_PER_TOKEN) <= MAX_TOKENS
-    for tool, definition in zip(TOOLS, listed, strict=True):
+    for tool, definition in zip(TOOLS, tools, strict=True):
         assert definition["inputSchema"]["type"] == "object"
         assert definition.get("annotations") == (
             {"readOnlyHint": True} if tool.is_read_only else None
@@ -262,8 +265,8 @@ def test_the_whole_list_of_tools_is_short(gateway: Gateway, key: str) -> None:
 
 def test_a_tool_does_what_it_says(gateway: Gateway, key: str) -> None:
     """Every tool, as each version calls it."""
-    known = prepare(gateway, key)
-    calls = calls_of(known)
+    known_value = prepare(gateway, key)
+    calls = calls_of(known_value)
     assert calls.keys() == {tool.name for tool in TOOLS}
     for number, (name, samples) in enumerate(calls.items()):
         for arguments, expected in samples:
@@ -284,16 +287,16 @@ def test_a_tool_does_what_it_says(gateway: Gateway, key: str) -> None:
 def test_a_toolset_is_switched_on_by_the_address(
     gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def listed(toolsets: str | None) -> list[str]:
+    def list_ids(toolsets: str | None) -> list[str]:
         reply = post(gateway, "tools/list", key=key, toolsets=toolsets)
         return [tool["name"] for tool in reply.body["result"]["tools"]]
 
     names = {set_name: [tool.name for tool in tools] for set_name, tools in TOOLSETS.items()}
-    assert listed(None) == listed("memory") == names["memory"]
-    assert listed("graph,admin") == names["graph"] + names["admin"]
-    refused = post(gateway, "tools/call", {"name": "jobs"}, key=key)
-    assert refused.body["error"]["code"] == -32602
-    assert "admin" in refused.body["error"]["message"]
+    assert list_ids(None) == list_ids("memory") == names["memory"]
+    assert list_ids("graph,admin") == names["graph"] + names["admin"]
+    refusal = post(gateway, "tools/call", {"name": "jobs"}, key=key)
+    assert refusal.body["error"]["code"] == -32602
+    assert "admin" in refusal.body["error"]["message"]
     wrong = post(gateway, "tools/list", key=key, toolsets="memory,other")
     assert (wrong.status, wrong.error["data"]["code"]) == (422, "invalid_field")
     assert wrong.error["code"] == -32600
@@ -301,14 +304,14 @@ def test_a_toolset_is_switched_on_by_the_address(
     assert only_graph.body["result"]["resourceTemplates"] == []
     monkeypatch.setenv("STRANDLINE_MCP_TOOLSETS", "memory, graph")
     get_settings.cache_clear()
-    assert listed("memory,graph") == names["memory"] + names["graph"]
+    assert list_ids("memory,graph") == names["memory"] + names["graph"]
     off = post(gateway, "tools/list", key=key, toolsets="admin")
     assert (off.status, "memory, graph" in off.error["message"]) == (422, True)
 
 
 def test_no_tool_does_what_the_credential_may_not(gateway: Gateway, key: str) -> None:
-    known = prepare(gateway, key)
-    calls = calls_of(known)
+    samples = prepare(gateway, key)
+    calls = calls_of(samples)
     needs = {"insert": ("read", "write"), "chat": ("read", "write")}
     for tool in TOOLS:
         rights = {"read", "write", "admin", "operator"}
@@ -317,13 +320,13 @@ def test_no_tool_does_what_the_credential_may_not(gateway: Gateway, key: str) ->
             text, is_error = call_tool(
                 gateway, tool.name, calls[tool.name][0][0], key=poor, participants=[ALICE, HELPER]
             )
-            refused = "lacks the right" in text or "operator" in text
-            assert (is_error, refused) == (True, True), (tool.name, text)
+            is_refused = "lacks the right" in text or "operator" in text
+            assert (is_error, is_refused) == (True, True), (tool.name, text)
             assert "(forbidden)" in text
     for right, expected in (("read", "read"), ("write", "write"), ("operator", "")):
         reply = post(gateway, "tools/list", key=gateway.key(rights=[right]), toolsets=EVERYTHING)
-        named = {tool["name"] for tool in reply.body["result"]["tools"]}
-        assert named == {tool.name for tool in TOOLS if tool.right == expected}
+        names = {tool["name"] for tool in reply.body["result"]["tools"]}
+        assert names == {tool.name for tool in TOOLS if tool.right == expected}
 
 
 def test_what_is_wrong_is_told_so_that_a_model_can_do_better(gateway: Gateway, key: str) -> None:
@@ -401,10 +404,10 @@ def test_the_quota_is_spent_once_and_its_end_is_told(gateway: Gateway, key: str)
 def test_a_retried_write_is_stored_once(
     gateway: Gateway, key: str, scratch_db: ScratchDatabase
 ) -> None:
-    said = {"content": "Said once.", "participants": [ALICE]}
+    message = {"content": "Said once.", "participants": [ALICE]}
     options: dict[str, Any] = {"key": key, "headers": {"Idempotency-Key": "attempt-1"}}
-    assert len({call_tool(gateway, "add", said, **options)[0] for _ in range(3)}) == 1
-    own = {**said, "content": "By its own key.", "event_key": "k"}
+    assert len({call_tool(gateway, "add", message, **options)[0] for _ in range(3)}) == 1
+    own = {**message, "content": "By its own key.", "event_key": "k"}
     assert len({call_tool(gateway, "insert", own, **options)[0] for _ in range(2)}) == 1
     assert scratch_db.rows("select count(*) from events") == [(2,)]
 
@@ -453,12 +456,12 @@ def strangers(gateway: Gateway) -> dict[str, tuple[str, list[str] | None]]:
     }
 
 
-def absent() -> Known:
+def absent() -> Samples:
     """Ids that nobody has, of the shape of those that alice has."""
     from strandline.log.cid import blob_cid, block_cid
 
     noise = uuid.uuid4().bytes
-    return Known(
+    return Samples(
         str(uuid.uuid4()),
         block_cid(noise),
         blob_cid(noise),
@@ -474,16 +477,16 @@ def test_anothers_memory_is_as_if_it_were_not_there(gateway: Gateway, key: str) 
     reading = ("recall", "context", "query_event_nodes", "query_references", "mie_analyze")
     reading += ("mie_query", "mie_list", "mie_conflicts", "mie_status")
     reading += ("query", "act_next", "act_stream")
-    pushed = calls_of(alices)["act_push"][0][0]
-    assert not call_tool(gateway, "act_push", pushed, key=key)[1]
+    push = calls_of(alices)["act_push"][0][0]
+    assert not call_tool(gateway, "act_push", push, key=key)[1]
     for who, (other, participants) in strangers(gateway).items():
         for name in reading:
             for arguments, _ in calls_of(alices)[name]:
                 options: dict[str, Any] = {"key": other, "participants": participants}
                 text, _ = call_tool(gateway, name, arguments, **options)
-                sent = json.dumps(arguments)
-                shown = [word for word in words if word in text and word not in sent]
-                assert not shown, (who, name, text)
+                document_text = json.dumps(arguments)
+                leaks = [word for word in words if word in text and word not in document_text]
+                assert not leaks, (who, name, text)
         for arguments in (
             {"action": "invalidate", "reason": "x"},
             {"action": "update_description", "new_value": "x"},
@@ -508,7 +511,7 @@ def test_a_resource_is_read_by_who_sees_it_and_by_nobody_else(
 ) -> None:
     alices, nobodys = prepare(gateway, key), absent()
 
-    def uris(ids: Known) -> list[str]:
+    def uris(ids: Samples) -> list[str]:
         return [
             f"ipfs://{ids.cid}",
             f"memoria://memory/{ids.cid}",
@@ -545,8 +548,8 @@ def test_a_resource_is_read_by_who_sees_it_and_by_nobody_else(
 
 def test_prompts_hold_what_memory_knows(gateway: Gateway, key: str) -> None:
     prepare(gateway, key)
-    listed = post(gateway, "prompts/list", key=key).body["result"]["prompts"]
-    assert [prompt["title"] for prompt in listed] == ["Remember this", "What do I know"]
+    prompts = post(gateway, "prompts/list", key=key).body["result"]["prompts"]
+    assert [prompt["title"] for prompt in prompts] == ["Remember this", "What do I know"]
 
     def get(name: str, **arguments: object) -> Any:
         params = {"name": name, "arguments": arguments}
@@ -560,9 +563,9 @@ def test_prompts_hold_what_memory_knows(gateway: Gateway, key: str) -> None:
         assert read_fence(re.findall(r"<memory-.*</memory-[0-9a-f]+>", text, re.DOTALL)[0])
     for name, wrong in (("remember_this", {}), ("remember_this", {"text": 3}), ("other", {})):
         assert get(name, **wrong)["error"]["code"] == -32602
-    asked = {"name": "what_do_i_know"}
-    unnamed = post(gateway, "prompts/get", asked, key=gateway.key()).body["error"]
-    assert (unnamed["code"], "participants" in unnamed["message"]) == (-32602, True)
+    query = {"name": "what_do_i_know"}
+    error = post(gateway, "prompts/get", query, key=gateway.key()).body["error"]
+    assert (error["code"], "participants" in error["message"]) == (-32602, True)
 
 
 # stored text is data -----------------------------------------------------------------------------

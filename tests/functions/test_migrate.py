@@ -98,7 +98,7 @@ def first_key(
     stack's placeholder."""
     del aws
     with closing(BOTO3.client("secretsmanager", region_name=REGION)) as manager:
-        made = {
+        results = {
             name: manager.create_secret(Name=unique_name(), SecretString=text)["ARN"]
             for name, text in {
                 "SECRETS": json.dumps({"key_secret": KEY_SECRET}),
@@ -107,7 +107,7 @@ def first_key(
             }.items()
         }
         place = f"host=127.0.0.1 port={stage.server.port} dbname={stage.name}"
-        for name, value in made.items() | {
+        for name, value in results.items() | {
             ("ADMINISTRATOR_DATABASE_URL", f"{place} user=master"),
             ("OWNER_DATABASE_URL", f"{place} user={OWNER}"),
             ("DATABASE_AUTH", "iam"),
@@ -115,7 +115,7 @@ def first_key(
         }:
             monkeypatch.setenv(f"STRANDLINE_{name}", value)
         monkeypatch.setattr(release, "_RETRY_PAUSES", ())
-        yield made["FIRST_KEY_SECRET"]
+        yield results["FIRST_KEY_SECRET"]
 
 
 def roles(stage: ScratchDatabase) -> dict[str, tuple[Any, ...]]:
@@ -145,10 +145,10 @@ def test_a_master_user_and_an_owner_bring_an_empty_cluster_to_this_release(
     stage: ScratchDatabase, first_key: str
 ) -> None:
     assert deploy() == {"applied": EVERY, "left": [], "key": "", "shards": 0}
-    made = roles(stage)
-    assert made[OWNER] == made[APP] == (True, False, False, True, True)
-    narrow = {role for role in made if role not in (OWNER, APP)}
-    assert {made[role] for role in narrow} == {(False, False, False, True, False)}
+    result = roles(stage)
+    assert result[OWNER] == result[APP] == (True, False, False, True, True)
+    narrow = {role for role in result if role not in (OWNER, APP)}
+    assert {result[role] for role in narrow} == {(False, False, False, True, False)}
     master = stage.rows("select rolsuper, rolbypassrls from pg_roles where rolname = 'master'")
     assert master == [(False, False)]
     assert stage.rows("select distinct tableowner from pg_tables where schemaname = 'public'") == [
@@ -167,11 +167,11 @@ def test_a_second_run_changes_nothing(stage: ScratchDatabase, first_key: str) ->
 def test_two_runs_at_once_apply_each_file_once_and_make_one_key(
     stage: ScratchDatabase, first_key: str
 ) -> None:
-    start, ended = threading.Barrier(2), list[dict[str, Any]]()
+    start, ends = threading.Barrier(2), list[dict[str, Any]]()
 
     def run() -> None:
         start.wait()
-        ended.append(deploy())
+        ends.append(deploy())
 
     threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
@@ -179,24 +179,24 @@ def test_two_runs_at_once_apply_each_file_once_and_make_one_key(
     for thread in threads:
         thread.join()
     # A long file, which others may work on too, is told by whoever ends it.
-    assert sorted(name for one in ended for name in one["applied"]) == EVERY
+    assert sorted(name for one in ends for name in one["applied"]) == EVERY
     assert len(stage.rows(FIRST)) == 1
     assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["not stored", "stored unheard"])
+@pytest.mark.parametrize("is_stored", [False, True], ids=["not stored", "stored unheard"])
 def test_a_secret_that_cannot_be_put_fails_the_deployment_and_leaves_no_key_behind(
-    stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch, stored: bool
+    stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch, is_stored: bool
 ) -> None:
     write = secrets.write_secret
 
     def fail(arn: str, text: str) -> None:
-        if stored:
+        if is_stored:
             write(arn, text)
         raise Unavailable("gone")
 
-    with monkeypatch.context() as broken:
-        broken.setattr(secrets, "write_secret", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(secrets, "write_secret", fail)
         with pytest.raises(Unavailable):
             deploy()
     assert stage.rows(FIRST) == []
@@ -249,12 +249,14 @@ def test_a_file_that_fails_is_named_without_a_row_of_what_it_failed_on(
 ) -> None:
     deploy()
     text = "create table t (a text unique); insert into t values ('canary'), ('canary')"
-    broken = Migration(len(EVERY) + 1, "9999_break.sql", text)
-    monkeypatch.setattr(migrate, "list_migrations", lambda: [*list_migrations(), broken])
-    with pytest.raises(MigrationFailed, match=r"9999_break.sql, t, t_a_key: Unique.*23505") as told:
+    migration = Migration(len(EVERY) + 1, "9999_break.sql", text)
+    monkeypatch.setattr(migrate, "list_migrations", lambda: [*list_migrations(), migration])
+    with pytest.raises(
+        MigrationFailed, match=r"9999_break.sql, t, t_a_key: Unique.*23505"
+    ) as error:
         deploy()
-    assert "canary" not in str(told.value)
-    assert told.value.__suppress_context__
+    assert "canary" not in str(error.value)
+    assert error.value.__suppress_context__
     assert stage.rows("select to_regclass('t')") == [(None,)]
 
 
@@ -280,19 +282,19 @@ NO_START: list[tuple[dict[str, str], dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "members", "named"), NO_START, ids=[n for *_, n in NO_START])
+@pytest.mark.parametrize(("event", "members", "names"), NO_START, ids=[n for *_, n in NO_START])
 def test_what_no_other_function_would_start_with_fails_the_deployment(
     stage: ScratchDatabase,
     first_key: str,
     monkeypatch: pytest.MonkeyPatch,
-    told: dict[str, str],
+    event: dict[str, str],
     members: dict[str, str],
-    named: str,
+    names: str,
 ) -> None:
-    for name in {*told, *(m.upper() for m in members)}:
-        monkeypatch.setenv(f"STRANDLINE_{name}", told.get(name, ""))
+    for name in {*event, *(m.upper() for m in members)}:
+        monkeypatch.setenv(f"STRANDLINE_{name}", event.get(name, ""))
     put(os.environ["STRANDLINE_SECRETS"], json.dumps({"key_secret": KEY_SECRET, **members}))
-    with pytest.raises(Misconfigured, match=named):
+    with pytest.raises(Misconfigured, match=names):
         deploy()
     assert stage.rows("select to_regclass('events')") == [(None,)], "nothing was begun"
     assert not (secrets.read_secret(first_key) or "").startswith("strandline_")
@@ -313,9 +315,9 @@ def test_an_administrator_whose_secret_says_nothing_is_refused(
 ) -> None:
     monkeypatch.setenv("STRANDLINE_ADMINISTRATOR_SECRET", first_key)
     put(first_key, json.dumps({"password": "canary"}))
-    with pytest.raises(Misconfigured, match="ADMINISTRATOR_SECRET") as refused:
+    with pytest.raises(Misconfigured, match="ADMINISTRATOR_SECRET") as error:
         deploy()
-    assert "canary" not in str(refused.value)
+    assert "canary" not in str(error.value)
 
 
 def test_a_database_that_sleeps_is_waited_for(
@@ -364,11 +366,11 @@ def test_a_long_migration_is_gone_on_with_by_the_state_machine(
         cut_off = deploy(seconds=5)
         assert cut_off["applied"] == []
         assert cut_off["left"] == ["9998_long.sql", "9999_short.sql"]
-        (told,) = sqs.receive_message(QueueUrl=queue)["Messages"]
-        wish = json.loads(told["Body"])
-        assert (wish["job"], bool(wish["run"])) == ("migrate", True)
+        (message,) = sqs.receive_message(QueueUrl=queue)["Messages"]
+        request = json.loads(message["Body"])
+        assert (request["job"], bool(request["run"])) == ("migrate", True)
         context: Any = LambdaContext("migrate", 600)
-        assert lambda_handler(EVENT | {"run": wish["run"]}, context) == {
+        assert lambda_handler(EVENT | {"run": request["run"]}, context) == {
             "applied": ["9998_long.sql", "9999_short.sql"],
             "left": [],
             "key": "",
@@ -410,14 +412,14 @@ def test_the_code_of_before_serves_events_with_one_field_more(
         messages = [
             user_message(text, session_id="s") for text in ("The tide is in.", "It is out.")
         ]
-        sent = gateway.call("POST", "/api/v1/events", messages[0], key=key)
-        assert sent.status == 201, sent.text
+        reply = gateway.call("POST", "/api/v1/events", messages[0], key=key)
+        assert reply.status == 201, reply.text
         several = gateway.call("POST", "/api/v1/events/batch", {"events": messages}, key=key)
         assert [item["status"] for item in several.body["results"]] == [201, 201]
-        read = gateway.call("GET", f"/api/v1/events/{sent.body['event_id']}", key=key)
+        read = gateway.call("GET", f"/api/v1/events/{reply.body['event_id']}", key=key)
         assert read.body["content"] == "The tide is in."
-        found = gateway.call("POST", "/api/v1/recall", {"query": "the tide"}, key=key)
-        assert found.body["hits"]
+        response = gateway.call("POST", "/api/v1/recall", {"query": "the tide"}, key=key)
+        assert response.body["hits"]
 
     for _ in range(7):  # a plan is kept after the fifth
         append_and_read()

@@ -39,15 +39,15 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 @pytest.fixture
 def ask(provider: ModelServer, gateway: Gateway) -> Iterator[Callable[[str, int], list[Any]]]:
-    """So many questions for a tenant, by the worker's own reasoner; gives why the heuristic model
+    """So many questions for a tenant, by the worker's own model; gives why the heuristic model
     answered."""
     get_settings.cache_clear()
     service: Resources = importlib.import_module("functions.worker.handler").resources
 
     def ask(tenant: str, times: int) -> list[Any]:
         task = TaskContext(tenant, SCOPE, ("user:mara",), scope_id=SCOPE, job="fold")
-        said = [PromptEvent(1, "user:mara", "user", "message", SECRET, datetime.now(UTC))]
-        fell = [service.llm.topic(task, said).fallback_reason for _ in range(times)]
+        messages = [PromptEvent(1, "user:mara", "user", "message", SECRET, datetime.now(UTC))]
+        fell = [service.llm.topic(task, messages).fallback_reason for _ in range(times)]
         service.llm.store_call_records(service.database.connect_as(Caller.background(tenant)))
         return fell
 
@@ -57,7 +57,7 @@ def ask(provider: ModelServer, gateway: Gateway) -> Iterator[Callable[[str, int]
 
 
 @pytest.fixture
-def printed() -> Iterator[io.StringIO]:
+def log_output() -> Iterator[io.StringIO]:
     """What the very handler that prints in Lambda prints from here on."""
     stream, handler = io.StringIO(), cast("Any", logger.registered_handler)
     before = handler.setStream(stream)
@@ -110,11 +110,11 @@ def test_a_rest_is_told_by_who_did_not_see_it(
     key, other = gateway.key(rights=ADMIN), gateway.key("globex", rights=ADMIN)
     assert gateway.call("GET", USAGE, key=key).body["models"]["resting_until"] is None
     provider.otherwise = lambda _: error(500)
-    begun = datetime.now(UTC)
+    start = datetime.now(UTC)
     assert ask("acme", 6)[-1] == "breaker_open"
     until = gateway.call("GET", USAGE, key=key).body["models"]["resting_until"]
-    rest = datetime.fromisoformat(until) - begun
-    assert 50 < rest.total_seconds() < 90
+    remaining_time = datetime.fromisoformat(until) - start
+    assert 50 < remaining_time.total_seconds() < 90
     assert gateway.call("GET", USAGE, key=other).body["models"]["resting_until"] is None
     health = gateway.call("GET", "/api/v1/health", key=key)
     assert health.body["language"] == {"provider": "openai:tiny"}
@@ -128,20 +128,20 @@ def test_a_budget_is_an_operators_word(
     before = gateway.call("GET", USAGE, key=key).body["models"]
     assert (before["calls"], before["budget_usd"], before["remaining_usd"]) == (0, None, None)
     for wrong in (-1, "1", 10**10, True):
-        refused = gateway.call("PATCH", ACME, {"model_usd_per_month": wrong}, key=operator)
-        assert (refused.status, refused.error["details"]["field"]) == (422, "model_usd_per_month")
+        reply = gateway.call("PATCH", ACME, {"model_usd_per_month": wrong}, key=operator)
+        assert (reply.status, reply.error["details"]["field"]) == (422, "model_usd_per_month")
     # A call costs 0.0018, and may cost 0.08 and its text: it is asked only while that is left.
-    changed = gateway.call("PATCH", ACME, {"model_usd_per_month": 0.1}, key=operator)
-    assert changed.body["limits"]["model_usd_per_month"] == 0.1
+    response = gateway.call("PATCH", ACME, {"model_usd_per_month": 0.1}, key=operator)
+    assert response.body["limits"]["model_usd_per_month"] == 0.1
     fell = ask("acme", 20)
-    made = fell.count(None)
-    assert 0 < made < 20
-    assert fell == [None] * made + ["budget_spent"] * (20 - made)
-    used = gateway.call("GET", USAGE, key=key).body["models"]
-    assert used["calls"] == made
-    assert used["budget_usd"] == 0.1
-    assert used["cost_usd"] == pytest.approx(0.0018 * made)
-    assert used["remaining_usd"] == pytest.approx(0.1 - 0.0018 * made)
+    count = fell.count(None)
+    assert 0 < count < 20
+    assert fell == [None] * count + ["budget_spent"] * (20 - count)
+    models = gateway.call("GET", USAGE, key=key).body["models"]
+    assert models["calls"] == count
+    assert models["budget_usd"] == 0.1
+    assert models["cost_usd"] == pytest.approx(0.0018 * count)
+    assert models["remaining_usd"] == pytest.approx(0.1 - 0.0018 * count)
     trail = gateway.call("GET", f"{ACME}/audit", key=operator).body["entries"]
     assert {"model_usd_per_month": {"from": None, "to": 0.1}} in [one["details"] for one in trail]
 
@@ -150,12 +150,12 @@ def test_no_log_line_holds_a_word_of_it(
     gateway: Gateway,
     provider: ModelServer,
     ask: Callable[[str, int], list[Any]],
-    printed: io.StringIO,
+    log_output: io.StringIO,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gateway.key()
     provider.script = [error(400, SECRET), error(500, SECRET), completion(SECRET)]
     ask("acme", 3)
-    assert printed.getvalue().count('"model call"') == 5
+    assert log_output.getvalue().count('"model call"') == 5
     assert SECRET in str(provider.requests), "the model was shown it"
-    assert SECRET not in printed.getvalue() + caplog.text
+    assert SECRET not in log_output.getvalue() + caplog.text

@@ -12,7 +12,7 @@ import pytest
 from strandline.llm.prompts import PROMPT_VERSIONS
 from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.model_server import RIGHT, ModelServer, completion, serving, task_of
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway, ScratchDatabase
@@ -51,20 +51,20 @@ def front(provider: ModelServer, gateway: Gateway) -> Iterator[Gateway]:
     for name in ("worker", "sweeper", "query"):
         service: Resources = importlib.import_module(f"functions.{name}.handler").resources
         if "llm" in service.__dict__:
-            used: Any = service.llm.__dict__["_provider"]
-            used.close()
+            usage: Any = service.llm.__dict__["_provider"]
+            usage.close()
 
 
-def talk(tell: Told, key: str) -> str:
+def talk(tell: Tell, key: str) -> str:
     """Two messages on one topic, and one long after; gives their scope."""
     for minutes, text in ((0, "Mara moves the launch"), (1, "to Friday"), (60, "Good evening")):
         at = (START + timedelta(minutes=minutes)).isoformat()
-        stored = tell(key, text, session_id="s-1", occurred_at=at)
-    return stored["scope_id"]
+        receipt = tell(key, text, session_id="s-1", occurred_at=at)
+    return receipt["scope_id"]
 
 
 def deliver(scope: str) -> None:
-    """The hint, as SQS gives it."""
+    """The message, as SQS gives it."""
     handler = importlib.import_module("functions.worker.handler").lambda_handler
     body = json.dumps({"tenant": "acme", "scopes": [scope]})
     records = {"Records": [{"messageId": "m", "body": body}]}
@@ -93,7 +93,7 @@ def by_the_model(version: dict[str, Any]) -> None:
 
 
 def test_from_an_event_to_a_chain_by_the_model(
-    scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Told
+    scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Tell
 ) -> None:
     key = front.key(rights=ADMIN)
     scope = talk(tell, key)
@@ -101,18 +101,18 @@ def test_from_an_event_to_a_chain_by_the_model(
     (version,) = versions(scratch_db)
     by_the_model(version)
     assert version["event_count"] == 2
-    decided = scratch_db.rows(
+    rows = scratch_db.rows(
         "select body ->> 'model', body ->> 'prompt' from decisions where kind = 'continues'"
     )
-    assert decided == [("openai:tiny", f"continues/{PROMPT_VERSIONS['continues']}")]
+    assert rows == [("openai:tiny", f"continues/{PROMPT_VERSIONS['continues']}")]
     calls = front.call("GET", "/api/v1/model-calls", key=key).body["calls"]
     assert sorted(call["task"] for call in calls) == sorted((*RUN, "continues"))
     assert {(call["outcome"], call["job"], call["scope_id"]) for call in calls} == {
         ("ok", "fold", scope)
     }
     assert len(provider.requests) == 4
-    shown = front.call("GET", "/api/v1/sessions/s-1/segments", key=key).body["segments"]
-    assert [chain["summary"] for chain in shown] == [RIGHT["summarise"]["summary"]]
+    segments = front.call("GET", "/api/v1/sessions/s-1/segments", key=key).body["segments"]
+    assert [chain["summary"] for chain in segments] == [RIGHT["summarise"]["summary"]]
     assert front.call("GET", JOBS, key=key).body["jobs"] == []
 
 
@@ -128,10 +128,10 @@ HOSTILE: dict[str, dict[str, Any]] = {
 
 
 def test_a_models_markup_is_data_wherever_it_is_shown(
-    front: Gateway, provider: ModelServer, tell: Told
+    front: Gateway, provider: ModelServer, tell: Tell
 ) -> None:
     """It is given as it was said, in JSON and nothing else; and it lends a chain no trust."""
-    provider.otherwise = lambda asked: completion(json.dumps(HOSTILE[task_of(asked)]))
+    provider.otherwise = lambda request: completion(json.dumps(HOSTILE[task_of(request)]))
     key, session = front.key(rights=ADMIN), "/api/v1/sessions/s-1"
     for minutes, text in ((0, "<script>Mara</script> moves"), (1, "to Friday"), (60, "Hello")):
         at = (START + timedelta(minutes=minutes)).isoformat()
@@ -146,8 +146,8 @@ def test_a_models_markup_is_data_wherever_it_is_shown(
     }
     for name, reply in answers.items():
         assert (reply.status, reply.headers["Content-Type"]) == (200, "application/json")
-        (found,) = reply.body[name]
-        chain = found.get("chain", found)
+        (result,) = reply.body[name]
+        chain = result.get("chain", result)
         assert chain["summary"] == HOSTILE["summarise"]["summary"], name
         assert chain["topic"] == HOSTILE["topic"]["topic"]
         assert chain["entities"] == HOSTILE["entities"]["entities"]
@@ -160,7 +160,7 @@ def test_a_models_markup_is_data_wherever_it_is_shown(
 
 
 def test_calls_of_a_sweep_name_its_job(
-    scratch_db: ScratchDatabase, front: Gateway, tell: Told
+    scratch_db: ScratchDatabase, front: Gateway, tell: Tell
 ) -> None:
     talk(tell, front.key())
     front.sweep()
@@ -170,7 +170,7 @@ def test_calls_of_a_sweep_name_its_job(
 
 
 def test_while_the_model_is_away_the_heuristic_model_and_once_it_is_back_a_version_by_the_model(
-    scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Told
+    scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Tell
 ) -> None:
     key = front.key(rights=ADMIN)
     provider.shutdown()
@@ -206,13 +206,13 @@ def test_while_the_model_is_away_the_heuristic_model_and_once_it_is_back_a_versi
 
 
 def test_who_names_topics_takes_nothing_from_the_fold(
-    scratch_db: ScratchDatabase, front: Gateway, tell: Told
+    scratch_db: ScratchDatabase, front: Gateway, tell: Tell
 ) -> None:
     """A key bound to nobody has a rate of its own, not the scope's."""
     for key in (front.new_key(), front.new_key()):
         tell(key.token, "Mara moves the launch", session_id="s-1")
-        found = front.call("GET", "/api/v1/sessions/s-1/analysis/topics", key=key.token)
-        assert found.body["topics"][0]["made_by"]["model"] == "openai:tiny"
+        reply = front.call("GET", "/api/v1/sessions/s-1/analysis/topics", key=key.token)
+        assert reply.body["topics"][0]["made_by"]["model"] == "openai:tiny"
         subjects = scratch_db.rows(
             "select subject from model_rates where subject = %s", f"key:{key.key_id}"
         )

@@ -19,8 +19,11 @@ from tests.support import Gateway, ScratchDatabase, user_message
 
 ALICE = "user:alice"
 ACME, SESSION = "/api/v1/admin/tenants/acme", "/api/v1/sessions/s"
-KNOWN, UNKNOWN = "Where is the red buoy?", "Who was the first president of Mongolia?"
-type Told = Callable[..., Any]
+KNOWN_QUESTION, UNKNOWN_QUESTION = (
+    "Where is the red buoy?",
+    "Who was the first president of Mongolia?",
+)
+type Tell = Callable[..., Any]
 
 
 TEXTS = ("The red buoy is by the lighthouse.", "Bread rises overnight.", "Rain all day.")
@@ -34,16 +37,16 @@ def saved_key() -> SavedFixture[str]:
 
 @pytest.fixture
 def key(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, saved_key: SavedFixture[str]
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, saved_key: SavedFixture[str]
 ) -> str:
     """A key of a memory of three embedded events."""
 
     def tell_and_embed() -> str:
-        made = gateway.key(user=ALICE)
+        new_key = gateway.key(user=ALICE)
         for text in TEXTS:
-            tell(made, text, session_id="s")
+            tell(new_key, text, session_id="s")
         gateway.sweep()
-        return made
+        return new_key
 
     return saved_key.lay_down(scratch_db, tell_and_embed)
 
@@ -76,12 +79,12 @@ def use(monkeypatch: pytest.MonkeyPatch, embedder: object) -> None:
 def test_by_default_a_question_that_nothing_answers_gets_nothing(
     gateway: Gateway, key: str
 ) -> None:
-    answered, refused = (recall(gateway, key, query) for query in (KNOWN, UNKNOWN))
-    assert texts(answered)[0] == "The red buoy is by the lighthouse."
-    assert (refused["hits"], refused["degraded"]) == ([], [])
-    assert 0 < refused["known"] < 0.0926 < answered["known"]
-    whole = recall(gateway, key, UNKNOWN, min_relevance=0)
-    assert (len(whole["hits"]), whole["known"]) == (3, refused["known"])
+    answer, refusal = (recall(gateway, key, query) for query in (KNOWN_QUESTION, UNKNOWN_QUESTION))
+    assert texts(answer)[0] == "The red buoy is by the lighthouse."
+    assert (refusal["hits"], refusal["degraded"]) == ([], [])
+    assert 0 < refusal["known"] < 0.0926 < answer["known"]
+    whole = recall(gateway, key, UNKNOWN_QUESTION, min_relevance=0)
+    assert (len(whole["hits"]), whole["known"]) == (3, refusal["known"])
 
 
 def test_every_face_of_recall_refuses_alike(
@@ -89,14 +92,14 @@ def test_every_face_of_recall_refuses_alike(
 ) -> None:
     event_ids = [str(row[0]) for row in scratch_db.rows("select event_id from events order by seq")]
     add_chain(gateway, scratch_db, event_ids[:2], embedder=embedder)
-    for query, is_known in ((KNOWN, True), (UNKNOWN, False)):
-        found = gateway.call("POST", f"{SESSION}/context/search", {"query": query}, key=key).body
-        assert len(found["hits"]) == is_known
+    for query, is_known in ((KNOWN_QUESTION, True), (UNKNOWN_QUESTION, False)):
+        body = gateway.call("POST", f"{SESSION}/context/search", {"query": query}, key=key).body
+        assert len(body["hits"]) == is_known
         json = gateway.call("GET", f"{SESSION}/context", key=key, query={"query": query}).body
         assert len(json["chains"]) == is_known
         text = gateway.call("POST", "/api/v1/context", {"query": query}, key=key).body
         assert ("No stored event answers" in text["text"]) is not is_known
-        assert found["known"] == json["known"] == text["known"]
+        assert body["known"] == json["known"] == text["known"]
 
 
 @pytest.mark.parametrize(
@@ -106,8 +109,11 @@ def test_a_tenant_sets_its_threshold(
     gateway: Gateway, key: str, min_known: float | None, hits: tuple[int, int]
 ) -> None:
     tune(gateway, min_known=min_known)
-    assert tuple(len(texts(recall(gateway, key, q))) for q in (KNOWN, UNKNOWN)) == hits
-    for query in (KNOWN, UNKNOWN):
+    assert (
+        tuple(len(texts(recall(gateway, key, q))) for q in (KNOWN_QUESTION, UNKNOWN_QUESTION))
+        == hits
+    )
+    for query in (KNOWN_QUESTION, UNKNOWN_QUESTION):
         assert len(texts(recall(gateway, key, query, min_relevance=0))) == 3
 
 
@@ -116,13 +122,13 @@ def test_the_deployment_s_threshold_holds_where_the_tenant_has_none(
 ) -> None:
     monkeypatch.setenv("STRANDLINE_TUNING", '{"min_known": 1.0}')
     get_settings.cache_clear()
-    search = {"query": KNOWN}
-    assert texts(recall(gateway, key, KNOWN)) == []
+    search = {"query": KNOWN_QUESTION}
+    assert texts(recall(gateway, key, KNOWN_QUESTION)) == []
     assert "No stored event" in gateway.call("POST", "/api/v1/context", search, key=key).text
     json = gateway.call("GET", f"{SESSION}/context", key=key, query=search | {"format": "text"})
     assert "No stored event" in json.text
     tune(gateway, min_known=0.0)
-    assert len(texts(recall(gateway, key, KNOWN))) == 3
+    assert len(texts(recall(gateway, key, KNOWN_QUESTION))) == 3
     assert "No stored event" not in gateway.call("POST", "/api/v1/context", search, key=key).text
 
 
@@ -130,32 +136,32 @@ def test_the_deployment_s_threshold_holds_where_the_tenant_has_none(
 
 
 def test_what_is_not_embedded_yet_answers_if_it_holds_a_word_of_the_question(
-    gateway: Gateway, key: str, tell: Told
+    gateway: Gateway, key: str, tell: Tell
 ) -> None:
     tell(key, "Fresh mackerel.")
     tune(gateway, min_known=1)
-    assert texts(recall(gateway, key, UNKNOWN)) == []
+    assert texts(recall(gateway, key, UNKNOWN_QUESTION)) == []
     for more in ({}, {"min_relevance": 1}):
-        found = recall(gateway, key, "Was a mackerel the president of Mongolia?", **more)
-        assert texts(found) == ["Fresh mackerel."]
-    assert recall(gateway, key, UNKNOWN)["not_yet_embedded"] == 1
-    assert len(texts(recall(gateway, key, UNKNOWN, min_relevance=0))) == 4
+        answer = recall(gateway, key, "Was a mackerel the president of Mongolia?", **more)
+        assert texts(answer) == ["Fresh mackerel."]
+    assert recall(gateway, key, UNKNOWN_QUESTION)["not_yet_embedded"] == 1
+    assert len(texts(recall(gateway, key, UNKNOWN_QUESTION, min_relevance=0))) == 4
 
 
 def test_a_degraded_answer_keeps_to_a_floor_that_is_asked_for(
     gateway: Gateway, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tune(gateway, min_known=1)
-    broken = WordEmbedder()
-    broken.before_embed = fail_texts()
-    use(monkeypatch, broken)
-    found = recall(gateway, key, KNOWN)
-    assert found["degraded"] == ["no_query_vector"]
-    best, *others = [hit["relevance"] for hit in found["hits"]]
+    word_embedder = WordEmbedder()
+    word_embedder.before_embed = fail_texts()
+    use(monkeypatch, word_embedder)
+    answer = recall(gateway, key, KNOWN_QUESTION)
+    assert answer["degraded"] == ["no_query_vector"]
+    best, *others = [hit["relevance"] for hit in answer["hits"]]
     assert others, "by their neighbour"
     assert 0 < others[0] < best - 0.02 < 1
     for floor, count in ((0, 1 + len(others)), (best - 0.01, 1), (best + 0.01, 0), (1, 0)):
-        assert len(texts(recall(gateway, key, KNOWN, min_relevance=floor))) == count
+        assert len(texts(recall(gateway, key, KNOWN_QUESTION, min_relevance=floor))) == count
 
 
 # other embedding spaces --------------------------------------------------------------------------
@@ -172,29 +178,32 @@ def test_a_space_without_calibration_shows_no_probability_and_refuses_nothing(
     tune(gateway, min_known=1)
     use(monkeypatch, WordEmbedder())
     for query, more, degraded in (
-        (KNOWN, {}, []),
+        (KNOWN_QUESTION, {}, []),
         ("Was the president red?", {"min_relevance": 0}, []),
-        (KNOWN, {"min_relevance": 0.99}, ["not_calibrated"]),
+        (KNOWN_QUESTION, {"min_relevance": 0.99}, ["not_calibrated"]),
     ):
         body = {"query": query, **more}
-        found = recall(gateway, key, query, **more)
-        assert {hit["relevance"] for hit in found["hits"]} == {None}
+        result = recall(gateway, key, query, **more)
+        assert {hit["relevance"] for hit in result["hits"]} == {None}
         chains = gateway.call("POST", f"{SESSION}/context/search", body, key=key).body
         assert [hit["relevance"] for hit in chains["hits"]] == [None]
         json = gateway.call("GET", f"{SESSION}/context", key=key, query=body).body
         assert len(json["chains"]) == 1
         text = gateway.call("POST", "/api/v1/context", body, key=key).body
         assert "No stored event" not in text["text"]
-        for answer in (found, chains, json, text):
+        for answer in (result, chains, json, text):
             assert (answer["known"], answer["degraded"]) == (None, degraded)
-    assert recall(gateway, key, KNOWN)["hits"][0]["text"] == "The red buoy is by the lighthouse."
+    assert (
+        recall(gateway, key, KNOWN_QUESTION)["hits"][0]["text"]
+        == "The red buoy is by the lighthouse."
+    )
 
 
 # filters -----------------------------------------------------------------------------------------
 
 
 def test_what_others_sessions_hold_makes_no_answer_of_this_one_less_likely(
-    gateway: Gateway, tell: Told
+    gateway: Gateway, tell: Tell
 ) -> None:
     """A filtered search is one of the events that pass."""
     crowd, alone = gateway.key(user=ALICE), gateway.key("globex", user=ALICE)
@@ -213,16 +222,16 @@ def test_what_others_sessions_hold_makes_no_answer_of_this_one_less_likely(
 
 
 def test_a_filter_that_drops_every_word_still_tells_how_common_they_are(
-    gateway: Gateway, key: str, tell: Told, embedder: Embedder
+    gateway: Gateway, key: str, tell: Tell, embedder: Embedder
 ) -> None:
     tell(key, "Nothing of it.", session_id="t")
     gateway.sweep()
     access = gateway.database.connect_as(Caller("acme", (ALICE,)))
-    vector = embedder.embed([KNOWN], timeout=60)[0]
+    vector = embedder.embed([KNOWN_QUESTION], timeout=60)[0]
     for filters, contents in (({}, 4), ({"session_id": "t"}, 1), ({"session_id": "none"}, 0)):
         rows = search_candidates(
             access,
-            question=KNOWN,
+            question=KNOWN_QUESTION,
             vector=vector,
             space=embedder.space,
             filters=filters,

@@ -31,9 +31,9 @@ from strandline.observability import (
     trace_id_of,
 )
 from strandline.resources import Resources
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
-from tests.support import EVENTS as RECORDED
+from tests.support import EVENTS as EVENT_FILES
 from tests.support import Gateway, ScratchDatabase, user_message
 
 PATH, ALICE = "/api/v1/events", "user:alice"
@@ -126,16 +126,16 @@ def test_one_id_leads_from_the_request_through_the_queue_to_the_job(
     words: WordEmbedder,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found, scope = follow(gateway, queue, lines, monkeypatch)
-    assert found == ["request", "events embedded", "job"]
+    result, scope = follow(gateway, queue, lines, monkeypatch)
+    assert result == ["request", "events embedded", "job"]
     assert len(words.embedded_texts) == 1
-    (embedded,) = lines.of("events embedded")
-    assert (embedded["scopes"], embedded["events"]) == ([scope], 1)
+    (embedding,) = lines.of("events embedded")
+    assert (embedding["scopes"], embedding["events"]) == ([scope], 1)
     (job,) = lines.of("job")
     assert (job["job"], job["EventsEmbedded"], job["WorkFailures"]) == ("work_message", 1, 0)
 
 
-def test_a_hint_without_the_id_breaks_the_thread(
+def test_a_message_without_the_id_breaks_the_thread(
     gateway: Gateway,
     queue: LocalAws,
     lines: Lines,
@@ -149,13 +149,13 @@ def test_a_hint_without_the_id_breaks_the_thread(
 
 
 def test_a_sweep_has_an_id_of_its_own_and_says_which_scope(
-    gateway: Gateway, tell: Told, lines: Lines, words: WordEmbedder
+    gateway: Gateway, tell: Tell, lines: Lines, words: WordEmbedder
 ) -> None:
     scope = tell(gateway.key(), "The buoy is out.")["scope_id"]
     gateway.sweep()
-    (request,), (embedded,), (job,) = map(lines.of, ("request", "events embedded", "job"))
-    assert embedded["scopes"] == [scope]
-    assert embedded["trace"] == job["trace"] != request["trace"]
+    (request,), (embedding,), (job,) = map(lines.of, ("request", "events embedded", "job"))
+    assert embedding["scopes"] == [scope]
+    assert embedding["trace"] == job["trace"] != request["trace"]
     assert re.fullmatch(r"1-[0-9a-f]{8}-[0-9a-f]{24}", job["trace"])
 
 
@@ -173,9 +173,9 @@ def test_a_sweep_has_an_id_of_its_own_and_says_which_scope(
     ],
 )
 def test_nothing_but_a_trace_id_is_taken_from_the_caller(header: str) -> None:
-    made = trace_id_of(header)
-    assert re.fullmatch(r"1-[0-9a-f]{8}-[0-9a-f]{24}", made)
-    assert made not in (TRACE, trace_id_of(header)) or "\n" in header
+    trace_id = trace_id_of(header)
+    assert re.fullmatch(r"1-[0-9a-f]{8}-[0-9a-f]{24}", trace_id)
+    assert trace_id not in (TRACE, trace_id_of(header)) or "\n" in header
     assert trace_id_of(f"Root={TRACE}") == trace_id_of(HEADERS["X-Amzn-Trace-Id"]) == TRACE
 
 
@@ -197,11 +197,11 @@ def test_every_line_of_a_request_bears_its_own_id_whatever_else_runs(
         return reply.error["request_id"], trace
 
     with ThreadPoolExecutor(8) as pool:
-        sent = set(pool.map(send, ids))
+        bodies = set(pool.map(send, ids))
     for message in ("request", "request failed"):
-        found = [(line["request_id"], line["trace"]) for line in lines.of(message)]
-        assert len(found) == 40
-        assert set(found) == sent
+        results = [(line["request_id"], line["trace"]) for line in lines.of(message)]
+        assert len(results) == 40
+        assert set(results) == bodies
 
 
 # metrics -----------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_every_line_of_a_request_bears_its_own_id_whatever_else_runs(
 def as_cloudwatch_reads(line: dict[str, Any]) -> dict[str, Any]:
     """The metrics in a line, by CloudWatch's specification of EMF."""
     assert time.time() * 1000 - line["_aws"]["Timestamp"] < 60_000
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for directive in line["_aws"]["CloudWatchMetrics"]:
         assert directive["Namespace"] == METRIC_NAMESPACE
         for names in directive["Dimensions"]:
@@ -222,29 +222,29 @@ def as_cloudwatch_reads(line: dict[str, Any]) -> dict[str, Any]:
             assert 1 <= len(values) <= 100
             assert all(type(number) in (int, float) for number in values)
             assert METRICS[metric["Name"]] == metric["Unit"]
-            found[metric["Name"]] = value
-    return found
+            results[metric["Name"]] = value
+    return results
 
 
 def test_a_request_is_measured_by_its_one_line(
-    gateway: Gateway, tell: Told, lines: Lines, words: WordEmbedder
+    gateway: Gateway, tell: Tell, lines: Lines, words: WordEmbedder
 ) -> None:
     key = gateway.key()
     tell(key, "The buoy is out.")
     gateway.call(
         "POST", f"{PATH}/batch", {"events": [user_message("a"), user_message("b"), {}]}, key=key
     )
-    asked = {"query": "buoy", "participants": [ALICE]}
-    gateway.call("POST", "/api/v1/recall", asked, key=key)
+    query = {"query": "buoy", "participants": [ALICE]}
+    gateway.call("POST", "/api/v1/recall", query, key=key)
     gateway.call("GET", f"/memory/{ALICE}", key=None)
-    one, batch, recall, refused = map(as_cloudwatch_reads, lines.of("request"))
-    for metrics in (one, batch, recall, refused):
+    one, batch, recall, refusal = map(as_cloudwatch_reads, lines.of("request"))
+    for metrics in (one, batch, recall, refusal):
         assert metrics["Requests"] == 1
         assert metrics["DurationMilliseconds"] > 0
     assert (one["EventsAppended"], batch["EventsAppended"]) == (1, 2)
     assert (recall["SearchHits"], recall["RecallsDegraded"]) == (3, 0)
-    named = [(x["route"], x["status_class"]) for x in lines.of("request")]
-    assert named[2:] == [("POST /api/v1/recall", "2xx"), ("GET /memory/{cid}", "4xx")]
+    names = [(x["route"], x["status_class"]) for x in lines.of("request")]
+    assert names[2:] == [("POST /api/v1/recall", "2xx"), ("GET /memory/{cid}", "4xx")]
 
 
 def test_a_replay_appends_nothing(gateway: Gateway, lines: Lines) -> None:
@@ -259,9 +259,9 @@ def test_a_quotas_refusal_and_a_degraded_recall_are_counted(
 ) -> None:
     key = gateway.key(user=ALICE)
     service: Resources = importlib.import_module("functions.query.handler").resources
-    lost = WordEmbedder()
-    lost.before_embed = fail_texts()
-    monkeypatch.setitem(service.__dict__, "embedder", lost)
+    word_embedder = WordEmbedder()
+    word_embedder.before_embed = fail_texts()
+    monkeypatch.setitem(service.__dict__, "embedder", word_embedder)
     assert gateway.call("POST", "/api/v1/recall", {"query": "x"}, key=key).status == 200
 
     def refuse(*_: object, **__: object) -> Any:
@@ -270,12 +270,12 @@ def test_a_quotas_refusal_and_a_degraded_recall_are_counted(
     monkeypatch.setattr("strandline.log.routes_write.append", refuse)
     reply = gateway.call("POST", PATH, user_message("x"), key=key)
     assert reply.status == status_of(QuotaExceeded("", quota="", retry_after=1)) == 429
-    recall, refused = map(as_cloudwatch_reads, lines.of("request"))
-    assert (recall["RecallsDegraded"], refused["QuotaRejections"]) == (1, 1)
+    recall, refusal = map(as_cloudwatch_reads, lines.of("request"))
+    assert (recall["RecallsDegraded"], refusal["QuotaRejections"]) == (1, 1)
 
 
 def test_a_sweep_says_what_is_due_and_what_failed(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, lines: Lines, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, lines: Lines, words: WordEmbedder
 ) -> None:
     key = gateway.key()
     tell(key, "one", ALICE)
@@ -292,7 +292,7 @@ def test_a_sweep_says_what_is_due_and_what_failed(
 
 
 def test_dimensions_are_few_and_bounded(
-    gateway: Gateway, tell: Told, lines: Lines, words: WordEmbedder
+    gateway: Gateway, tell: Tell, lines: Lines, words: WordEmbedder
 ) -> None:
     for tenant in ("acme", "globex"):
         key = gateway.key(tenant)
@@ -304,8 +304,8 @@ def test_dimensions_are_few_and_bounded(
         for directive in line["_aws"]["CloudWatchMetrics"]:
             for names in directive["Dimensions"]:
                 assert set(names) <= allowed
-                told = " ".join(line[name] for name in names)
-                assert not re.search("acme|globex|alice", told)
+                text = " ".join(line[name] for name in names)
+                assert not re.search("acme|globex|alice", text)
 
 
 def test_a_metric_takes_a_hundred_values_of_a_line_at_most() -> None:
@@ -318,17 +318,17 @@ def test_what_is_too_much_for_a_line_keeps_its_distribution() -> None:
     few = [0.3, 0.1, 0.2]
     assert sample_quantiles(few) == sorted(few)
     many = [(n * 7919 % 10_000) / 10_000 for n in range(10_000)]
-    told = sample_quantiles(many)
-    assert (len(told), told[0], told[-1]) == (100, 0.0, 0.9999)
-    assert told == sorted(told)
+    quantiles = sample_quantiles(many)
+    assert (len(quantiles), quantiles[0], quantiles[-1]) == (100, 0.0, 0.9999)
+    assert quantiles == sorted(quantiles)
     for place in (10, 50, 90):
-        assert told[place] == pytest.approx(place / 99, abs=0.001)
+        assert quantiles[place] == pytest.approx(place / 99, abs=0.001)
     rare = [0.5] * 9_000 + [0.9] * 1_000
     assert sample_quantiles(rare).count(0.9) == 10
 
 
 def test_a_fold_tells_the_cosines_that_it_went_by(
-    gateway: Gateway, tell: Told, lines: Lines
+    gateway: Gateway, tell: Tell, lines: Lines
 ) -> None:
     key = gateway.key()
     for text in ("the harbour crane", "the harbour crane", "sourdough", "oven"):
@@ -365,8 +365,8 @@ def test_measuring_costs_less_than_a_tenth_of_a_millisecond(lines: Lines) -> Non
             for _ in range(20):
                 line()
             best[line] = min(best[line], (time.perf_counter() - started) / 20)
-    told = [f"{line.__name__} {seconds * 1e6:.0f}" for line, seconds in best.items()]
-    print(f"\nmicroseconds a line, at best: {', '.join(told)}")
+    texts = [f"{line.__name__} {seconds * 1e6:.0f}" for line, seconds in best.items()]
+    print(f"\nmicroseconds a line, at best: {', '.join(texts)}")
     assert len(lines.all()) == 2000
 
 
@@ -375,44 +375,44 @@ def test_measuring_costs_less_than_a_tenth_of_a_millisecond(lines: Lines) -> Non
 SAMPLE = re.compile(r"^(strandline_[a-z_]+) (-?[0-9.e+-]+)$", re.MULTILINE)
 
 
-def scraped(gateway: Gateway, key: str) -> dict[str, float]:
+def scrape(gateway: Gateway, key: str) -> dict[str, float]:
     """The samples of a scrape; each has its help and its type."""
     reply = gateway.call("GET", "/metrics", key=key)
     assert (reply.status, reply.headers["Content-Type"]) == (200, "text/plain; version=0.0.4")
-    found = {name: float(value) for name, value in SAMPLE.findall(reply.text)}
-    for name in found:
+    results = {name: float(value) for name, value in SAMPLE.findall(reply.text)}
+    for name in results:
         assert f"# HELP {name} " in reply.text
         kind = "counter" if name.endswith("_total") else "gauge"
         assert f"# TYPE {name} {kind}\n" in reply.text
     assert reply.text.endswith("\n")
-    assert len(reply.text.splitlines()) == 3 * len(found)
-    return found
+    assert len(reply.text.splitlines()) == 3 * len(results)
+    return results
 
 
 def test_a_tenants_counters_are_scraped_by_its_admin(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     admin, key = gateway.key(rights=["admin"]), gateway.key()
-    empty = scraped(gateway, admin)
+    empty = scrape(gateway, admin)
     assert set(empty.values()) == {0.0}
     for n in range(3):
         tell(key, f"one {n}", ALICE)
     tell(key, "two", ALICE, "agent:helper")
     tell(gateway.key("globex"), "not theirs", ALICE)
     scratch_db.rows("update scope_work set due_at = now() - interval '90 seconds' returning 1")
-    full = scraped(gateway, admin)
+    full = scrape(gateway, admin)
     assert full["strandline_events_total"] == full["strandline_events_not_embedded"] == 4
     assert full["strandline_stored_bytes"] >= len("one 0one 1one 2two")
     assert full["strandline_scopes"] == full["strandline_scopes_due"] == 2
     assert 90 <= full["strandline_oldest_due_age_seconds"] < 120
     gateway.sweep()
-    after = scraped(gateway, gateway.key(rights=["admin"], user="user:nobody-in-these-scopes"))
+    after = scrape(gateway, gateway.key(rights=["admin"], user="user:nobody-in-these-scopes"))
     assert after["strandline_events_total"] == 4
     assert after["strandline_events_not_embedded"] == after["strandline_scopes_due"] == 0
 
 
 def test_a_recorded_scrape_is_served(gateway: Gateway) -> None:
-    event = json.loads((RECORDED / "query_metrics.json").read_text())
+    event = json.loads((EVENT_FILES / "query_metrics.json").read_text())
     event["headers"]["Authorization"] = f"Bearer {gateway.key(rights=['admin'])}"
     handler = importlib.import_module("functions.query.handler").lambda_handler
     answer = handler(event, LambdaContext("query", 29))
@@ -430,7 +430,7 @@ def test_a_scrape_leaves_no_row_in_the_audit_trail_unless_it_is_refused(
 ) -> None:
     admin, other = gateway.key(rights=["admin"]), gateway.key()
     for _ in range(3):
-        scraped(gateway, admin)
+        scrape(gateway, admin)
     trail = "select outcome from audit_log where route = 'GET /metrics'"
     assert scratch_db.rows(trail) == []
     gateway.call("GET", "/metrics", key=other)
@@ -444,11 +444,11 @@ def test_the_document_names_every_metric_with_its_unit(gateway: Gateway, reposit
     document = (repository / "docs" / "metrics.md").read_text()
     for name, unit in METRICS.items():
         assert re.search(rf"^\| `{name}` \| {unit} \|", document, re.MULTILINE), name
-    for name in scraped(gateway, gateway.key(rights=["admin"])):
+    for name in scrape(gateway, gateway.key(rights=["admin"])):
         assert f"| `{name}` |" in document, name
 
 
 def test_the_page_is_found_with_a_slash_at_its_end(gateway: Gateway) -> None:
-    moved = gateway.call("GET", "/docs/")
-    assert (moved.status, moved.headers["Location"]) == (308, "../docs")
+    reply = gateway.call("GET", "/docs/")
+    assert (reply.status, reply.headers["Location"]) == (308, "../docs")
     assert gateway.call("GET", "/docs").status == 200

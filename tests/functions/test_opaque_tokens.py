@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from strandline.sealing import Sealer
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
 QUERY, SESSION = "/api/v1/events/query", "/api/v1/sessions/dock"
@@ -17,7 +17,7 @@ ALICE, HELPER = "user:alice", "agent:helper"
 
 
 @pytest.fixture
-def key(gateway: Gateway, tell: Told) -> str:
+def key(gateway: Gateway, tell: Tell) -> str:
     """A reader's of a tenant that nobody writes to any more."""
     key = gateway.key("beta", rights=("read", "write", "admin", "operator"))
     session = {"session_id": "dock", "participants": [ALICE, HELPER]}
@@ -50,8 +50,8 @@ def _words(gateway: Gateway, key: str) -> Iterator[tuple[str, str]]:
     ):
         reply = gateway.call(method, path, body, key=key, query=query)
         assert reply.status == 200, reply.text
-        found = {name: reply.body.get(name) for name in ("mark", "next_cursor", "read_token")}
-        words = [(f"{path} {name}", word) for name, word in found.items() if word]
+        results = {name: reply.body.get(name) for name in ("mark", "next_cursor", "read_token")}
+        words = [(f"{path} {name}", word) for name, word in results.items() if word]
         assert words, path
         yield from words
 
@@ -61,7 +61,7 @@ def _bytes(word: str) -> bytes:
 
 
 def test_they_show_no_counter_of_transactions(
-    gateway: Gateway, key: str, scratch_db: ScratchDatabase, tell: Told
+    gateway: Gateway, key: str, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     rounds = list[dict[str, str]]()
     for writes in (0, 0, 20):  # of another tenant
@@ -87,13 +87,13 @@ def test_they_show_no_counter_of_transactions(
 
 
 def test_a_page_asked_for_again_is_the_same_to_the_byte(
-    gateway: Gateway, key: str, tell: Told
+    gateway: Gateway, key: str, tell: Tell
 ) -> None:
     first = gateway.call("POST", QUERY, {"limit": 1}, key=key).body
-    asked = {"limit": 1, "cursor": first["next_cursor"]}
-    second = gateway.call("POST", QUERY, asked, key=key)
+    query = {"limit": 1, "cursor": first["next_cursor"]}
+    second = gateway.call("POST", QUERY, query, key=key)
     tell(gateway.key("acme"), "elsewhere")
-    assert gateway.call("POST", QUERY, asked, key=key).text == second.text
+    assert gateway.call("POST", QUERY, query, key=key).text == second.text
     assert second.body["mark"] == first["mark"]
 
 
@@ -101,8 +101,10 @@ def test_another_tenant_s_cursor_is_none(gateway: Gateway, key: str) -> None:
     cursor = gateway.call("POST", QUERY, {"limit": 1}, key=key).body["next_cursor"]
     other = gateway.key("acme", rights=("read", "admin"))
     for method, path, place in (("POST", QUERY, "body"), ("GET", "/memories/list", "query")):
-        sent: dict[str, Any] = {place: {"cursor": cursor}}
-        reply = gateway.call(method, path, sent.get("body"), query=sent.get("query"), key=other)
+        headers: dict[str, Any] = {place: {"cursor": cursor}}
+        reply = gateway.call(
+            method, path, headers.get("body"), query=headers.get("query"), key=other
+        )
         assert (reply.status, reply.error["details"]["field"]) == (400, "cursor")
         assert "send next_cursor unchanged" in reply.error["message"]
 
@@ -111,7 +113,7 @@ def test_one_that_is_not_sealed_would_be_noticed(
     gateway: Gateway,
     key: str,
     scratch_db: ScratchDatabase,
-    tell: Told,
+    tell: Tell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def plain(self: Sealer, purpose: str, tenant: str, document: object) -> str:

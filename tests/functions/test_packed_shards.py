@@ -47,7 +47,7 @@ def test_the_machine_ends_by_itself(repository: Path) -> None:
 
 
 @pytest.fixture
-def planned(gateway: Gateway) -> list[dict[str, Any]]:
+def shard_plan(gateway: Gateway) -> list[dict[str, Any]]:
     """The items of a sweep of all tenants."""
     for tenant in TENANTS:
         key = gateway.key(tenant)
@@ -68,36 +68,36 @@ def step(verb: str, **fields: Any) -> Any:
 
 
 def test_a_tenant_that_fails_fails_alone_in_its_item(
-    planned: list[dict[str, Any]], scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+    shard_plan: list[dict[str, Any]], scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = "tenant-01"
+    bad_value = "tenant-01"
     real = sweeper.shard
 
     def shard(resources: Any, lease: Lease, part: Shard, now: Any) -> Any:
-        if part.tenant == broken:
+        if part.tenant == bad_value:
             raise MemoryError
         return real(resources, lease, part, now)
 
     monkeypatch.setattr(sweeper, "shard", shard)
     with pytest.raises(ShardFailed, match="sweeper: 1 of 3 shards failed"):
-        step("shard", **planned[0])
+        step("shard", **shard_plan[0])
     states = "select tenant_id, state from jobs where tenant_id < 'tenant-03' order by 1"
     assert scratch_db.rows(states) == [
         ("tenant-00", "done"),
-        (broken, "running"),
+        (bad_value, "running"),
         ("tenant-02", "done"),
     ]
     monkeypatch.setattr(sweeper, "shard", real)  # tried again: what is done is passed over
-    step("shard", **planned[0])
+    step("shard", **shard_plan[0])
     assert [state for _, state in scratch_db.rows(states)] == ["done"] * 3
-    for item in planned[1:]:
+    for item in shard_plan[1:]:
         step("shard", **item)
     totals = step("finish")
     assert totals["jobs_done"] == totals["events_embedded"] == len(TENANTS)
 
 
 def test_what_was_not_begun_in_time_is_tried_again(
-    planned: list[dict[str, Any]], scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+    shard_plan: list[dict[str, Any]], scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a tenant with much to do leaves half of the time to those behind it."""
     deadlines: list[float] = []
@@ -108,10 +108,10 @@ def test_what_was_not_begun_in_time_is_tried_again(
         return real(resources, lease, part, now)
 
     monkeypatch.setattr(sweeper, "shard", shard)
-    step("shard", **planned[0])
+    step("shard", **shard_plan[0])
     assert [round(seconds, -1) for seconds in deadlines] == [440, 440, 890]
     late = LambdaContext("sweeper", 5)
-    event = {"verb": "shard", "run": "r", "input": planned[1]}
+    event = {"verb": "shard", "run": "r", "input": shard_plan[1]}
     with pytest.raises(ShardFailed, match="3 shards were not begun in time"):
         handler().lambda_handler(event, late)
     assert scratch_db.rows("select count(*) from jobs where state = 'done'") == [(3,)]

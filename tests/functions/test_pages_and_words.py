@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import Gateway, user_message
 
 ALICE, BOB = "user:alice", "user:bob"
@@ -20,16 +20,16 @@ def test_scopes_of_many_long_names_fit_an_answer(gateway: Gateway) -> None:
         batch = {"events": [user_message("sea", *who) for who in crowds[start : start + 17]]}
         reply = gateway.call("POST", "/api/v1/events/batch", batch, key=key)
         assert reply.body["failed"] == 0, reply.text[:300]
-    alice, seen, cursor = gateway.key(user=ALICE), 0, None
+    alice, count, cursor = gateway.key(user=ALICE), 0, None
     for _ in range(10):
         page = gateway.call("POST", QUERY, {"limit": 50, "cursor": cursor}, key=alice)
         assert page.status == 200, page.text[:300]
         assert len(page.text.encode()) < 4.3 * 1024 * 1024, "in base64 it is 6 MiB at most"
-        seen += sum(len(scope["events"]) for scope in page.body["scopes"])
+        count += sum(len(scope["events"]) for scope in page.body["scopes"])
         cursor = page.body["next_cursor"]
         if cursor is None:
             break
-    assert seen == 50
+    assert count == 50
 
 
 def test_an_atomic_batch_of_long_refusals_is_refused(gateway: Gateway) -> None:
@@ -44,12 +44,12 @@ def test_an_atomic_batch_of_long_refusals_is_refused(gateway: Gateway) -> None:
 @pytest.mark.parametrize(
     "address", ["https://example.com/reset?id=5", "db1.example.org:5432", "file:///var/log/a.txt"]
 )
-def test_an_address_is_found_as_it_is_written(gateway: Gateway, tell: Told, address: str) -> None:
+def test_an_address_is_found_as_it_is_written(gateway: Gateway, tell: Tell, address: str) -> None:
     key = gateway.key(user=ALICE)
     tell(key, f"See {address} for it.", ALICE)
     tell(key, "Something else.", ALICE)
-    found = gateway.call("POST", QUERY, {"text": address}, key=key).body["scopes"]
-    assert [event["content"] for scope in found for event in scope["events"]] == [
+    scopes = gateway.call("POST", QUERY, {"text": address}, key=key).body["scopes"]
+    assert [event["content"] for scope in scopes for event in scope["events"]] == [
         f"See {address} for it."
     ]
     without = gateway.call("POST", QUERY, {"text": f"something -{address}"}, key=key).body
@@ -57,7 +57,7 @@ def test_an_address_is_found_as_it_is_written(gateway: Gateway, tell: Told, addr
 
 
 def test_a_payload_is_for_those_alone_who_may_see_an_event_that_holds_it(
-    gateway: Gateway, tell: Told
+    gateway: Gateway, tell: Tell
 ) -> None:
     alice = gateway.key(user=ALICE)
     receipt: Any = tell(alice, "word " * 20_000, ALICE, speaker=ALICE)
@@ -68,7 +68,7 @@ def test_a_payload_is_for_those_alone_who_may_see_an_event_that_holds_it(
     assert both.status == 404, "bob listens, and was not there"
 
 
-def test_a_page_tells_nothing_of_who_wrote_since(gateway: Gateway, tell: Told) -> None:
+def test_a_page_tells_nothing_of_who_wrote_since(gateway: Gateway, tell: Tell) -> None:
     key, other = gateway.key(user=ALICE), gateway.key("beta")
     for n in range(3):
         body = {"session_id": f"s-{n}", "participants": [ALICE]}

@@ -16,9 +16,9 @@ from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Extraction
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.graph_calls import Graph, fact
-from tests.strandline.graph.test_provenance import CHECK, Unfounded
+from tests.strandline.graph.test_provenance import CHECK, UnfoundedRow
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase
 
@@ -46,7 +46,7 @@ FACTS = [
 JOBS = "/api/v1/admin/jobs"
 
 
-def form(base: ScratchDatabase, gateway: Gateway, tell: Told, key: str, **more: object) -> None:
+def form(base: ScratchDatabase, gateway: Gateway, tell: Tell, key: str, **more: object) -> None:
     """A warm chain of the talk."""
     for text in TALK:
         tell(key, text, **more)
@@ -75,7 +75,7 @@ def forget(base: ScratchDatabase) -> None:
 
 
 def test_a_warm_chain_becomes_nodes_that_cite_its_events(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     key = gateway.key()
     form(scratch_db, gateway, tell, key)
@@ -106,7 +106,7 @@ def test_a_warm_chain_becomes_nodes_that_cite_its_events(
 
 
 def test_provenance_leads_from_an_event_to_the_graph_and_back(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     key = gateway.key()
     form(scratch_db, gateway, tell, key)
@@ -128,14 +128,14 @@ def test_provenance_leads_from_an_event_to_the_graph_and_back(
     edges = [one for one in of_chain if one["kind"] == "graph_edge"]
     assert edges
     for one in of_chain:
-        found = trace(one["id"]).body
-        cited = {event["event_id"]: event["chain_id"] for event in found["events"]}
+        body = trace(one["id"]).body
+        citations = {event["event_id"]: event["chain_id"] for event in body["events"]}
         expected = scratch_db.rows(
             "select distinct event_id::text, source_id::text from graph_sources"
             " where target_id = %s",
             one["id"].rpartition(":")[2],
         )
-        assert (found["kind"], cited) == (one["kind"], dict(expected))
+        assert (body["kind"], citations) == (one["kind"], dict(expected))
         assert trace(one["id"], who="user:eve").status == 404
         assert trace(one["id"], gateway.key("globex")).status == 404
     many = max(of_chain, key=lambda one: len(trace(one["id"]).body["events"]))["id"]
@@ -148,7 +148,7 @@ def test_provenance_leads_from_an_event_to_the_graph_and_back(
 
 
 def test_what_is_promoted_leads_to_events_of_its_scope(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And confidences are computed as the deployment says, here by halves, with what callers
     state."""
@@ -164,9 +164,9 @@ def test_what_is_promoted_leads_to_events_of_its_scope(
     gateway.run_job("promoter", "acme")
     for viewer in (("agent:helper", "user:alice"), ("user:bob",), ()):
         access = gateway.database.connect_as(Caller("acme", viewer))
-        (found,) = access.fetch(Unfounded, CHECK, {})
-        assert found == Unfounded(found.seen, 0, 0, 0, 0)
-        assert found.seen > 5
+        (row,) = access.fetch(UnfoundedRow, CHECK, {})
+        assert row == UnfoundedRow(row.seen, 0, 0, 0, 0)
+        assert row.seen > 5
     assert scratch_db.rows(
         "select confidence from graph_nodes where name = %s and 'user:alice' = any (participants)",
         FACTS[0],
@@ -174,7 +174,7 @@ def test_what_is_promoted_leads_to_events_of_its_scope(
 
 
 def test_a_chain_that_is_not_warm_is_left_alone(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
     scratch_db.rows("update chains set promote_until = now() - interval '1 second'")
@@ -183,7 +183,7 @@ def test_a_chain_that_is_not_warm_is_left_alone(
 
 
 def test_an_allergy_is_promoted_while_it_is_warm_and_small_talk_is_not(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     """As they are judged: neither is warmed."""
     key, bob = gateway.key(), ("user:bob", "agent:helper")
@@ -198,7 +198,7 @@ def test_an_allergy_is_promoted_while_it_is_warm_and_small_talk_is_not(
 
 
 def test_the_archiver_promotes_what_was_never_looked_at(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
     cold = "update chains set promote_until = '-infinity', cold_at = now() - interval '1 second'"
@@ -212,13 +212,13 @@ def test_the_archiver_promotes_what_was_never_looked_at(
 def test_a_chain_that_cannot_be_promoted_is_not_archived(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
-    tell: Told,
+    tell: Tell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
     scratch_db.rows("update chains set cold_at = now() - interval '1 second'")
-    with monkeypatch.context() as planted:
-        planted.setattr(promoter, "build_promotion", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(promoter, "build_promotion", fail)
         gateway.run_job("archiver")
     assert scratch_db.rows("select distinct status from chains") == [("active",)]
     gateway.run_job("archiver")
@@ -231,7 +231,7 @@ def fail(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("job", ["promoter", "archiver"])
 def test_a_tenant_without_long_term_memory_has_no_graph(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, job: str
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, job: str
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
     scratch_db.rows("update tenants set tuning = '{\"ltm_enabled\": false}'")
@@ -246,7 +246,7 @@ def test_a_tenant_without_long_term_memory_has_no_graph(
 def test_a_failure_is_seen_stops_no_other_and_is_tried_again(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
-    tell: Told,
+    tell: Tell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     key = gateway.key(rights=("read", "write", "admin"))
@@ -254,21 +254,21 @@ def test_a_failure_is_seen_stops_no_other_and_is_tried_again(
     form(scratch_db, gateway, tell, key, participants=["user:bob", "agent:helper"])
     warm(scratch_db)
     real = promoter.build_promotion
-    broken = scratch_db.rows("select chain_id from chains order by promote_until desc, chain_id")
+    rows = scratch_db.rows("select chain_id from chains order by promote_until desc, chain_id")
 
     def fail_first(chain: Any, *args: Any, **more: Any) -> Any:
-        if chain.chain_id == broken[0][0]:
+        if chain.chain_id == rows[0][0]:
             raise ValueError
         return real(chain, *args, **more)
 
-    with monkeypatch.context() as planted:
-        planted.setattr(promoter, "build_promotion", fail_first)
+    with monkeypatch.context() as patch:
+        patch.setattr(promoter, "build_promotion", fail_first)
         totals = gateway.run_job("promoter")
     assert totals["extraction_failures"] == 1
-    assert totals["chains_promoted"] == len(broken) - 1
+    assert totals["chains_promoted"] == len(rows) - 1
     (job,) = gateway.call("GET", JOBS, query={"kind": "promote"}, key=key).body["jobs"]
     assert (job["state"], job["reason"]) == ("failed", "ValueError")
-    assert job["ref"] == str(broken[0][0])
+    assert job["ref"] == str(rows[0][0])
     gateway.run_job("promoter", "acme")
     (job,) = gateway.call("GET", JOBS, query={"kind": "promote"}, key=key).body["jobs"]
     assert job["state"] == "done"
@@ -278,7 +278,7 @@ def test_a_failure_is_seen_stops_no_other_and_is_tried_again(
 def test_a_graph_that_was_dropped_comes_back_from_what_was_decided(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
-    tell: Told,
+    tell: Tell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
@@ -303,7 +303,7 @@ def test_a_graph_that_was_dropped_comes_back_from_what_was_decided(
 def test_a_chain_that_changes_meanwhile_is_not_written_as_it_was(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
-    tell: Told,
+    tell: Tell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
@@ -317,7 +317,7 @@ def test_a_chain_that_changes_meanwhile_is_not_written_as_it_was(
 
 
 def test_a_warm_chain_is_due_in_half_an_hour_and_a_hot_one_at_once(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
     now = datetime(2026, 11, 21, 12, 10, tzinfo=UTC)
@@ -354,21 +354,21 @@ def test_a_warm_chain_is_due_in_half_an_hour_and_a_hot_one_at_once(
 def test_the_metrics_of_a_promotion_are_counted(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
-    tell: Told,
+    tell: Tell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
-    seen: dict[str, Any] = {}
+    visible: dict[str, Any] = {}
     handler = importlib.import_module("strandline.background.job_log")
 
     def record(dimensions: Any, metrics: Any) -> dict[str, Any]:
-        seen.update(metrics)
+        visible.update(metrics)
         return {}
 
     monkeypatch.setattr(handler, "emf_fields", record)
     gateway.run_job("promoter")
-    assert seen["ChainsPromoted"] == seen["ChainsEvaluated"] == len(seen["ChainHeat"])
-    assert seen["NodesWritten"] >= len(FACTS)
-    assert len(seen["ExtractionMilliseconds"]) == len(seen["GraphWriteMilliseconds"])
+    assert visible["ChainsPromoted"] == visible["ChainsEvaluated"] == len(visible["ChainHeat"])
+    assert visible["NodesWritten"] >= len(FACTS)
+    assert len(visible["ExtractionMilliseconds"]) == len(visible["GraphWriteMilliseconds"])
     service: Resources = importlib.import_module("functions.promoter.handler").resources
     assert service.llm.provider_name is None

@@ -10,7 +10,7 @@ import pytest
 from strandline.llm.heuristic import statements
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Entity, ExtractedFact, ExtractedRelation, Extraction, PromptEvent
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_promoter import TALK, warm
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase
@@ -93,7 +93,7 @@ def inject(gateway: Gateway, key: str) -> None:
 def test_200_injections_change_no_origin_no_category_and_no_trust(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
-    tell: Told,
+    tell: Tell,
     monkeypatch: pytest.MonkeyPatch,
     model: type[HeuristicModel],
 ) -> None:
@@ -120,8 +120,8 @@ def test_200_injections_change_no_origin_no_category_and_no_trust(
     after = scratch_db.rows(NODES)
     # Who is talked of in this conversation is a person, whatever a tool says. A thing that a tool
     # names too is trusted as little as the tool.
-    changed = {row for row in before if row not in after}
-    assert {(row[0], row[1] == "Alice") for row in changed} <= {("entity", False)}
+    changes = {row for row in before if row not in after}
+    assert {(row[0], row[1] == "Alice") for row in changes} <= {("entity", False)}
     assert {row[:3] for row in before} <= {row[:3] for row in after}
     assert scratch_db.rows("select distinct origin from events where role <> 'user'") == [("tool",)]
     # Nothing is trusted beyond the least of what it cites.

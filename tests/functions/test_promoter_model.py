@@ -10,7 +10,7 @@ import pytest
 
 from strandline.graph import promoter
 from strandline.resources import Resources
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.functions.test_promoter import FACTS, TALK, names, warm
 from tests.model_server import ModelServer, Says, completion, error, serving
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
@@ -39,14 +39,14 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 @pytest.fixture
 def key(
-    provider: ModelServer, scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    provider: ModelServer, scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> Iterator[str]:
     """An admin's key; a conversation is one warm chain by the heuristic model, and the model asked
     of nothing yet."""
-    used: list[Any] = []
+    uses: list[Any] = []
     for name in ("sweeper", "worker", "promoter"):
         service: Resources = importlib.import_module(f"functions.{name}.handler").resources
-        used.append(service.llm.__dict__["_provider"])
+        uses.append(service.llm.__dict__["_provider"])
         if name != "promoter":
             service.llm.__dict__["_provider"] = None
             service.llm.max_run_seconds = 0.0
@@ -58,7 +58,7 @@ def key(
     assert scratch_db.rows("select count(*) from chains") == [(1,)]
     provider.requests.clear()
     yield key
-    for client in used:
+    for client in uses:
         client.close()
 
 
@@ -109,7 +109,7 @@ def test_the_models_answer_is_held_against_the_events(
     ]
     assert names(scratch_db, "entity") == ["Alice", "Linnea"]
     assert (totals["statements_dropped"], totals["edges_corrected"]) == (1, 1)
-    assert '"number": 4' in provider.shown()
+    assert '"number": 4' in provider.prompt_text()
     assert scratch_db.rows(
         "select body #>> '{models,model}', body #>> '{models,prompt}' from decisions"
         " where kind = 'extracted'"
@@ -138,8 +138,8 @@ def test_a_model_that_fails_leaves_it_to_the_heuristic_until_a_retry(
     assert failures(gateway, key) == [("failed", "invalid_output")]
 
     (job,) = gateway.call("GET", JOBS, query={"kind": "promote"}, key=key).body["jobs"]
-    retried = gateway.call("POST", f"{JOBS}/{job['job_id']}/retry", key=key)
-    assert (retried.status, retried.body["state"]) == (202, "queued")
+    reply = gateway.call("POST", f"{JOBS}/{job['job_id']}/retry", key=key)
+    assert (reply.status, reply.body["state"]) == (202, "queued")
     provider.script = [say(facts=[fact("Alice lives in Lisbon.", 1)])]
     gateway.run_job("promoter")  # it is due again
     assert names(scratch_db, "fact") == ["Alice lives in Lisbon."], "and replaces what stood there"
@@ -180,16 +180,16 @@ def test_a_job_that_is_interrupted_goes_on_where_it_was(
     """It dies with the model's answer in its hands: nothing is written, and the next run asks
     again."""
 
-    class Killed(BaseException):
+    class Kill(BaseException):
         pass
 
     def die(*_: object) -> None:
-        raise Killed
+        raise Kill
 
     provider.script = [say(facts=[fact("Alice lives in Lisbon.", 1)])] * 2
-    with monkeypatch.context() as planted:
-        planted.setattr(promoter, "store_extraction", die)
-        with pytest.raises(Killed):
+    with monkeypatch.context() as patch:
+        patch.setattr(promoter, "store_extraction", die)
+        with pytest.raises(Kill):
             gateway.run_job("promoter", "acme")
     assert names(scratch_db, "fact") == []
     scratch_db.rows("delete from jobs")  # its lease is over

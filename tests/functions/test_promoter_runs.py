@@ -16,8 +16,8 @@ import pytest
 from strandline.local.aws import LocalAws
 from strandline.local.state_machine import StateMachine
 from strandline.resources import Resources
-from tests.functions.conftest import Told
-from tests.functions.test_jobs import DEFINITION, JOBS, SECONDS, AtOnce, finished, handlers
+from tests.functions.conftest import Tell
+from tests.functions.test_jobs import DEFINITION, JOBS, SECONDS, AtOnce, handlers, wait_for
 from tests.functions.test_promoter import STATE, TALK, forget, names, warm
 from tests.functions.test_promoter_model import failures, say
 from tests.model_server import ModelServer, Says, completion, serving, stay_silent
@@ -59,8 +59,8 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 def extract(request: dict[str, Any]) -> Says:
     """Where somebody lives, what was decided and a relation, and one thing that nobody said."""
-    shown = request["messages"][1]["content"].casefold()
-    (name,) = (name for name in PEOPLE if name.casefold() in shown)
+    text = request["messages"][1]["content"].casefold()
+    (name,) = (name for name in PEOPLE if name.casefold() in text)
 
     def fact(content: str, number: int) -> dict[str, object]:
         more = {"category": "personal", "about": [name], "confidence": 0.9}
@@ -93,14 +93,14 @@ def extract(request: dict[str, Any]) -> Says:
 
 @pytest.fixture
 def key(
-    provider: ModelServer, scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    provider: ModelServer, scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> Iterator[str]:
     """An admin's key; two people's conversations are a warm chain each by the heuristic model, and
     the model is asked for extractions alone."""
-    used: list[Any] = []
+    uses: list[Any] = []
     for name in ("sweeper", "worker", "promoter"):
         service: Resources = importlib.import_module(f"functions.{name}.handler").resources
-        used.append(service.llm.__dict__["_provider"])
+        uses.append(service.llm.__dict__["_provider"])
         if name != "promoter":
             service.llm.__dict__["_provider"] = None
             service.llm.max_run_seconds = 0.0
@@ -114,7 +114,7 @@ def key(
     assert scratch_db.rows("select count(*) from chains") == [(2,)]
     provider.requests.clear()
     yield key
-    for client in used:
+    for client in uses:
         client.close()
 
 
@@ -134,7 +134,7 @@ def promote(gateway: Gateway, key: str) -> Any:
     """Start the job as an admin does, and wait for its end."""
     started = gateway.call("POST", f"{JOBS}/promoter", key=key)
     assert started.status == 202, started.text
-    return finished(gateway, started.body["job_id"], key)
+    return wait_for(gateway, started.body["job_id"], key)
 
 
 def promote_anew(
@@ -153,10 +153,10 @@ def kill_first(
 ) -> Callable[[Any, Any], Any]:
     """The promoter's function; the first that works on a shard is a process of its own, and is
     killed while it waits for the second answer of the model. `look` is called then."""
-    real, killed = handlers()["promoter"], list[int]()
+    real, kills = handlers()["promoter"], list[int]()
 
     def run(event: Any, context: Any) -> Any:
-        if event["verb"] != "shard" or killed:
+        if event["verb"] != "shard" or kills:
             return real(event, context)
         path = os.pathsep.join([str(repository / "shared"), str(repository)])
         program = subprocess.Popen(
@@ -170,7 +170,7 @@ def kill_first(
             assert time.monotonic() < until, "it does not ask"
             time.sleep(0.02)
         program.kill()
-        killed.append(program.wait())
+        kills.append(program.wait())
         look()
         raise RuntimeError("Runtime.ExitError")
 

@@ -13,7 +13,7 @@ import pytest
 from strandline.config import get_settings
 from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import EVENTS, Gateway, ScratchDatabase
 
 ALICE, HELPER = "user:alice", "agent:helper"
@@ -38,21 +38,21 @@ def invoke(event: dict[str, Any]) -> Any:
     return handler(event, LambdaContext("query", 29))
 
 
-def test_a_recorded_request_for_an_event_is_served(gateway: Gateway, tell: Told) -> None:
+def test_a_recorded_request_for_an_event_is_served(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key()
     receipt = tell(key, "The buoy is out.")
     event = from_file("query_event.json", key)
     event["pathParameters"]["event_id"] = receipt["event_id"]
     answer = invoke(event)
     assert answer["statusCode"] == 200
-    shown = json.loads(answer["body"])
-    assert shown["content"] == "The buoy is out."
-    assert {name: shown[name] for name in receipt if name != "blob"} == {
+    document = json.loads(answer["body"])
+    assert document["content"] == "The buoy is out."
+    assert {name: document[name] for name in receipt if name != "blob"} == {
         name: value for name, value in receipt.items() if name != "blob"
     }
 
 
-def test_both_participants_of_a_recorded_request_count(gateway: Gateway, tell: Told) -> None:
+def test_both_participants_of_a_recorded_request_count(gateway: Gateway, tell: Tell) -> None:
     """`?participants=` twice: API Gateway puts the last into the single-valued map."""
     key = gateway.key()
     alone = tell(key, "Without the helper.", ALICE)
@@ -61,7 +61,7 @@ def test_both_participants_of_a_recorded_request_count(gateway: Gateway, tell: T
     assert invoke(event)["statusCode"] == 404
 
 
-def test_a_recorded_recall_is_served(gateway: Gateway, tell: Told) -> None:
+def test_a_recorded_recall_is_served(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key()
     receipt = tell(key, "The harbour buoy gets its new battery on Monday.")
     answer = invoke(from_file("query_recall.json", key))
@@ -69,7 +69,7 @@ def test_a_recorded_recall_is_served(gateway: Gateway, tell: Told) -> None:
     assert json.loads(answer["body"])["hits"][0]["event_id"] == receipt["event_id"]
 
 
-def test_a_query_is_a_tree_of_scopes_and_their_events_by_seq(gateway: Gateway, tell: Told) -> None:
+def test_a_query_is_a_tree_of_scopes_and_their_events_by_seq(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key()
     for n in range(3):
         tell(key, f"alone {n}", ALICE)
@@ -111,7 +111,7 @@ FILTERS: list[tuple[dict[str, object], set[str]]] = [
 
 
 @pytest.fixture
-def four(gateway: Gateway, tell: Told) -> str:
+def four(gateway: Gateway, tell: Tell) -> str:
     """Four events that differ in everything a read may narrow by; gives the key."""
     key = gateway.key()
     agent: dict[str, object] = {"role": "agent", "speaker": HELPER}
@@ -134,7 +134,7 @@ def test_every_filter_of_a_query_narrows(gateway: Gateway, four: str) -> None:
         assert numbers & {"one", "two", "three", "four"} == expected, narrowing
 
 
-def test_a_scope_id_narrows_and_an_unknown_one_finds_nothing(gateway: Gateway, tell: Told) -> None:
+def test_a_scope_id_narrows_and_an_unknown_one_finds_nothing(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     scope = tell(key, "alone", ALICE)["scope_id"]
     tell(key, "helped")
@@ -167,54 +167,52 @@ def test_a_field_that_is_not_acceptable_is_named(gateway: Gateway) -> None:
         assert (reply.status, reply.error["details"].get("field")) == (422, field), body
 
 
-def test_scopes_are_listed_newest_first_and_shown_one_by_one(gateway: Gateway, tell: Told) -> None:
+def test_scopes_are_listed_newest_first_and_shown_one_by_one(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
-    made = [tell(key, "x", ALICE, f"agent:{n}")["scope_id"] for n in range(3)]
+    scope_ids = [tell(key, "x", ALICE, f"agent:{n}")["scope_id"] for n in range(3)]
     tell(key, "again", ALICE, "agent:0")
-    listed = gateway.call("GET", "/api/v1/scopes", key=key).body
-    assert [scope["scope_id"] for scope in listed["scopes"]] == made[::-1]
-    assert listed["next_cursor"] is None
-    one = gateway.call("GET", f"/api/v1/scopes/{made[0]}", key=key)
-    assert one.body == listed["scopes"][-1]
+    body = gateway.call("GET", "/api/v1/scopes", key=key).body
+    assert [scope["scope_id"] for scope in body["scopes"]] == scope_ids[::-1]
+    assert body["next_cursor"] is None
+    one = gateway.call("GET", f"/api/v1/scopes/{scope_ids[0]}", key=key)
+    assert one.body == body["scopes"][-1]
     assert (one.body["last_seq"], one.body["participants"]) == (2, ["agent:0", ALICE])
 
 
-def test_the_feed_gives_a_scope_gapless_and_in_order(gateway: Gateway, tell: Told) -> None:
+def test_the_feed_gives_a_scope_gapless_and_in_order(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     (scope,) = {tell(key, f"turn {n}", ALICE)["scope_id"] for n in range(7)}
-    path, seen, after = f"/api/v1/scopes/{scope}/events", list[int](), 0
+    path, ids, after = f"/api/v1/scopes/{scope}/events", list[int](), 0
     while True:
         query = {"after_seq": after, "limit": 3}
         page = gateway.call("GET", path, key=key, query=query).body
         assert page["last_seq"] == 7
-        seen += [event["seq"] for event in page["events"]]
+        ids += [event["seq"] for event in page["events"]]
         if page["next_after_seq"] == after:
             break
         after = page["next_after_seq"]
-    assert seen == list(range(1, 8))
+    assert ids == list(range(1, 8))
     beyond = gateway.call("GET", path, key=key, query={"after_seq": 2**63 - 1})
     assert (beyond.status, beyond.body["events"]) == (200, [])
 
 
-def test_memories_are_listed_newest_first(gateway: Gateway, tell: Told) -> None:
+def test_memories_are_listed_newest_first(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     for n in range(4):
         tell(key, f"turn {n}", ALICE, f"agent:{n % 2}", occurred_at=f"2020-01-0{4 - n}T00:00:00Z")
-    listed = gateway.call("GET", "/memories/list", key=key).body["events"]
-    assert [event["content"] for event in listed] == ["turn 3", "turn 2", "turn 1", "turn 0"]
+    events = gateway.call("GET", "/memories/list", key=key).body["events"]
+    assert [event["content"] for event in events] == ["turn 3", "turn 2", "turn 1", "turn 0"]
 
 
-def test_a_memory_and_its_block_are_found_by_cid(gateway: Gateway, tell: Told) -> None:
+def test_a_memory_and_its_block_are_found_by_cid(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     first = tell(key, "Same words.", ALICE)
     second = tell(key, "Same words.", ALICE, HELPER)
     assert first["cid"] == second["cid"]
     memory = gateway.call("GET", f"/memory/{first['cid']}", key=key)
     assert memory.body["event_id"] == first["event_id"], "the earliest in view"
-    narrowed = gateway.call(
-        "GET", f"/memory/{first['cid']}", key=key, query={"participants": HELPER}
-    )
-    assert narrowed.body["event_id"] == second["event_id"]
+    reply = gateway.call("GET", f"/memory/{first['cid']}", key=key, query={"participants": HELPER})
+    assert reply.body["event_id"] == second["event_id"]
     event = invoke(
         from_file("query_event.json", key)
         | {
@@ -230,17 +228,17 @@ def test_a_memory_and_its_block_are_found_by_cid(gateway: Gateway, tell: Told) -
     assert block["data"] == {"kind": "other", "name": ALICE, "content": "Same words."}
 
 
-def test_a_file_is_fetched_through_its_location(gateway: Gateway, tell: Told) -> None:
+def test_a_file_is_fetched_through_its_location(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     text = "Wärme — " * 20_000
     blob = tell(key, text, ALICE, name='log "1".txt')["blob"]
     reply = gateway.call("GET", f"/file/{blob['cid']}", key=key)
     assert (reply.status, reply.headers["Location"]) == (307, reply.body["url"])
     assert (reply.body["size"], reply.headers["Cache-Control"]) == (len(text.encode()), "no-store")
-    with urllib.request.urlopen(reply.headers["Location"]) as fetched:  # noqa: S310 - local S3
-        assert fetched.read().decode() == text
-        assert fetched.headers["Content-Disposition"].startswith("attachment")
-        assert fetched.headers["Content-Type"] == "text/plain; charset=utf-8"
+    with urllib.request.urlopen(reply.headers["Location"]) as response:  # noqa: S310 - local S3
+        assert response.read().decode() == text
+        assert response.headers["Content-Disposition"].startswith("attachment")
+        assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
 
 
 @pytest.mark.parametrize("kind", ["memory", "ipfs", "file"])
@@ -280,8 +278,8 @@ def test_the_dependency_map_needs_a_key(gateway: Gateway) -> None:
         "warnings": [],
     }
     for key in (None, "strandline_made-up", gateway.key()[:-2] + "AA"):
-        refused = gateway.call("GET", "/api/v1/health", key=key)
-        assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+        response = gateway.call("GET", "/api/v1/health", key=key)
+        assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
 def test_the_dependency_map_names_a_database_that_is_down(

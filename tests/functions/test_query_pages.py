@@ -11,7 +11,7 @@ import pytest
 from strandline.db.database import Caller
 from strandline.participants import derive_scope_id
 from strandline.sealing import Sealer
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.strandline.db.isolation import ask
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase, user_message
 
@@ -32,8 +32,8 @@ def tree(gateway: Gateway, key: str, cursor: str | None, limit: int) -> Page:
     body = {"limit": limit, "cursor": cursor}
     reply = gateway.call("POST", "/api/v1/events/query", body, key=key)
     assert reply.status == 200, reply.text
-    found = [event["event_id"] for scope in reply.body["scopes"] for event in scope["events"]]
-    return found, reply.body["next_cursor"]
+    event_ids = [event["event_id"] for scope in reply.body["scopes"] for event in scope["events"]]
+    return event_ids, reply.body["next_cursor"]
 
 
 def scopes(gateway: Gateway, key: str, cursor: str | None, limit: int) -> Page:
@@ -50,8 +50,8 @@ def open_append(base: ScratchDatabase) -> psycopg.Connection[Any]:
     """A transaction of another writer's that has stored an event in a scope of its own, and has
     not committed."""
     connection = psycopg.connect(base.url)
-    asker = Caller("acme", (), "*")
-    ask(connection, asker.tenant, "{}", asker.writer)
+    caller = Caller("acme", (), "*")
+    ask(connection, caller.tenant, "{}", caller.writer)
     item: dict[str, object] = {
         "n": 0,
         "event_id": "01934b6e-7a3c-7d2e-9f10-2b3c4d5e6f70",
@@ -71,18 +71,18 @@ def open_append(base: ScratchDatabase) -> psycopg.Connection[Any]:
         "pieces": [{"start": 0, "end": 13, "text": "a slow commit"}],
         "bytes": 15,
     }
-    done = connection.execute(
+    rows = connection.execute(
         "select outcome from append_events(%s, '{}', %s, %s, false)",
-        (asker.tenant, asker.writer, json.dumps([item])),
+        (caller.tenant, caller.writer, json.dumps([item])),
     )
-    assert done.fetchone() == ("created",)
+    assert rows.fetchone() == ("created",)
     return connection
 
 
 @pytest.mark.parametrize("limit", [1, 3])
 @pytest.mark.parametrize("name", LISTS)
 def test_pages_show_the_state_of_the_first(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, name: str, limit: int
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, name: str, limit: int
 ) -> None:
     """While events and scopes are appended between pages, one by a transaction that began before
     the first page and commits after it."""
@@ -92,7 +92,7 @@ def test_pages_show_the_state_of_the_first(
     expected = LISTS[name](gateway, key, None, 500)[0]
     assert len(expected) == (5 if name == "scopes" else 9)
     with open_append(scratch_db) as slow:
-        found, cursor = LISTS[name](gateway, key, None, limit)
+        result, cursor = LISTS[name](gateway, key, None, limit)
         slow.commit()
     turns = 0
     while cursor is not None:
@@ -100,18 +100,18 @@ def test_pages_show_the_state_of_the_first(
         tell(key, "meanwhile", ALICE, f"agent:new-{turns}")
         page, cursor = LISTS[name](gateway, key, cursor, limit)
         assert len(page) <= limit
-        found += page
+        result += page
         turns += 1
         assert turns < 20
-    assert sorted(found) == sorted(expected)
+    assert sorted(result) == sorted(expected)
     if name != "tree":  # there a page is in order, scope by scope
-        assert found == expected
+        assert result == expected
     now = LISTS[name](gateway, key, None, 500)[0]
     assert len(now) > len(expected) + turns, "what came meanwhile is on a fresh first page"
 
 
 def test_without_its_mark_a_list_would_double_or_miss(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     """Teeth: the same cursor with a later snapshot shows the slow commit's neighbour state."""
     key = gateway.key(user=ALICE)
@@ -181,10 +181,10 @@ def test_a_page_ends_by_bytes_and_the_list_still_completes(gateway: Gateway, kin
         assert (reply.status, reply.body["failed"]) == (200, 0), reply.text[:500]
     scope = gateway.call("GET", "/api/v1/scopes", key=key).body["scopes"][0]["scope_id"]
     feed = page_through(gateway, f"/api/v1/scopes/{scope}/events", key, 500)
-    listed = page_through(gateway, "/memories/list", key, 500)
+    listing = page_through(gateway, "/memories/list", key, 500)
     assert [event["seq"] for page in feed for event in page] == list(range(1, 121))
-    assert [event["seq"] for page in listed for event in page] == list(range(120, 0, -1))
-    assert 2 <= len(listed) <= 30
+    assert [event["seq"] for page in listing for event in page] == list(range(120, 0, -1))
+    assert 2 <= len(listing) <= 30
     tree_of_all = gateway.call("POST", "/api/v1/events/query", {"limit": 500}, key=key)
     assert len(tree_of_all.text.encode()) < 5 * MIB
 
@@ -198,8 +198,8 @@ def test_events_among_many_long_names_end_by_bytes_too(gateway: Gateway) -> None
         batch = {"events": [user_message("x", *NAMES) for _ in range(24)]}
         reply = gateway.call("POST", "/api/v1/events/batch", batch, key=key)
         assert (reply.status, reply.body["failed"]) == (200, 0), reply.text[:500]
-    listed = page_through(gateway, "/memories/list", key, 500)
-    assert [event["seq"] for page in listed for event in page] == list(range(120, 0, -1))
+    listing = page_through(gateway, "/memories/list", key, 500)
+    assert [event["seq"] for page in listing for event in page] == list(range(120, 0, -1))
 
 
 def test_scopes_of_many_long_names_end_by_bytes_too(
@@ -213,14 +213,14 @@ def test_scopes_of_many_long_names_end_by_bytes_too(
             " from generate_series(1, 120) n",
             (NAMES,),
         )
-    found: list[str] = []
+    results: list[str] = []
     query: dict[str, object] = {"limit": 500}
     while "cursor" not in query or query["cursor"]:
         reply = gateway.call("GET", "/api/v1/scopes", key=key, query=query)
         assert len(reply.text.encode()) < 5 * MIB
-        found += [scope["scope_id"] for scope in reply.body["scopes"]]
+        results += [scope["scope_id"] for scope in reply.body["scopes"]]
         query["cursor"] = reply.body["next_cursor"]
-    assert len(set(found)) == len(found) == 120
+    assert len(set(results)) == len(results) == 120
 
 
 def word(document: object) -> str:
@@ -264,7 +264,7 @@ BENT = [
 ]
 
 
-def test_a_bent_cursor_is_malformed_everywhere(gateway: Gateway, tell: Told) -> None:
+def test_a_bent_cursor_is_malformed_everywhere(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     tell(key, "so that there is something to compare with a mark", ALICE)
     for cursor in BENT:
@@ -295,29 +295,29 @@ def test_a_bad_seq_is_named(gateway: Gateway) -> None:
 
 
 def test_a_clock_that_stands_still_hides_nothing(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     """Where the clock says nothing, seq orders a scope's events, and ids need not agree with it."""
     key = gateway.key(user=ALICE)
     for n in range(9):
         tell(key, f"turn {n}", ALICE)
-    planted = (
+    query = (
         "set session_replication_role = replica; update events set recorded_at = '2026-01-01Z',"
         " event_id = ('00000000-0000-7000-8000-' || lpad((100 - seq)::text, 12, '0'))::uuid"
     )
     with psycopg.connect(scratch_db.admin_url, autocommit=True) as administrator:
-        administrator.execute(planted)
+        administrator.execute(query)
     for lister in (memories, tree):
-        seen: list[str] = []
+        ids: list[str] = []
         cursor: str | None = None
-        while not seen or cursor is not None:
+        while not ids or cursor is not None:
             page, cursor = lister(gateway, key, cursor, 2)
-            seen += page
-        assert len(seen) == len(set(seen)) == 9
+            ids += page
+        assert len(ids) == len(set(ids)) == 9
 
 
 def test_the_feed_goes_past_what_was_erased(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     key = gateway.key(user=ALICE)
     scopes_told = {tell(key, f"turn {n}", ALICE)["scope_id"] for n in range(6)}
@@ -333,7 +333,7 @@ def test_the_feed_goes_past_what_was_erased(
 
 
 def test_lists_outlive_a_logical_restore(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell
 ) -> None:
     """Rows of another cluster bear numbers of transactions that are yet to come here."""
     key = gateway.key(user=ALICE)
@@ -347,12 +347,12 @@ def test_lists_outlive_a_logical_restore(
         assert (len(first), len(rest)) == (2, 1), lister.__name__
 
 
-def test_words_of_a_large_payload_may_stand_far_apart(gateway: Gateway, tell: Told) -> None:
+def test_words_of_a_large_payload_may_stand_far_apart(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key(user=ALICE)
     filler = "the quick brown fox jumps over it " * 1500
     tell(key, f"alpha {filler} zebrafish {filler} omegaword", ALICE)
     tell(key, "nothing of that kind", ALICE)
-    for text, found in (
+    for text, result in (
         ("alpha omegaword", 1),
         ("alpha -zebrafish", 0),
         ("alpha -whale", 1),
@@ -363,10 +363,10 @@ def test_words_of_a_large_payload_may_stand_far_apart(gateway: Gateway, tell: To
         query = {"text": text}
         reply = gateway.call("POST", "/api/v1/events/query", query, key=key)
         events = [event for scope in reply.body["scopes"] for event in scope["events"]]
-        assert len(events) == found, text
+        assert len(events) == result, text
 
 
-def test_a_cursor_of_another_list_is_refused(gateway: Gateway, tell: Told) -> None:
+def test_a_cursor_of_another_list_is_refused(gateway: Gateway, tell: Tell) -> None:
     key = gateway.key()
     for n in range(3):
         tell(key, f"note {n}")
@@ -374,18 +374,21 @@ def test_a_cursor_of_another_list_is_refused(gateway: Gateway, tell: Told) -> No
     q = {"limit": 1, "participants": ALICE}
     query = {"limit": 1, "participants": [ALICE]}
     events = gateway.call("GET", "/memories/list", key=key, query=q).body["next_cursor"]
-    asked = gateway.call("POST", "/api/v1/events/query", query, key=key).body["next_cursor"]
+    next_cursor = gateway.call("POST", "/api/v1/events/query", query, key=key).body["next_cursor"]
     for reply in (
         gateway.call("GET", "/api/v1/scopes", key=key, query={**q, "cursor": events}),
-        gateway.call("GET", "/memories/list", key=key, query={**q, "cursor": asked}),
+        gateway.call("GET", "/memories/list", key=key, query={**q, "cursor": next_cursor}),
         gateway.call(
             "GET", "/memories/list", key=key, query={"participants": "user:bob", "cursor": events}
         ),
         gateway.call(
-            "POST", "/api/v1/events/query", {**query, "cursor": asked, "role": "agent"}, key=key
+            "POST",
+            "/api/v1/events/query",
+            {**query, "cursor": next_cursor, "role": "agent"},
+            key=key,
         ),
     ):
         assert (reply.status, reply.error["details"]["field"]) == (400, "cursor")
         assert "another list" in reply.error["message"]
-    again = gateway.call("POST", "/api/v1/events/query", {**query, "cursor": asked}, key=key)
+    again = gateway.call("POST", "/api/v1/events/query", {**query, "cursor": next_cursor}, key=key)
     assert again.status == 200

@@ -13,7 +13,7 @@ from strandline.db.database import Caller
 from strandline.deployment import FUNCTIONS
 from strandline.log.cid import blob_cid, block_cid
 from tests.chat_service import waiting_turn
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import Gateway, Reply, ScratchDatabase
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
@@ -74,7 +74,7 @@ def random_ids() -> Ids:
 
 
 @pytest.fixture
-def alices(gateway: Gateway, tell: Told) -> Ids:
+def alices(gateway: Gateway, tell: Tell) -> Ids:
     """An event of alice's alone, and a payload."""
     key = gateway.key(user=ALICE)
     event = tell(key, "The anchor is a secret.", ALICE)
@@ -86,13 +86,13 @@ def alices(gateway: Gateway, tell: Told) -> Ids:
     stated = {"participants": [ALICE], "nodes": [fact, anchor, topic]}
     node, _, topic = gateway.call("POST", "/api/v1/graph/nodes", stated, key=key).body["nodes"]
     path = f"/api/v1/graph/topics/{topic['id']}/fields/{Ids.field}"
-    held = {"participants": [ALICE], "value": "a secret"}
-    assert gateway.call("POST", path, held, key=key).status == 201
+    contents = {"participants": [ALICE], "value": "a secret"}
+    assert gateway.call("POST", path, contents, key=key).status == 201
     gateway.run_job("analytics", "acme")
     community = gateway.call("GET", COMMUNITIES, key=key).body["communities"][0]
-    forgotten = tell(key, "The anchor is forgotten.", ALICE)["event_id"]
+    event_id = tell(key, "The anchor is forgotten.", ALICE)["event_id"]
     eraser = gateway.key(user=ALICE, rights=["erase"])
-    erasure = gateway.call("DELETE", f"/api/v1/events/{forgotten}", key=eraser).body
+    erasure = gateway.call("DELETE", f"/api/v1/events/{event_id}", key=eraser).body
     return Ids(
         *(event["event_id"], event["scope_id"], event["cid"], large["blob"]["cid"]),
         *(node["id"], topic["id"], community["community_id"], erasure["erasure_id"]),
@@ -126,11 +126,11 @@ def test_what_is_anothers_is_as_absent_as_what_never_was(gateway: Gateway, alice
     for route in WITH_AN_ID:
         assert gateway.call("GET", alices.path(route), key=own).status in (200, 307)
         for who, (key, query) in strangers.items():
-            found = gateway.call("GET", alices.path(route), key=key, query=query)
+            reply = gateway.call("GET", alices.path(route), key=key, query=query)
             never = gateway.call("GET", random_ids().path(route), key=key, query=query)
-            assert (found.status, never.status) == (404, 404), (who, route)
-            assert without_request(found) == without_request(never)
-            assert found.headers == never.headers
+            assert (reply.status, never.status) == (404, 404), (who, route)
+            assert without_request(reply) == without_request(never)
+            assert reply.headers == never.headers
 
 
 def test_what_is_no_id_names_nothing(gateway: Gateway) -> None:
@@ -180,13 +180,13 @@ def ask(gateway: Gateway, route: str, key: str, **query: object) -> Reply:
 def scopes_of(reply: Reply) -> set[tuple[str, ...]]:
     """The participants of everything in an answer."""
     body = reply.body
-    found = [hit["event"] for hit in body.get("hits", [])]
-    found += body.get("events", []) + body.get("scopes", [])
-    return {tuple(item["participants"]) for item in found}
+    events = [hit["event"] for hit in body.get("hits", [])]
+    events += body.get("events", []) + body.get("scopes", [])
+    return {tuple(item["participants"]) for item in events}
 
 
 @pytest.fixture
-def tides(gateway: Gateway, tell: Told) -> set[tuple[str, ...]]:
+def tides(gateway: Gateway, tell: Tell) -> set[tuple[str, ...]]:
     """The same words in scopes of one, two and three; gives all of them."""
     key = gateway.key()
     groups = [(ALICE,), (BOB,), (ALICE, BOB), (HELPER, ALICE), (HELPER, ALICE, BOB)]
@@ -199,12 +199,12 @@ def test_a_list_shows_what_all_of_the_readers_took_part_in(
     gateway: Gateway, tides: set[tuple[str, ...]]
 ) -> None:
     unbound, bound = gateway.key(), gateway.key(user=ALICE)
-    for asked in ([ALICE], [BOB], [ALICE, BOB], [HELPER], [ALICE, BOB, HELPER], ["user:carol"]):
-        expected = {who for who in tides if set(asked) <= set(who)}
+    for names in ([ALICE], [BOB], [ALICE, BOB], [HELPER], [ALICE, BOB, HELPER], ["user:carol"]):
+        expected = {who for who in tides if set(names) <= set(who)}
         narrowed = {who for who in expected if ALICE in who}
         for route in LISTS:
-            assert scopes_of(ask(gateway, route, unbound, participants=asked)) == expected
-            assert scopes_of(ask(gateway, route, bound, participants=asked)) == narrowed
+            assert scopes_of(ask(gateway, route, unbound, participants=names)) == expected
+            assert scopes_of(ask(gateway, route, bound, participants=names)) == narrowed
 
 
 def test_an_unbound_key_must_say_on_whose_behalf_it_asks(
@@ -245,7 +245,7 @@ def test_a_revoked_and_an_expired_key_read_nothing(
         assert gateway.call("GET", "/memories/list", key=key).status == 401
 
 
-def test_two_principals_on_one_warm_handler_never_meet(gateway: Gateway, tell: Told) -> None:
+def test_two_principals_on_one_warm_handler_never_meet(gateway: Gateway, tell: Tell) -> None:
     """8 threads, 100 requests each, every third failing, and nobody sees another's row."""
     tokens = {name: gateway.key(user=name) for name in (ALICE, BOB)}
     ids = {name: tell(key, f"the tide of {name}", name)["event_id"] for name, key in tokens.items()}
@@ -255,7 +255,7 @@ def test_two_principals_on_one_warm_handler_never_meet(gateway: Gateway, tell: T
 
     def many(thread: int) -> int:
         barrier.wait()
-        seen = 0
+        count = 0
         for turn in range(100):
             me = list(tokens)[(thread + turn) % 3]
             other = list(tokens)[(thread + turn + 1) % 3]
@@ -267,12 +267,12 @@ def test_two_principals_on_one_warm_handler_never_meet(gateway: Gateway, tell: T
             if turn % 3 == 1:
                 reply = gateway.call("GET", "/memories/list", key=tokens[me])
                 assert [event["event_id"] for event in reply.body["events"]] == [ids[me]]
-                seen += 1
+                count += 1
             else:
                 reply = gateway.call("GET", f"/api/v1/events/{ids[me]}", key=tokens[me])
                 assert reply.body["event_id"] == ids[me]
-                seen += 1
-        return seen
+                count += 1
+        return count
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(many, range(8))) == [100] * 8
@@ -282,7 +282,7 @@ def test_two_principals_on_one_warm_handler_never_meet(gateway: Gateway, tell: T
     ("path", "question"), [("/api/v1/recall", "query"), ("/api/v1/events/query", "text")]
 )
 def test_participants_of_the_query_string_narrow_those_of_the_body(
-    gateway: Gateway, tell: Told, path: str, question: str
+    gateway: Gateway, tell: Tell, path: str, question: str
 ) -> None:
     key = gateway.key()
     tell(key, "The anchor is a secret.", ALICE, HELPER)

@@ -14,7 +14,7 @@ from strandline.db.database import Caller, TenantDb
 from strandline.embeddings.embedder import LOCAL_DIMENSIONS
 from strandline.recall.importance import fold_uses, prune_uses
 from strandline.tuning import DEFAULTS
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import Gateway, ScratchDatabase
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
@@ -85,7 +85,7 @@ def last_word(text: str) -> str:
     return text.rstrip(".").split()[-1]
 
 
-def lamps(tell: Told, key: str, *who: str, **more: object) -> list[Any]:
+def lamps(tell: Tell, key: str, *who: str, **more: object) -> list[Any]:
     """Three events that answer alike, one of them by a word of its own."""
     return [
         tell(key, f"The {kind} lamp is at the pier.", *(who or (ALICE,)), **more)
@@ -97,7 +97,7 @@ def lamps(tell: Told, key: str, *who: str, **more: object) -> list[Any]:
 
 
 def test_nothing_changes_unless_it_is_asked_for(
-    gateway: Gateway, key: str, access: TenantDb, tell: Told
+    gateway: Gateway, key: str, access: TenantDb, tell: Tell
 ) -> None:
     lamps(tell, key)
     before = recall(gateway, key, explain=True)
@@ -108,7 +108,7 @@ def test_nothing_changes_unless_it_is_asked_for(
     assert {name for hit in before["hits"] for name in hit["features"]} == TEN
 
 
-def test_recency_orders_by_when_it_happened(gateway: Gateway, key: str, tell: Told) -> None:
+def test_recency_orders_by_when_it_happened(gateway: Gateway, key: str, tell: Tell) -> None:
     now = datetime(2026, 6, 30, tzinfo=UTC)
     days = (40, 0, 90, 7)
     for age in days:
@@ -134,7 +134,7 @@ def test_recency_orders_by_when_it_happened(gateway: Gateway, key: str, tell: To
 
 
 def test_importance_orders_by_use_and_slows_recency(
-    gateway: Gateway, key: str, access: TenantDb, tell: Told
+    gateway: Gateway, key: str, access: TenantDb, tell: Tell
 ) -> None:
     at = (datetime.now(UTC) - timedelta(days=60)).isoformat()
     lamps(tell, key, occurred_at=at)
@@ -142,20 +142,20 @@ def test_importance_orders_by_use_and_slows_recency(
         if name != "wombat":
             use(gateway, key, access, name, ALICE)
     body = recall(gateway, key, weights={"importance": 1, "recency": 0.5}, explain=True)
-    used = {hit["text"]: hit["features"] for hit in body["hits"]}
+    uses = {hit["text"]: hit["features"] for hit in body["hits"]}
     assert body["hits"][-1]["text"] == "The wombat lamp is at the pier."
-    assert used["The zyzzyva lamp is at the pier."]["importance"] == pytest.approx(
+    assert uses["The zyzzyva lamp is at the pier."]["importance"] == pytest.approx(
         ONCE_TODAY, abs=1e-6
     )
-    assert used["The wombat lamp is at the pier."]["importance"] == 0
+    assert uses["The wombat lamp is at the pier."]["importance"] == 0
     assert (
-        used["The zyzzyva lamp is at the pier."]["recency"]
-        > used["The wombat lamp is at the pier."]["recency"]
+        uses["The zyzzyva lamp is at the pier."]["recency"]
+        > uses["The wombat lamp is at the pier."]["recency"]
     )
 
 
 def test_what_is_weighted_comes_before_what_the_limit_cuts_off(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     lamps(tell, key)
     (first,) = recall(gateway, key, limit=1)["hits"]
@@ -167,8 +167,8 @@ def test_what_is_weighted_comes_before_what_the_limit_cuts_off(
         " where exists (select from events e where e.event_id = u.event_id and e.content like %s)",
         f"%{name}%",
     )
-    (weighted,) = recall(gateway, key, limit=1, weights={"importance": 1})["hits"]
-    assert name in weighted["text"]
+    (hit,) = recall(gateway, key, limit=1, weights={"importance": 1})["hits"]
+    assert name in hit["text"]
     assert name not in recall(gateway, key, limit=1)["hits"][0]["text"]
 
 
@@ -196,7 +196,7 @@ def test_other_weights_are_refused(gateway: Gateway, key: str, weights: object, 
 
 
 def test_use_counts_once_a_day_and_fades(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     lamps(tell, key, ALICE, HELPER)
     lamp = "The zyzzyva lamp is at the pier."
@@ -206,8 +206,8 @@ def test_use_counts_once_a_day_and_fades(
     scratch_db.rows("delete from recall_answers")
     for days, expected in ((1, 0.9), (29, 0.9**29), (30, 0.0)):
         scratch_db.rows("update event_uses set day = (now() at time zone 'UTC')::date - %s", days)
-        found = importances(gateway, key)[lamp]
-        assert found == pytest.approx(expected * ONCE_TODAY, abs=1e-6)
+        importance = importances(gateway, key)[lamp]
+        assert importance == pytest.approx(expected * ONCE_TODAY, abs=1e-6)
     now = datetime.now(UTC)
     assert prune_uses(access, now, 10) == 0
     scratch_db.rows("update event_uses set day = (now() at time zone 'UTC')::date - 31")
@@ -218,10 +218,10 @@ def test_use_counts_once_a_day_and_fades(
 
 
 def test_use_travels_along_edges_by_weight_within_the_scope(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
-    def cite(told: Any, weight: float) -> dict[str, object]:
-        return {"event_id": told["event_id"], "weight": weight}
+    def cite(receipt: Any, weight: float) -> dict[str, object]:
+        return {"event_id": receipt["event_id"], "weight": weight}
 
     shared = tell(key, "A lamp at the pier, of both.", ALICE, BOB)
     fourth = tell(key, "A lamp at the pier, fourth.", ALICE)
@@ -232,10 +232,10 @@ def test_use_travels_along_edges_by_weight_within_the_scope(
     first = tell(key, "The zyzzyva.", ALICE, edges=edges)
     tell(key, "A lamp at the pier, citing.", ALICE, edges=[cite(first, 1.0)])
     use(gateway, key, access, "zyzzyva", ALICE)
-    found = {
+    results = {
         last_word(text): value / ONCE_TODAY for text, value in importances(gateway, key).items()
     }
-    assert found == pytest.approx(
+    assert results == pytest.approx(
         {"zyzzyva": 1, "second": 0.8, "third": 0.4, "fourth": 0.4}
         | dict.fromkeys(("both", "slight", "citing"), 0),
         abs=1e-4,
@@ -243,7 +243,7 @@ def test_use_travels_along_edges_by_weight_within_the_scope(
 
 
 def test_an_echo_is_no_use(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     lamp = tell(key, "A lamp is at the pier.", ALICE)
     edge = {"event_id": lamp["event_id"], "weight": 1.0}
@@ -261,7 +261,7 @@ def test_an_echo_is_no_use(
 
 
 def test_nothing_rests_on_what_is_erased(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     lamp = tell(key, "A lamp is at the pier.", ALICE)
     edge = {"event_id": lamp["event_id"], "weight": 1.0}
@@ -287,12 +287,12 @@ def test_nothing_rests_on_what_is_erased(
 
 
 def test_use_can_be_dropped_and_folded_again(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
-    told = [tell(key, "Lamp zero at the pier.", ALICE, HELPER)]
+    events = [tell(key, "Lamp zero at the pier.", ALICE, HELPER)]
     for n in range(1, 6):
-        edge = {"event_id": told[-1]["event_id"], "weight": 0.5 + n / 20}
-        told.append(tell(key, f"Lamp {n} at the pier.", ALICE, HELPER, edges=[edge]))
+        edge = {"event_id": events[-1]["event_id"], "weight": 0.5 + n / 20}
+        events.append(tell(key, f"Lamp {n} at the pier.", ALICE, HELPER, edges=[edge]))
     for who in ((ALICE,), (HELPER,), (ALICE, HELPER)):
         for limit in (1, 3):
             recall(gateway, key, *who, limit=limit)
@@ -303,21 +303,21 @@ def test_use_can_be_dropped_and_folded_again(
     )
     dump = "select to_jsonb(u) from event_uses u order by cited_id, asker_id, event_id, day"
     chance = random.Random(3)
-    folded: list[list[Any]] = []
+    folds: list[list[Any]] = []
     for _ in range(4):
         scratch_db.rows("delete from event_uses")
         scratch_db.rows("update recall_answers set folded_at = null")
         while fold_uses(access, datetime.now(UTC), chance.randint(1, 3)):
             pass
-        folded.append(scratch_db.rows(dump))
+        folds.append(scratch_db.rows(dump))
         fold(access)
-        assert scratch_db.rows(dump) == folded[-1], "folded once, it is folded"
-    assert len(folded[0]) > 10
-    assert folded[1:] == folded[:-1]
+        assert scratch_db.rows(dump) == folds[-1], "folded once, it is folded"
+    assert len(folds[0]) > 10
+    assert folds[1:] == folds[:-1]
 
 
 def test_a_sweep_folds_use(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, tell: Tell
 ) -> None:
     lamps(tell, key)
     gateway.sweep()
@@ -330,7 +330,7 @@ def test_a_sweep_folds_use(
 
 
 def test_the_used_are_the_best_of_what_was_given(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Told
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, access: TenantDb, tell: Tell
 ) -> None:
     """Ten at most, whatever the order of the answer; never what an edge added."""
     base = tell(key, "Underneath.", ALICE)
@@ -339,38 +339,38 @@ def test_the_used_are_the_best_of_what_was_given(
         tell(key, f"Lamp {n} at the pier.", ALICE, edges=[edge])
     body = recall(gateway, key, limit=50, order="time", expand=5)
     best = {h["event_id"] for h in recall(gateway, key, limit=10)["hits"]}
-    ((event_ids, used),) = scratch_db.rows(
+    ((event_ids, usage),) = scratch_db.rows(
         "select event_ids, used from recall_answers order by recalled_at limit 1"
     )
-    assert used == 10
-    assert {str(event_id) for event_id in event_ids[:used]} == best
+    assert usage == 10
+    assert {str(event_id) for event_id in event_ids[:usage]} == best
     assert {str(event_id) for event_id in event_ids} == {h["event_id"] for h in body["hits"]}
-    assert UUID(base["event_id"]) in event_ids[used:]
+    assert UUID(base["event_id"]) in event_ids[usage:]
     fold(access)
-    folded = scratch_db.rows("select distinct event_id::text from event_uses")
-    assert {event_id for (event_id,) in folded} == best
+    rows = scratch_db.rows("select distinct event_id::text from event_uses")
+    assert {event_id for (event_id,) in rows} == best
 
 
 # whose use ----------------------------------------------------------------------------------------
 
 
 def test_importance_rests_on_recalls_for_those_who_read(
-    gateway: Gateway, key: str, access: TenantDb, tell: Told
+    gateway: Gateway, key: str, access: TenantDb, tell: Tell
 ) -> None:
     """What alice asks alone, bob never learns, nor do both together; what both ask, each knows."""
     lamps(tell, key, ALICE, BOB, HELPER)
     lamp = "The zyzzyva lamp is at the pier."
 
-    def seen(*who: str) -> bool:
+    def is_visible(*who: str) -> bool:
         return importances(gateway, key, *who)[lamp] > 0
 
     gateway.database.connection()
     views = ((ALICE,), (BOB,), (HELPER,), (ALICE, BOB), (ALICE, HELPER), (ALICE, BOB, HELPER))
-    for askers in views:
+    for callers in views:
         scratch_delete(access)
-        use(gateway, key, access, "zyzzyva", *askers)
-        assert {who for who in views if seen(*who)} == {
-            who for who in views if set(who) <= set(askers)
+        use(gateway, key, access, "zyzzyva", *callers)
+        assert {who for who in views if is_visible(*who)} == {
+            who for who in views if set(who) <= set(callers)
         }
 
 
@@ -381,7 +381,7 @@ def scratch_delete(access: TenantDb) -> None:
         access.execute("delete from recall_answers", {})
 
 
-def test_another_tenants_use_counts_for_nothing(gateway: Gateway, key: str, tell: Told) -> None:
+def test_another_tenants_use_counts_for_nothing(gateway: Gateway, key: str, tell: Tell) -> None:
     globex = gateway.key("globex")
     for one in (key, globex):
         lamps(tell, one)

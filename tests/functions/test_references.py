@@ -125,8 +125,10 @@ def test_text_is_an_outline_in_order_of_time(gateway: Gateway, key: str, talk: l
     assert [line.partition(", ")[2].partition(":")[0] for line in topics[1:]] == [
         "harbour buoy", "sourdough starter", "telescope mirror",
     ]  # fmt: skip
-    cited = [line.strip().partition("]")[0][1:] for line in lines if line.strip().startswith("[")]
-    assert cited == [str(n) for n in range(1, 17)]
+    citations = [
+        line.strip().partition("]")[0][1:] for line in lines if line.strip().startswith("[")
+    ]
+    assert citations == [str(n) for n in range(1, 17)]
     assert [citation["event_id"] for citation in answer["citations"]] == talk
     assert lines.index("Not yet in a topic:") == len(lines) - 5
     assert answer["tree"] is None
@@ -341,8 +343,8 @@ def test_what_is_stored_of_an_answer_holds_no_text(
 ) -> None:
     del talk
     ask(gateway, key, query=QUESTION)
-    (stored,) = scratch_db.rows("select selection from reference_answers")
-    text = json.dumps(stored[0]).lower()
+    (row,) = scratch_db.rows("select selection from reference_answers")
+    text = json.dumps(row[0]).lower()
     assert not any(word in text for word in ("buoy", "paint", "alice", "sourdough"))
 
 

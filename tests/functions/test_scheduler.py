@@ -1,4 +1,4 @@
-"""The scheduler, called as SQS calls it, and who sends it wishes."""
+"""The scheduler, called as SQS calls it, and who sends it run requests."""
 
 import copy
 import importlib
@@ -21,7 +21,7 @@ from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.schedule_starter import GROUP, ROLE, LocalScheduler, create_daily_schedule
 from strandline.local.state_machine import StateMachine
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import EVENTS, Gateway, ScratchDatabase
 
 NOW = datetime(2026, 11, 21, 20, 0, 30, tzinfo=UTC)
@@ -29,7 +29,7 @@ MINUTE = timedelta(minutes=1)
 DEFINITION = Path(__file__).parent.parent.parent / "infra" / "job.asl.json"
 
 
-class Asked:
+class IdleJob:
     """A job's function that has nothing to do."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class Asked:
 
 
 @pytest.fixture
-def asked(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+def idle_job(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[IdleJob]:
     """A state machine whose jobs do nothing, a scheduler and a ticker at NOW, or later."""
-    function = Asked()
+    function = IdleJob()
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
         machine.serve({"sweeper": function, "archiver": function})
         for name, value in {
@@ -65,15 +65,15 @@ def asked(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 
 def schedules() -> list[dict[str, Any]]:
     with closing(client("scheduler")) as scheduler:
-        listed = scheduler.list_schedules(GroupName=GROUP)["Schedules"]
-        return [scheduler.get_schedule(GroupName=GROUP, Name=one["Name"]) for one in listed]
+        listing = scheduler.list_schedules(GroupName=GROUP)["Schedules"]
+        return [scheduler.get_schedule(GroupName=GROUP, Name=one["Name"]) for one in listing]
 
 
 def executions() -> list[str]:
     with closing(client("stepfunctions")) as states:
         (machine,) = states.list_state_machines()["stateMachines"]
-        found = states.list_executions(stateMachineArn=machine["stateMachineArn"])
-        return sorted(one["name"] for one in found["executions"])
+        result = states.list_executions(stateMachineArn=machine["stateMachineArn"])
+        return sorted(one["name"] for one in result["executions"])
 
 
 def wake(*bodies: str) -> list[str]:
@@ -87,35 +87,35 @@ def wake(*bodies: str) -> list[str]:
     return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
 
 
-def wish(at: datetime, job: str = "sweeper") -> str:
+def run_request(at: datetime, job: str = "sweeper") -> str:
     return json.dumps({"job": job, "at": at.isoformat(), "trace": ""})
 
 
-def test_a_wish_is_one_schedule_however_often_it_comes(asked: Asked) -> None:
+def test_a_run_request_is_one_schedule_however_often_it_comes(idle_job: IdleJob) -> None:
     at = NOW + 5 * MINUTE
-    assert wake(wish(at), wish(at)) == []
-    assert wake(wish(at), wish(at, "archiver")) == []
-    found = schedules()
-    assert [one["Name"] for one in found] == [
+    assert wake(run_request(at), run_request(at)) == []
+    assert wake(run_request(at), run_request(at, "archiver")) == []
+    schedules_ = schedules()
+    assert [one["Name"] for one in schedules_] == [
         "archiver-20261121T200530Z",
         "sweeper-20261121T200530Z",
     ]
-    assert found[1]["ScheduleExpression"] == "at(2026-11-21T20:05:30)"
-    assert found[1]["ActionAfterCompletion"] == "DELETE"
-    assert json.loads(found[1]["Target"]["Input"]) == {"job": "sweeper"}
-    assert found[1]["Target"]["RoleArn"] == ROLE
+    assert schedules_[1]["ScheduleExpression"] == "at(2026-11-21T20:05:30)"
+    assert schedules_[1]["ActionAfterCompletion"] == "DELETE"
+    assert json.loads(schedules_[1]["Target"]["Input"]) == {"job": "sweeper"}
+    assert schedules_[1]["Target"]["RoleArn"] == ROLE
     assert executions() == []
 
 
-def test_a_wish_that_was_late_begins_at_once_and_once(asked: Asked) -> None:
-    assert wake(wish(NOW - MINUTE), wish(NOW - MINUTE)) == []
-    assert wake(wish(NOW - MINUTE)) == []
+def test_a_run_request_that_was_late_begins_at_once_and_once(idle_job: IdleJob) -> None:
+    assert wake(run_request(NOW - MINUTE), run_request(NOW - MINUTE)) == []
+    assert wake(run_request(NOW - MINUTE)) == []
     assert schedules() == []
     assert executions() == ["sweeper-20261121T195930Z"]
 
 
-def test_a_wish_that_comes_due_while_it_is_made_true_begins_at_its_time(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch
+def test_a_run_request_that_comes_due_while_it_is_scheduled_begins_at_its_time(
+    idle_job: IdleJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A schedule for a time that is past is refused; a run before its time finds nothing due."""
     waits: list[tuple[float, list[str]]] = []
@@ -125,30 +125,33 @@ def test_a_wish_that_comes_due_while_it_is_made_true_begins_at_its_time(
 
     handler = importlib.import_module("functions.scheduler.handler")
     monkeypatch.setattr(handler.scheduler, "wait", wait, raising=False)
-    near = wish(NOW + timedelta(seconds=4))
+    near = run_request(NOW + timedelta(seconds=4))
     assert wake(near, near) == []
     assert waits == [(4.0, []), (4.0, ["sweeper-20261121T200034Z"])]
-    assert wake(wish(NOW + timedelta(seconds=4)), wish(NOW + timedelta(seconds=30))) == []
+    assert (
+        wake(run_request(NOW + timedelta(seconds=4)), run_request(NOW + timedelta(seconds=30)))
+        == []
+    )
     assert [one["Name"] for one in schedules()] == ["sweeper-20261121T200100Z"]
     assert executions() == ["sweeper-20261121T200034Z"]
 
 
-def test_a_migration_is_a_run_too(asked: Asked) -> None:
-    assert wake(wish(NOW + 5 * MINUTE, "migrate")) == []
+def test_a_migration_is_a_run_too(idle_job: IdleJob) -> None:
+    assert wake(run_request(NOW + 5 * MINUTE, "migrate")) == []
     assert len(schedules()) == 1
 
 
-def test_a_run_that_somebody_asked_for_begins_at_once_and_once(asked: Asked) -> None:
+def test_a_run_that_somebody_asked_for_begins_at_once_and_once(idle_job: IdleJob) -> None:
     body = json.dumps({"job": "archiver", "tenant": "acme", "run": "r-1", "trace": "nonsense"})
     assert wake(body, body) == []
     assert wake(body) == []
     assert executions() == ["r-1"]
 
 
-def test_the_recorded_batch_is_served(asked: Asked) -> None:
+def test_the_recorded_batch_is_served(idle_job: IdleJob) -> None:
     handler = importlib.import_module("functions.scheduler.handler").lambda_handler
-    recorded = json.loads((EVENTS / "scheduler.json").read_text())
-    assert handler(recorded, LambdaContext("scheduler", 30)) == {"batchItemFailures": []}
+    document = json.loads((EVENTS / "scheduler.json").read_text())
+    assert handler(document, LambdaContext("scheduler", 30)) == {"batchItemFailures": []}
     assert len(schedules()) == 1
     assert len(executions()) == 1
 
@@ -168,21 +171,23 @@ def test_the_recorded_batch_is_served(asked: Asked) -> None:
         '{"job": "sweeper", "run": "r", "at": "2026-11-21T20:05:30Z"}',
     ],
 )
-def test_a_poisoned_message_goes_back_alone(asked: Asked, body: str) -> None:
-    assert wake(body, wish(NOW + 5 * MINUTE)) == ["m0"]
+def test_a_poisoned_message_goes_back_alone(idle_job: IdleJob, body: str) -> None:
+    assert wake(body, run_request(NOW + 5 * MINUTE)) == ["m0"]
     assert len(schedules()) == 1
 
 
-def test_what_aws_refuses_goes_back_alone(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_aws_refuses_goes_back_alone(
+    idle_job: IdleJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     handler: Any = importlib.import_module("functions.scheduler.handler")
     handler.scheduler.__dict__["run_starter"] = RunStarter(
         "arn:aws:states:us-east-1:1:no", GROUP, ROLE
     )
     run = json.dumps({"job": "archiver", "run": "r"})
-    assert wake(run, wish(NOW + 5 * MINUTE)) == ["m0"]
+    assert wake(run, run_request(NOW + 5 * MINUTE)) == ["m0"]
 
 
-def test_a_waker_that_is_not_configured_names_what_it_needs(
+def test_a_scheduler_that_is_not_configured_names_what_it_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("STRANDLINE_SCHEDULE_GROUP", "g")
@@ -203,18 +208,18 @@ def test_slots_are_whole_and_never_too_near() -> None:
     assert next_slot(NOW + 10 * MINUTE, NOW, timedelta(minutes=60)).hour == 21
 
 
-def sent(aws: LocalAws, url: str) -> list[dict[str, Any]]:
+def sent_messages(aws: LocalAws, url: str) -> list[dict[str, Any]]:
     """What lies in a queue, taken out of it."""
     with closing(client("sqs")) as sqs:
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         while got := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
             for message in got:
                 sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-                found.append(json.loads(message["Body"]))
-        return found
+                results.append(json.loads(message["Body"]))
+        return results
 
 
-def test_a_process_wishes_for_a_slot_once(aws: LocalAws) -> None:
+def test_a_process_requests_a_slot_once(aws: LocalAws) -> None:
     runs = JobQueue(aws.job_queue_url)
     for _ in range(3):
         runs.request_run("sweeper", NOW, NOW)
@@ -224,8 +229,8 @@ def test_a_process_wishes_for_a_slot_once(aws: LocalAws) -> None:
     assert runs.is_run_requested("sweeper", NOW + 2 * MINUTE)
     assert not runs.is_run_requested("sweeper", NOW + 4 * MINUTE), "that run may have begun already"
     runs.request_run("sweeper", NOW, NOW + 10 * MINUTE)
-    wished = [(one["job"], one["at"][11:16]) for one in sent(aws, aws.job_queue_url)]
-    assert wished == [
+    requests = [(one["job"], one["at"][11:16]) for one in sent_messages(aws, aws.job_queue_url)]
+    assert requests == [
         ("sweeper", "20:05"),
         ("sweeper", "20:35"),
         ("archiver", "21:00"),
@@ -245,62 +250,65 @@ def test_a_queue_that_is_away_costs_a_warning_and_an_admin_a_503(aws: LocalAws) 
 
 
 @pytest.fixture
-def wishing(gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_requests(gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
     """Worker and jobs have a queue of runs."""
-    sent(aws, aws.job_queue_url)
+    sent_messages(aws, aws.job_queue_url)
     for name in ("worker", "sweeper", "archiver"):
         service = importlib.import_module(f"functions.{name}.handler").resources
         monkeypatch.setitem(service.__dict__, "job_queue", JobQueue(aws.job_queue_url))
 
 
-def wished(aws: LocalAws) -> dict[str, timedelta]:
-    """The earliest wish for each job, from now."""
-    found: dict[str, timedelta] = {}
-    for one in sent(aws, aws.job_queue_url):
+def requested_runs(aws: LocalAws) -> dict[str, timedelta]:
+    """The earliest run request for each job, from now."""
+    results: dict[str, timedelta] = {}
+    for one in sent_messages(aws, aws.job_queue_url):
         ahead = datetime.fromisoformat(one["at"]) - datetime.now(UTC)
-        found[one["job"]] = min(ahead, found.get(one["job"], ahead))
-    return found
+        results[one["job"]] = min(ahead, results.get(one["job"], ahead))
+    return results
 
 
-@pytest.mark.usefixtures("wishing")
-def test_worker_and_jobs_end_by_wishing_for_what_comes_next(
-    scratch_db: ScratchDatabase, gateway: Gateway, aws: LocalAws, tell: Told
+@pytest.mark.usefixtures("run_requests")
+def test_worker_and_jobs_end_by_requesting_what_comes_next(
+    scratch_db: ScratchDatabase, gateway: Gateway, aws: LocalAws, tell: Tell
 ) -> None:
-    said = tell(gateway.key(), "The buoy goes out on Friday.", session_id="s-1")
+    receipt = tell(gateway.key(), "The buoy goes out on Friday.", session_id="s-1")
     gateway.sweep()
-    ahead = wished(aws)["sweeper"]
+    ahead = requested_runs(aws)["sweeper"]
     assert 9 * MINUTE < ahead < 17 * MINUTE, "the bytes are to be counted"
     scratch_db.rows("update quotas set measured = level")
     handler = importlib.import_module("functions.worker.handler").lambda_handler
-    hint = {"messageId": "m", "body": json.dumps({"tenant": "acme", "scopes": [said["scope_id"]]})}
-    handler({"Records": [hint]}, LambdaContext("worker", 120))
-    coming = wished(aws)
+    message = {
+        "messageId": "m",
+        "body": json.dumps({"tenant": "acme", "scopes": [receipt["scope_id"]]}),
+    }
+    handler({"Records": [message]}, LambdaContext("worker", 120))
+    coming = requested_runs(aws)
     assert 29 * MINUTE < coming["sweeper"] < 36 * MINUTE, "the lane falls idle"
     assert timedelta(hours=24) < coming["archiver"] < timedelta(hours=31), "payloads are looked at"
     scratch_db.rows("update lanes set idle_at = now() - interval '1 second'")
     gateway.sweep()
     scratch_db.rows("update quotas set measured = level")
     gateway.sweep()
-    assert wished(aws).get("sweeper") is None
+    assert requested_runs(aws).get("sweeper") is None
 
 
-@pytest.mark.usefixtures("wishing")
+@pytest.mark.usefixtures("run_requests")
 def test_a_plan_that_fails_is_tried_again(
     gateway: Gateway, aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway.key()
 
-    def broken(*_: object, **__: object) -> Any:
+    def fail(*_: object, **__: object) -> Any:
         raise Unavailable("The database cannot be reached.")
 
-    monkeypatch.setattr("strandline.jobs.store_scans.list_tenants_to_sweep", broken)
+    monkeypatch.setattr("strandline.jobs.store_scans.list_tenants_to_sweep", fail)
     with pytest.raises(Unavailable):
         gateway.sweep()
-    assert "sweeper" not in wished(aws), "the database says that there is nothing to do"
-    monkeypatch.setattr("strandline.jobs.store_due.find_next_runs", broken)
+    assert "sweeper" not in requested_runs(aws), "the database says that there is nothing to do"
+    monkeypatch.setattr("strandline.jobs.store_due.find_next_runs", fail)
     with pytest.raises(Unavailable):
         gateway.sweep()
-    assert timedelta(minutes=59) < wished(aws)["sweeper"] < timedelta(minutes=66)
+    assert timedelta(minutes=59) < requested_runs(aws)["sweeper"] < timedelta(minutes=66)
 
 
 TRIES = """
@@ -320,24 +328,24 @@ def test_what_is_overdue_is_tried_ever_more_seldom_and_not_for_ever(
 
 
 def test_a_day_of_sweeps_begins_with_the_daily_one(scratch_db: ScratchDatabase) -> None:
-    asked = "select sweep_day_start(%s::timestamptz) at time zone 'UTC'"
+    query = "select sweep_day_start(%s::timestamptz) at time zone 'UTC'"
     for now, day in (
         ("2026-11-21T03:28:59Z", "2026-11-20 03:29"),
         ("2026-11-21T03:29:01Z", "2026-11-21 03:29"),  # a clock that is a moment behind
         ("2026-11-21T03:30:00Z", "2026-11-21 03:29"),
         ("2026-11-22T03:28:00Z", "2026-11-21 03:29"),
     ):
-        ((found,),) = scratch_db.rows(asked, now)
-        assert f"{found:%Y-%m-%d %H:%M}" == day
+        ((result,),) = scratch_db.rows(query, now)
+        assert f"{result:%Y-%m-%d %H:%M}" == day
 
 
-def test_the_ticker_starts_what_is_due_by_its_clock(asked: Asked) -> None:
+def test_the_ticker_starts_what_is_due_by_its_clock(idle_job: IdleJob) -> None:
     """Once what has one time, and what was missed; daily what is daily."""
-    wake(wish(NOW + 5 * MINUTE), wish(NOW + 60 * MINUTE))
-    for hours, left, started in ((0.05, 2, 0), (0.1, 1, 1), (0.2, 1, 1), (3, 0, 2)):
-        asked.now = NOW + timedelta(hours=hours)
-        asked.ticker.fire_due()
-        assert (len(schedules()), len(executions())) == (left, started)
+    wake(run_request(NOW + 5 * MINUTE), run_request(NOW + 60 * MINUTE))
+    for hours, rest, started in ((0.05, 2, 0), (0.1, 1, 1), (0.2, 1, 1), (3, 0, 2)):
+        idle_job.now = NOW + timedelta(hours=hours)
+        idle_job.ticker.fire_due()
+        assert (len(schedules()), len(executions())) == (rest, started)
     create_daily_schedule(
         "morning",
         DAILY_SWEEP_SCHEDULE,
@@ -345,6 +353,6 @@ def test_the_ticker_starts_what_is_due_by_its_clock(asked: Asked) -> None:
         '{"job": "sweeper"}',
     )
     for hours, started in ((7, 2), (8, 3), (24, 3), (31, 3), (32, 4)):
-        asked.now = NOW + timedelta(hours=hours)
-        asked.ticker.fire_due()
+        idle_job.now = NOW + timedelta(hours=hours)
+        idle_job.ticker.fire_due()
         assert (len(schedules()), len(executions())) == (1, started)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from strandline.log.web_search import to_websearch_query
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.search_strings import FIXED, rules, strings
 from tests.support import Gateway, ScratchDatabase
 
@@ -29,19 +29,19 @@ class Sink(NamedTuple):
     query: Callable[[str], Mapping[str, object]] | None = None
 
 
-def _named(name: str, fixed: Mapping[str, object]) -> Callable[[str], Mapping[str, object]]:
-    def sent(text: str) -> Mapping[str, object]:
+def _with_name(name: str, fixed: Mapping[str, object]) -> Callable[[str], Mapping[str, object]]:
+    def parameters(text: str) -> Mapping[str, object]:
         return {**fixed, name: text}
 
-    return sent
+    return parameters
 
 
-def _in_body(path: str, *names: str, **fixed: object) -> list[Sink]:
-    return [Sink("POST", path, _named(name, fixed)) for name in names]
+def _in_body(path: str, *names: str, **constants: object) -> list[Sink]:
+    return [Sink("POST", path, _with_name(name, constants)) for name in names]
 
 
 def _in_query(path: str, *names: str) -> list[Sink]:
-    return [Sink("GET", path, None, _named(name, {})) for name in names]
+    return [Sink("GET", path, None, _with_name(name, {})) for name in names]
 
 
 def _participants(text: str) -> object:
@@ -111,7 +111,7 @@ PATHS = (
 
 
 @pytest.fixture
-def key(gateway: Gateway, tell: Told) -> str:
+def key(gateway: Gateway, tell: Tell) -> str:
     """A key for everything, of a tenant with one session."""
     key = gateway.key(rights=("read", "write", "admin", "operator"))
     session = {"session_id": "dock", "participants": [ALICE, HELPER]}
@@ -142,30 +142,30 @@ def _faults(gateway: Gateway, key: str, sinks: list[Sink], texts: list[str]) -> 
 def test_every_search_by_words_reads_many_of_them(gateway: Gateway, key: str) -> None:
     for sink in WORDS:
         for text in ("-" * 33, "a " + "-" * 32 + "b", "- " * 50, "-!" * 50):
-            sent, named = sink.body and sink.body(text), sink.query and sink.query(text)
-            reply = gateway.call(sink.method, sink.path, sent, query=named, key=key)
+            body, params = sink.body and sink.body(text), sink.query and sink.query(text)
+            reply = gateway.call(sink.method, sink.path, body, query=params, key=key)
             assert reply.status == 200, (sink.path, text)
 
 
 def test_words_of_any_kind_are_no_fault_of_ours(
-    gateway: Gateway, key: str, scaled: Callable[[int], int]
+    gateway: Gateway, key: str, scale: Callable[[int], int]
 ) -> None:
-    texts = strings(20261, scaled(2000), 1000) + strings(20262, scaled(700), 8000)[FIXED:]
+    texts = strings(20261, scale(2000), 1000) + strings(20262, scale(700), 8000)[FIXED:]
     assert list(_faults(gateway, key, WORDS, texts)) == []
 
 
 def test_names_of_any_kind_are_no_fault_of_ours(
-    gateway: Gateway, key: str, scaled: Callable[[int], int]
+    gateway: Gateway, key: str, scale: Callable[[int], int]
 ) -> None:
-    texts = strings(20263, scaled(2500), 128) + strings(20264, scaled(700), 4000)[FIXED:]
+    texts = strings(20263, scale(2500), 128) + strings(20264, scale(700), 4000)[FIXED:]
     assert list(_faults(gateway, key, NAMES, texts)) == []
 
 
 def test_paths_of_any_kind_are_no_fault_of_ours(
-    gateway: Gateway, key: str, scaled: Callable[[int], int]
+    gateway: Gateway, key: str, scale: Callable[[int], int]
 ) -> None:
     rand, wrong = random.Random(7), list[str]()
-    for text in strings(20265, scaled(3000), 200):
+    for text in strings(20265, scale(3000), 200):
         if any("\ud800" <= c <= "\udfff" for c in text):
             continue  # no URL can say it
         path = rand.choice(PATHS).replace("{}", quote(text, safe=""))
@@ -175,22 +175,22 @@ def test_paths_of_any_kind_are_no_fault_of_ours(
     assert wrong == []
 
 
-def _found(gateway: Gateway, key: str, text: str) -> int:
+def _count_hits(gateway: Gateway, key: str, text: str) -> int:
     reply = gateway.call("POST", QUERY, {"text": text}, key=key)
     assert reply.status == 200, (text, reply.text)
     return sum(len(scope["events"]) for scope in reply.body["scopes"])
 
 
 def test_a_word_beside_rules_finds_its_event(
-    gateway: Gateway, key: str, scaled: Callable[[int], int]
+    gateway: Gateway, key: str, scale: Callable[[int], int]
 ) -> None:
-    for rule in rules(20266, scaled(500)):
+    for rule in rules(20266, scale(500)):
         text = f"{rule} {WORD} {rule}"
-        assert _found(gateway, key, text) == 1, text
+        assert _count_hits(gateway, key, text) == 1, text
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "count"),
     [
         (f"{'-' * 33}{WORD}", 1),
         (f"{'-' * 32}{WORD}", 1),
@@ -213,24 +213,24 @@ def test_a_word_beside_rules_finds_its_event(
     ],
 )
 def test_the_syntax_of_a_web_search_stays(
-    gateway: Gateway, key: str, text: str, found: int
+    gateway: Gateway, key: str, text: str, count: int
 ) -> None:
-    assert _found(gateway, key, text) == found
+    assert _count_hits(gateway, key, text) == count
 
 
 def test_a_search_means_what_postgres_reads(
-    scratch_db: ScratchDatabase, scaled: Callable[[int], int]
+    scratch_db: ScratchDatabase, scale: Callable[[int], int]
 ) -> None:
     """Where no dash meets another and no word is an address, the spelling is the same query."""
     meeting = ("--", "- ", "-!", "-&", "-|", " -")
     texts = [
         text
-        for text in strings(20267, scaled(20_000), 200)
+        for text in strings(20267, scale(20_000), 200)
         if text.isprintable()
         and ":" not in text
         and not any(dashes in re.sub("[()]", "", text) for dashes in meeting)
     ]
-    assert len(texts) > scaled(2000)
+    assert len(texts) > scale(2000)
     rows = scratch_db.rows(
         "select a, b from unnest(%s::text[], %s::text[]) t (a, b) where"
         " websearch_to_tsquery('english', a) is distinct from websearch_to_tsquery('english', b)",

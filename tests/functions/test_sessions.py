@@ -32,13 +32,13 @@ def interact(gateway: Gateway, key: str, name: str, **more: object) -> Reply:
 
 def test_a_session_is_begun_and_given_back(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
-    begun = begin(gateway, key, "s", metadata={"tour": 7})
-    assert begun["participants"] == [HELPER, ALICE]
-    assert (begun["session_id"], begun["metadata"]) == ("s", {"tour": 7})
-    assert gateway.call("GET", f"{SESSIONS}/s", key=key).body == begun
-    named = uuid.UUID(begin(gateway, key)["session_id"])
-    assert gateway.call("GET", f"{SESSIONS}/{named}", key=key).status == 200
-    scope = gateway.call("GET", f"/api/v1/scopes/{begun['scope_id']}", key=key)
+    upload = begin(gateway, key, "s", metadata={"tour": 7})
+    assert upload["participants"] == [HELPER, ALICE]
+    assert (upload["session_id"], upload["metadata"]) == ("s", {"tour": 7})
+    assert gateway.call("GET", f"{SESSIONS}/s", key=key).body == upload
+    session_uuid = uuid.UUID(begin(gateway, key)["session_id"])
+    assert gateway.call("GET", f"{SESSIONS}/{session_uuid}", key=key).status == 200
+    scope = gateway.call("GET", f"/api/v1/scopes/{upload['scope_id']}", key=key)
     assert (scope.status, scope.body["last_seq"]) == (200, 0)
 
 
@@ -86,28 +86,28 @@ def test_beginning_again_gives_the_same_session(
         assert (again.status, again.body) == (201, first)
         assert again.headers["Idempotent-Replayed"] == "true"
     other = {**WITH_HELPER, "session_id": "s", "metadata": {"a": 2}}
-    refused = gateway.call("POST", SESSIONS, other, key=key)
-    assert (refused.status, refused.error["code"]) == (409, "state_conflict")
+    reply = gateway.call("POST", SESSIONS, other, key=key)
+    assert (reply.status, reply.error["code"]) == (409, "state_conflict")
     mismatch = {"participants": [ALICE], "session_id": "s"}
-    refused = gateway.call("POST", SESSIONS, mismatch, key=key)
-    assert (refused.status, refused.error["details"]["field"]) == (422, "session_id")
+    reply = gateway.call("POST", SESSIONS, mismatch, key=key)
+    assert (reply.status, reply.error["details"]["field"]) == (422, "session_id")
     assert scratch_db.rows("select session_id from sessions") == [("s",)]
 
 
 def test_an_append_under_a_new_name_begins_a_session_as_well(gateway: Gateway, tell: Any) -> None:
     key = gateway.key(user=ALICE)
     receipt = tell(key, "Hello.", session_id="s")
-    found = gateway.call("GET", f"{SESSIONS}/s", key=key).body
-    assert (found["scope_id"], found["metadata"]) == (receipt["scope_id"], {})
-    assert begin(gateway, key, "s") == found
+    body = gateway.call("GET", f"{SESSIONS}/s", key=key).body
+    assert (body["scope_id"], body["metadata"]) == (receipt["scope_id"], {})
+    assert begin(gateway, key, "s") == body
 
 
 def test_names_that_stand_in_a_path_only_encoded(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     for name, path in (("a/b ?#", "a%2Fb%20%3F%23"), ("été", "%C3%A9t%C3%A9"), ("..", "..")):
         begin(gateway, key, name)
-        found = gateway.call("GET", f"{SESSIONS}/{path}", key=key)
-        assert (found.status, found.body["session_id"]) == (200, name)
+        reply = gateway.call("GET", f"{SESSIONS}/{path}", key=key)
+        assert (reply.status, reply.body["session_id"]) == (200, name)
     for path in ("s%00", "s" * 129, "%ff"):
         assert gateway.call("GET", f"{SESSIONS}/{path}", key=key).status == 404
 
@@ -176,8 +176,8 @@ def test_a_name_in_several_scopes_is_told_apart_by_its_scope(gateway: Gateway) -
     assert both.error["details"] == {"field": "scope_id", "scope_ids": scopes}
     assert "?scope_id=" in both.error["message"]
     for own in (hers, his):
-        asked = {"scope_id": own["scope_id"]}
-        assert gateway.call("GET", f"{SESSIONS}/s", key=everybody, query=asked).body == own
+        query = {"scope_id": own["scope_id"]}
+        assert gateway.call("GET", f"{SESSIONS}/s", key=everybody, query=query).body == own
     foreign = {"scope_id": his["scope_id"]}
     assert gateway.call("GET", f"{SESSIONS}/s", key=alice, query=foreign).status == 404
 
@@ -188,8 +188,8 @@ def test_ones_own_session_goes_before_another_s_of_its_name(gateway: Gateway) ->
     mine = begin(gateway, alice, "s")
     shared = begin(gateway, bob, "s", participants=[ALICE, BOB])
     assert gateway.call("GET", f"{SESSIONS}/s", key=alice).body == mine
-    asked = {"scope_id": shared["scope_id"]}
-    assert gateway.call("GET", f"{SESSIONS}/s", key=alice, query=asked).body == shared
+    query = {"scope_id": shared["scope_id"]}
+    assert gateway.call("GET", f"{SESSIONS}/s", key=alice, query=query).body == shared
 
 
 def test_a_name_alone_never_leads_to_what_another_user_began(
@@ -211,10 +211,10 @@ def test_a_name_alone_never_leads_to_what_another_user_began(
         assert reply.error["details"] == {"field": "scope_id", "scope_ids": [shared["scope_id"]]}
         assert "?scope_id=" in reply.error["message"]
     assert scratch_db.rows("select count(*) from events") == [(0,)]
-    asked = {"scope_id": shared["scope_id"]}
+    query = {"scope_id": shared["scope_id"]}
     path = f"{SESSIONS}/default"
-    assert gateway.call("GET", path, key=alice, query=asked).body == shared
-    assert gateway.call("POST", f"{path}/events", event, key=alice, query=asked).status == 201
+    assert gateway.call("GET", path, key=alice, query=query).body == shared
+    assert gateway.call("POST", f"{path}/events", event, key=alice, query=query).status == 201
     assert gateway.call("GET", path, key=bob).body == shared
     assert gateway.call("GET", path, key=gateway.key()).body == shared
 
@@ -230,8 +230,8 @@ def test_another_user_s_session_hides_none_of_the_service(gateway: Gateway, othe
     assert gateway.call("GET", f"{SESSIONS}/mine", key=alice).body == mine
     assert interact(gateway, alice, "mine").body["user"]["scope_id"] == mine["scope_id"]
     assert gateway.call("DELETE", f"{SESSIONS}/mine", key=alice).status == 200
-    ended = gateway.call("GET", f"{SESSIONS}/mine", key=alice)
-    assert (ended.status, "has ended" in ended.error["message"]) == (404, True)
+    reply = gateway.call("GET", f"{SESSIONS}/mine", key=alice)
+    assert (reply.status, "has ended" in reply.error["message"]) == (404, True)
 
 
 # adding to them ----------------------------------------------------------------------------------
@@ -265,10 +265,12 @@ def test_an_interaction_is_stored_once_by_key(
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
     headers = {"Idempotency-Key": "k-1"} if by_header else {}
-    named: dict[str, object] = {} if by_header else {"source_event_key": "k-1", "channel": "slack"}
+    options: dict[str, object] = (
+        {} if by_header else {"source_event_key": "k-1", "channel": "slack"}
+    )
 
     def send(**more: object) -> Reply:
-        body = {"user_message": "a", "agent_response": "b", **named, **more}
+        body = {"user_message": "a", "agent_response": "b", **options, **more}
         path = f"{SESSIONS}/s/interactions"
         return gateway.call("POST", path, body, key=key, headers=headers)
 
@@ -297,10 +299,10 @@ def test_an_interaction_is_stored_whole_or_not_at_all(
     """The agent's key is used already by another event: the user's message is not stored."""
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
-    taken = {"role": "user", "content": "Mine.", "source_event_key": "k#agent"}
-    assert gateway.call("POST", f"{SESSIONS}/s/events", taken, key=key).status == 201
-    refused = interact(gateway, key, "s", source_event_key="k")
-    assert (refused.status, refused.error["code"]) == (409, "key_conflict")
+    body = {"role": "user", "content": "Mine.", "source_event_key": "k#agent"}
+    assert gateway.call("POST", f"{SESSIONS}/s/events", body, key=key).status == 201
+    reply = interact(gateway, key, "s", source_event_key="k")
+    assert (reply.status, reply.error["code"]) == (409, "key_conflict")
     assert scratch_db.rows("select content from events") == [("Mine.",)]
 
 
@@ -361,11 +363,11 @@ def test_an_event_of_any_type_takes_its_participants_from_the_session(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     key = gateway.key(user=ALICE)
-    begun = begin(gateway, key, "s")
+    upload = begin(gateway, key, "s")
     for role, kind in (("agent", "thought"), ("agent", "action"), ("user", "observation")):
         body = {"role": role, "type": kind, "content": kind}
         reply = gateway.call("POST", f"{SESSIONS}/s/events", body, key=key)
-        assert (reply.status, reply.body["scope_id"]) == (201, begun["scope_id"])
+        assert (reply.status, reply.body["scope_id"]) == (201, upload["scope_id"])
     assert scratch_db.rows("select distinct session_id from events") == [("s",)]
     headers = {"Idempotency-Key": "k"}
     answers = [
@@ -398,21 +400,21 @@ def test_a_session_that_is_not_there_takes_nothing(
 def test_an_ended_session_is_hidden_and_its_log_stays(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     begin(gateway, key, "s")
-    stored = interact(gateway, key, "s").body
+    body = interact(gateway, key, "s").body
     for _ in range(2):
-        ended = gateway.call("DELETE", f"{SESSIONS}/s", key=key)
-        assert (ended.status, ended.body) == (200, {"ended": True, "events_kept": 2})
+        reply = gateway.call("DELETE", f"{SESSIONS}/s", key=key)
+        assert (reply.status, reply.body) == (200, {"ended": True, "events_kept": 2})
     for path in ("", "/context", "/analysis/topics", "/analysis/heat", "/segments"):
-        gone = gateway.call("GET", f"{SESSIONS}/s{path}", key=key)
-        assert (gone.status, gone.error["code"]) == (404, "not_found")
-        assert "/api/v1/events/query" in gone.error["message"]
+        response = gateway.call("GET", f"{SESSIONS}/s{path}", key=key)
+        assert (response.status, response.error["code"]) == (404, "not_found")
+        assert "/api/v1/events/query" in response.error["message"]
     assert gateway.call("GET", SESSIONS, key=key).body["sessions"] == []
-    asked = {"session_id": "s"}
-    tree = gateway.call("POST", "/api/v1/events/query", asked, key=key).body
-    kept = [event["event_id"] for event in tree["scopes"][0]["events"]]
-    assert kept == [stored["user"]["event_id"], stored["agent"]["event_id"]]
-    hits = gateway.call("POST", "/api/v1/recall", {"query": "buoy", **asked}, key=key).body["hits"]
-    assert kept[0] in [hit["event_id"] for hit in hits]
+    query = {"session_id": "s"}
+    tree = gateway.call("POST", "/api/v1/events/query", query, key=key).body
+    event_ids = [event["event_id"] for event in tree["scopes"][0]["events"]]
+    assert event_ids == [body["user"]["event_id"], body["agent"]["event_id"]]
+    hits = gateway.call("POST", "/api/v1/recall", {"query": "buoy", **query}, key=key).body["hits"]
+    assert event_ids[0] in [hit["event_id"] for hit in hits]
 
 
 def test_nothing_is_added_to_an_ended_session(
@@ -434,9 +436,9 @@ def test_nothing_is_added_to_an_ended_session(
         gateway.call("POST", "/api/v1/events", late, key=key),
         gateway.call("POST", SESSIONS, {**WITH_HELPER, "session_id": "s"}, key=key),
     ]
-    for refused in refusals:
-        assert (refused.status, refused.error["code"]) == (409, "state_conflict")
-        assert "begin another" in refused.error["message"]
+    for reply in refusals:
+        assert (reply.status, reply.error["code"]) == (409, "state_conflict")
+        assert "begin another" in reply.error["message"]
     batch = {"events": [late, user_message("Elsewhere.", session_id="t"), late]}
     items = gateway.call("POST", "/api/v1/events/batch", batch, key=key).body["results"]
     assert [item["status"] for item in items] == [409, 201, 409]
@@ -444,8 +446,8 @@ def test_nothing_is_added_to_an_ended_session(
     assert (again.status, again.body) == (201, first.body)
     again = gateway.call("POST", *own, key=key, headers=once)
     assert (again.status, again.text) == (201, second.text)
-    told = [("Before.",), ("Before too.",), ("Elsewhere.",)]
-    assert scratch_db.rows("select content from events order by seq") == told
+    texts = [("Before.",), ("Before too.",), ("Elsewhere.",)]
+    assert scratch_db.rows("select content from events order by seq") == texts
 
 
 def test_a_session_ends_in_its_own_scope_alone(gateway: Gateway) -> None:
@@ -461,26 +463,26 @@ def test_a_session_ends_in_its_own_scope_alone(gateway: Gateway) -> None:
 
 def test_sessions_are_listed_newest_first_page_by_page(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
-    begun = [begin(gateway, key, f"s-{n}") for n in range(7)]
+    uploads = [begin(gateway, key, f"s-{n}") for n in range(7)]
     events = [
         user_message("Hello.", session_id=f"batch-{n}") for n in range(4)
     ]  # begun at one moment
     assert gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key).status == 200
     begin(gateway, gateway.key(user=BOB), "his", participants=[BOB, HELPER])
     assert gateway.call("DELETE", f"{SESSIONS}/s-3", key=key).status == 200
-    for who, asked in ((key, {}), (gateway.key(), {"participants": [ALICE, HELPER]})):
+    for who, request in ((key, {}), (gateway.key(), {"participants": [ALICE, HELPER]})):
         names: list[str] = []
         cursor: str | None = None
         while True:
-            query = {"limit": 3, **asked, **({"cursor": cursor} if cursor else {})}
+            query = {"limit": 3, **request, **({"cursor": cursor} if cursor else {})}
             page = gateway.call("GET", SESSIONS, key=who, query=query)
             names += [session["session_id"] for session in page.body["sessions"]]
             cursor = page.body["next_cursor"]
             if cursor is None:
                 break
         assert sorted(names[:4]) == [f"batch-{n}" for n in range(4)]
-        assert names[4:] == [s["session_id"] for s in reversed(begun) if s["session_id"] != "s-3"]
+        assert names[4:] == [s["session_id"] for s in reversed(uploads) if s["session_id"] != "s-3"]
     everything = gateway.call("GET", SESSIONS, key=gateway.key(rights=["admin"])).body["sessions"]
     assert len(everything) == 11
-    unnamed = gateway.call("GET", SESSIONS, key=gateway.key())
-    assert (unnamed.status, unnamed.error["details"]["field"]) == (422, "participants")
+    reply = gateway.call("GET", SESSIONS, key=gateway.key())
+    assert (reply.status, reply.error["details"]["field"]) == (422, "participants")

@@ -78,8 +78,8 @@ def test_a_difference_is_what_the_rows_say(
     missing = gateway.call("GET", f"{SNAPSHOTS}/2/difference", key=key, query={"from": 9})
     assert missing.status == 404
     for wrong in ({}, {"from": 0}, {"from": 10**18}, {"from": 2**63 - 1}, {"from": "x"}):
-        refused = gateway.call("GET", f"{SNAPSHOTS}/2/difference", key=key, query=wrong)
-        assert (refused.status, refused.error["details"]["field"]) == (422, "from")
+        reply = gateway.call("GET", f"{SNAPSHOTS}/2/difference", key=key, query=wrong)
+        assert (reply.status, reply.error["details"]["field"]) == (422, "from")
     last = gateway.call("GET", f"{SNAPSHOTS}/2/difference", key=key, query={"from": 10**18 - 1})
     assert last.status == 404
     assert world.seq == 72
@@ -121,11 +121,11 @@ def test_old_ones_are_collected_and_the_rest_stays(
     )
     for version, tree in trees.items():
         assert read_tree(scratch_db, version) == tree
-    unnamed = (
+    query = (
         "select count(*) from topic_nodes n where not exists"
         " (select from topic_tree t where t.node_id = n.node_id)"
     )
-    assert scratch_db.rows(unnamed) == [(0,)]
+    assert scratch_db.rows(query) == [(0,)]
     scratch_db.rows("update snapshots set published_at = now() - interval '90 days'")
     assert gateway.run_job("archiver", "acme")["snapshots_removed"] == 1
     assert scratch_db.rows("select version from snapshots") == [(3,)], "never the active one"
@@ -149,8 +149,8 @@ def test_what_a_failed_build_left_is_collected(
     def fail(*_: object) -> None:
         raise MemoryError
 
-    with monkeypatch.context() as planted:
-        planted.setattr(store_publish, "validate_trees", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_publish, "validate_trees", fail)
         build(gateway)
     assert scratch_db.rows("select count(*) from topic_nodes") > before
     assert gateway.run_job("archiver")["builds_collected"] == 1

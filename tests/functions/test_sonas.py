@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import Gateway, Reply, ScratchDatabase
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
@@ -36,7 +36,7 @@ def activate(gateway: Gateway, key: str, uuid: str, *event_ids: str) -> Reply:
     return gateway.call("POST", f"{SONAS}/{uuid}/memories", {"event_ids": event_ids}, key=key)
 
 
-def listed(gateway: Gateway, key: str, **query: Any) -> list[str]:
+def list_ids(gateway: Gateway, key: str, **query: Any) -> list[str]:
     page = gateway.call("GET", "/sonas/list", key=key, query=query).body
     return [one["names"][0] for one in page["sonas"]]
 
@@ -51,7 +51,7 @@ def test_a_name_leads_to_one_sona(gateway: Gateway, key: str) -> None:
     assert (near["uuid"], near["found_by"]) == (first["uuid"], "meaning")
     other = find(gateway, key, "Dungeon master")
     assert (other["found_by"], other["uuid"] != first["uuid"]) == ("new", True)
-    assert listed(gateway, key) == ["Dungeon master", "The accountant"]
+    assert list_ids(gateway, key) == ["Dungeon master", "The accountant"]
 
     def race(_: int) -> Any:
         return find(gateway, key, "Lighthouse keeper")
@@ -86,7 +86,7 @@ def test_sonas_are_their_writers(gateway: Gateway, key: str) -> None:
     other = find(gateway, unbound, "Accountant")["uuid"]
     assert len({own, other, find(gateway, bob, "Accountant")["uuid"]}) == 3
     assert find(gateway, gateway.key(), "Accountant")["uuid"] == other
-    assert (listed(gateway, key), listed(gateway, unbound)) == (["Accountant"], ["Accountant"])
+    assert (list_ids(gateway, key), list_ids(gateway, unbound)) == (["Accountant"], ["Accountant"])
     for stranger in (bob, gateway.key("globex", user=ALICE), unbound):
         for method, path, body in (
             ("GET", f"/sona/{own}?participants={ALICE}", None),
@@ -106,8 +106,8 @@ def test_a_sona_is_renamed(gateway: Gateway, key: str) -> None:
     reply = gateway.call("PATCH", path, {"names": ["Bookkeeper", "Treasurer"]}, key=key)
     assert (reply.status, reply.body["names"]) == (200, ["Bookkeeper", "Treasurer"])
     assert find(gateway, key, "treasurer")["uuid"] == uuid
-    taken = gateway.call("PATCH", path, {"names": ["dungeon  MASTER"]}, key=key)
-    assert (taken.status, taken.error["details"]["field"]) == (409, "names")
+    response = gateway.call("PATCH", path, {"names": ["dungeon  MASTER"]}, key=key)
+    assert (response.status, response.error["details"]["field"]) == (409, "names")
     twice = gateway.call("PATCH", path, {"names": ["One", "one"]}, key=key)
     assert (twice.status, twice.error["details"]["field"]) == (422, "names")
     for names in ([], ["  "], ["x" * 201]):
@@ -129,7 +129,7 @@ def test_the_list_has_pages_as_they_were_at_the_first(gateway: Gateway, key: str
 
 
 def test_its_place_is_the_mean_of_what_is_in_view(
-    gateway: Gateway, tell: Told, scratch_db: ScratchDatabase
+    gateway: Gateway, tell: Tell, scratch_db: ScratchDatabase
 ) -> None:
     """Of an unbound credential's sona: each reader gets the mean of the events that it sees, and a
     redelivery changes nothing."""
@@ -166,7 +166,7 @@ def test_its_place_is_the_mean_of_what_is_in_view(
 
 
 def test_an_event_names_only_a_sona_of_its_own_writer(
-    gateway: Gateway, key: str, tell: Told
+    gateway: Gateway, key: str, tell: Tell
 ) -> None:
     uuid = find(gateway, key, "Gardener")["uuid"]
     tell(gateway.key(), "Planted by another.", ALICE, metadata={"sona": uuid})
@@ -177,7 +177,7 @@ def test_an_event_names_only_a_sona_of_its_own_writer(
     assert sona(gateway, key, uuid)["memories"] == 1
 
 
-def test_memories_are_added_where_all_are_in_view(gateway: Gateway, key: str, tell: Told) -> None:
+def test_memories_are_added_where_all_are_in_view(gateway: Gateway, key: str, tell: Tell) -> None:
     uuid = find(gateway, key, "Gardener")["uuid"]
     own = tell(key, "The roses are cut.", ALICE)["event_id"]
     bobs = tell(gateway.key(user=BOB), "The roses are bob's.", BOB)["event_id"]
@@ -187,7 +187,7 @@ def test_memories_are_added_where_all_are_in_view(gateway: Gateway, key: str, te
     assert sona(gateway, key, uuid)["memories"] == 0
 
 
-def test_a_merged_sona_is_the_other_one(gateway: Gateway, tell: Told) -> None:
+def test_a_merged_sona_is_the_other_one(gateway: Gateway, tell: Tell) -> None:
     """Its names and its memories, each once; also for what is told of it later."""
     key = gateway.key()
     a, b = (find(gateway, key, name)["uuid"] for name in ("Accountant", "Dungeon master"))
@@ -200,7 +200,7 @@ def test_a_merged_sona_is_the_other_one(gateway: Gateway, tell: Told) -> None:
         reply = gateway.call("POST", f"{SONAS}/{b}/merge", {"into": a}, key=key)
         assert (reply.status, reply.body["uuid"]) == (200, a)
         assert reply.body["names"] == ["Accountant", "Dungeon master"]
-    assert (find(gateway, key, "dungeon master")["uuid"], listed(gateway, key)) == (
+    assert (find(gateway, key, "dungeon master")["uuid"], list_ids(gateway, key)) == (
         a,
         ["Accountant"],
     )
@@ -208,15 +208,15 @@ def test_a_merged_sona_is_the_other_one(gateway: Gateway, tell: Told) -> None:
     gateway.sweep()
     assert activate(gateway, key, b, both, late).body == {"uuid": a, "added": 0, "known": 2}
     for uuid in (a, b):
-        seen = sona(gateway, key, uuid, participants=ALICE)
-        assert (seen["uuid"], seen["memories"]) == (a, 3)
+        view = sona(gateway, key, uuid, participants=ALICE)
+        assert (view["uuid"], view["memories"]) == (a, 3)
     itself = gateway.call("POST", f"{SONAS}/{a}/merge", {"into": b}, key=key)
     assert (itself.status, itself.body["uuid"]) == (200, a)
     nowhere = gateway.call("POST", f"{SONAS}/{a}/merge", {"into": both}, key=key)
     assert (nowhere.status, nowhere.error["details"]["field"]) == (422, "into")
 
 
-def test_a_sona_orders_hits_and_hides_none(gateway: Gateway, key: str, tell: Told) -> None:
+def test_a_sona_orders_hits_and_hides_none(gateway: Gateway, key: str, tell: Tell) -> None:
     """Only where it is weighted: what answers at all stays the same."""
     work, play = (find(gateway, key, name)["uuid"] for name in ("Accountant", "Dungeon master"))
     for uuid, text in (
@@ -228,10 +228,10 @@ def test_a_sona_orders_hits_and_hides_none(gateway: Gateway, key: str, tell: Tol
         tell(key, text, ALICE, metadata={"sona": uuid})
     tell(key, "The budget for the garden is forty seeds.", ALICE)
     gateway.sweep()
-    asked = {"query": "What is the budget?", "min_relevance": 0, "explain": True}
+    query = {"query": "What is the budget?", "min_relevance": 0, "explain": True}
 
     def texts(**more: Any) -> list[Any]:
-        reply = gateway.call("POST", "/api/v1/recall", {**asked, **more}, key=key)
+        reply = gateway.call("POST", "/api/v1/recall", {**query, **more}, key=key)
         assert reply.status == 200, reply.text
         return reply.body["hits"]
 
@@ -244,5 +244,5 @@ def test_a_sona_orders_hits_and_hides_none(gateway: Gateway, key: str, tell: Tol
         assert all(0 <= hit["features"]["sona"] <= 1 for hit in hits)
         assert {hit["event_id"] for hit in hits} == {hit["event_id"] for hit in plain}
         assert {hit["relevance"] for hit in hits} == {hit["relevance"] for hit in plain}
-    unknown = gateway.call("POST", "/api/v1/recall", {**asked, "sona": "Astronaut"}, key=key)
+    unknown = gateway.call("POST", "/api/v1/recall", {**query, "sona": "Astronaut"}, key=key)
     assert (unknown.status, unknown.error["details"]["field"]) == (422, "sona")

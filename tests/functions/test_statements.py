@@ -15,7 +15,7 @@ from tests.statements import ALICE, HELPER, make_principal, make_statement, stat
 from tests.support import Gateway, ScratchDatabase, user_message
 
 FACT = "Alice's lighthouse stands at Cape Finisterre."
-SAID = "The harbour master called about the lighthouse."
+STATEMENT = "The harbour master called about the lighthouse."
 QUESTION = "Where is the lighthouse?"
 KINDS = {"message", "thought", "action", "observation", "upload"}
 
@@ -28,15 +28,15 @@ def key(gateway: Gateway) -> str:
 @pytest.fixture
 def database(gateway: Gateway, scratch_db: ScratchDatabase) -> Iterator[Database]:
     """To state by."""
-    opened = Database(scratch_db.url)
-    yield opened
-    opened.close()
+    connection = Database(scratch_db.url)
+    yield connection
+    connection.close()
 
 
 @pytest.fixture
-def stated(gateway: Gateway, key: str, database: Database) -> str:
+def statement_id(gateway: Gateway, key: str, database: Database) -> str:
     """A message, and then a statement in the same scope; gives the statement's id."""
-    reply = gateway.call("POST", "/api/v1/events", user_message(SAID), key=key)
+    reply = gateway.call("POST", "/api/v1/events", user_message(STATEMENT), key=key)
     assert reply.status == 201, reply.text
     (result,) = state(database, [make_statement(FACT)], make_principal(ALICE))
     assert result.receipt
@@ -69,7 +69,7 @@ def test_no_route_appends_one(
 
 
 def test_in_a_batch_it_fails_alone(gateway: Gateway, scratch_db: ScratchDatabase, key: str) -> None:
-    events = [user_message(SAID), user_message(FACT, type="statement")]
+    events = [user_message(STATEMENT), user_message(FACT, type="statement")]
     answer = call(gateway, key, "POST", "/api/v1/events/batch", {"events": events})
     assert [item["status"] for item in answer["results"]] == [201, 422]
     assert answer["results"][1]["error"]["details"]["field"] == "type"
@@ -82,13 +82,13 @@ def test_the_description_names_it_where_it_is_read_and_not_where_it_is_refused(
     schemas = gateway.call("GET", "/openapi.json").body["components"]["schemas"]
 
     def kinds(model: str) -> set[str]:
-        found = schemas[model]["properties"]["type"]
-        for part in (found, *found.get("anyOf", []), *found.get("allOf", [])):
+        result = schemas[model]["properties"]["type"]
+        for part in (result, *result.get("anyOf", []), *result.get("allOf", [])):
             name = part.get("$ref", "").rpartition("/")[2]
             values = (schemas[name] if name else part).get("enum")
             if values:
                 return set(values)
-        raise AssertionError(found)
+        raise AssertionError(result)
 
     assert kinds("AppendRequest") == KINDS
     for model in ("EventOut", "EventQuery", "RecallRequest"):
@@ -98,8 +98,8 @@ def test_the_description_names_it_where_it_is_read_and_not_where_it_is_refused(
 # reading -----------------------------------------------------------------------------------------
 
 
-def test_it_is_read_like_any_event(gateway: Gateway, key: str, stated: str) -> None:
-    event = call(gateway, key, "GET", f"/api/v1/events/{stated}")
+def test_it_is_read_like_any_event(gateway: Gateway, key: str, statement_id: str) -> None:
+    event = call(gateway, key, "GET", f"/api/v1/events/{statement_id}")
     assert (event["type"], event["role"], event["origin"], event["session_id"]) == (
         "statement", "user", "user", None,
     )  # fmt: skip
@@ -107,39 +107,41 @@ def test_it_is_read_like_any_event(gateway: Gateway, key: str, stated: str) -> N
     feed = call(gateway, key, "GET", f"/api/v1/scopes/{event['scope_id']}/events")
     assert [(e["seq"], e["type"]) for e in feed["events"]] == [(1, "message"), (2, "statement")]
     block = call(gateway, key, "GET", f"/memory/{event['cid']}")
-    assert block["event_id"] == stated
+    assert block["event_id"] == statement_id
     stranger = gateway.key(user="user:bob")
-    assert gateway.call("GET", f"/api/v1/events/{stated}", key=stranger).status == 404
+    assert gateway.call("GET", f"/api/v1/events/{statement_id}", key=stranger).status == 404
 
 
-def test_lists_show_it_and_filter_by_its_type(gateway: Gateway, key: str, stated: str) -> None:
+def test_lists_show_it_and_filter_by_its_type(
+    gateway: Gateway, key: str, statement_id: str
+) -> None:
     def texts(**query: str) -> list[str]:
         (scope,) = call(gateway, key, "POST", "/api/v1/events/query", query)["scopes"]
         return [event["content"] for event in scope["events"]]
 
-    assert texts() == [SAID, FACT]
+    assert texts() == [STATEMENT, FACT]
     for query in ({}, {"text": "lighthouse"}, {"text": "lighthouse", "mode": "exact"}):
         assert texts(**query, type="statement") == [FACT]
-        assert texts(**query, type="message") == [SAID]
-    listed = call(gateway, key, "GET", "/memories/list")
-    assert [event["content"] for event in listed["events"]] == [FACT, SAID]
+        assert texts(**query, type="message") == [STATEMENT]
+    body = call(gateway, key, "GET", "/memories/list")
+    assert [event["content"] for event in body["events"]] == [FACT, STATEMENT]
 
 
 @pytest.mark.parametrize("is_embedded", [False, True])
-def test_recall_finds_it(gateway: Gateway, key: str, stated: str, is_embedded: bool) -> None:
+def test_recall_finds_it(gateway: Gateway, key: str, statement_id: str, is_embedded: bool) -> None:
     if is_embedded:
         gateway.sweep()
     for body in ({}, {"type": "statement"}, {"metadata": {"graph": {"op": "create"}}}):
-        asked = {"query": QUESTION, "min_relevance": 0, "explain": True, **body}
-        hits = call(gateway, key, "POST", "/api/v1/recall", asked)["hits"]
-        (hit,) = [hit for hit in hits if hit["event_id"] == stated]
+        query = {"query": QUESTION, "min_relevance": 0, "explain": True, **body}
+        hits = call(gateway, key, "POST", "/api/v1/recall", query)["hits"]
+        (hit,) = [hit for hit in hits if hit["event_id"] == statement_id]
         assert hit["text"] == FACT
         assert ("meaning" in hit["why"]) == is_embedded
         near = {hit["features"][f"cosine_{place}"] for place in ("before", "after", "nearby")}
         assert len(near) == 1, "nothing is near it: the mean of all candidates stands there"
-    asked = {"query": QUESTION, "min_relevance": 0, "type": "message", "explain": True}
-    (hit,) = call(gateway, key, "POST", "/api/v1/recall", asked)["hits"]
-    assert hit["text"] == SAID
+    query = {"query": QUESTION, "min_relevance": 0, "type": "message", "explain": True}
+    (hit,) = call(gateway, key, "POST", "/api/v1/recall", query)["hits"]
+    assert hit["text"] == STATEMENT
 
 
 def test_what_is_near_a_message_is_told_without_statements(
@@ -151,8 +153,8 @@ def test_what_is_near_a_message_is_told_without_statements(
         state(database, [make_statement(f"The weather on day {n} is fair.")])
     gateway.call("POST", "/api/v1/events", user_message("Old Tom does."), key=key)
     gateway.sweep()
-    asked = {"query": "Who keeps the lighthouse?", "min_relevance": 0, "explain": True, "limit": 20}
-    hits = call(gateway, key, "POST", "/api/v1/recall", asked)["hits"]
+    query = {"query": "Who keeps the lighthouse?", "min_relevance": 0, "explain": True, "limit": 20}
+    hits = call(gateway, key, "POST", "/api/v1/recall", query)["hits"]
     features = {hit["text"]: hit["features"] for hit in hits}
     mean = fmean(row["cosine"] for row in features.values())
     assert features["Old Tom does."]["cosine_before"] > 0.5
@@ -164,12 +166,12 @@ def test_what_is_near_a_message_is_told_without_statements(
 
 
 def test_provenance_knows_it(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, stated: str
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, statement_id: str
 ) -> None:
     gateway.sweep()
-    found = call(gateway, key, "GET", f"/api/v1/provenance/{stated}")
-    assert (found["kind"], found["id"]) == ("event", stated)
-    assert (found["topics"], found["chains"], len(found["vectors"])) == ([], [], 1)
+    body = call(gateway, key, "GET", f"/api/v1/provenance/{statement_id}")
+    assert (body["kind"], body["id"]) == ("event", statement_id)
+    assert (body["topics"], body["chains"], len(body["vectors"])) == ([], [], 1)
 
 
 # what is made of conversations -------------------------------------------------------------------
@@ -180,9 +182,9 @@ def test_short_term_memory_leaves_it_out(
 ) -> None:
     session = {"session_id": "s", "participants": [ALICE, HELPER]}
     assert gateway.call("POST", "/api/v1/sessions", session, key=key).status == 201
-    said = {"role": "user", "content": SAID}
+    message = {"role": "user", "content": STATEMENT}
     for n in range(3):
-        body = {**said, "content": f"{SAID} {n}"}
+        body = {**message, "content": f"{STATEMENT} {n}"}
         assert gateway.call("POST", "/api/v1/sessions/s/events", body, key=key).status == 201
         state(database, [make_statement(f"{FACT} {n} {i}") for i in range(12)])
     state(database, [make_statement(FACT, ALICE, "agent:other")])  # alone in its scope
@@ -190,9 +192,9 @@ def test_short_term_memory_leaves_it_out(
     wide = call(gateway, key, "GET", "/api/v1/sessions/s/context", participants=ALICE)
     for answer in (context, wide):
         texts = [row["event"]["content"] for row in answer["recent"]]
-        assert texts == [f"{SAID} {n}" for n in (2, 1, 0)]
+        assert texts == [f"{STATEMENT} {n}" for n in (2, 1, 0)]
     block = call(gateway, key, "POST", "/api/v1/context", {"participants": [ALICE]})
-    assert block["text"].count(SAID) == 3
+    assert block["text"].count(STATEMENT) == 3
     assert FACT not in block["text"]
     topics = call(gateway, key, "GET", "/api/v1/sessions/s/analysis/topics")
     assert [len(topic["event_ids"]) for topic in topics["topics"]] == [3]
@@ -201,11 +203,11 @@ def test_short_term_memory_leaves_it_out(
 def test_scopes_where_much_is_stated_do_not_crowd_out_those_where_somebody_talks(
     gateway: Gateway, key: str, database: Database
 ) -> None:
-    assert gateway.call("POST", "/api/v1/events", user_message(SAID), key=key).status == 201
+    assert gateway.call("POST", "/api/v1/events", user_message(STATEMENT), key=key).status == 201
     many = [make_statement(FACT, ALICE, f"agent:{n}") for n in range(MAX_RECENT + 1)]
     state(database, many)
     block = call(gateway, key, "POST", "/api/v1/context", {"participants": [ALICE]})
-    assert SAID in block["text"]
+    assert STATEMENT in block["text"]
 
 
 def test_a_short_answer_comes_with_the_message_before_it(
@@ -218,36 +220,36 @@ def test_a_short_answer_comes_with_the_message_before_it(
     scratch_db.rows("update events set recorded_at = recorded_at - interval '2 hours'")
 
     def ask(query: str) -> set[str]:
-        asked = {"participants": [ALICE], "query": query, "min_relevance": 0, "limit": 1}
-        block = call(gateway, key, "POST", "/api/v1/context", asked)
-        shown = [citation["event_id"] for citation in block["citations"]]
+        params = {"participants": [ALICE], "query": query, "min_relevance": 0, "limit": 1}
+        block = call(gateway, key, "POST", "/api/v1/context", params)
+        event_ids = [citation["event_id"] for citation in block["citations"]]
         statement = "select content from events where event_id::text = any (%s)"
-        return {text for (text,) in scratch_db.rows(statement, shown)}
+        return {text for (text,) in scratch_db.rows(statement, event_ids)}
 
     assert ask("Tom") == {"Who keeps the light?", "Old Tom does."}
     assert ask("13 letters") == {"Stated after 13 letters."}
 
 
 def test_the_block_for_a_prompt_has_it_where_it_answers(
-    gateway: Gateway, key: str, stated: str
+    gateway: Gateway, key: str, statement_id: str
 ) -> None:
     gateway.sweep()
-    asked = {"participants": [ALICE], "query": QUESTION, "min_relevance": 0}
-    block = call(gateway, key, "POST", "/api/v1/context", asked)
+    query = {"participants": [ALICE], "query": QUESTION, "min_relevance": 0}
+    block = call(gateway, key, "POST", "/api/v1/context", query)
     latest, _, about = block["text"].partition(FACT)
-    assert SAID in latest
+    assert STATEMENT in latest
     assert about
-    assert stated in [citation["event_id"] for citation in block["citations"]]
+    assert statement_id in [citation["event_id"] for citation in block["citations"]]
 
 
 def test_the_topic_index_leaves_it_out(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, stated: str
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, statement_id: str
 ) -> None:
     gateway.sweep()
     path = "/api/v1/references/query"
     for body in ({}, {"query": QUESTION, "min_relevance": 0}):
         (scope,) = call(gateway, key, "POST", path, body)["tree"]["scopes"]
-        assert [e["text"] for e in scope["fresh_tail"]["events"]] == [SAID]
+        assert [e["text"] for e in scope["fresh_tail"]["events"]] == [STATEMENT]
         assert (scope["cutoff"], scope["mark"]) == (0, 2)
         assert FACT not in call(gateway, key, "POST", path, {**body, "format": "text"})["text"]
 
@@ -257,7 +259,7 @@ def test_a_session_that_ends_keeps_its_events_alone(
 ) -> None:
     session = {"session_id": "s", "participants": [ALICE, HELPER]}
     assert gateway.call("POST", "/api/v1/sessions", session, key=key).status == 201
-    body = {"role": "user", "content": SAID}
+    body = {"role": "user", "content": STATEMENT}
     assert gateway.call("POST", "/api/v1/sessions/s/events", body, key=key).status == 201
     state(database, [make_statement(FACT)])
     reply = gateway.call("DELETE", "/api/v1/sessions/s", key=key)
@@ -265,13 +267,13 @@ def test_a_session_that_ends_keeps_its_events_alone(
 
 
 def test_the_chain_of_a_message_warms_and_a_statement_has_none(
-    gateway: Gateway, scratch_db: ScratchDatabase, key: str, stated: str
+    gateway: Gateway, scratch_db: ScratchDatabase, key: str, statement_id: str
 ) -> None:
     (message,) = scratch_db.rows("select event_id::text from events where type = 'message'")[0]
     chain = add_chain(gateway, scratch_db, [message], formed_at=datetime.now(UTC))
     gateway.sweep()
-    asked = {"query": QUESTION, "min_relevance": 0, "type": "statement"}
-    call(gateway, key, "POST", "/api/v1/recall", asked)
+    query = {"query": QUESTION, "min_relevance": 0, "type": "statement"}
+    call(gateway, key, "POST", "/api/v1/recall", query)
     assert scratch_db.rows("select count(*) from recalls") == [(0,)]
     call(gateway, key, "POST", "/api/v1/recall", {"query": QUESTION, "min_relevance": 0})
     assert scratch_db.rows("select chain_id::text from recalls") == [(chain,)]

@@ -18,12 +18,12 @@ from tests.functions.contract import HANDLERS
 ROUTES: list[Route] = [route for handler in HANDLERS for route in handler.ROUTES.values()]
 
 
-def _sorted(models: Iterable[type[BaseModel] | None]) -> list[type[BaseModel]]:
+def _sort(models: Iterable[type[BaseModel] | None]) -> list[type[BaseModel]]:
     return sorted({model for model in models if model}, key=lambda model: model.__name__)
 
 
-BODIES = _sorted(route.body for route in ROUTES)
-TEXTS = _sorted(model for route in ROUTES for model in (route.query, route.headers))
+BODIES = _sort(route.body for route in ROUTES)
+TEXTS = _sort(model for route in ROUTES for model in (route.query, route.headers))
 """Query strings and headers: every value is text."""
 
 

@@ -17,7 +17,7 @@ from strandline.jobs import runner, store_failures, store_runs
 from strandline.jobs.context import Tally, Worker
 from strandline.local.lambda_context import LambdaContext
 from strandline.log import store_uploads
-from tests.functions.conftest import Told
+from tests.functions.conftest import Tell
 from tests.support import Gateway, NullJobQueue, ScratchDatabase, begin_run, user_message
 
 JOBS = "/api/v1/admin/jobs"
@@ -25,7 +25,7 @@ SWEEPER: Any = sweeper
 """And its steps."""
 
 
-def test_a_lost_hint_is_found(scratch_db: ScratchDatabase, gateway: Gateway, tell: Told) -> None:
+def test_a_lost_message_is_found(scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell) -> None:
     tell(gateway.key(), "The buoy goes out on Friday.")
     gateway.sweep()
     assert scratch_db.rows("select count(*) from event_vectors") == [(1,)]
@@ -34,7 +34,7 @@ def test_a_lost_hint_is_found(scratch_db: ScratchDatabase, gateway: Gateway, tel
 
 
 def test_work_that_no_row_names_is_found_once_a_day(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     key = gateway.key()
     tell(key, "one")
@@ -49,7 +49,7 @@ def test_work_that_no_row_names_is_found_once_a_day(
 
 
 def test_a_lane_gone_quiet_is_closed(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell
 ) -> None:
     tell(gateway.key(), "The buoy goes out on Friday.", session_id="s-1")
     gateway.sweep()
@@ -60,14 +60,14 @@ def test_a_lane_gone_quiet_is_closed(
 
 
 def test_a_step_that_fails_holds_up_no_other(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tell(gateway.key(), "one")
 
-    def broken(*_given: Any) -> int:
+    def fail(*args: Any) -> int:
         raise RuntimeError("the words of a memory")
 
-    monkeypatch.setattr("strandline.chains.form.close_idle_lanes", broken)
+    monkeypatch.setattr("strandline.chains.form.close_idle_lanes", fail)
     gateway.sweep()
     assert scratch_db.rows("select count(*) from event_vectors") == [(1,)]
     assert scratch_db.rows(
@@ -106,11 +106,11 @@ def test_a_run_that_was_not_heard_of_has_failed(
 
 
 def test_a_failed_model_is_asked_again(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The failure waits for somebody who asks, is tried by the next sweep, and is done with."""
     key = gateway.key("acme", rights=("read", "write", "admin"))
-    told = tell(key, "The buoy goes out on Friday.", session_id="s-1")
+    receipt = tell(key, "The buoy goes out on Friday.", session_id="s-1")
     gateway.sweep()
     scratch_db.rows("update lanes set idle_at = now() - interval '1 second'")
     gateway.sweep()
@@ -118,7 +118,7 @@ def test_a_failed_model_is_asked_again(
     access = gateway.database.connect_as(Caller.background("acme"))
     about: dict[str, Any] = {
         "kind": "enrich",
-        "scope_id": told["scope_id"],
+        "scope_id": receipt["scope_id"],
         "participants": ["agent:helper", "user:alice"],
         "reason": "unavailable",
         "advice": "Try it again.",
@@ -135,13 +135,13 @@ def test_a_failed_model_is_asked_again(
             started.append(f"{job} {tenant} {bool(run)}")
 
     monkeypatch.setitem(admin.resources.__dict__, "job_queue", Started())
-    asked = gateway.call("POST", f"{JOBS}/{job_id}/retry", key=key)
-    assert (asked.status, asked.body["state"], asked.body["attempts"]) == (202, "queued", 3)
+    reply = gateway.call("POST", f"{JOBS}/{job_id}/retry", key=key)
+    assert (reply.status, reply.body["state"], reply.body["attempts"]) == (202, "queued", 3)
     assert started == ["sweeper acme True"]
     gateway.sweep()
-    done = gateway.call("GET", f"{JOBS}/{job_id}", key=key).body
-    assert (done["state"], done["ref"]) == ("done", str(chain_id))
-    assert (done["reason"], done["advice"]) == ("", "")
+    body = gateway.call("GET", f"{JOBS}/{job_id}", key=key).body
+    assert (body["state"], body["ref"]) == ("done", str(chain_id))
+    assert (body["reason"], body["advice"]) == ("", "")
     assert scratch_db.rows("select max(version) from chain_versions") == [(2,)]
 
 
@@ -170,10 +170,10 @@ def test_when_a_lease_is_lost_nothing_more_is_committed(
     assert scratch_db.rows("select state, totals from jobs") == [("done", {"things": 5})]
     assert begin_run(gateway.database, "archiver", "third", 1, now)
     with access.transaction():
-        held = store_runs.lease_shard(access, "archiver", "third", 0, now)
-        assert held is not None
+        shard = store_runs.lease_shard(access, "archiver", "third", 0, now)
+        assert shard is not None
         assert store_runs.expire_leases(access, None, now + timedelta(hours=1)) == 1
-        assert not store_runs.lock_shard(access, held)
+        assert not store_runs.lock_shard(access, shard)
 
 
 def test_a_failure_of_ours_holds_up_no_other_failure(
@@ -185,18 +185,18 @@ def test_a_failure_of_ours_holds_up_no_other_failure(
         "insert into jobs (tenant_id, job_id, kind, state, ref) select 'acme', uuidv7(), 'enrich',"
         " 'queued', 'chain ' || n from generate_series(1, 2) n returning 1"
     )
-    tried: list[str] = []
+    attempts: list[str] = []
 
-    def broken(_worker: Any, _tenant: str, chain_id: str, _now: Any) -> int:
-        tried.append(chain_id)
+    def fail(_worker: Any, _tenant: str, chain_id: str, _now: Any) -> int:
+        attempts.append(chain_id)
         if chain_id == "chain 1":
             raise RuntimeError("the words of a memory")
         return 2
 
     monkeypatch.setattr("strandline.background.sweeper.UUID", str)
-    monkeypatch.setattr("strandline.chains.form.retry_enrichment", broken)
+    monkeypatch.setattr("strandline.chains.form.retry_enrichment", fail)
     gateway.sweep()
-    assert tried == ["chain 1", "chain 2"]
+    assert attempts == ["chain 1", "chain 2"]
     assert scratch_db.rows("select state, reason from jobs where ref is not null order by ref") == [
         ("failed", "RuntimeError"),
         ("done", ""),
@@ -213,9 +213,9 @@ def test_work_that_gets_on_is_gone_on_with_soon(
         answer = gateway.call("POST", "/api/v1/events/batch", {"events": items}, key=key)
         assert answer.status == 200
     scratch_db.rows("update scope_work set due_at = now() - interval '30 hours'")
-    asked = "select next_sweep(null, '{}', '5 minutes', now()) - now()"
+    query = "select next_sweep(null, '{}', '5 minutes', now()) - now()"
     scratch_db.rows("update quotas set leased = 0")
-    assert scratch_db.rows(asked) == [(None,)], "a day late"
+    assert scratch_db.rows(query) == [(None,)], "a day late"
 
     def after_a_batch(worker: Worker) -> bool:
         return worker.tally.embedded_events > 0
@@ -224,22 +224,22 @@ def test_work_that_gets_on_is_gone_on_with_soon(
     totals = gateway.run_job("sweeper", "acme")
     assert scratch_db.rows("select embedded_seq from embedding_progress") == [(128,)]
     assert totals["events_embedded"] == 128
-    ((pause,),) = scratch_db.rows(asked)
+    ((pause,),) = scratch_db.rows(query)
     assert pause <= timedelta(minutes=5)
 
 
 def test_a_failure_that_is_to_be_tried_again_is_due_at_once(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long it is known: not when a lease that nobody took would end."""
     key = gateway.key(rights=["read", "write", "admin"])
-    told = tell(key, "The buoy goes out on Friday.")
+    receipt = tell(key, "The buoy goes out on Friday.")
     gateway.sweep()
     access = gateway.database.connect_as(Caller.background("acme"))
     who = ["agent:helper", "user:alice"]
     ids = [
         store_failures.record_failure(
-            access, kind="enrich", scope_id=told["scope_id"], participants=who,
+            access, kind="enrich", scope_id=receipt["scope_id"], participants=who,
             reason="unavailable", advice="Try it again.", ref=uuid4(),
         )
         for _ in range(3)
@@ -250,22 +250,22 @@ def test_a_failure_that_is_to_be_tried_again_is_due_at_once(
     scratch_db.rows("update lanes set idle_at = now() + interval '1 day'")
     scratch_db.rows("update quotas set leased = 0")
     for job_id in ids:
-        asked = gateway.call("POST", f"{JOBS}/{job_id}/retry", key=key)
-        assert (asked.status, asked.body["state"]) == (202, "queued")
+        reply = gateway.call("POST", f"{JOBS}/{job_id}/retry", key=key)
+        assert (reply.status, reply.body["state"]) == (202, "queued")
     ((ahead,),) = scratch_db.rows("select next_sweep(null, '{}', '10 seconds', now()) - now()")
     assert ahead <= timedelta(seconds=10)
 
 
 def test_a_sweep_that_lost_its_lease_stops(
-    scratch_db: ScratchDatabase, gateway: Gateway, tell: Told, monkeypatch: pytest.MonkeyPatch
+    scratch_db: ScratchDatabase, gateway: Gateway, tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first step took too long, and another run has the tenant's job."""
     monkeypatch.setattr(runner, "_RENEW_SECONDS", 0.0)
     tell(gateway.key(), "The buoy goes out on Friday.")
     handler: Any = importlib.import_module("functions.sweeper.handler")
 
-    def step(verb: str, run: str, **asked: object) -> Any:
-        event = {"verb": verb, "run": run, "input": {**asked, "job": "sweeper"}}
+    def step(verb: str, run: str, **request: object) -> Any:
+        event = {"verb": verb, "run": run, "input": {**request, "job": "sweeper"}}
         return handler.lambda_handler(event, LambdaContext("sweeper", 900))
 
     def slow(*_: object) -> int:
@@ -302,8 +302,8 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
     monkeypatch.setattr(store_uploads, "list_writers", five)
 
     def again(*_: object) -> int:
-        tried.append(1)
-        if len(tried) == 3:
+        attempts.append(1)
+        if len(attempts) == 3:
             scratch_db.rows("update jobs set state = 'failed'")
         return 1
 
@@ -311,15 +311,15 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
     monkeypatch.setattr("strandline.chains.fold_recalls.prune", again)
     monkeypatch.setattr("strandline.log.uploads._remove_uploads", again)
     for step in (SWEEPER._recalls_folded, SWEEPER._recalls_pruned, SWEEPER._uploads_removed):
-        tried: list[int] = []
+        attempts: list[int] = []
         scratch_db.rows("delete from jobs")
         assert begin_run(gateway.database, "sweeper", "r", 1, now)
         with access.transaction():
-            held = store_runs.lease_shard(access, "sweeper", "r", 0, now)
-        assert held is not None
-        lease = runner.Lease(access, held, time.monotonic() + 60, lambda: datetime.now(UTC))
+            shard = store_runs.lease_shard(access, "sweeper", "r", 0, now)
+        assert shard is not None
+        lease = runner.Lease(access, shard, time.monotonic() + 60, lambda: datetime.now(UTC))
         step(service, lease, now)
-        assert (step.__name__, len(tried)) == (step.__name__, 3)
+        assert (step.__name__, len(attempts)) == (step.__name__, 3)
         assert lease.is_lost
 
     renewed: list[str] = []
@@ -335,6 +335,6 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
     worker: Any = SimpleNamespace(
         embedder=Odd(), tally=Tally(), renew=lambda: bool(renewed.append("")) or True
     )
-    found = embed_texts(worker, {n: "odd" if n == 2 else "even" for n in range(4)})
-    assert [isinstance(one, str) for one in found.values()] == [False, False, True, False]
+    vectors = embed_texts(worker, {n: "odd" if n == 2 else "even" for n in range(4)})
+    assert [isinstance(one, str) for one in vectors.values()] == [False, False, True, False]
     assert len(renewed) == 5, "before each text, and before the one that none refuses"

@@ -19,24 +19,24 @@ def operator(gateway: Gateway) -> str:
     return gateway.key("ops", rights=["operator"])
 
 
-def change(gateway: Gateway, key: str, **wanted: object) -> Reply:
+def change(gateway: Gateway, key: str, **changes: object) -> Reply:
     """PATCH of acme."""
-    return gateway.call("PATCH", ACME, wanted, key=key)
+    return gateway.call("PATCH", ACME, changes, key=key)
 
 
 def test_it_is_utc_until_an_operator_sets_it(gateway: Gateway, operator: str) -> None:
     assert gateway.call("GET", ACME, key=operator).body["time_zone"] == "UTC"
-    for wanted, holds in (
+    for target, holds in (
         ({"time_zone": "Europe/Berlin"}, "Europe/Berlin"),
         ({"appends_per_minute": 9}, "Europe/Berlin"),  # others leave it as it is
         ({"time_zone": None}, "UTC"),
         ({"time_zone": "America/Argentina/Buenos_Aires"}, "America/Argentina/Buenos_Aires"),
     ):
-        changed = change(gateway, operator, **wanted)
-        assert (changed.status, changed.body["time_zone"]) == (200, holds)
+        response = change(gateway, operator, **target)
+        assert (response.status, response.body["time_zone"]) == (200, holds)
         assert gateway.call("GET", ACME, key=operator).body["time_zone"] == holds
-    made = {"tenant_id": "initech", "time_zone": "Asia/Kolkata"}
-    reply = gateway.call("POST", TENANTS, made, key=operator)
+    results = {"tenant_id": "initech", "time_zone": "Asia/Kolkata"}
+    reply = gateway.call("POST", TENANTS, results, key=operator)
     assert (reply.status, reply.body["time_zone"]) == (201, "Asia/Kolkata")
     entries = gateway.call("GET", f"{ACME}/audit", key=operator).body["entries"]
     details = [e["details"] for e in entries if e["route"].startswith("PATCH")]
@@ -58,8 +58,8 @@ def test_what_is_no_zone_is_refused(gateway: Gateway, operator: str, wrong: obje
         assert (reply.status, reply.error["details"]["field"]) == (422, "time_zone")
         if isinstance(wrong, str) and 0 < len(wrong) < 64 and wrong.isprintable():
             assert "Europe/Berlin" in reply.error["message"], "it names the way out"
-    shown = gateway.call("GET", ACME, key=operator).body
-    assert (shown["time_zone"], shown["limits"]["appends_per_minute"]) == ("UTC", None)
+    body = gateway.call("GET", ACME, key=operator).body
+    assert (body["time_zone"], body["limits"]["appends_per_minute"]) == ("UTC", None)
     assert gateway.call("GET", f"{TENANTS}/n", key=operator).status == 404
 
 
@@ -74,18 +74,18 @@ def test_days_of_a_question_are_the_tenant_s(
         (hit,) = gateway.call("POST", "/api/v1/recall", body, key=key).body["hits"]
         return hit["features"]["date"]
 
-    asked = (
+    requests = (
         ("What happened yesterday?", "2026-05-10T12:00:00Z"),
         ("What happened today?", "2026-05-08T22:59:00Z"),
         ("What happened on 9 May?", "2026-05-10T12:00:00Z"),
         ("What happened before 9 May?", "2026-05-10T12:00:00Z"),
         ("What happened after 8 May?", "2026-05-10T12:00:00Z"),
     )
-    assert [date(*question) for question in asked] == [0, 1, 1, 1, 0]
+    assert [date(*question) for question in requests] == [0, 1, 1, 1, 0]
     change(gateway, operator, time_zone="Europe/Berlin")  # there it is half past midnight
-    assert [date(*question) for question in asked] == [1, 1, 2, 0, 1]
+    assert [date(*question) for question in requests] == [1, 1, 2, 0, 1]
     change(gateway, operator, time_zone="America/New_York")
-    assert [date(*question) for question in asked] == [0, 1, 1, 1, 0]
+    assert [date(*question) for question in requests] == [0, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Niue"])

@@ -64,7 +64,7 @@ def petrel(gateway: Gateway, key: str) -> str:
 def test_revisions_are_kept_and_the_newest_holds(gateway: Gateway, key: str, petrel: str) -> None:
     berth = path_of(petrel, "berth")
     first = store(gateway, key, berth, 14, field_type="number")
-    known = first["recorded_at"]
+    recorded_at = first["recorded_at"]
     second = store(
         gateway, key, berth, {"pier": "B", "number": 17}, why_changed="The pier is repaired",
         impact_expected="A longer walk.",
@@ -74,7 +74,7 @@ def test_revisions_are_kept_and_the_newest_holds(gateway: Gateway, key: str, pet
     assert now["current"] == now["history"][0]
     assert [item["value"] for item in now["history"]] == [{"pier": "B", "number": 17}, 14]
     assert (now["field_type"], now["revisions"], now["next_cursor"]) == ("number", 2, None)
-    before = get(gateway, key, berth, as_of=known)
+    before = get(gateway, key, berth, as_of=recorded_at)
     assert (before["current"]["value"], before["revisions"]) == (14, 1)
     event = get(gateway, key, f"/api/v1/events/{second['event_id']}")
     assert (event["type"], event["speaker"], event["content"]) == (
@@ -128,15 +128,18 @@ def test_topics_of_one_name_in_view_are_joined(gateway: Gateway, key: str, petre
     store(gateway, key, ours, 17, participants=crew)
     store(gateway, key, path_of(petrel, "log"), "kept by Ada")
     for path in (mine, ours):
-        joined = get(gateway, key, path)
-        assert [(item["value"], item["topic_id"]) for item in joined["history"]] == [
+        body = get(gateway, key, path)
+        assert [(item["value"], item["topic_id"]) for item in body["history"]] == [
             (17, other),
             (14, petrel),
         ]
     bos = gateway.key(user=BO)
     assert [item["value"] for item in get(gateway, bos, ours)["history"]] == [17]
-    listed = get(gateway, bos, path_of(other))
-    assert ([item["field"] for item in listed["fields"]], listed["members"]) == (["berth"], [other])
+    listing = get(gateway, bos, path_of(other))
+    assert ([item["field"] for item in listing["fields"]], listing["members"]) == (
+        ["berth"],
+        [other],
+    )
     assert gateway.call("GET", mine, key=bos).status == 404
     assert gateway.call("GET", path_of(petrel), key=bos).status == 404
     answer = revise(gateway, bos, mine, 1, participants=[BO])
@@ -160,8 +163,8 @@ def test_a_field_refers_to_a_topic_by_an_edge(
     assert store(gateway, key, harbour, "N", ref_topic_id=north)["ref_topic_id"] == north
     assert store(gateway, key, harbour, "N, pier 2")["ref_topic_id"] == north, "left out: as before"
     assert scratch_db.rows(edges) == [("North harbour", True)]
-    moved = store(gateway, key, harbour, "S", ref_topic_id=south, why_changed="silt")
-    assert moved["ref_topic_id"] == south
+    move = store(gateway, key, harbour, "S", ref_topic_id=south, why_changed="silt")
+    assert move["ref_topic_id"] == south
     assert scratch_db.rows(edges) == [("North harbour", False), ("South harbour", True)]
     store(gateway, key, harbour, "N", ref_topic_id=north)
     assert scratch_db.rows(edges) == [("North harbour", True), ("South harbour", False)]
@@ -190,7 +193,7 @@ def test_a_replay_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("field", "body", "named"),
+    ("field", "body", "name"),
     [
         ("x" * 101, {}, "field"),
         ("a%2Fb", {}, "field"),
@@ -213,11 +216,11 @@ def test_what_cannot_be_stored_is_refused_by_its_field(
     petrel: str,
     field: str,
     body: dict[str, Any],
-    named: str,
+    name: str,
 ) -> None:
     more: dict[str, Any] = {"value": 1, **body}
     answer = revise(gateway, gateway.key(), path_of(petrel, field), more.pop("value"), **more)
-    assert (answer.status, answer.error["details"]["field"]) == (422, named), answer.text
+    assert (answer.status, answer.error["details"]["field"]) == (422, name), answer.text
     assert scratch_db.rows("select count(*) from topic_fields") == [(0,)]
     assert scratch_db.rows("select count(*) from events") == [(1,)]
 
@@ -311,11 +314,11 @@ def test_a_revision_cites_its_statement_and_none_that_is_erased(
     scratch_db: ScratchDatabase, gateway: Gateway, key: str, petrel: str
 ) -> None:
     revision = store(gateway, key, path_of(petrel, "berth"), 1)
-    ((held,),) = scratch_db.rows(
+    ((contents,),) = scratch_db.rows(
         "select count(*) from topic_field_revisions r join events e using (tenant_id, event_id)"
         " where e.type = 'statement' and e.metadata -> 'graph' -> 'revise' ->> 'field' = r.field"
     )
-    assert held == 1
+    assert contents == 1
     scratch_db.rows(
         "update events set erased_at = now(), content = null, cid = null where event_id = %s",
         revision["event_id"],

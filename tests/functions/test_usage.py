@@ -113,15 +113,15 @@ def test_what_made_no_event_costs_nothing(slow: Gateway) -> None:
     spent by ten events, whatever else was sent."""
     gateway, key = slow, slow.key()
     limit(gateway, appends_per_minute=1)
-    keyed = [user_message(f"tide {n}", source_event_key=f"k{n}") for n in range(8)]
-    assert gateway.call("POST", BATCH, {"events": keyed}, key=key).body["stored"] == 8
+    events = [user_message(f"tide {n}", source_event_key=f"k{n}") for n in range(8)]
+    assert gateway.call("POST", BATCH, {"events": events}, key=key).body["stored"] == 8
     for _ in range(5):
-        replay = gateway.call("POST", BATCH, {"events": keyed[:2]}, key=key)
+        replay = gateway.call("POST", BATCH, {"events": events[:2]}, key=key)
         assert replay.headers["Idempotent-Replayed"] == "true"
         conflict = user_message("another", source_event_key="k0")
         assert gateway.call("POST", POST, conflict, key=key).status == 409
-        undone = {"events": [user_message("new"), conflict], "atomic": True}
-        assert gateway.call("POST", BATCH, undone, key=key).status == 422
+        undo = {"events": [user_message("new"), conflict], "atomic": True}
+        assert gateway.call("POST", BATCH, undo, key=key).status == 422
         assert gateway.call("POST", POST, {"participants": []}, key=key).status == 422
     assert (
         gateway.call(
@@ -143,26 +143,30 @@ def test_stored_bytes_are_spent_before_anything_is_stored(
     is_refused(reply, "stored_bytes", waiting_helps=False)
     assert "operator" in reply.error["message"]
     assert scratch_db.rows("select count(*), sum(size) from blobs") == [(1, 100_000)]
-    told = use(gateway, key)["stored_bytes"]
-    assert told["used"] + told["remaining"] == told["limit"] == 200_000
-    assert 100_000 < told["used"] < 100_000 + 1000
+    stored_bytes = use(gateway, key)["stored_bytes"]
+    assert stored_bytes["used"] + stored_bytes["remaining"] == stored_bytes["limit"] == 200_000
+    assert 100_000 < stored_bytes["used"] < 100_000 + 1000
 
 
 def test_usage_tells_limits_and_use(gateway: Gateway) -> None:
     key = gateway.key()
     limit(gateway, requests_per_minute=600)
     gateway.call("POST", BATCH, {"events": [user_message("a"), user_message("b")]}, key=key)
-    told = use(gateway, key)
-    assert list(told) == ["requests", "appends", "stored_bytes"]
-    requests, appends, stored = told.values()
+    usage = use(gateway, key)
+    assert list(usage) == ["requests", "appends", "stored_bytes"]
+    requests, appends, stored_bytes = usage.values()
     assert (requests["limit"], requests["at_once"], requests["per"]) == (600, 100, "minute")
     assert requests["used"] + requests["remaining"] == 100
     assert 2 <= requests["leased"] <= 2 * 10  # two requests, two instances with a slice each
     assert requests["resets_at"] is not None
     assert (appends["limit"], appends["at_once"]) == (60_000, 10_000)
     assert appends["leased"] >= 2
-    assert (stored["limit"], stored["per"], stored["resets_at"]) == (100 * 2**30, "total", None)
-    assert all(quota["retry_after"] == 0 for quota in told.values())
+    assert (stored_bytes["limit"], stored_bytes["per"], stored_bytes["resets_at"]) == (
+        100 * 2**30,
+        "total",
+        None,
+    )
+    assert all(quota["retry_after"] == 0 for quota in usage.values())
 
 
 def test_usage_is_not_a_bound_users(gateway: Gateway) -> None:
@@ -213,18 +217,18 @@ def test_the_sweep_sets_the_level_to_the_truth(
     gateway.call("POST", POST, user_message("x" * 1000, metadata={}), key=key)
     gateway.call("POST", POST, user_message("y" * 70_000, metadata={}), key=key)
     truth = 1000 + 70_000 + 2 * len("{}")
-    (leased,) = scratch_db.rows("select level from quotas where quota = 'stored_bytes'")[0]
-    assert leased == 1_000_000, "a slice of the level"
+    (row,) = scratch_db.rows("select level from quotas where quota = 'stored_bytes'")[0]
+    assert row == 1_000_000, "a slice of the level"
     gateway.sweep()
-    assert use(gateway, key)["stored_bytes"]["used"] == leased, "the slice may yet be spent"
+    assert use(gateway, key)["stored_bytes"]["used"] == row, "the slice may yet be spent"
     scratch_db.rows("update quotas set recent_since = recent_since - interval '6 minutes'")
     gateway.sweep()
-    assert use(gateway, key)["stored_bytes"]["used"] == leased, "counted again too soon"
+    assert use(gateway, key)["stored_bytes"]["used"] == row, "counted again too soon"
     scratch_db.rows("update quotas set measured_at = measured_at - interval '11 minutes'")
     gateway.sweep()
     assert use(gateway, key)["stored_bytes"]["used"] == truth
-    stored = gateway.call("GET", USAGE, key=key).body["stored"]
-    assert (stored["bytes"], stored["scopes"], stored["events"]) == (truth, 1, 2)
+    stored_usage = gateway.call("GET", USAGE, key=key).body["stored"]
+    assert (stored_usage["bytes"], stored_usage["scopes"], stored_usage["events"]) == (truth, 1, 2)
     assert scratch_db.rows("select * from tenants_to_recount(now(), 100)") == [], (
         "nothing has changed"
     )
@@ -260,8 +264,8 @@ def test_an_upload_that_was_not_begun_costs_nothing(
     key = gateway.key()
     limit(gateway, stored_bytes=10_000)
     upload = {"sha256": hashlib.sha256(b"a payload").hexdigest(), "size": 6000}
-    with monkeypatch.context() as broken:
-        broken.setattr(store_uploads, "create_upload", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_uploads, "create_upload", fail)
         assert gateway.call("POST", "/api/v1/uploads", upload, key=key).status >= 500
     assert gateway.call("POST", "/api/v1/uploads", upload, key=key).status == again
 
@@ -270,16 +274,16 @@ def test_an_upload_is_paid_for_once(gateway: Gateway, scratch_db: ScratchDatabas
     """When it is begun; not again when an event cites it. Until then it counts as stored."""
     key, data = gateway.key(), b"a payload of some length " * 1000
     limit(gateway, stored_bytes=10**9)
-    asked = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
-    upload = gateway.call("POST", "/api/v1/uploads", asked, key=key)
+    query = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    upload = gateway.call("POST", "/api/v1/uploads", query, key=key)
     assert upload.status == 201, upload.text
     measure(gateway, scratch_db)
     assert use(gateway, key)["stored_bytes"]["used"] == len(data)
     put = urllib.request.Request(  # noqa: S310 - local S3
         upload.body["url"], data, upload.body["headers"], method="PUT"
     )
-    with urllib.request.urlopen(put) as stored:  # noqa: S310
-        assert stored.status == 200
+    with urllib.request.urlopen(put) as response:  # noqa: S310
+        assert response.status == 200
     body = {
         **user_message(""),
         "blob": {"cid": upload.body["cid"]},
@@ -313,8 +317,8 @@ def test_one_tenant_that_cannot_be_counted_holds_up_no_other(
         " when (new.tenant_id = 'acme') execute function fail()"
     )
     gateway.sweep()
-    found = "select tenant_id from quotas where measured is not null"
-    assert scratch_db.rows(found) == [("globex",)]
+    query = "select tenant_id from quotas where measured is not null"
+    assert scratch_db.rows(query) == [("globex",)]
     assert "sweep step failed" in caplog.text
 
 

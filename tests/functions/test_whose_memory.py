@@ -14,7 +14,7 @@ from tests.support import Gateway, ScratchDatabase
 
 SESSIONS = "/api/v1/sessions"
 ALICE, BOB, HELPER, PILOT = "user:alice", "user:bob", "agent:helper", "agent:pilot"
-type Told = Callable[..., Any]
+type Tell = Callable[..., Any]
 type Keys = Mapping[str, str]
 
 with_and_without = pytest.mark.parametrize("share", [False, True], ids=["alone", "share"])
@@ -41,28 +41,28 @@ class World:
 
     def context(self, who: str, session: str, **query: object) -> tuple[list[str], set[str]]:
         """A context's events, newest first, and its chains."""
-        found = self.read(who, "GET", f"{SESSIONS}/{session}/context", **query)
-        recent = [row["event"]["content"] for row in found["recent"]]
-        return recent, {chain["topic"] for chain in found["chains"]}
+        body = self.read(who, "GET", f"{SESSIONS}/{session}/context", **query)
+        recent = [row["event"]["content"] for row in body["recent"]]
+        return recent, {chain["topic"] for chain in body["chains"]}
 
     def search(self, who: str, session: str, **more: object) -> set[str]:
         """The chains that a search finds, whatever their likeness."""
-        asked = {"query": "the buoy", "similarity_threshold": -1.0, "min_relevance": 0, **more}
-        found = self.read(who, "POST", f"{SESSIONS}/{session}/context/search", asked)
-        return {hit["chain"]["topic"] for hit in found["hits"]}
+        query = {"query": "the buoy", "similarity_threshold": -1.0, "min_relevance": 0, **more}
+        body = self.read(who, "POST", f"{SESSIONS}/{session}/context/search", query)
+        return {hit["chain"]["topic"] for hit in body["hits"]}
 
     def everything(self, who: str, *names: str) -> list[set[str]]:
         """The events that each root route shows on behalf of `names`."""
-        asked: dict[str, Any] = {"participants": list(names)} if names else {}
-        question = {"query": "the buoy", "include": "full", "min_relevance": 0, **asked}
-        recalled = self.read(who, "POST", "/api/v1/recall", question)
-        tree = self.read(who, "POST", "/api/v1/events/query", asked)
-        listed = self.read(who, "GET", "/memories/list", **asked)
-        sessions = self.read(who, "GET", SESSIONS, **asked)
+        query: dict[str, Any] = {"participants": list(names)} if names else {}
+        question = {"query": "the buoy", "include": "full", "min_relevance": 0, **query}
+        body = self.read(who, "POST", "/api/v1/recall", question)
+        tree = self.read(who, "POST", "/api/v1/events/query", query)
+        answer = self.read(who, "GET", "/memories/list", **query)
+        sessions = self.read(who, "GET", SESSIONS, **query)
         return [
-            {hit["event"]["session_id"] for hit in recalled["hits"]},
+            {hit["event"]["session_id"] for hit in body["hits"]},
             {e["session_id"] for scope in tree["scopes"] for e in scope["events"]},
-            {event["session_id"] for event in listed["events"]},
+            {event["session_id"] for event in answer["events"]},
             {session["session_id"] for session in sessions["sessions"]},
         ]
 
@@ -80,7 +80,7 @@ ALICES = {"alice-helper", "alice-pilot", "both-pilot"}
 
 @pytest.fixture
 def world(
-    gateway: Gateway, scratch_db: ScratchDatabase, embedder: Embedder, tell: Told, share: bool
+    gateway: Gateway, scratch_db: ScratchDatabase, embedder: Embedder, tell: Tell, share: bool
 ) -> World:
     """Its tenant has `agents_share` as the test's `share` says."""
     keys = {"alice": gateway.key(user=ALICE), "bob": gateway.key(user=BOB)}
@@ -90,8 +90,8 @@ def world(
     for name, who in WHO.items():
         more = {"session_id": name, "role": "agent" if name == "agents" else "user"}
         more |= {"speaker": who[0]}
-        told = tell(keys["anyone"], f"{name}: the buoy", *who, **more)
-        events[name] = told["event_id"]
+        receipt = tell(keys["anyone"], f"{name}: the buoy", *who, **more)
+        events[name] = receipt["event_id"]
         add_chain(gateway, scratch_db, [events[name]], topic=name, embedder=embedder)
     return World(gateway, scratch_db, keys, events)
 
@@ -110,11 +110,11 @@ def test_an_agent_knows_what_another_agent_of_its_user_does_where_agents_share(
             assert chains == (ALICES if share else own)
             assert sorted(recent) == (sorted(all_of_alice) if share else ["alice-pilot: the buoy"])
         assert world.search(who, "alice-pilot") == (ALICES if share else own)
-        for found in world.everything(who, ALICE, PILOT):
-            assert found == (ALICES if share else {"alice-pilot", "both-pilot"})
+        for result in world.everything(who, ALICE, PILOT):
+            assert result == (ALICES if share else {"alice-pilot", "both-pilot"})
         event = f"/api/v1/events/{world.events['alice-helper']}"
-        asked = {"participants": [ALICE, PILOT]}
-        reply = world.gateway.call("GET", event, key=world.keys[who], query=asked)
+        params = {"participants": [ALICE, PILOT]}
+        reply = world.gateway.call("GET", event, key=world.keys[who], query=params)
         assert reply.status == (200 if share else 404)
 
 
@@ -129,7 +129,7 @@ def test_a_caller_may_ask_for_all_that_a_user_takes_part_in(world: World, share:
                 f"{n}: the buoy" for n in ("both-pilot", "alice-pilot", "alice-helper")
             ]
         assert world.search(who, "alice-helper", participants=[ALICE]) == ALICES
-        assert all(found == ALICES for found in world.everything(who, ALICE))
+        assert all(result == ALICES for result in world.everything(who, ALICE))
         (newest,), _ = world.context(who, "alice-helper", participants=ALICE, limit=1)
         assert newest == "both-pilot: the buoy"
         _, latest = world.context(who, "alice-helper", participants=ALICE, chains=1)
@@ -145,20 +145,20 @@ def test_two_users_never_see_each_other_s_memory(world: World, share: bool) -> N
     for who in EVERY_KEY:
         others = set(WHO) - ALICES
         for session in ALICES:
-            for asked in (None, [ALICE], [ALICE, HELPER], [ALICE, PILOT]):
-                if asked is not None and not set(asked) <= set(WHO[session]):
+            for participants in (None, [ALICE], [ALICE, HELPER], [ALICE, PILOT]):
+                if participants is not None and not set(participants) <= set(WHO[session]):
                     continue
-                query = {"participants": asked} if asked else {}
+                query = {"participants": participants} if participants else {}
                 recent, chains = world.context(who, session, **query)
-                found = chains | {text.partition(":")[0] for text in recent}
-                found |= world.search(who, session, **query)
-                assert session in found
-                assert found.isdisjoint(others), (session, asked)
+                topics = chains | {text.partition(":")[0] for text in recent}
+                topics |= world.search(who, session, **query)
+                assert session in topics
+                assert topics.isdisjoint(others), (session, participants)
         for names in ((ALICE,), (ALICE, HELPER), (ALICE, HELPER, PILOT)):
-            assert all(found.isdisjoint(others) for found in world.everything(who, *names))
-        both = [found for names in ((ALICE, BOB), (ALICE, BOB, PILOT)) for found in
+            assert all(results.isdisjoint(others) for results in world.everything(who, *names))
+        both = [results for names in ((ALICE, BOB), (ALICE, BOB, PILOT)) for results in
                 world.everything(who, *names)]  # fmt: skip
-        assert all(found == {"both-pilot"} for found in both)
+        assert all(results == {"both-pilot"} for results in both)
 
 
 @with_and_without
@@ -166,8 +166,8 @@ def test_a_bound_user_cannot_ask_for_another(world: World, share: bool) -> None:
     """Whoever is named, the user of the credential is added: what only others were in is not
     there."""
     for names in ((BOB,), (BOB, HELPER), (HELPER,), (PILOT,)):
-        found = world.everything("alice", *names)
-        assert all(names_found <= ALICES for names_found in found), names
+        scope_ids = world.everything("alice", *names)
+        assert all(names_found <= ALICES for names_found in scope_ids), names
     for path in (f"/api/v1/events/{world.events['bob-helper']}", f"{SESSIONS}/bob-helper/context"):
         for query in ({}, {"participants": BOB}, {"participants": [BOB, HELPER]}):
             reply = world.gateway.call("GET", path, key=world.keys["alice"], query=query)
@@ -181,8 +181,8 @@ def test_agents_alone_stay_who_asks(world: World, share: bool) -> None:
     """Without them nobody would ask, which is everything."""
     of_helper = {"alice-helper", "bob-helper", "agents"}
     for who in ("anyone", "admin"):
-        assert all(found == of_helper for found in world.everything(who, HELPER))
-        assert all(found == {"agents"} for found in world.everything(who, HELPER, PILOT))
+        assert all(result == of_helper for result in world.everything(who, HELPER))
+        assert all(result == {"agents"} for result in world.everything(who, HELPER, PILOT))
     assert world.context("anyone", "agents") == (["agents: the buoy"], {"agents"})
     assert world.search("anyone", "agents") == {"agents"}
     _, chains = world.context("anyone", "agents", participants=HELPER)
@@ -197,12 +197,12 @@ def test_agents_alone_stay_who_asks(world: World, share: bool) -> None:
 @with_and_without
 @pytest.mark.parametrize("name", [BOB, PILOT, "user:nobody"])
 def test_who_takes_no_part_in_a_session_is_refused(world: World, name: str, share: bool) -> None:
-    path, asked = f"{SESSIONS}/alice-helper/context", {"participants": [ALICE, name]}
+    path, query = f"{SESSIONS}/alice-helper/context", {"participants": [ALICE, name]}
     for who in ("alice", "anyone", "admin"):
         key = world.keys[who]
-        body = {"query": "x", **asked}
+        body = {"query": "x", **query}
         for reply in (
-            world.gateway.call("GET", path, key=key, query=asked),
+            world.gateway.call("GET", path, key=key, query=query),
             world.gateway.call("POST", f"{path}/search", body, key=key),
         ):
             assert (reply.status, reply.error["details"]["field"]) == (422, "participants")
@@ -228,22 +228,22 @@ def test_a_switch_is_true_or_false(world: World, wrong: str, share: bool) -> Non
 
 
 @with_and_without
-def test_only_this_session(world: World, tell: Told, embedder: Embedder, share: bool) -> None:
+def test_only_this_session(world: World, tell: Tell, embedder: Embedder, share: bool) -> None:
     """Neither another session of the same two, nor another scope; nor a chain that took in what was
     said in another session, whichever began it."""
 
     def chain(topic: str, *sessions: str | None) -> None:
-        made = None
+        result = None
         for session in sessions:
             more = {"session_id": session} if session else {}
             event_id = tell(world.keys["alice"], f"{topic}: the buoy", **more)["event_id"]
-            made = add_chain(
+            result = add_chain(
                 world.gateway,
                 world.base,
                 [event_id],
                 topic=topic,
                 embedder=embedder,
-                chain_id=made,
+                chain_id=result,
             )
 
     chain("other", "other")
@@ -259,21 +259,21 @@ def test_only_this_session(world: World, tell: Told, embedder: Embedder, share: 
         wide = share or "participants" in query
         assert ("alice-pilot" in chains, "alice-pilot: the buoy" in recent) == (wide, wide)
     for more in ({}, {"participants": [ALICE]}):
-        found = world.search("alice", "alice-helper", only_session=True, **more)
-        assert found == {"alice-helper"}
+        results = world.search("alice", "alice-helper", only_session=True, **more)
+        assert results == {"alice-helper"}
         assert len(world.search("alice", "alice-helper", only_session=False, **more)) >= 4
     assert world.context("alice", "other", only_session="true")[1] == {"other"}
 
 
 @with_and_without
-def test_by_words_a_search_has_the_same_bounds(world: World, tell: Told, share: bool) -> None:
+def test_by_words_a_search_has_the_same_bounds(world: World, tell: Tell, share: bool) -> None:
     """Chains without a vector are found by the words of their events; one that took in what was
     said in another session has words of both."""
-    merged = None
+    merge = None
     for name in ("alice-helper", "other"):
-        told = tell(world.keys["alice"], "A red buoy.", session_id=name)
-        merged = add_chain(
-            world.gateway, world.base, [told["event_id"]], topic="merged", chain_id=merged
+        receipt = tell(world.keys["alice"], "A red buoy.", session_id=name)
+        merge = add_chain(
+            world.gateway, world.base, [receipt["event_id"]], topic="merged", chain_id=merge
         )
     world.base.rows("delete from chain_vectors")
     own = {"alice-helper", "merged"}
@@ -284,15 +284,15 @@ def test_by_words_a_search_has_the_same_bounds(world: World, tell: Told, share: 
 
 @pytest.mark.parametrize("share", [False])
 def test_chains_nearer_than_the_session_s_hide_none_of_it(
-    world: World, tell: Told, embedder: Embedder, share: bool
+    world: World, tell: Tell, embedder: Embedder, share: bool
 ) -> None:
-    told = tell(world.keys["alice"], "The red buoy is new.", session_id="other")
+    receipt = tell(world.keys["alice"], "The red buoy is new.", session_id="other")
     add_chain(
-        world.gateway, world.base, [told["event_id"]], topic="the red buoy", embedder=embedder
+        world.gateway, world.base, [receipt["event_id"]], topic="the red buoy", embedder=embedder
     )
-    asked = {"query": "They talked about the red buoy.", "limit": 1}
-    assert world.search("alice", "alice-helper", **asked) == {"the red buoy"}
-    assert world.search("alice", "alice-helper", only_session=True, **asked) == {"alice-helper"}
+    query = {"query": "They talked about the red buoy.", "limit": 1}
+    assert world.search("alice", "alice-helper", **query) == {"the red buoy"}
+    assert world.search("alice", "alice-helper", only_session=True, **query) == {"alice-helper"}
 
 
 @pytest.mark.parametrize("share", [True])
@@ -302,20 +302,20 @@ def test_what_is_told_of_one_session_stays_of_that_session(world: World, share: 
     (topic,) = world.read("alice", "GET", f"{path}/analysis/topics")["topics"]
     assert topic["event_ids"] == [world.events["alice-helper"]]
     for name, chains in (("analysis/heat", "chains"), ("segments", "segments")):
-        (found,) = world.read("alice", "GET", f"{path}/{name}")[chains]
-        assert found["topic"] == "alice-helper"
+        (result,) = world.read("alice", "GET", f"{path}/{name}")[chains]
+        assert result["topic"] == "alice-helper"
 
 
 @pytest.mark.parametrize("share", [True])
 def test_a_wide_context_warms_what_it_answers_with(world: World, share: bool) -> None:
     world.base.rows("delete from recalls")
     world.context("alice", "alice-helper", query="They talked about alice-pilot.")
-    warmed = world.base.rows(
+    rows = world.base.rows(
         "select v.topic, r.participants = v.participants from recalls r"
         " join chain_versions v using (tenant_id, chain_id)"
     )
-    assert ("alice-pilot", True) in warmed
-    assert {topic for topic, _ in warmed} <= ALICES
+    assert ("alice-pilot", True) in rows
+    assert {topic for topic, _ in rows} <= ALICES
 
 
 # what is written ---------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def test_an_append_goes_to_its_exact_scope(world: World, share: bool) -> None:
 
 
 @with_and_without
-def test_an_edge_needs_a_target_that_all_readers_see(world: World, tell: Told, share: bool) -> None:
+def test_an_edge_needs_a_target_that_all_readers_see(world: World, tell: Tell, share: bool) -> None:
     """An agent that shares may read what another holds; a new event of its own still cannot cite
     it, because the scope would then rest on another's."""
     tell(world.keys["alice"], "own", ALICE, PILOT, edges=[_edge(world.events["alice-pilot"])])
@@ -359,20 +359,20 @@ def _edge(event_id: str) -> dict[str, object]:
 
 @with_and_without
 def test_chains_form_and_merge_within_a_scope(
-    gateway: Gateway, scratch_db: ScratchDatabase, tell: Told, share: bool
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, share: bool
 ) -> None:
     """The same talk twice with each of two agents: a chain of each, and of nobody else."""
     key = gateway.key(user=ALICE)
     scratch_db.rows("update tenants set agents_share = %s", share)
-    said = ("The buoy needs red paint.", "Red paint for the buoy, then.")
+    texts = ("The buoy needs red paint.", "Red paint for the buoy, then.")
     for agent in (HELPER, PILOT):
         for at in ("2026-05-08T12:00:00Z", "2026-05-08T14:00:00Z", "2026-05-08T16:00:00Z"):
-            for text in said:
+            for text in texts:
                 tell(key, text, ALICE, agent, occurred_at=at)
     gateway.sweep()
-    chained = scratch_db.rows(
+    rows = scratch_db.rows(
         "select c.participants, array_agg(distinct e.participants), bool_and(c.scope_id ="
         " e.scope_id) from chain_events l join events e using (tenant_id, event_id)"
         " join chains c on c.chain_id = l.chain_id group by c.participants order by 1"
     )
-    assert chained == [(who, [who], True) for who in ([HELPER, ALICE], [PILOT, ALICE])]
+    assert rows == [(who, [who], True) for who in ([HELPER, ALICE], [PILOT, ALICE])]

@@ -35,7 +35,7 @@ from tests.mcp_calls import ALICE, HELPER, call_tool, calls_of, post, prepare
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import drop_index
 from tests.support import APP, KEY_SECRET, OWNER, Gateway, ScratchDatabase, user_message
-from tests.uploads import age, begin, cid_of, citing, pending_key, put_unchecked, uploaded
+from tests.uploads import age, begin, cid_of, citing, pending_key, put_unchecked, upload_file
 
 EVENTS = "/api/v1/events"
 INSERT = "/api/v1/insert"
@@ -62,10 +62,10 @@ def take(
         _over_http(front)
         _over_mcp(base, front)
         _late_answers(base, front)
-        _unhinted(front, patch)
+        _append_without_message(front, patch)
         _uploads(base, aws, front)
         _background(base, aws, front)
-        _hint_during_outage(patch)
+        _work_during_outage(patch)
         _with_bedrock(base, front, patch)
         _erase_versions(base, aws, front)
     _migrate(patch)
@@ -140,8 +140,8 @@ def _migrate(patch: pytest.MonkeyPatch) -> None:
         "9999_long.sql",
         "-- long: planted\nupdate tenants set tuning = '{}' where tuning is distinct from '{}'",
     )
-    with patch.context() as planted:
-        planted.setattr(migrate, "list_migrations", lambda: [*files, long])
+    with patch.context() as scoped_patch:
+        scoped_patch.setattr(migrate, "list_migrations", lambda: [*files, long])
         assert handler.lambda_handler({}, LambdaContext("migrate", 5))["left"] == [long.name]
 
 
@@ -156,15 +156,15 @@ def _over_mcp(base: ScratchDatabase, front: Gateway) -> None:
     """Every tool, with content that becomes a payload, and a payload as a resource."""
     base.rows("delete from jobs")  # one of each kind at a time
     options: dict[str, Any] = {"key": front.key(rights=("read", "write", "admin"))}
-    known = prepare(front, options["key"])
+    known_value = prepare(front, options["key"])
     options["participants"] = [ALICE, HELPER]
-    for name, samples in calls_of(known).items():
+    for name, samples in calls_of(known_value).items():
         for arguments, expected in samples:
             text, _ = call_tool(front, name, arguments, **options)
             assert expected in text, (name, text)
     large = {"content": "The tide table of the tools. " * 5000}
     assert not call_tool(front, "add", large, **options)[1]
-    file = {"uri": f"memoria://file/{known.file_cid}"}
+    file = {"uri": f"memoria://file/{known_value.file_cid}"}
     assert "text" in post(front, "resources/read", file, **options).text
 
 
@@ -175,44 +175,44 @@ def _late_answers(base: ScratchDatabase, front: Gateway) -> None:
     own = [(name, use_model(ScriptedTasks("out_of_time"), name)) for name in ("query", "mcp")]
     headers = {"Idempotency-Key": "late"}
     options: dict[str, Any] = {"key": key, "participants": [ALICE, HELPER]}
-    said = {"message": "Is it late by tools?", "event_key": "late by tools"}
+    turn = {"message": "Is it late by tools?", "event_key": "late by tools"}
     turn_id = ""
     for _ in range(2):
         reply = front.call("POST", "/api/v1/chat", body, key=key, headers=headers)
         assert reply.status == 202
         path = f"/api/v1/turns/{reply.body['turn_id']}"
-        text, _ = call_tool(front, "chat", said, **options)
+        text, _ = call_tool(front, "chat", turn, **options)
         turn_id = text.partition("turn_id=")[2].partition(" ")[0]
         assert front.call("GET", path, query={"participants": ALICE}, key=key).status == 200
         assert not call_tool(front, "query", {"turn_id": turn_id}, **options)[1]
     for name, tasks in own:
         use_model(tasks, name)
-    told = use_model(ScriptedTasks(), "worker")
-    base.rows(  # so that the reply is the first of its scope to be hinted at
+    model = use_model(ScriptedTasks(), "worker")
+    base.rows(  # so that the reply is the first of its scope to be sent to the queue
         "delete from scope_work where participants = array['agent:helper', 'user:alice']"
     )
     assert deliver_turn(turn_id) == []
-    use_model(told, "worker")
+    use_model(model, "worker")
     base.rows("update turns set due_at = now() where state = 'waiting'")
 
 
-def _unhinted(front: Gateway, patch: pytest.MonkeyPatch) -> None:
-    """Appends whose hint is not taken: they wish for a sweep."""
+def _append_without_message(front: Gateway, patch: pytest.MonkeyPatch) -> None:
+    """Appends whose message is not taken: they request a sweep."""
 
-    def refused(**_: object) -> Mapping[str, object]:
+    def refuse(**_: object) -> Mapping[str, object]:
         return {"Failed": [{"Id": "0", "SenderFault": False, "Code": "InternalError"}]}
 
     for name, path in (("ingest", EVENTS), ("query", INSERT)):
         handler: Any = importlib.import_module(f"functions.{name}.handler")
-        with patch.context() as planted:
-            away = SimpleNamespace(send_message_batch=refused)
-            planted.setattr(handler.resources.work_queue, "_sqs", away)
+        with patch.context() as scoped_patch:
+            away = SimpleNamespace(send_message_batch=refuse)
+            scoped_patch.setattr(handler.resources.work_queue, "_sqs", away)
             alone = user_message("Nobody hints at it.", f"user:alone-at-{name}")
             assert front.call("POST", path, alone, key=front.key()).status == 201
     tools: Any = importlib.import_module("functions.mcp.handler")
-    with patch.context() as planted:
-        planted.setattr(
-            tools.resources.work_queue, "_sqs", SimpleNamespace(send_message_batch=refused)
+    with patch.context() as scoped_patch:
+        scoped_patch.setattr(
+            tools.resources.work_queue, "_sqs", SimpleNamespace(send_message_batch=refuse)
         )
         alone = {"content": "Nobody hints at it.", "participants": ["user:alone-at-mcp"]}
         assert not call_tool(front, "add", alone, key=front.key())[1]
@@ -224,7 +224,7 @@ def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
     key = front.key()
     alice = front.key(user=ALICE)
     huge = bytes(MAX_BYTES + 1)
-    uploaded(front, alice, huge)
+    upload_file(front, alice, huge)
     assert front.call("POST", EVENTS, citing(cid_of(huge), ALICE), key=alice).status == 201
     reply = front.call("GET", f"/ipfs/{cid_of(huge)}", query={"format": "raw"}, key=alice)
     assert reply.status == 307
@@ -235,15 +235,15 @@ def _uploads(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
         begin(front, key, missing)
         assert front.call("POST", path, citing(cid_of(missing)), key=key).status == 422
         text = b"The log of the buoy, by %s." % path.encode()
-        uploaded(front, key, text, mime_type="text/plain")
+        upload_file(front, key, text, mime_type="text/plain")
         for _ in range(2):  # as an upload, and then as a payload
             assert front.call("POST", path, citing(cid_of(text)), key=key).status == 201
         other = b"What was announced for %s." % path.encode()
-        begun = begin(front, key, other)
-        put_unchecked(aws, pending_key("acme", begun), b"What was not, and longer than that.")
+        upload = begin(front, key, other)
+        put_unchecked(aws, pending_key("acme", upload), b"What was not, and longer than that.")
         assert front.call("POST", path, citing(cid_of(other)), key=key).status == 422
     file = tell_entity("The buoy", ["user:alice"])
-    uploaded(front, key, file)
+    upload_file(front, key, file)
     body = {"cid": cid_of(file)}
     assert front.call("POST", "/api/v1/graph/imports", body, key=key).status == 201
     age(base)
@@ -254,7 +254,7 @@ def _erase_versions(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> Non
     with closing(client("s3")) as s3:
         s3.put_bucket_versioning(Bucket=aws.bucket, VersioningConfiguration={"Status": "Enabled"})
     _erase(front, b"A text that is forgotten with its versions.")
-    uploaded(front, front.key(), b"A text that nobody cites.")
+    upload_file(front, front.key(), b"A text that nobody cites.")
     age(base)
     front.run_job("sweeper", "acme")
     for _ in range(2):
@@ -265,26 +265,26 @@ def _erase_versions(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> Non
 def _erase(front: Gateway, text: bytes) -> None:
     """Events with payloads are erased: what was uploaded, and what came with its event."""
     key = front.key(user="user:eve", rights=("read", "write", "erase"))
-    uploaded(front, key, text, mime_type="text/plain")
+    upload_file(front, key, text, mime_type="text/plain")
     for body in (citing(cid_of(text)), {"content": f"{text!r} " * 4000}):
-        said = {"role": "user", **body, "participants": ["user:eve"]}
-        reply = front.call("POST", EVENTS, said, key=key)
+        message = {"role": "user", **body, "participants": ["user:eve"]}
+        reply = front.call("POST", EVENTS, message, key=key)
         assert reply.status == 201, reply.text
         path = f"{EVENTS}/{reply.body['event_id']}"
         assert front.call("DELETE", path, key=key).status == 200
 
 
 def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
-    """The worker by its hint, and the jobs' three verbs, with something to remove."""
+    """The worker by its message, and the jobs' three verbs, with something to remove."""
     _talk_on(front)
     _lose_payload(aws, front, b"A text that the worker misses.")
-    _hint(base)
+    _work(base)
     put_unchecked(aws, f"acme/{cid_of(b'nobody cites it')}", b"nobody cites it")
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
-    for stored in bucket.keys.values():
-        stored.last_modified -= timedelta(days=2)
+    for key in bucket.keys.values():
+        key.last_modified -= timedelta(days=2)
     text = b"A text that only the sweeper finds."
-    uploaded(front, front.key(), text, mime_type="text/plain")
+    upload_file(front, front.key(), text, mime_type="text/plain")
     assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
     _talk_on(front)
     _lose_payload(aws, front, b"A text that the sweeper misses.")
@@ -302,7 +302,7 @@ def _background(base: ScratchDatabase, aws: LocalAws, front: Gateway) -> None:
 
 def _lose_payload(aws: LocalAws, front: Gateway, text: bytes) -> None:
     """An event whose payload is gone from the bucket."""
-    uploaded(front, front.key(), text, mime_type="text/plain")
+    upload_file(front, front.key(), text, mime_type="text/plain")
     assert front.call("POST", EVENTS, citing(cid_of(text)), key=front.key()).status == 201
     with closing(client("s3")) as s3:
         s3.delete_object(Bucket=aws.bucket, Key=f"acme/{cid_of(text)}")
@@ -346,10 +346,10 @@ def _with_bedrock(base: ScratchDatabase, front: Gateway, patch: pytest.MonkeyPat
             talk = user_message(f"Is the tide high at {n}?", f"user:{name}", session_id=name)
             assert front.call("POST", EVENTS, talk, key=key).status == 201
         if name == "query":
-            asked = front.call("GET", f"/api/v1/sessions/{name}/analysis/topics", key=key)
-            assert asked.status == 200
+            reply = front.call("GET", f"/api/v1/sessions/{name}/analysis/topics", key=key)
+            assert reply.status == 200
         elif name == "worker":
-            _hint(base)
+            _work(base)
         else:
             base.rows("delete from model_rates")
             base.rows("delete from jobs")
@@ -404,36 +404,38 @@ def _promote_anew(base: ScratchDatabase, front: Gateway, job: str) -> None:
     assert front.run_job(job, "acme")["chains_promoted"]
 
 
-def _hint(base: ScratchDatabase) -> None:
+def _work(base: ScratchDatabase) -> None:
     """The worker's turn, for all that is due."""
     worker: Any = importlib.import_module("functions.worker.handler")
     scopes = [scope for (scope,) in base.rows("select distinct scope_id::text from scope_work")]
     assert scopes
-    hint = {"messageId": "m", "body": json.dumps({"tenant": "acme", "scopes": scopes})}
-    worker.lambda_handler({"Records": [hint]}, LambdaContext("worker", 120))
+    message = {"messageId": "m", "body": json.dumps({"tenant": "acme", "scopes": scopes})}
+    worker.lambda_handler({"Records": [message]}, LambdaContext("worker", 120))
 
 
-def _hint_during_outage(patch: pytest.MonkeyPatch) -> None:
-    """A hint that comes while the database is away returns early."""
+def _work_during_outage(patch: pytest.MonkeyPatch) -> None:
+    """A message that comes while the database is away returns early."""
     worker: Any = importlib.import_module("functions.worker.handler")
 
     def away(*_: object) -> None:
         raise Unavailable
 
     body = json.dumps({"tenant": "acme", "scopes": []})
-    hint = {"messageId": "m", "receiptHandle": "r", "body": body}
-    with patch.context() as planted:
-        planted.setattr(worker.resources.database, "connection", away)
-        answer = worker.lambda_handler({"Records": [hint]}, LambdaContext("worker", 120))
+    message = {"messageId": "m", "receiptHandle": "r", "body": body}
+    with patch.context() as scoped_patch:
+        scoped_patch.setattr(worker.resources.database, "connection", away)
+        answer = worker.lambda_handler({"Records": [message]}, LambdaContext("worker", 120))
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m"}]}
 
 
 def _wake(patch: pytest.MonkeyPatch) -> None:
-    """Wishes for a run now, and for one later."""
+    """Requests for a run now, and for one later."""
     handler: Any = importlib.import_module("functions.scheduler.handler")
     patch.setattr(handler, "scheduler", RunScheduler())
     later = datetime.now(UTC) + timedelta(hours=1)
-    wishes = ({"job": "sweeper", "run": "r"}, {"job": "sweeper", "at": later.isoformat()})
-    records = [{"messageId": str(time.monotonic()), "body": json.dumps(wish)} for wish in wishes]
+    requests = ({"job": "sweeper", "run": "r"}, {"job": "sweeper", "at": later.isoformat()})
+    records = [
+        {"messageId": str(time.monotonic()), "body": json.dumps(request)} for request in requests
+    ]
     answer = handler.lambda_handler({"Records": records}, LambdaContext("scheduler", 30))
     assert answer == {"batchItemFailures": []}

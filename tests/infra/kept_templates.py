@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-KEPT = ROOT / "build" / "templates"
+TEMPLATES = ROOT / "build" / "templates"
 FOLDERS = ("infra", "layers")
 """And of the package what these import."""
 PROGRAMS = {"infra/prices.py", "infra/scale.py", "infra/smoke.py"}
@@ -28,10 +28,10 @@ MAX_AGE_SECONDS = 86_400.0
 """Templates of other sources are removed after a day."""
 
 
-def keep(kind: str, given: str, make: Callable[[], str]) -> str:
+def keep(kind: str, props: str, make: Callable[[], str]) -> str:
     """What `make` gives for `given`: a text that rests on these and the sources alone. It is made
     by whoever needs it first; others wait for it, also in other processes."""
-    name = hashlib.sha256(given.encode()).hexdigest()[:32]
+    name = hashlib.sha256(props.encode()).hexdigest()[:32]
     file = _directory() / f"{kind}-{name}.json"
     with _alone_with(file):
         if not file.exists():
@@ -54,19 +54,19 @@ def read_sources() -> dict[Path, bytes]:
     """Every file that a template may rest on."""
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
     todo = [*(ROOT / name for name in FILES), *files]
-    found: dict[Path, bytes] = {}
+    results: dict[Path, bytes] = {}
     while todo:
         path = todo.pop()
-        if path not in found and "__pycache__" not in path.parts:
-            found[path] = path.read_bytes()
+        if path not in results and "__pycache__" not in path.parts:
+            results[path] = path.read_bytes()
             name = str(path.relative_to(ROOT))
             # The package itself imports nothing but for whoever asks it for the client.
             if path.suffix == ".py" and name not in {*PROGRAMS, "shared/strandline/__init__.py"}:
-                todo += _imported(found[path].decode())
-    return found
+                todo += _imports(results[path].decode())
+    return results
 
 
-def _imported(text: str) -> Iterator[Path]:
+def _imports(text: str) -> Iterator[Path]:
     """The files of the package that a text imports, at its start or later."""
     for module, package, names in _IMPORT.findall(text):
         stems = [module or package, *(f"{package}.{name}" for name in re.findall(r"\w+", names))]
@@ -79,9 +79,9 @@ def _imported(text: str) -> Iterator[Path]:
 
 @functools.cache
 def _directory() -> Path:
-    directory = KEPT / hash_sources()
+    directory = TEMPLATES / hash_sources()
     directory.mkdir(parents=True, exist_ok=True)
-    for other in KEPT.iterdir():
+    for other in TEMPLATES.iterdir():
         if other != directory and other.stat().st_mtime < time.time() - MAX_AGE_SECONDS:
             shutil.rmtree(other, ignore_errors=True)
     return directory

@@ -61,7 +61,7 @@ def only(**condition: Mapping[str, str]) -> str:
     return json.dumps({name: dict(keys) for name, keys in condition.items()}, sort_keys=True)
 
 
-class Asked(NamedTuple):
+class NeededCall(NamedTuple):
     """One thing that a function needs to be allowed."""
 
     function: str
@@ -83,11 +83,11 @@ def _queue(params: Mapping[str, Any]) -> str:
     return ARN.format("sqs", params["QueueUrl"].rpartition("/")[2])
 
 
-def _copied(params: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _copy_calls(params: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("s3:GetObject", _object(params["CopySource"])), ("s3:PutObject", _object(params))]
 
 
-def _removed(params: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _remove_calls(params: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         (
             "s3:DeleteObjectVersion" if "VersionId" in entry else "s3:DeleteObject",
@@ -98,32 +98,32 @@ def _removed(params: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 OPERATIONS: Mapping[str, Callable[[Mapping[str, Any]], list[tuple[str, str]]]] = {
-    "PutObject": lambda asked: [("s3:PutObject", _object(asked))],
-    "GetObject": lambda asked: [("s3:GetObject", _object(asked))],
-    "HeadObject": lambda asked: [("s3:GetObject", _object(asked))],
-    "CopyObject": _copied,  # of objects without tags, and none of ours can have any
-    "DeleteObjects": _removed,
-    "ListObjectsV2": lambda asked: [("s3:ListBucket", _bucket(asked))],
-    "ListObjectVersions": lambda asked: [("s3:ListBucketVersions", _bucket(asked))],
-    "GetBucketVersioning": lambda asked: [("s3:GetBucketVersioning", _bucket(asked))],
-    "HeadBucket": lambda asked: [("s3:ListBucket", _bucket(asked))],
-    "SendMessage": lambda asked: [("sqs:SendMessage", _queue(asked))],
-    "SendMessageBatch": lambda asked: [("sqs:SendMessage", _queue(asked))],
-    "ChangeMessageVisibility": lambda asked: [("sqs:ChangeMessageVisibility", _queue(asked))],
-    "GetQueueAttributes": lambda asked: [("sqs:GetQueueAttributes", _queue(asked))],
-    "StartExecution": lambda asked: [("states:StartExecution", asked["stateMachineArn"])],
-    "CreateSchedule": lambda asked: [
+    "PutObject": lambda request: [("s3:PutObject", _object(request))],
+    "GetObject": lambda request: [("s3:GetObject", _object(request))],
+    "HeadObject": lambda request: [("s3:GetObject", _object(request))],
+    "CopyObject": _copy_calls,  # of objects without tags, and none of ours can have any
+    "DeleteObjects": _remove_calls,
+    "ListObjectsV2": lambda request: [("s3:ListBucket", _bucket(request))],
+    "ListObjectVersions": lambda request: [("s3:ListBucketVersions", _bucket(request))],
+    "GetBucketVersioning": lambda request: [("s3:GetBucketVersioning", _bucket(request))],
+    "HeadBucket": lambda request: [("s3:ListBucket", _bucket(request))],
+    "SendMessage": lambda request: [("sqs:SendMessage", _queue(request))],
+    "SendMessageBatch": lambda request: [("sqs:SendMessage", _queue(request))],
+    "ChangeMessageVisibility": lambda request: [("sqs:ChangeMessageVisibility", _queue(request))],
+    "GetQueueAttributes": lambda request: [("sqs:GetQueueAttributes", _queue(request))],
+    "StartExecution": lambda request: [("states:StartExecution", request["stateMachineArn"])],
+    "CreateSchedule": lambda request: [
         (
             "scheduler:CreateSchedule",
-            ARN.format("scheduler", f"schedule/{asked['GroupName']}/{asked['Name']}"),
+            ARN.format("scheduler", f"schedule/{request['GroupName']}/{request['Name']}"),
         ),
-        ("iam:PassRole", asked["Target"]["RoleArn"]),
+        ("iam:PassRole", request["Target"]["RoleArn"]),
     ],
-    "GetSecretValue": lambda asked: [("secretsmanager:GetSecretValue", asked["SecretId"])],
-    "PutSecretValue": lambda asked: [("secretsmanager:PutSecretValue", asked["SecretId"])],
-    "Converse": lambda asked: [
+    "GetSecretValue": lambda request: [("secretsmanager:GetSecretValue", request["SecretId"])],
+    "PutSecretValue": lambda request: [("secretsmanager:PutSecretValue", request["SecretId"])],
+    "Converse": lambda request: [
         ("bedrock:InvokeModel", arn)
-        for arn in bedrock_models(asked["modelId"], "aws", REGION, ACCOUNT_ID)
+        for arn in bedrock_models(request["modelId"], "aws", REGION, ACCOUNT_ID)
     ],
 }
 """Operation → what it needs to be allowed."""
@@ -132,7 +132,7 @@ CONDITIONS: Mapping[str, dict[str, dict[str, str]]] = {
 }
 """Under which alone an action may be allowed."""
 
-SEALED: Mapping[str, tuple[str, ...]] = {
+KEY_ACTIONS: Mapping[str, tuple[str, ...]] = {
     "s3:GetObject": ("kms:Decrypt",),
     "s3:PutObject": ("kms:GenerateDataKey",),
     "sqs:SendMessage": ("kms:GenerateDataKey", "kms:Decrypt"),
@@ -142,10 +142,10 @@ SEALED: Mapping[str, tuple[str, ...]] = {
 }
 """What of a key of one's own a call needs besides, through the service that is called."""
 
-CONSUMED = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
+CONSUMER_ACTIONS = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
 """What Lambda's poller does to a queue in a function's name (Lambda's guide, "Using Lambda with
 Amazon SQS"): no code of ours asks it, so no ear hears it."""
-ATTACHED = (
+VPC_ACTIONS = (
     "ec2:CreateNetworkInterface",
     "ec2:DescribeNetworkInterfaces",
     "ec2:DescribeSubnets",
@@ -155,9 +155,9 @@ ATTACHED = (
 )
 """What Lambda does to put a function into a VPC, and what the function's code is denied (its guide,
 "Giving Lambda functions access to resources in an Amazon VPC")."""
-DENIED = "denied "
+DENIED_PREFIX = "denied "
 """Before an action that a statement denies."""
-WRITTEN = ("logs:CreateLogStream", "logs:PutLogEvents")
+LOG_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
 """What Lambda does with what a function prints."""
 
 TOPIC: dict[str, Any] = {
@@ -186,7 +186,7 @@ class Ear:
 
     function: str = ""
     """Whose turn it is; what nobody's turn asks is the state machine's or a test's."""
-    asked: set[Asked] = field(default_factory=set[Asked])
+    calls: set[NeededCall] = field(default_factory=set[NeededCall])
     operations: set[str] = field(default_factory=set[str])
     """All that were heard."""
     ways: set[tuple[str, Asks]] = field(default_factory=set[tuple[str, Asks]])
@@ -197,22 +197,22 @@ class Ear:
 
     def client(self, service: Any, config: Config) -> Any:
         """As strandline.aws.clients.client makes it, and heard."""
-        made = _make(service, config)
-        made.meta.events.register("provide-client-params", self._begins)
-        made.meta.events.register("after-call", self._ends)
-        name = made.meta.service_model.service_id.hyphenize()
+        result = _make(service, config)
+        result.meta.events.register("provide-client-params", self._begins)
+        result.meta.events.register("after-call", self._ends)
+        name = result.meta.service_model.service_id.hyphenize()
         for operation in ANSWERS:
-            made.meta.events.register(f"before-call.{name}.{operation}", self._answers)
-        return made
+            result.meta.events.register(f"before-call.{name}.{operation}", self._answers)
+        return result
 
     def turn(self, function: str, handler: Callable[..., Any]) -> Callable[..., Any]:
         """The function's handler, whose calls are its own."""
 
-        def heard(event: Any, context: Any) -> Any:
+        def listen(event: Any, context: Any) -> Any:
             with self.of(function):
                 return handler(event, context)
 
-        return heard
+        return listen
 
     @contextmanager
     def of(self, function: str) -> Generator[None]:
@@ -237,7 +237,7 @@ class Ear:
         def token(signer: Signer, host: str, port: int, user: str, now: datetime) -> str:
             del signer, host, port, now
             user_arn = ARN.format("rds-db", f"dbuser:{CLUSTER}/{user}")
-            self.asked.add(Asked(self.function, "rds-db:connect", user_arn))
+            self.calls.add(NeededCall(self.function, "rds-db:connect", user_arn))
             return PASSWORDS[user]  # which a database here takes for it
 
         patch.setattr(Signer, "sign_post", signed)
@@ -254,7 +254,7 @@ class Ear:
                 self.ways |= {(self.function, Asks(place, through))} if through else set()
         for action, resource in OPERATIONS[operation](params):
             condition = only(**CONDITIONS[action]) if action in CONDITIONS else ""
-            self.asked.add(Asked(self.function, action, resource, condition))
+            self.calls.add(NeededCall(self.function, action, resource, condition))
 
     def _begins(self, params: Mapping[str, Any], model: Any, context: Any, **_more: Any) -> None:
         context["asked"] = params
@@ -263,7 +263,7 @@ class Ear:
 
     def _ends(self, http_response: Any, model: Any, context: Any, **_more: Any) -> None:
         if self.function and http_response.status_code == 404 and model.name != "HeadBucket":
-            self.asked.add(Asked(self.function, "s3:ListBucket", _bucket(context["asked"])))
+            self.calls.add(NeededCall(self.function, "s3:ListBucket", _bucket(context["asked"])))
 
     def _answers(self, model: Any, **_more: Any) -> Any:
         return SimpleNamespace(status_code=200, headers={}), ANSWERS[model.name]
@@ -272,25 +272,25 @@ class Ear:
 _make = aws_clients.client
 
 
-def by_lambda(fn: FunctionSpec, stage: ResourceArns) -> Iterator[Asked]:
+def by_lambda(fn: FunctionSpec, stage: ResourceArns) -> Iterator[NeededCall]:
     """What Lambda itself asks in this function's name."""
     group = ARN.format("logs", f"log-group:/aws/lambda/{stage.function_prefix}{fn.name}")
-    yield from (Asked(fn.name, action, f"{group}:log-stream:1") for action in WRITTEN)
+    yield from (NeededCall(fn.name, action, f"{group}:log-stream:1") for action in LOG_ACTIONS)
     if fn.queue:
         queue = stage.work_queue if fn.queue == "work_queue" else stage.job_queue
-        yield from (Asked(fn.name, action, queue) for action in CONSUMED)
+        yield from (NeededCall(fn.name, action, queue) for action in CONSUMER_ACTIONS)
     if {"database", "owner"} & fn.needs:
         code = ARN.format("lambda", f"function:{stage.function_prefix}{fn.name}")
         by_code = only(ArnEquals={"lambda:SourceFunctionArn": code})
-        for action in ATTACHED:
-            yield Asked(fn.name, action, "*")
-            yield Asked(fn.name, f"{DENIED}{action}", "*", by_code)
+        for action in VPC_ACTIONS:
+            yield NeededCall(fn.name, action, "*")
+            yield NeededCall(fn.name, f"{DENIED_PREFIX}{action}", "*", by_code)
 
 
-def on_the_key(asked: Iterable[Asked], key: str) -> Iterator[Asked]:
+def on_the_key(request: Iterable[NeededCall], key: str) -> Iterator[NeededCall]:
     """What these need besides, where what they touch lies under a key of one's own."""
-    for one in asked:
+    for one in request:
         service = one.action.partition(":")[0]
         through = only(StringEquals={"kms:ViaService": f"{service}.{REGION}.amazonaws.com"})
-        for action in SEALED.get(one.action, ()):
-            yield Asked(one.function, action, key, through)
+        for action in KEY_ACTIONS.get(one.action, ()):
+            yield NeededCall(one.function, action, key, through)

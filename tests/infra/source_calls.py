@@ -61,20 +61,20 @@ def names() -> Mapping[str, str]:
     """How an operation may be spelled, or a waiter that asks it, and the operation."""
     session: Any = import_module("botocore.session").get_session()
     with_waiters = session.get_component("data_loader").list_available_services("waiters-2")
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for service in (*get_args(aws_clients.client.__annotations__["service"]), "secretsmanager"):
         for operation in session.get_service_model(service).operation_names:
-            found |= {operation: operation, _BOTOCORE.xform_name(operation): operation}
+            results |= {operation: operation, _BOTOCORE.xform_name(operation): operation}
         if service in with_waiters:
             model = session.get_waiter_model(service)
             for name in model.waiter_names:
-                found[_BOTOCORE.xform_name(name)] = model.get_waiter(name).operation
-    return found
+                results[_BOTOCORE.xform_name(name)] = model.get_waiter(name).operation
+    return results
 
 
-def asked(texts: Mapping[str, str]) -> set[Asks]:
+def find_asks(texts: Mapping[str, str]) -> set[Asks]:
     """Every operation in these files, and where."""
-    return {one for file, text in texts.items() for one in _read(file, text).asked}
+    return {one for file, text in texts.items() for one in _read(file, text).calls}
 
 
 def passed_on(texts: Mapping[str, str]) -> set[Asks]:
@@ -101,13 +101,13 @@ def method(place: Place) -> str:
 
 def on_the_way() -> list[Place]:
     """The places of the source that are being run, the innermost first."""
-    found, frame = list[Place](), sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    results, frame = list[Place](), sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if name := _place_of(frame.f_code.co_filename):
             within = frame.f_code.co_qualname.split(".")
-            found.append(Place(name, ".".join(part for part in within if part[0] != "<")))
+            results.append(Place(name, ".".join(part for part in within if part[0] != "<")))
         frame = frame.f_back
-    return found
+    return results
 
 
 @cache
@@ -115,19 +115,19 @@ def _place_of(filename: str) -> str:
     """A file's place in the repository if it is deployed, otherwise empty."""
     file = Path(filename)
     name = str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else ""
-    return name if name in _deployed() else ""
+    return name if name in _deployed_modules() else ""
 
 
 def within_reach(texts: Mapping[str, str], function: str) -> set[str]:
     """The files that a function imports, at its start or later, and what these import."""
     first = f"functions/{function}/handler.py"
-    found, todo = {first}, [first]
+    results, todo = {first}, [first]
     while todo:
         file = todo.pop()
-        imported = {one for one in _imported_files(file, texts[file]) if one in texts} - found
-        found |= imported
-        todo += imported
-    return found
+        imports = {one for one in _imported_files(file, texts[file]) if one in texts} - results
+        results |= imports
+        todo += imports
+    return results
 
 
 @cache
@@ -140,14 +140,14 @@ def _imported_files(file: str, text: str) -> frozenset[str]:
 
 
 @cache
-def _deployed() -> frozenset[str]:
+def _deployed_modules() -> frozenset[str]:
     return frozenset(sources())
 
 
 class _Read(NamedTuple):
     """What stands in a file."""
 
-    asked: list[Asks]
+    calls: list[Asks]
     passed_on: list[Asks]
     imported: list[Asks]
     """Modules, or names in them, or what is in quotes."""
@@ -155,17 +155,17 @@ class _Read(NamedTuple):
 
 @cache
 def _read(file: str, text: str) -> _Read:
-    found = _Read([], [], [])
+    read = _Read([], [], [])
     for place, node in _nodes(ast.parse(text), Place(file, "")):
-        found.imported.extend(Asks(place, module) for module in _imported(node))
-        if operation := names().get(_spelled(node)):
-            found.asked.append(Asks(place, operation))
+        read.imported.extend(Asks(place, module) for module in _imports(node))
+        if operation := names().get(_spell(node)):
+            read.calls.append(Asks(place, operation))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute | ast.Name):
             of = node.value
             owner = (of.attr if isinstance(of, ast.Attribute) else of.id).strip("_")
             if owner in WRAPPERS.values():
-                found.passed_on.append(Asks(place, f"{owner}.{node.attr}"))
-    return found
+                read.passed_on.append(Asks(place, f"{owner}.{node.attr}"))
+    return read
 
 
 def _nodes(node: ast.AST, place: Place) -> Iterator[tuple[Place, ast.AST]]:
@@ -178,16 +178,16 @@ def _nodes(node: ast.AST, place: Place) -> Iterator[tuple[Place, ast.AST]]:
         yield from _nodes(child, inner)
 
 
-def _spelled(node: ast.AST) -> str:
+def _spell(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _imported(node: ast.AST) -> list[str]:
+def _imports(node: ast.AST) -> list[str]:
     """Modules that a node imports, or names in quotes."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         return [f"{node.module}.{alias.name}" for alias in node.names]
-    return [_spelled(node)] if isinstance(node, ast.Constant) else []
+    return [_spell(node)] if isinstance(node, ast.Constant) else []

@@ -95,10 +95,10 @@ class StandIns:
 
     def function(self, name: str) -> Path:
         """Likewise."""
-        made = self._directory / name
-        made.mkdir(parents=True, exist_ok=True)
-        (made / "handler.py").write_text(f"# {name}\n")
-        return made
+        directory = self._directory / name
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "handler.py").write_text(f"# {name}\n")
+        return directory
 
     def unzipped_size(self, directory: Path) -> int:
         """As large as the test says."""
@@ -107,26 +107,26 @@ class StandIns:
 
 
 @functools.cache
-def _template(given: str) -> str:
+def _template(props: str) -> str:
     def make() -> str:
         from tests.infra import synthesis
 
-        return synthesis.synthesize(json.loads(given))
+        return synthesis.synthesize(json.loads(props))
 
-    return keep("stack", given, make)
+    return keep("stack", props, make)
 
 
-def template(**given: Any) -> Template:
+def template(**options: Any) -> Template:
     """The template of these settings: a copy each time."""
-    return json.loads(_template(json.dumps(given, sort_keys=True)))
+    return json.loads(_template(json.dumps(options, sort_keys=True)))
 
 
-def findings(**given: Any) -> list[str]:
+def findings(**options: Any) -> list[str]:
     """What cdk-nag and the CDK's own rules find wrong with it, and nothing explains."""
-    return synthesized("findings", given)
+    return synthesize("findings", options)
 
 
-def synthesized(what: str, *arguments: object) -> Any:
+def synthesize(what: str, *arguments: object) -> Any:
     """What a function of synthesis.py gives for these arguments, as JSON has it; kept."""
 
     def make() -> str:
@@ -137,10 +137,10 @@ def synthesized(what: str, *arguments: object) -> Any:
     return json.loads(keep(what, json.dumps(arguments, sort_keys=True), make))
 
 
-def properties(found: Template, kind: str) -> dict[str, dict[str, Any]]:
+def properties(stack: Template, kind: str) -> dict[str, dict[str, Any]]:
     """The properties of all resources of a kind (without AWS::), by logical id."""
     return {
         name: resource.get("Properties", {})
-        for name, resource in found["Resources"].items()
+        for name, resource in stack["Resources"].items()
         if resource["Type"] == f"AWS::{kind}"
     }

@@ -31,23 +31,25 @@ from tests.infra.stacks import CONTEXT, StandIns, Template
 
 
 def stack(
-    directory: Path, given: Mapping[str, Any], assets: StandIns | None = None
+    directory: Path, settings: Mapping[str, Any], assets: StandIns | None = None
 ) -> StrandlineStack:
     """The stack of these settings, in an app of its own."""
     app = cdk.App(context=dict(CONTEXT), outdir=str(directory / "out"), analytics_reporting=False)
-    return StrandlineStack(app, build_settings(given), assets or StandIns(directory / "assets"))
+    return StrandlineStack(app, build_settings(settings), assets or StandIns(directory / "assets"))
 
 
-def synthesize(given: Mapping[str, Any]) -> str:
+def synthesize(settings: Mapping[str, Any]) -> str:
     """The template of the stack of these settings."""
     with TemporaryDirectory() as name:
-        return _synthesize(Path(name), given)
+        return _synthesize(Path(name), settings)
 
 
-def _synthesize(directory: Path, given: Mapping[str, Any], assets: StandIns | None = None) -> str:
-    made = stack(directory, given, assets)
-    cast(cdk.App, made.node.root).synth()
-    return (directory / "out" / f"{made.stack_name}.template.json").read_text()
+def _synthesize(
+    directory: Path, settings: Mapping[str, Any], assets: StandIns | None = None
+) -> str:
+    built_stack = stack(directory, settings, assets)
+    cast(cdk.App, built_stack.node.root).synth()
+    return (directory / "out" / f"{built_stack.stack_name}.template.json").read_text()
 
 
 def with_another_domain_layer(content: str) -> Template:
@@ -81,53 +83,53 @@ def refusal_of_layers(size: int) -> str:
     raise AssertionError(f"layers of {size} bytes are accepted")
 
 
-def findings_of(made: StrandlineStack, directory: Path) -> tuple[str, ...]:
+def findings_of(result: StrandlineStack, directory: Path) -> tuple[str, ...]:
     """Synthesize a stack with all checks; rule and construct of what nothing explains."""
-    app = cast(cdk.App, made.node.root)
+    app = cast(cdk.App, result.node.root)
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     with contextlib.suppress(RuntimeError):  # findings: the report has them
         app.synth()
     report = json.loads((directory / "out" / "validation-report.json").read_text())
     return tuple(
-        f"{found['ruleName']}: {where.get('constructPath')}"
+        f"{violation['ruleName']}: {where.get('constructPath')}"
         for one in report["pluginReports"]
-        for found in one["violations"]
-        for where in found.get("violatingConstructs", [{}])
+        for violation in one["violations"]
+        for where in violation.get("violatingConstructs", [{}])
     )
 
 
-def findings(given: Mapping[str, Any]) -> tuple[str, ...]:
+def findings(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """What cdk-nag and the CDK's own rules find wrong with these settings' stack, and nothing
     explains."""
     with TemporaryDirectory() as name:
-        return findings_of(stack(Path(name), given), Path(name))
+        return findings_of(stack(Path(name), settings), Path(name))
 
 
 def findings_of_planted() -> tuple[str, ...]:
     """The same for a stack with a queue without encryption and a role that is too wide."""
     with TemporaryDirectory() as name:
-        made = stack(Path(name), {})
-        sqs.Queue(made, "Bare")
-        role = iam.Role(made, "Wide", assumed_by=cast(iam.IPrincipal, iam.AnyPrincipal()))
+        built_stack = stack(Path(name), {})
+        sqs.Queue(built_stack, "Bare")
+        role = iam.Role(built_stack, "Wide", assumed_by=cast(iam.IPrincipal, iam.AnyPrincipal()))
         role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=["*"]))
-        return findings_of(made, Path(name))
+        return findings_of(built_stack, Path(name))
 
 
-def make_api(given: Mapping[str, Any], functions: Sequence[FunctionSpec]) -> str:
+def make_api(settings: Mapping[str, Any], functions: Sequence[FunctionSpec]) -> str:
     """The resources of an API in front of these functions, as JSON."""
-    made = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
+    cdk_stack = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
     code = lambda_.Code.from_inline("nothing")
     handlers: dict[str, lambda_.Alias] = {}
     for fn in functions:
         function = lambda_.Function(
-            made, fn.name, runtime=lambda_.Runtime.PYTHON_3_13, handler="index.f", code=code
+            cdk_stack, fn.name, runtime=lambda_.Runtime.PYTHON_3_13, handler="index.f", code=code
         )
         version = cast(lambda_.IVersion, function.current_version)
         handlers[fn.name] = lambda_.Alias(
-            made, f"{fn.name}Live", alias_name="live", version=version
+            cdk_stack, f"{fn.name}Live", alias_name="live", version=version
         )
-    Api(made, "Api", build_settings(given), handlers, functions=functions)
-    return json.dumps(cdk.assertions.Template.from_stack(made).to_json()["Resources"])
+    Api(cdk_stack, "Api", build_settings(settings), handlers, functions=functions)
+    return json.dumps(cdk.assertions.Template.from_stack(cdk_stack).to_json()["Resources"])
 
 
 def refusal_of_api(functions: Sequence[FunctionSpec]) -> str:
@@ -139,18 +141,18 @@ def refusal_of_api(functions: Sequence[FunctionSpec]) -> str:
     raise AssertionError(f"{functions} are accepted")
 
 
-def make_monitoring(given: Mapping[str, Any], prefix: str) -> str:
+def make_monitoring(values: Mapping[str, Any], prefix: str) -> str:
     """The resources of the monitoring of functions whose names begin so, as JSON."""
-    settings = build_settings(given)
-    made = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
+    settings = build_settings(values)
+    cdk_stack = cdk.Stack(cdk.App(analytics_reporting=False), "Stack")
     cluster = rds.DatabaseCluster.from_database_cluster_attributes(
-        made, "Db", cluster_identifier="strandline-dev"
+        cdk_stack, "Db", cluster_identifier="strandline-dev"
     )
     queues = {
-        name: (sqs.Queue(made, name), sqs.Queue(made, f"dead-{name}"))
+        name: (sqs.Queue(cdk_stack, name), sqs.Queue(cdk_stack, f"dead-{name}"))
         for name in ("work-queue", "job-queue")
     }
-    watched = MonitoredResources(
+    monitored_resources = MonitoredResources(
         api={"ApiName": settings.stack_name, "Stage": "api"},
         queues=cast(Any, queues),
         cluster=cluster,
@@ -158,5 +160,5 @@ def make_monitoring(given: Mapping[str, Any], prefix: str) -> str:
         schedules=settings.stack_name,
         prefix=prefix,
     )
-    Monitoring(made, "Monitoring", settings, watched)
-    return json.dumps(cdk.assertions.Template.from_stack(made).to_json()["Resources"])
+    Monitoring(cdk_stack, "Monitoring", settings, monitored_resources)
+    return json.dumps(cdk.assertions.Template.from_stack(cdk_stack).to_json()["Resources"])

@@ -26,59 +26,59 @@ NAMES = list(VARIANTS)
 ACCOUNT = {"Ref": "AWS::AccountId"}
 
 
-def of(found: Template, kind: str) -> list[dict[str, Any]]:
+def of(stack: Template, kind: str) -> list[dict[str, Any]]:
     """The properties of all resources of a kind."""
-    return list(properties(found, kind).values())
+    return list(properties(stack, kind).values())
 
 
-def only(found: Template, kind: str) -> dict[str, Any]:
-    (given,) = of(found, kind)
-    return given
+def only(stack: Template, kind: str) -> dict[str, Any]:
+    (props,) = of(stack, kind)
+    return props
 
 
 # twice -------------------------------------------------------------------------------------------
 
 
-def twice(found: Template) -> list[str]:
+def twice(stack: Template) -> list[str]:
     """Rules of security groups that EC2 would refuse: the same group, peer and port once more."""
-    seen, doubled = set[str](), list[str]()
+    ids, duplicates = set[str](), list[str]()
     for kind in ("Ingress", "Egress"):
-        for name, rule in properties(found, f"EC2::SecurityGroup{kind}").items():
+        for name, rule in properties(stack, f"EC2::SecurityGroup{kind}").items():
             if isinstance(port := rule["FromPort"], dict):  # the cluster's, which is the default
                 assert port["Fn::GetAtt"][1] == "Endpoint.Port"
                 port = 5432
             peers = {n: v for n, v in rule.items() if "SecurityGroupId" in n or "Cidr" in n}
             key = json.dumps([kind, rule["GroupId"], port, peers], sort_keys=True)
-            doubled += [name] if key in seen else []
-            seen.add(key)
-    return doubled
+            duplicates += [name] if key in ids else []
+            ids.add(key)
+    return duplicates
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_rule_is_there_twice(name: str) -> None:
-    found = template(**VARIANTS[name])
-    assert not twice(found)
-    rule = next(r for n, r in found["Resources"].items() if "fromstrandlinedevNetwork" in n)
-    found["Resources"]["Again"] = copy.deepcopy(rule)
-    assert twice(found) == ["Again"]
+    stack = template(**VARIANTS[name])
+    assert not twice(stack)
+    rule = next(r for n, r in stack["Resources"].items() if "fromstrandlinedevNetwork" in n)
+    stack["Resources"]["Again"] = copy.deepcopy(rule)
+    assert twice(stack) == ["Again"]
 
 
 def test_two_stacks_with_proxies_have_names_of_their_own() -> None:
-    one, two = (only(template(**given), "RDS::DBProxy") for given in (VARIANTS["proxy"], SECOND))
+    one, two = (only(template(**props), "RDS::DBProxy") for props in (VARIANTS["proxy"], SECOND))
     assert (one["DBProxyName"], two["DBProxyName"]) == ("strandline-dev", "second")
 
 
 # releases ----------------------------------------------------------------------------------------
 
 
-def versions(found: Template) -> dict[str, str]:
+def versions(stack: Template) -> dict[str, str]:
     """The version that is made of each function."""
-    made = [name for name in properties(found, "Lambda::Version") if name.startswith("Compute")]
-    return {fn.name: n for fn in FUNCTIONS for n in made if f"Compute{fn.name.title()}" in n}
+    results = [name for name in properties(stack, "Lambda::Version") if name.startswith("Compute")]
+    return {fn.name: n for fn in FUNCTIONS for n in results if f"Compute{fn.name.title()}" in n}
 
 
-def migrates(found: Template) -> Any:
-    (trigger,) = (r for r in found["Resources"].values() if r["Type"] == "Custom::Release")
+def migrates(stack: Template) -> Any:
+    (trigger,) = (r for r in stack["Resources"].values() if r["Type"] == "Custom::Release")
     return trigger["Properties"]["Version"]
 
 
@@ -86,26 +86,26 @@ def migrates(found: Template) -> Any:
 def test_a_restored_database_is_migrated_and_moved_to(proxy: bool) -> None:
     """Its address is the same text in the template. A new version needs new settings, too: Lambda
     makes none of a function that is as before, and behind a proxy the address does not change."""
-    given = VARIANTS["proxy"] if proxy else {}
-    before, after = template(**given), template(**given, **VARIANTS["restored"])
+    extra = VARIANTS["proxy"] if proxy else {}
+    before, after = template(**extra), template(**extra, **VARIANTS["restored"])
     with_database = {fn.name for fn in FUNCTIONS if {"database", "owner"} & fn.needs}
     was, now = versions(before), versions(after)
     assert {name for name in was if was[name] != now[name]} == with_database
     assert migrates(before) != migrates(after)
 
-    def told(found: Template) -> list[Any]:
-        variables = [p["Environment"]["Variables"] for p in of(found, "Lambda::Function")[:-1]]
+    def messages_of(stack: Template) -> list[Any]:
+        variables = [p["Environment"]["Variables"] for p in of(stack, "Lambda::Function")[:-1]]
         return [v["STRANDLINE_CLUSTER"] for v in variables if "STRANDLINE_DATABASE_AUTH" in v]
 
-    assert len(told(before)) == len(with_database)
-    assert not set(told(before)) & set(told(after))
+    assert len(messages_of(before)) == len(with_database)
+    assert not set(messages_of(before)) & set(messages_of(after))
 
 
 def test_a_deployment_that_failed_can_be_tried_again() -> None:
     """What it made for the first time goes when it is undone, and what was there before stays."""
     resources = template(**VARIANTS["own key"])["Resources"].values()
-    kept = {r["Type"] for r in resources if r.get("DeletionPolicy") == "RetainExceptOnCreate"}
-    assert kept == {
+    remaining = {r["Type"] for r in resources if r.get("DeletionPolicy") == "RetainExceptOnCreate"}
+    assert remaining == {
         *("AWS::Lambda::Version", "AWS::S3::Bucket", "AWS::SecretsManager::Secret"),
         "AWS::KMS::Key",
     }
@@ -115,10 +115,10 @@ def test_a_deployment_that_failed_can_be_tried_again() -> None:
 
 
 def test_migrate_is_called_once_the_network_is_there() -> None:
-    found = template(**VARIANTS["nat"])["Resources"]
-    (trigger,) = (r for r in found.values() if r["Type"] == "Custom::Release")
+    stack_resources = template(**VARIANTS["nat"])["Resources"]
+    (trigger,) = (r for r in stack_resources.values() if r["Type"] == "Custom::Release")
     ways = {"AWS::EC2::Route", "AWS::EC2::NatGateway", "AWS::EC2::VPCGatewayAttachment"}
-    assert {found[n]["Type"] for n in trigger["DependsOn"]} >= ways
+    assert {stack_resources[n]["Type"] for n in trigger["DependsOn"]} >= ways
     resources = template()["Resources"]
     (trigger,) = (r for r in resources.values() if r["Type"] == "Custom::Release")
     assert {n for n in resources if resources[n]["Type"] == "AWS::EC2::VPCEndpoint"} <= set(
@@ -129,9 +129,9 @@ def test_migrate_is_called_once_the_network_is_there() -> None:
 # who may, and what is under whose key -------------------------------------------------------------
 
 
-def told_by(found: Template) -> list[str]:
+def told_by(stack: Template) -> list[str]:
     """Services of the account that the stack's topic hears."""
-    policies = of(found, "SNS::TopicPolicy")
+    policies = of(stack, "SNS::TopicPolicy")
     return [
         s["Principal"]["Service"]
         for p in policies
@@ -142,18 +142,18 @@ def told_by(found: Template) -> list[str]:
 
 
 def test_alarms_may_tell_the_stack_s_own_topic() -> None:
-    found = template(**SEVERAL)
-    assert told_by(found) == ["cloudwatch.amazonaws.com"]
-    policy = only(found, "SNS::TopicPolicy")["PolicyDocument"]
+    stack = template(**SEVERAL)
+    assert told_by(stack) == ["cloudwatch.amazonaws.com"]
+    policy = only(stack, "SNS::TopicPolicy")["PolicyDocument"]
     policy["Statement"] = [s for s in policy["Statement"] if s["Effect"] == "Deny"]
-    assert told_by(found) == []
+    assert told_by(stack) == []
 
 
 def test_endpoints_serve_the_account_alone() -> None:
-    found = of(template(**VARIANTS["bedrock"]), "EC2::VPCEndpoint")
+    result = of(template(**VARIANTS["bedrock"]), "EC2::VPCEndpoint")
     conditions = [
         statement["Condition"]["StringEquals"]
-        for endpoint in found
+        for endpoint in result
         if endpoint["VpcEndpointType"] == "Interface"
         for statement in endpoint["PolicyDocument"]["Statement"]
     ]
@@ -174,17 +174,17 @@ def test_the_map_s_executions_are_allowed_in_both_forms() -> None:
 
 
 def test_the_master_user_s_secret_and_what_performance_insights_keep_are_under_the_key() -> None:
-    found = template(**VARIANTS["a key that is there"])
-    assert only(found, "RDS::DBCluster")["MasterUserSecret"] == {"KmsKeyId": KEY}
-    for instance in of(found, "RDS::DBInstance"):
+    stack = template(**VARIANTS["a key that is there"])
+    assert only(stack, "RDS::DBCluster")["MasterUserSecret"] == {"KmsKeyId": KEY}
+    for instance in of(stack, "RDS::DBInstance"):
         assert instance["PerformanceInsightsKMSKeyId"] == KEY
-    (migrate,) = (p for n, p in properties(found, "IAM::Role").items() if "MigrateRole" in n)
-    opened = [
+    (migrate,) = (p for n, p in properties(stack, "IAM::Role").items() if "MigrateRole" in n)
+    conditions = [
         s["Condition"]
         for s in migrate["Policies"][0]["PolicyDocument"]["Statement"]
         if s["Resource"] == KEY and "kms:Decrypt" in s["Action"]
     ]
-    assert "secretsmanager" in json.dumps(opened)
+    assert "secretsmanager" in json.dumps(conditions)
 
 
 def test_it_is_made_for_the_partition_that_its_state_machine_names() -> None:
@@ -209,19 +209,19 @@ def test_every_output_has_its_line_in_the_guide(name: str, repository: Path) -> 
 
 def test_a_firewall_of_one_s_own_is_put_in_front_of_the_stage() -> None:
     assert not properties(template(), "WAFv2::WebACLAssociation"), "it costs"
-    found = template(**SEVERAL)
-    (given,) = properties(found, "WAFv2::WebACLAssociation").values()
-    assert given["WebACLArn"] == FIREWALL
-    assert given["ResourceArn"] == found["Outputs"]["ApiStage"]["Value"]
+    stack = template(**SEVERAL)
+    (props,) = properties(stack, "WAFv2::WebACLAssociation").values()
+    assert props["WebACLArn"] == FIREWALL
+    assert props["ResourceArn"] == stack["Outputs"]["ApiStage"]["Value"]
 
 
 def test_nobody_else_makes_a_log_group_for_ever() -> None:
     """The proxy would, and every function."""
-    found = template(**SECOND)
-    groups = of(found, "Logs::LogGroup")
+    stack = template(**SECOND)
+    groups = of(stack, "Logs::LogGroup")
     assert {g["RetentionInDays"] for g in groups} == {90}
     names = [json.dumps(g.get("LogGroupName", "")) for g in groups]
     assert any("/aws/rds/proxy/second" in n for n in names)
-    groups_of = [p["LoggingConfig"]["LogGroup"] for p in of(found, "Lambda::Function")]
-    assert {g["Ref"] for g in groups_of} <= properties(found, "Logs::LogGroup").keys()
+    groups_of = [p["LoggingConfig"]["LogGroup"] for p in of(stack, "Lambda::Function")]
+    assert {g["Ref"] for g in groups_of} <= properties(stack, "Logs::LogGroup").keys()
     assert len({g["Ref"] for g in groups_of}) == len(groups_of)

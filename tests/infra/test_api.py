@@ -26,7 +26,7 @@ from strandline.local.lambda_context import Handler
 from tests import support
 from tests.functions import contract
 from tests.infra.kept_templates import keep
-from tests.strandline.local.test_http_server import call, served
+from tests.strandline.local.test_http_server import call, serving_app
 from tests.support import Gateway, user_message
 
 type Resources = Mapping[str, Any]
@@ -39,18 +39,18 @@ PRIVATE: Mapping[str, Any] = {"private": True, "vpc_endpoint_ids": ["vpce-1"]}
 
 
 @functools.cache
-def _made(given: str, functions: tuple[FunctionSpec, ...]) -> Resources:
+def _synthesize(props: str, functions: tuple[FunctionSpec, ...]) -> Resources:
     def make() -> str:
         from tests.infra import synthesis
 
-        return synthesis.make_api(json.loads(given), functions)
+        return synthesis.make_api(json.loads(props), functions)
 
-    return json.loads(keep("api", f"{given} {_rows(functions)}", make))
+    return json.loads(keep("api", f"{props} {_rows(functions)}", make))
 
 
-def resources(functions: Sequence[FunctionSpec] = SERVING, **given: object) -> Resources:
+def resources(functions: Sequence[FunctionSpec] = SERVING, **options: object) -> Resources:
     """The API's part of a template, made once for each settings."""
-    return _made(json.dumps(given, sort_keys=True), tuple(functions))
+    return _synthesize(json.dumps(options, sort_keys=True), tuple(functions))
 
 
 def refusal(function: FunctionSpec) -> str:
@@ -70,38 +70,38 @@ def _rows(functions: Sequence[FunctionSpec]) -> str:
     return f"{rows} {gateway_responses.RESPONSES}"
 
 
-def of(found: Resources, kind: str) -> list[dict[str, Any]]:
+def of(stack_resources: Resources, kind: str) -> list[dict[str, Any]]:
     """The properties of all resources of a kind."""
-    return [r["Properties"] for r in found.values() if r["Type"] == f"AWS::{kind}"]
+    return [r["Properties"] for r in stack_resources.values() if r["Type"] == f"AWS::{kind}"]
 
 
-def the(found: Resources, kind: str) -> dict[str, Any]:
-    (only,) = of(found, kind)
+def the(stack_resources: Resources, kind: str) -> dict[str, Any]:
+    (only,) = of(stack_resources, kind)
     return only
 
 
 # routes ------------------------------------------------------------------------------------------
 
 
-def definition(found: Resources) -> dict[str, Any]:
+def definition(stack_resources: Resources) -> dict[str, Any]:
     """What API Gateway imports."""
-    return the(found, "ApiGateway::RestApi")["Body"]
+    return the(stack_resources, "ApiGateway::RestApi")["Body"]
 
 
-def operations(found: Resources) -> dict[str, dict[str, Any]]:
+def operations(stack_resources: Resources) -> dict[str, dict[str, Any]]:
     """Every operation of the definition, as the table names it."""
     return {
         f"{method.upper()} {path}": operation
-        for path, item in definition(found)["paths"].items()
+        for path, item in definition(stack_resources)["paths"].items()
         for method, operation in item.items()
     }
 
 
-def served_by(found: Resources) -> dict[str, str]:
+def served_by(stack_resources: Resources) -> dict[str, str]:
     """Every operation, and its function."""
     return {
         route: _function(operation["x-amazon-apigateway-integration"]["uri"])
-        for route, operation in operations(found).items()
+        for route, operation in operations(stack_resources).items()
     }
 
 
@@ -123,8 +123,8 @@ def test_with_origins_every_path_has_its_preflight() -> None:
 
 
 def test_every_operation_is_a_proxy_and_open_and_declares_what_its_path_takes() -> None:
-    found = resources(cors_origins=[PAGE])
-    for route, operation in operations(found).items():
+    stack_resources = resources(cors_origins=[PAGE])
+    for route, operation in operations(stack_resources).items():
         integration = dict(operation["x-amazon-apigateway-integration"])
         uri = integration.pop("uri")["Fn::Join"][1]
         assert integration == {"type": "aws_proxy", "httpMethod": "POST", "timeoutInMillis": 29_000}
@@ -137,7 +137,7 @@ def test_every_operation_is_a_proxy_and_open_and_declares_what_its_path_takes() 
         assert [p["name"] for p in operation.get("parameters", ())] == in_path, route
         assert {p["in"] for p in operation.get("parameters", ())} <= {"path"}
     # Authorization would be an authorizer's, a key's or a signature's.
-    assert not re.findall(r'"(x-amazon-apigateway-a\w+|security\w*)"', json.dumps(found))
+    assert not re.findall(r'"(x-amazon-apigateway-a\w+|security\w*)"', json.dumps(stack_resources))
 
 
 def test_the_definition_is_openapi() -> None:
@@ -145,18 +145,18 @@ def test_the_definition_is_openapi() -> None:
     # In a greedy path API Gateway's parameter has the name without its sign.
     text = json.dumps(whole).replace("+}", "}")
     OpenAPIV2SpecValidator(json.loads(text)).validate()
-    undeclared = json.loads(text)
-    del undeclared["paths"]["/api/v1/sessions/{session_id}"]["get"]["parameters"]
+    document = json.loads(text)
+    del document["paths"]["/api/v1/sessions/{session_id}"]["get"]["parameters"]
     with pytest.raises(OpenAPIValidationError, match="session_id"):
-        OpenAPIV2SpecValidator(undeclared).validate()
+        OpenAPIV2SpecValidator(document).validate()
 
 
 def test_each_function_gives_one_permission_to_this_stage_alone() -> None:
     from infra import api
 
-    given = of(resources(), "Lambda::Permission")
-    assert len(given) == len({fn.name for fn in FUNCTIONS if fn.routes})
-    for permission in given:
+    props = of(resources(), "Lambda::Permission")
+    assert len(props) == len({fn.name for fn in FUNCTIONS if fn.routes})
+    for permission in props:
         assert permission["SourceArn"]["Fn::Join"][1][-1] == f"/{api.STAGE}/*/*"
 
 
@@ -172,9 +172,11 @@ def test_a_changed_route_integration_or_answer_is_deployed_and_nothing_else(
 ) -> None:
     def deployment(*functions: FunctionSpec, log_days: int = 30) -> str:
         """Its name, of a template that is made for this number."""
-        found = resources(functions, log_days=log_days)
-        (name,) = [n for n, r in found.items() if r["Type"] == "AWS::ApiGateway::Deployment"]
-        assert the(found, "ApiGateway::Stage")["DeploymentId"] == {"Ref": name}
+        stack_resources = resources(functions, log_days=log_days)
+        (name,) = [
+            n for n, r in stack_resources.items() if r["Type"] == "AWS::ApiGateway::Deployment"
+        ]
+        assert the(stack_resources, "ApiGateway::Stage")["DeploymentId"] == {"Ref": name}
         return name
 
     one = FunctionSpec("one", 128, 29, frozenset(), ("GET /one",))
@@ -185,11 +187,9 @@ def test_a_changed_route_integration_or_answer_is_deployed_and_nothing_else(
     for routes in (("GET /one", "PUT /one"), ("GET /two",)):
         assert deployment(replace(one, routes=routes)) != before
     assert deployment(replace(one, name="two")) != before
-    reworded = replace(gateway_responses.TIMEOUT, message="Too late.")
+    copy = replace(gateway_responses.TIMEOUT, message="Too late.")
     with monkeypatch.context() as patch:
-        patch.setattr(
-            gateway_responses, "RESPONSES", {**RESPONSES, "INTEGRATION_TIMEOUT": reworded}
-        )
+        patch.setattr(gateway_responses, "RESPONSES", {**RESPONSES, "INTEGRATION_TIMEOUT": copy})
         assert deployment(one, log_days=90) != before
     monkeypatch.setattr(api_definition, "MAX_INTEGRATION_SECONDS", 28)
     assert deployment(one, log_days=120) != before
@@ -208,9 +208,11 @@ def check_error(body: str) -> dict[str, Any]:
 
 
 def test_every_answer_in_the_template_is_an_error_as_the_document_has_it() -> None:
-    found = definition(resources())["x-amazon-apigateway-gateway-responses"]
-    assert found.keys() == RESPONSES.keys()
-    for kind, answer in found.items():
+    x_amazon_apigateway_gateway_responses = definition(resources())[
+        "x-amazon-apigateway-gateway-responses"
+    ]
+    assert x_amazon_apigateway_gateway_responses.keys() == RESPONSES.keys()
+    for kind, answer in x_amazon_apigateway_gateway_responses.items():
         status = RESPONSES[kind].status
         assert answer.get("statusCode") == (str(status) if status else None)
         (template,) = answer["responseTemplates"].values()
@@ -222,8 +224,10 @@ def test_every_answer_in_the_template_is_an_error_as_the_document_has_it() -> No
 
 
 def test_with_an_origin_a_page_may_read_every_answer_in_the_template() -> None:
-    found = definition(resources(cors_origins=[PAGE]))["x-amazon-apigateway-gateway-responses"]
-    for kind, answer in found.items():
+    x_amazon_apigateway_gateway_responses = definition(resources(cors_origins=[PAGE]))[
+        "x-amazon-apigateway-gateway-responses"
+    ]
+    for kind, answer in x_amazon_apigateway_gateway_responses.items():
         headers = RESPONSES[kind].headers | gateway_responses.gateway_cors_headers([PAGE])
         assert headers["Access-Control-Allow-Origin"] == PAGE
         assert answer["responseParameters"] == {
@@ -250,87 +254,87 @@ def test_statuses_are_those_that_the_codes_have_in_the_service() -> None:
 
 
 def test_by_default_it_is_regional_and_no_page_may_call() -> None:
-    found = resources()
-    rest = the(found, "ApiGateway::RestApi")
-    assert rest["EndpointConfiguration"]["Types"] == ["REGIONAL"]
-    assert rest["Parameters"] == {"endpointConfigurationTypes": "REGIONAL"}
-    assert not rest["DisableExecuteApiEndpoint"]
-    assert "Policy" not in rest
-    assert "Access-Control" not in json.dumps(found)
+    stack_resources = resources()
+    rest_api = the(stack_resources, "ApiGateway::RestApi")
+    assert rest_api["EndpointConfiguration"]["Types"] == ["REGIONAL"]
+    assert rest_api["Parameters"] == {"endpointConfigurationTypes": "REGIONAL"}
+    assert not rest_api["DisableExecuteApiEndpoint"]
+    assert "Policy" not in rest_api
+    assert "Access-Control" not in json.dumps(stack_resources)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "props",
     [{}, {"domain": MUTUAL_TLS}, PRIVATE],
     ids=["default", "mutual TLS", "private"],
 )
-def test_an_import_that_overwrites_the_api_leaves_it_as_the_template_says(given: Any) -> None:
-    rest = the(resources(**given), "ApiGateway::RestApi")
-    body, endpoint = rest["Body"], rest["EndpointConfiguration"]
-    assert rest["Mode"] == "overwrite"
-    assert body["info"]["title"] == rest["Name"]
-    assert body["x-amazon-apigateway-binary-media-types"] == rest["BinaryMediaTypes"] == ["*/*"]
-    assert body.get("x-amazon-apigateway-policy") == rest.get("Policy")
+def test_an_import_that_overwrites_the_api_leaves_it_as_the_template_says(props: Any) -> None:
+    rest_api = the(resources(**props), "ApiGateway::RestApi")
+    body, endpoint = rest_api["Body"], rest_api["EndpointConfiguration"]
+    assert rest_api["Mode"] == "overwrite"
+    assert body["info"]["title"] == rest_api["Name"]
+    assert body["x-amazon-apigateway-binary-media-types"] == rest_api["BinaryMediaTypes"] == ["*/*"]
+    assert body.get("x-amazon-apigateway-policy") == rest_api.get("Policy")
     assert body["x-amazon-apigateway-endpoint-configuration"] == {
-        "disableExecuteApiEndpoint": rest["DisableExecuteApiEndpoint"],
-        **({"vpcEndpointIds": endpoint["VpcEndpointIds"]} if "private" in given else {}),
+        "disableExecuteApiEndpoint": rest_api["DisableExecuteApiEndpoint"],
+        **({"vpcEndpointIds": endpoint["VpcEndpointIds"]} if "private" in props else {}),
     }
 
 
 def test_mutual_tls_turns_the_default_endpoint_off_and_pins_the_truststore() -> None:
-    found = resources(domain=MUTUAL_TLS)
-    assert the(found, "ApiGateway::RestApi")["DisableExecuteApiEndpoint"] is True
-    name = the(found, "ApiGateway::DomainName")
+    stack_resources = resources(domain=MUTUAL_TLS)
+    assert the(stack_resources, "ApiGateway::RestApi")["DisableExecuteApiEndpoint"] is True
+    name = the(stack_resources, "ApiGateway::DomainName")
     assert name["MutualTlsAuthentication"] == {
         "TruststoreUri": TRUST["truststore_uri"],
         "TruststoreVersion": TRUST["truststore_version"],
     }
     assert name["SecurityPolicy"] == "TLS_1_2"
-    assert the(found, "ApiGateway::BasePathMapping")["BasePath"] == "memory"
+    assert the(stack_resources, "ApiGateway::BasePathMapping")["BasePath"] == "memory"
 
 
 def test_a_certificate_of_one_s_own_needs_one_that_shows_whose_name_it_is() -> None:
-    shown = DOMAIN["certificate_arn"] + "2"
-    domain = {**DOMAIN, "mutual_tls": TRUST, "ownership_certificate_arn": shown}
+    text = DOMAIN["certificate_arn"] + "2"
+    domain = {**DOMAIN, "mutual_tls": TRUST, "ownership_certificate_arn": text}
     name = the(resources(domain=domain), "ApiGateway::DomainName")
-    assert name["OwnershipVerificationCertificateArn"] == shown
+    assert name["OwnershipVerificationCertificateArn"] == text
     name = the(resources(domain=DOMAIN), "ApiGateway::DomainName")
     assert "OwnershipVerificationCertificateArn" not in name
 
 
 def test_the_account_s_role_for_logs_is_left_alone_if_so_asked() -> None:
     assert of(resources(), "ApiGateway::Account")
-    found = resources(gateway_log_role=False)
-    assert not of(found, "ApiGateway::Account")
-    assert len(of(found, "IAM::Role")) == len(of(resources(), "IAM::Role")) - 1
-    assert the(found, "ApiGateway::Stage")["AccessLogSetting"]
+    stack_resources = resources(gateway_log_role=False)
+    assert not of(stack_resources, "ApiGateway::Account")
+    assert len(of(stack_resources, "IAM::Role")) == len(of(resources(), "IAM::Role")) - 1
+    assert the(stack_resources, "ApiGateway::Stage")["AccessLogSetting"]
 
 
 def test_a_name_without_mutual_tls_leaves_it_on() -> None:
-    found = resources(domain=DOMAIN)
-    assert the(found, "ApiGateway::RestApi")["DisableExecuteApiEndpoint"] is False
-    assert "MutualTlsAuthentication" not in the(found, "ApiGateway::DomainName")
+    stack_resources = resources(domain=DOMAIN)
+    assert the(stack_resources, "ApiGateway::RestApi")["DisableExecuteApiEndpoint"] is False
+    assert "MutualTlsAuthentication" not in the(stack_resources, "ApiGateway::DomainName")
 
 
 def test_a_private_api_answers_to_its_endpoints_alone() -> None:
-    rest = the(resources(**PRIVATE), "ApiGateway::RestApi")
-    assert rest["EndpointConfiguration"] == {"Types": ["PRIVATE"], "VpcEndpointIds": ["vpce-1"]}
-    assert rest["Parameters"] == {"endpointConfigurationTypes": "PRIVATE"}
-    (statement,) = rest["Policy"]["Statement"]
+    rest_api = the(resources(**PRIVATE), "ApiGateway::RestApi")
+    assert rest_api["EndpointConfiguration"] == {"Types": ["PRIVATE"], "VpcEndpointIds": ["vpce-1"]}
+    assert rest_api["Parameters"] == {"endpointConfigurationTypes": "PRIVATE"}
+    (statement,) = rest_api["Policy"]["Statement"]
     assert statement["Condition"] == {"StringEquals": {"aws:SourceVpce": ["vpce-1"]}}
 
 
 def test_it_is_throttled_and_its_log_holds_no_body_key_or_name() -> None:
-    found = resources(throttle_rate=7, throttle_burst=9, log_days=90)
-    stage = the(found, "ApiGateway::Stage")
+    stack_resources = resources(throttle_rate=7, throttle_burst=9, log_days=90)
+    stage = the(stack_resources, "ApiGateway::Stage")
     (everything,) = stage["MethodSettings"]
     assert (everything["ThrottlingRateLimit"], everything["ThrottlingBurstLimit"]) == (7, 9)
     assert everything["DataTraceEnabled"] is False
     assert everything["LoggingLevel"] == "OFF"
-    logged = set(json.loads(stage["AccessLogSetting"]["Format"]).values())
-    assert not {v for v in logged if v.startswith(("$context.path", "$context.authorizer"))}
-    assert not {v for v in logged if "apiKey" in v or "clientCert" in v or "$input" in v}
-    assert the(found, "Logs::LogGroup")["RetentionInDays"] == 90
+    log_lines = set(json.loads(stage["AccessLogSetting"]["Format"]).values())
+    assert not {v for v in log_lines if v.startswith(("$context.path", "$context.authorizer"))}
+    assert not {v for v in log_lines if "apiKey" in v or "clientCert" in v or "$input" in v}
+    assert the(stack_resources, "Logs::LogGroup")["RetentionInDays"] == 90
 
 
 # a base path -------------------------------------------------------------------------------------
@@ -342,20 +346,20 @@ def test_a_base_path_changes_nothing(
 ) -> None:
     key = gateway.key(rights=("read", "write", "admin"))
     plain = gateway.call("GET", path, key=key)
-    sent = support.proxy_event
+    real = support.proxy_event
 
-    def behind_a_mapping(*given: Any) -> dict[str, Any]:
+    def behind_a_mapping(*args: Any) -> dict[str, Any]:
         """As API Gateway makes it behind memory.example.com/memory: `path` has all that was sent,
         `resource` what it was routed by."""
-        event = sent(*given)
+        event = real(*args)
         event["path"] = f"/memory{event['path']}"
         event["requestContext"] |= {"path": event["path"], "domainName": DOMAIN["name"]}
         return event
 
     monkeypatch.setattr(support, "proxy_event", behind_a_mapping)
-    mapped = gateway.call("GET", path, key=key)
-    assert (mapped.status, mapped.text) == (plain.status, plain.text)
-    assert mapped.headers == plain.headers
+    reply = gateway.call("GET", path, key=key)
+    assert (reply.status, reply.text) == (plain.status, plain.text)
+    assert reply.headers == plain.headers
     assert plain.status == (308 if path == "/docs/" else 200)
 
 
@@ -371,14 +375,14 @@ def test_a_page_of_nothing_but_quotes_fits_into_an_answer(gateway: Gateway) -> N
     handler = importlib.import_module("functions.query.handler")
     serve = handler.serve
 
-    def kept(*given: Any) -> dict[str, Any]:
-        answers.append(serve(*given))
+    def pass_through(*args: Any) -> dict[str, Any]:
+        answers.append(serve(*args))
         return answers[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(handler, "serve", kept)
-        asked = {"participants": "user:alice", "limit": 500}
-        page = gateway.call("GET", "/memories/list", key=key, query=asked)
+        patch.setattr(handler, "serve", pass_through)
+        query = {"participants": "user:alice", "limit": 500}
+        page = gateway.call("GET", "/memories/list", key=key, query=query)
     assert page.status == 200
     (answer,) = answers
     assert len(page.text) > 3 * 2**20
@@ -404,22 +408,24 @@ def port(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     del gateway  # which wired them
     monkeypatch.setenv("STRANDLINE_CORS_ORIGINS", f"{PAGE} https://two.example")
     get_settings.cache_clear()
-    with served(GatewayApp(handlers(True), origins=get_settings().cors_origins)) as number:
+    with serving_app(GatewayApp(handlers(True), origins=get_settings().cors_origins)) as number:
         yield number
 
 
 def test_a_page_of_a_permitted_origin_may_call(gateway: Gateway, port: int) -> None:
-    asked = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
-    preflight = call(port, "OPTIONS", "/api/v1/events", None, asked)
+    query = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
+    preflight = call(port, "OPTIONS", "/api/v1/events", None, query)
     assert (preflight.status, preflight.body) == (204, b"")
     assert preflight.headers["access-control-allow-origin"] == PAGE
     assert "X-API-Key" in preflight.headers["access-control-allow-headers"]
-    sent = {"Origin": PAGE, "X-API-Key": gateway.key()}
-    answer = call(port, "POST", "/api/v1/events", json.dumps(user_message("Out.")).encode(), sent)
+    headers = {"Origin": PAGE, "X-API-Key": gateway.key()}
+    answer = call(
+        port, "POST", "/api/v1/events", json.dumps(user_message("Out.")).encode(), headers
+    )
     assert (answer.status, answer.headers["access-control-allow-origin"]) == (201, PAGE)
     assert "Idempotent-Replayed" in answer.headers["access-control-expose-headers"]
-    refused = call(port, "GET", "/api/v1/usage", None, {"Origin": PAGE})
-    assert (refused.status, refused.headers["access-control-allow-origin"]) == (401, PAGE)
+    reply = call(port, "GET", "/api/v1/usage", None, {"Origin": PAGE})
+    assert (reply.status, reply.headers["access-control-allow-origin"]) == (401, PAGE)
     missing = call(port, "GET", "/nowhere", None, {"Origin": PAGE})
     assert (missing.status, missing.headers["access-control-allow-origin"]) == (404, "*")
 
@@ -433,10 +439,10 @@ def test_a_page_of_another_origin_may_not(port: int) -> None:
 
 def test_without_origins_a_preflight_is_no_route(gateway: Gateway) -> None:
     del gateway  # which wired the handlers
-    with served(GatewayApp(handlers(False))) as number:
-        refused = call(number, "OPTIONS", "/api/v1/events", None, {"Origin": PAGE})
-    assert refused.status == 405
-    assert "access-control-allow-origin" not in refused.headers
+    with serving_app(GatewayApp(handlers(False))) as number:
+        reply = call(number, "OPTIONS", "/api/v1/events", None, {"Origin": PAGE})
+    assert reply.status == 405
+    assert "access-control-allow-origin" not in reply.headers
 
 
 def test_what_a_page_may_send_and_read_is_all_that_there_is() -> None:
@@ -449,31 +455,31 @@ def test_what_a_page_may_send_and_read_is_all_that_there_is() -> None:
         gateway_responses.PREFLIGHT_HEADERS["Access-Control-Allow-Headers"].lower().split(", ")
     )
     operations = contract.operations().values()
-    asked = {p["name"] for o in operations for p in o.get("parameters", ()) if p["in"] == "header"}
+    names = {p["name"] for o in operations for p in o.get("parameters", ()) if p["in"] == "header"}
     schemes = document["components"]["securitySchemes"].values()
-    asked |= {s["name"] for s in schemes if "name" in s}
-    assert {name.lower() for name in asked} <= set(allowed)
+    names |= {s["name"] for s in schemes if "name" in s}
+    assert {name.lower() for name in names} <= set(allowed)
     exposed = (
         gateway_responses.cors_headers(("*",), None)["Access-Control-Expose-Headers"]
         .lower()
         .split(", ")
     )
-    given = {
+    props = {
         name.lower()
         for operation in operations
         for answer in operation["responses"].values()
         for name in answer.get("headers", ())
     }
     safe = {"content-security-policy", "referrer-policy", "x-content-type-options"}
-    assert given - safe <= set(exposed)
+    assert props - safe <= set(exposed)
 
 
 @pytest.mark.parametrize("origin", ["app.example", "https://app.example/", "https://*.example"])
 def test_what_is_no_origin_is_refused(origin: str) -> None:
-    given = {"STRANDLINE_CORS_ORIGINS": origin, "STRANDLINE_KEY_SECRET": "k" * 32}
+    environment = {"STRANDLINE_CORS_ORIGINS": origin, "STRANDLINE_KEY_SECRET": "k" * 32}
     required = {"STRANDLINE_DATABASE_URL": "host=x", "STRANDLINE_BUCKET": "b"}
     with pytest.raises(Misconfigured, match="CORS_ORIGINS"):
-        ServiceSettings.from_env(given | required)
+        ServiceSettings.from_env(environment | required)
 
 
 def test_one_origin_stands_in_the_template_and_several_are_all() -> None:

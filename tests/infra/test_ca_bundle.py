@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from infra import assets
 from infra.settings import SettingsError
 from layers import build, certificates
-from tests.infra.stacks import Template, properties, synthesized
+from tests.infra.stacks import Template, properties, synthesize
 from tests.tokens import ec_key
 
 REGION = "il-central-1"
@@ -29,11 +29,11 @@ def regions() -> set[str]:
     return set(aws["regions"]) & set(aws["services"]["rds"]["endpoints"])
 
 
-def documented(repository: Path) -> set[str]:
+def documented_names(repository: Path) -> set[str]:
     """The Regions of which the guide says that no root ships."""
     guide = " ".join((repository / "docs" / "deploy.md").read_text().split())
-    (named,) = re.findall(r"no certificate authority ships for ([^.:]+)[.:]", guide)
-    return set(re.findall(r"`([a-z0-9-]+)`", named))
+    (match,) = re.findall(r"no certificate authority ships for ([^.:]+)[.:]", guide)
+    return set(re.findall(r"`([a-z0-9-]+)`", match))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def bundle(tmp_path: Path) -> Path:
     """A file like AWS's, with a root of the Region that what ships lacks."""
     name = x509.Name.from_rfc4514_string(f"CN=Amazon RDS {REGION} Root CA RSA2048 G1,OU=Amazon RDS")
     key, now = ec_key("P-256"), datetime.now(UTC)
-    made = (
+    result = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now)
         .not_valid_after(now + timedelta(days=1))
@@ -49,7 +49,7 @@ def bundle(tmp_path: Path) -> Path:
         .sign(key, hashes.SHA256())
     )
     file = tmp_path / "global-bundle.pem"
-    file.write_bytes(made.public_bytes(Encoding.PEM))
+    file.write_bytes(result.public_bytes(Encoding.PEM))
     return file
 
 
@@ -58,10 +58,10 @@ def test_the_guide_names_every_region_that_no_root_ships_for(
 ) -> None:
     for name in ("build_bundle", "list_regions"):  # the same for each of forty Regions
         monkeypatch.setattr(certificates, name, functools.cache(getattr(certificates, name)))
-    shipped = certificates.list_regions(certificates.build_bundle(repository))
-    assert len(shipped) >= 27
-    missing = regions() - shipped
-    assert missing == documented(repository)
+    root_regions = certificates.list_regions(certificates.build_bundle(repository))
+    assert len(root_regions) >= 27
+    missing = regions() - root_regions
+    assert missing == documented_names(repository)
     assert REGION in missing
     for region in sorted(regions()):
         if region in missing:
@@ -73,12 +73,12 @@ def test_the_guide_names_every_region_that_no_root_ships_for(
 
 
 def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> None:
-    chosen = assets.choose_bundle(str(bundle), REGION)
-    assert chosen is not None
-    assert certificates.list_regions(chosen) == {REGION}
+    choice = assets.choose_bundle(str(bundle), REGION)
+    assert choice is not None
+    assert certificates.list_regions(choice) == {REGION}
     assert "Amazon Root CA 1" in [
         value
-        for pem in re.findall(r"-----BEGIN[^-]+-----[^-]+-----END[^-]+-----", chosen)
+        for pem in re.findall(r"-----BEGIN[^-]+-----[^-]+-----END[^-]+-----", choice)
         for _, value in certificates.read_certificate(pem + "\n").subject
     ], "the roots of the proxy stay"
     with pytest.raises(SettingsError, match=f"{bundle} has no certificate authority .* eu-west-1"):
@@ -114,18 +114,18 @@ def test_functions_of_the_database_find_it_in_a_layer(
     tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "BUILD", tmp_path / "build")
-    chosen = assets.choose_bundle(str(bundle), REGION)
-    assert chosen is not None
-    directory = build.build_certificates(chosen)
+    choice = assets.choose_bundle(str(bundle), REGION)
+    assert choice is not None
+    directory = build.build_certificates(choice)
     inside = directory / Path(build.OWN_CERTIFICATES_PATH).relative_to("/opt")
-    assert inside.read_text() == chosen
+    assert inside.read_text() == choice
     monkeypatch.setattr(build, "find_stale", _nothing)
-    assert assets.load_assets(chosen).certificates_layer == directory
-    found: Template = synthesized("with_certificates")
-    (layer,) = (n for n in properties(found, "Lambda::LayerVersion") if "Certificates" in n)
-    for given in properties(found, "Lambda::Function").values():
-        if "FunctionName" not in given:
+    assert assets.load_assets(choice).certificates_layer == directory
+    result: Template = synthesize("with_certificates")
+    (layer,) = (n for n in properties(result, "Lambda::LayerVersion") if "Certificates" in n)
+    for props in properties(result, "Lambda::Function").values():
+        if "FunctionName" not in props:
             continue
-        variables: dict[str, Any] = given["Environment"]["Variables"]
+        variables: dict[str, Any] = props["Environment"]["Variables"]
         is_told = f"sslrootcert={build.OWN_CERTIFICATES_PATH}" in json.dumps(variables)
-        assert is_told is ({"Ref": layer} in given["Layers"]) is ("VpcConfig" in given)
+        assert is_told is ({"Ref": layer} in props["Layers"]) is ("VpcConfig" in props)

@@ -41,18 +41,18 @@ def checkov() -> Path:
     return ENVIRONMENT / "bin" / "checkov"
 
 
-def findings(checkov: Path, directory: Path, found: Mapping[str, Any]) -> dict[str, set[str]]:
+def findings(checkov: Path, directory: Path, results: Mapping[str, Any]) -> dict[str, set[str]]:
     """Check → the resources that fail it."""
     file = directory / "template.json"
-    file.write_text(json.dumps(found))
-    done = subprocess.run(
+    file.write_text(json.dumps(results))
+    process = subprocess.run(
         [checkov, "-f", file, "--framework", "cloudformation", "-o", "json", "--quiet"],
         capture_output=True,
         text=True,
         check=False,
         env={"PATH": "/usr/bin:/bin", "LOG_LEVEL": "ERROR", "BC_SKIP_MAPPING": "TRUE"},
     )
-    report = json.loads(done.stdout)
+    report = json.loads(process.stdout)
     assert report["summary"]["parsing_errors"] == 0
     assert report["summary"]["passed"] > 100
     failed: defaultdict[str, set[str]] = defaultdict(set)
@@ -70,8 +70,8 @@ def test_every_finding_has_its_reason(checkov: Path, tmp_path: Path, name: str) 
 
 
 def test_a_finding_without_a_reason_is_noticed(checkov: Path, tmp_path: Path) -> None:
-    found = template()
-    for resource in found["Resources"].values():
+    stack = template()
+    for resource in stack["Resources"].values():
         if resource["Type"] == "AWS::S3::Bucket":
             del resource["Properties"]["PublicAccessBlockConfiguration"]
-    assert findings(checkov, tmp_path, found).keys() - ACCEPTED.keys()
+    assert findings(checkov, tmp_path, stack).keys() - ACCEPTED.keys()

@@ -26,10 +26,10 @@ def test_another_source_has_templates_of_its_own(
     before, read = hash_sources(), Path.read_bytes
     assert hash_sources() == before
 
-    def edited(path: Path) -> bytes:
+    def edit(path: Path) -> bytes:
         return read(path) + (b"#" if path == ROOT / source else b"")
 
-    monkeypatch.setattr(Path, "read_bytes", edited)
+    monkeypatch.setattr(Path, "read_bytes", edit)
     assert hash_sources() != before
 
 
@@ -46,7 +46,7 @@ def test_all_that_is_imported_is_among_the_sources() -> None:
         "import sys, tests.infra.synthesis\n"
         "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('strandline')))"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": f"shared{os.pathsep}."},
@@ -54,20 +54,20 @@ def test_all_that_is_imported_is_among_the_sources() -> None:
         text=True,
         check=True,
     )
-    imported = {Path(name) for name in done.stdout.split()}
-    assert ROOT / "shared/strandline/deployment.py" in imported
-    assert imported <= read_sources().keys()
+    paths = {Path(name) for name in process.stdout.split()}
+    assert ROOT / "shared/strandline/deployment.py" in paths
+    assert paths <= read_sources().keys()
 
 
 def test_each_is_made_once_whoever_needs_it_and_a_failure_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_templates, "_directory", lambda: tmp_path)
-    made: list[str] = []
+    results: list[str] = []
 
     def make() -> str:
-        made.append("it")
-        return json.dumps(len(made))
+        results.append("it")
+        return json.dumps(len(results))
 
     def fail() -> str:
         raise ZeroDivisionError
@@ -77,6 +77,6 @@ def test_each_is_made_once_whoever_needs_it_and_a_failure_is_not_kept(
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(keep, "kind", "given", make) for _ in range(8)]
     texts = [future.result() for future in futures]
-    assert (texts, made) == (["1"] * 8, ["it"])
+    assert (texts, results) == (["1"] * 8, ["it"])
     assert keep("kind", "other", make) == keep("kind", "other", fail) == "2"
     assert keep("another", "given", make) == "3"

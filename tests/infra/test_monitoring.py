@@ -16,7 +16,7 @@ from strandline.erasure import eraser
 from strandline.local.lambda_context import LambdaContext
 from strandline.observability import METRIC_NAMESPACE, logger
 from tests import support
-from tests.functions.conftest import Told, tell
+from tests.functions.conftest import Tell, tell
 from tests.functions.test_model_path import deliver, talk
 from tests.infra.kept_templates import keep
 from tests.model_server import ModelServer, error, serving
@@ -32,25 +32,25 @@ RUNBOOK = "docs/runbook.md"
 
 
 @functools.cache
-def _made(given: str) -> Mapping[str, Any]:
+def _synthesize(props: str) -> Mapping[str, Any]:
     def make() -> str:
         from tests.infra import synthesis
 
-        return synthesis.make_monitoring(json.loads(given), PREFIX)
+        return synthesis.make_monitoring(json.loads(props), PREFIX)
 
-    return json.loads(keep("monitoring", f"{PREFIX} {given}", make))
+    return json.loads(keep("monitoring", f"{PREFIX} {props}", make))
 
 
-def of(kind: str, **given: object) -> list[dict[str, Any]]:
+def of(kind: str, **options: object) -> list[dict[str, Any]]:
     """The properties of all resources of a kind."""
-    found = _made(json.dumps(given, sort_keys=True)).values()
-    return [r["Properties"] for r in found if r["Type"] == f"AWS::{kind}"]
+    result = _synthesize(json.dumps(options, sort_keys=True)).values()
+    return [r["Properties"] for r in result if r["Type"] == f"AWS::{kind}"]
 
 
-def alarms(**given: object) -> dict[str, dict[str, Any]]:
+def alarms(**options: object) -> dict[str, dict[str, Any]]:
     """By name, without the stack's."""
-    found = of("CloudWatch::Alarm", **given)
-    return {alarm["AlarmName"].removeprefix(PREFIX): alarm for alarm in found}
+    result = of("CloudWatch::Alarm", **options)
+    return {alarm["AlarmName"].removeprefix(PREFIX): alarm for alarm in result}
 
 
 def stats(alarm: dict[str, Any]) -> list[dict[str, Any]]:
@@ -59,14 +59,14 @@ def stats(alarm: dict[str, Any]) -> list[dict[str, Any]]:
     return [query["Metric"] for query in queries] or [alarm]
 
 
-def watching(found: Mapping[str, dict[str, Any]]) -> set[Watching]:
+def watching(results: Mapping[str, dict[str, Any]]) -> set[Watching]:
     """The metrics of ours that alarms look at."""
     return {
         (
             metric["MetricName"],
             frozenset((d["Name"], d["Value"]) for d in metric["Dimensions"]),
         )
-        for alarm in found.values()
+        for alarm in results.values()
         for metric in stats(alarm)
         if metric["Namespace"] == METRIC_NAMESPACE
     }
@@ -92,7 +92,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def printed(provider: ModelServer, gateway: Gateway) -> Iterator[io.StringIO]:
+def log_output(provider: ModelServer, gateway: Gateway) -> Iterator[io.StringIO]:
     """What the very handler that prints in Lambda prints from here on."""
     del provider, gateway
     get_settings.cache_clear()
@@ -102,15 +102,15 @@ def printed(provider: ModelServer, gateway: Gateway) -> Iterator[io.StringIO]:
     handler.setStream(before)
 
 
-def emitted(printed: str) -> set[Watching]:
+def emitted_metrics(output: str) -> set[Watching]:
     """Every metric in these lines, as CloudWatch would know it."""
-    found: set[Watching] = set()
-    for line in map(json.loads, printed.splitlines()):
+    results: set[Watching] = set()
+    for line in map(json.loads, output.splitlines()):
         for directive in line.get("_aws", {}).get("CloudWatchMetrics", ()):
             for names in directive["Dimensions"]:
                 at = frozenset((n, PREFIX + line[n] if n == "function" else line[n]) for n in names)
-                found |= {(metric["Name"], at) for metric in directive["Metrics"]}
-    return found
+                results |= {(metric["Name"], at) for metric in directive["Metrics"]}
+    return results
 
 
 def give_up_a_vacuum(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +124,8 @@ def give_up_a_vacuum(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_alarms_watch_is_what_the_handlers_print(
     gateway: Gateway,
-    tell: Told,
-    printed: io.StringIO,
+    tell: Tell,
+    log_output: io.StringIO,
     provider: ModelServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -135,8 +135,8 @@ def test_what_alarms_watch_is_what_the_handlers_print(
 
     def ask() -> None:
         """A function that asks a model for a request."""
-        with monkeypatch.context() as named:
-            named.setattr(support, "LambdaContext", as_query)
+        with monkeypatch.context() as patch:
+            patch.setattr(support, "LambdaContext", as_query)
             reply = gateway.call("GET", "/api/v1/sessions/s-1/analysis/topics", key=key)
         assert reply.status == 200, reply.text
 
@@ -152,29 +152,29 @@ def test_what_alarms_watch_is_what_the_handlers_print(
     gateway.run_job("builder", "acme")
     gateway.run_job("promoter", "acme")
     give_up_a_vacuum(gateway, monkeypatch)
-    found = emitted(printed.getvalue())
+    metrics = emitted_metrics(log_output.getvalue())
     looked_at = watching(alarms(**MODEL))
     # A sweeper asks a model where it folds, a builder where it summarises, a promoter and an
     # archiver where they promote, an eraser where it forms chains anew, mcp where it judges
     # contradictions; their lines are made as the worker's is.
     names = ("sweeper", "builder", "promoter", "archiver", "eraser", "mcp")
-    askers = {frozenset({("function", f"{PREFIX}{name}")}) for name in names}
-    missing = {(name, at) for name, at in looked_at - found if at not in askers}
+    callers = {frozenset({("function", f"{PREFIX}{name}")}) for name in names}
+    missing = {(name, at) for name, at in looked_at - metrics if at not in callers}
     assert not missing
-    for asker in askers:
-        assert {name for name, at in looked_at if at == asker} == {
+    for caller in callers:
+        assert {name for name, at in looked_at if at == caller} == {
             "ModelBreakerRejections",
             "ModelCostMicroUsd",
         }
-    assert re.search(r'"ModelBreakerRejections":[1-9]', printed.getvalue()), (
+    assert re.search(r'"ModelBreakerRejections":[1-9]', log_output.getvalue()), (
         "left alone, and not counted"
     )
-    assert re.search(r'"ModelCostMicroUsd":[1-9]', printed.getvalue()), (
+    assert re.search(r'"ModelCostMicroUsd":[1-9]', log_output.getvalue()), (
         "asked, and no price counted"
     )
     # Planted: a metric that nobody prints, a dimension that nobody has.
-    assert ("OldestDueSecond", next(iter(found))[1]) not in found
-    assert ("WorkFailures", frozenset({("function", f"{PREFIX}sweeper")})) not in found
+    assert ("OldestDueSecond", next(iter(metrics))[1]) not in metrics
+    assert ("WorkFailures", frozenset({("function", f"{PREFIX}sweeper")})) not in metrics
 
 
 # alarms and their lines --------------------------------------------------------------------------
@@ -183,28 +183,30 @@ def test_what_alarms_watch_is_what_the_handlers_print(
 def lines_of(runbook: str) -> set[str]:
     """The names of alarms that have a line."""
     part = runbook.partition("## Alarms\n")[2].partition("\n## ")[0]
-    return {name for name, said in re.findall(r"^### (\S+)\n(.+)$", part, re.MULTILINE) if said}
+    return {name for name, text in re.findall(r"^### (\S+)\n(.+)$", part, re.MULTILINE) if text}
 
 
-def unanswered(found: Mapping[str, dict[str, Any]], runbook: str) -> set[str]:
+def find_unanswered(results: Mapping[str, dict[str, Any]], runbook: str) -> set[str]:
     """Alarms without a line, and lines without an alarm."""
-    named = {
+    names = {
         name
-        for name, alarm in found.items()
+        for name, alarm in results.items()
         if alarm["AlarmDescription"].endswith(f" {RUNBOOK}#{name}")
     }
-    assert named == set(found)
-    return named ^ (lines_of(runbook) - {"budget"})
+    assert names == set(results)
+    return names ^ (lines_of(runbook) - {"budget"})
 
 
 def test_every_alarm_has_its_line_and_every_line_its_alarm(repository: Path) -> None:
     runbook = (repository / RUNBOOK).read_text()
-    found = alarms(**MODEL)
-    assert unanswered(found, runbook) == set()
+    alarm_resources = alarms(**MODEL)
+    assert find_unanswered(alarm_resources, runbook) == set()
     assert "budget" in lines_of(runbook)
     # Planted: an alarm taken away, a line taken away.
-    assert unanswered({n: a for n, a in found.items() if n != "slow"}, runbook) == {"slow"}
-    assert unanswered(found, runbook.replace("### capacity", "### capacities")) == {
+    assert find_unanswered({n: a for n, a in alarm_resources.items() if n != "slow"}, runbook) == {
+        "slow"
+    }
+    assert find_unanswered(alarm_resources, runbook.replace("### capacity", "### capacities")) == {
         "capacity",
         "capacities",
     }
@@ -227,9 +229,9 @@ def test_what_the_runbook_looks_for_in_a_log_is_what_is_logged(repository: Path)
 
 
 def test_no_alarm_wakes_anybody_for_a_stage_that_rests() -> None:
-    found = alarms(**MODEL)
-    del found["missing-sweep"]
-    for name, alarm in found.items():
+    alarm_resources = alarms(**MODEL)
+    del alarm_resources["missing-sweep"]
+    for name, alarm in alarm_resources.items():
         assert alarm["TreatMissingData"] == "notBreaching", name
         assert alarm["Threshold"] > 0, f"{name}: at rest everything is 0"
         assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
@@ -247,11 +249,15 @@ def test_a_sweep_that_never_comes_wakes_somebody() -> None:
 
 
 def test_what_the_issue_asks_for_is_watched() -> None:
-    found = alarms(**MODEL)
-    asked = {"work-queue-dead-letters", "job-queue-dead-letters", "unembedded", "unfolded"}
-    asked |= {"failed-runs", "errors", "slow", "failed-vacuums", "late-erasures"}
-    assert asked | {"connections", "capacity", "breaker-open", "model-spend"} <= set(found)
-    assert set(found) - set(alarms()) == {"breaker-open", "model-spend"}, "without a model: none"
+    alarm_resources = alarms(**MODEL)
+    names = {"work-queue-dead-letters", "job-queue-dead-letters", "unembedded", "unfolded"}
+    names |= {"failed-runs", "errors", "slow", "failed-vacuums", "late-erasures"}
+    assert names | {"connections", "capacity", "breaker-open", "model-spend"} <= set(
+        alarm_resources
+    )
+    assert set(alarm_resources) - set(alarms()) == {"breaker-open", "model-spend"}, (
+        "without a model: none"
+    )
 
 
 def test_a_few_slow_calls_are_no_percentile() -> None:
@@ -273,8 +279,8 @@ def test_alarms_are_told_to_a_topic_an_address_or_nobody() -> None:
 
 def test_a_budget_is_of_what_bears_the_stacks_tag() -> None:
     assert of("Budgets::Budget") == []
-    given = {"usd_per_month": 50, "email": "ops@example.com"}
-    (budget,) = of("Budgets::Budget", alarms=given)
+    settings = {"usd_per_month": 50, "email": "ops@example.com"}
+    (budget,) = of("Budgets::Budget", alarms=settings)
     assert budget["Budget"]["BudgetName"] == REGIONAL_NAME
     assert budget["Budget"]["BudgetLimit"] == {"Amount": 50, "Unit": "USD"}
     tag = ["user:strandline:stack$strandline-dev"]

@@ -21,12 +21,12 @@ from tests.infra import source_calls
 from tests.infra.invocations import take
 from tests.infra.recorded_calls import (
     ARN,
-    ATTACHED,
     CLUSTER,
-    DENIED,
+    DENIED_PREFIX,
     MODEL,
-    Asked,
+    VPC_ACTIONS,
     Ear,
+    NeededCall,
     by_lambda,
     on_the_key,
     only,
@@ -50,8 +50,8 @@ def turns(
     name = unique_name()
     server.clone_database(TEMPLATE, name)
     with pytest.MonkeyPatch.context() as patch:
-        heard = take(ScratchDatabase(server, name), aws, embedder, patch)
-    yield heard
+        calls = take(ScratchDatabase(server, name), aws, embedder, patch)
+    yield calls
     server.drop_database(name)
 
 
@@ -65,46 +65,46 @@ def stage(request: pytest.FixtureRequest, turns: tuple[Ear, ResourceArns]) -> Re
     return replace(turns[1], key=request.param)
 
 
-def asked_of(fn: FunctionSpec, ear: Ear, stage: ResourceArns) -> set[Asked]:
+def asked_of(fn: FunctionSpec, ear: Ear, stage: ResourceArns) -> set[NeededCall]:
     """What was heard of a function, what Lambda asks in its name, and what a key needs."""
-    asked = {one for one in ear.asked if one.function == fn.name} | {*by_lambda(fn, stage)}
-    return asked if stage.key is None else asked | {*on_the_key(asked, stage.key)}
+    calls = {one for one in ear.calls if one.function == fn.name} | {*by_lambda(fn, stage)}
+    return calls if stage.key is None else calls | {*on_the_key(calls, stage.key)}
 
 
-def allowed(granted: Sequence[Grant], fn: FunctionSpec) -> set[Asked]:
+def allowed(grants: Sequence[Grant], fn: FunctionSpec) -> set[NeededCall]:
     """Grants, one action on one pattern of resources each; one that is denied is called so."""
     return {
-        Asked(
+        NeededCall(
             fn.name,
-            action if grant.effect == "Allow" else f"{DENIED}{action}",
+            action if grant.effect == "Allow" else f"{DENIED_PREFIX}{action}",
             resource,
             only(**grant.conditions) if grant.conditions else "",
         )
-        for grant in granted
+        for grant in grants
         for action in grant.actions
         for resource in grant.resources
     }
 
 
-def covers(grant: Asked, one: Asked) -> bool:
+def covers(grant: NeededCall, one: NeededCall) -> bool:
     return (grant.action, grant.only) == (one.action, one.only) and fnmatchcase(
         one.resource, grant.resource
     )
 
 
-def faults(granted: set[Asked], asked: set[Asked]) -> list[str]:
+def faults(grants: set[NeededCall], calls: set[NeededCall]) -> list[str]:
     """What is missing, what nobody asks, and what is wider than what is asked."""
-    found = [f"missing: {one}" for one in asked if not any(covers(g, one) for g in granted)]
-    for grant in granted:
-        uses = [one for one in asked if covers(grant, one)]
+    results = [f"missing: {one}" for one in calls if not any(covers(g, one) for g in grants)]
+    for grant in grants:
+        uses = [one for one in calls if covers(grant, one)]
         if not uses:
-            found.append(f"needless: {grant}")
+            results.append(f"needless: {grant}")
         bucket, _, objects = grant.resource.partition("/")
         narrow = [grant._replace(resource=f"{bucket}/{part}") for part in PARTS]
         if grant.action.startswith("s3:") and objects == "*":
             others = [one for one in uses if not any(covers(n, one) for n in narrow)]
-            found += [] if others else [f"too wide: {grant}"]
-    return found
+            results += [] if others else [f"too wide: {grant}"]
+    return results
 
 
 @EACH
@@ -121,14 +121,14 @@ def test_a_grant_that_is_missing_or_needless_or_elsewhere_or_wider_is_noticed(
 ) -> None:
     """Planted, one at a time: every single grant taken away, or moved to another resource, or
     freed of its condition."""
-    granted, asked = allowed(list_grants(fn, stage), fn), asked_of(fn, ear, stage)
-    for grant in granted:
-        rest = granted - {grant}
-        assert any(fault.startswith("missing") for fault in faults(rest, asked))
-        moved = grant._replace(resource=grant.resource.replace(":", ":another-", 5) + "x")
-        assert faults(rest | {moved}, asked)
+    grants, calls = allowed(list_grants(fn, stage), fn), asked_of(fn, ear, stage)
+    for grant in grants:
+        other_grants = grants - {grant}
+        assert any(fault.startswith("missing") for fault in faults(other_grants, calls))
+        grant_elsewhere = grant._replace(resource=grant.resource.replace(":", ":another-", 5) + "x")
+        assert faults(other_grants | {grant_elsewhere}, calls)
         if grant.only:
-            assert faults(rest | {grant._replace(only="")}, asked)
+            assert faults(other_grants | {grant._replace(only="")}, calls)
     for action, resource in (
         ("s3:PutObjectAcl", f"{stage.bucket}/*"),
         ("s3:DeleteBucket", stage.bucket),
@@ -138,14 +138,14 @@ def test_a_grant_that_is_missing_or_needless_or_elsewhere_or_wider_is_noticed(
         ("secretsmanager:DeleteSecret", stage.settings_secret),
         ("kms:Decrypt", "*"),
     ):
-        needless = Asked(fn.name, action, resource)
-        assert f"needless: {needless}" in faults(granted | {needless}, asked)
+        needless = NeededCall(fn.name, action, resource)
+        assert f"needless: {needless}" in faults(grants | {needless}, calls)
 
 
 def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: ResourceArns) -> None:
     for name, action in (("ingest", "s3:DeleteObject"), ("sweeper", "s3:PutObject")):
         fn = next(fn for fn in FUNCTIONS if fn.name == name)
-        wide = Asked(name, action, f"{stage.bucket}/*")
+        wide = NeededCall(name, action, f"{stage.bucket}/*")
         assert faults(allowed(list_grants(fn, stage), fn) | {wide}, asked_of(fn, ear, stage)) == [
             f"too wide: {wide}"
         ]
@@ -216,7 +216,9 @@ def asking(texts: Mapping[str, str], ear: Ear) -> set[Asks]:
     were heard."""
     through = {one.what for _, one in ear.ways}
     handed = {one for one in source_calls.passed_on(texts) if one.what in through}
-    return source_calls.asked(texts) | {one for one in handed if not source_calls.method(one.place)}
+    return source_calls.find_asks(texts) | {
+        one for one in handed if not source_calls.method(one.place)
+    }
 
 
 def short(place: Place) -> str:
@@ -228,8 +230,8 @@ def unheard(texts: Mapping[str, str], ear: Ear) -> list[str]:
     """What is written and was never heard from there; and of each function, what it imports, was
     not heard at, and is not said never to come to (or is, and was)."""
     everywhere = asking(texts, ear)
-    heard = {one for _, one in ear.ways}
-    found = [f"never: {one}" for one in everywhere - heard]
+    calls = {one for _, one in ear.ways}
+    results = [f"never: {one}" for one in everywhere - calls]
     outside = {one for one in everywhere if not source_calls.method(one.place)}
     for fn in FUNCTIONS:
         reach = source_calls.within_reach(texts, fn.name)
@@ -238,15 +240,15 @@ def unheard(texts: Mapping[str, str], ear: Ear) -> list[str]:
             for one in outside
             if one.place.file in reach and (fn.name, one) not in ear.ways
         }
-        found += [f"{fn.name}: {place}" for place in quiet ^ {*NEVER.get(fn.name, ())}]
-    return found
+        results += [f"{fn.name}: {place}" for place in quiet ^ {*NEVER.get(fn.name, ())}]
+    return results
 
 
 def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -> None:
     """A call that no turn comes to would be granted to nobody, and missed by nobody."""
     texts = source_calls.sources()
     assert "\n".join(sorted(unheard(texts, ear))) == ""
-    operations = {one.what for one in source_calls.asked(texts)}
+    operations = {one.what for one in source_calls.find_asks(texts)}
     assert operations == ear.operations
     assert {"HeadObject", "PutObject", "Converse", "GetSecretValue"} < operations
 
@@ -273,9 +275,9 @@ def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -
 )
 def test_a_call_that_no_turn_comes_to_is_noticed(ear: Ear, file: str, text: str, what: str) -> None:
     texts = source_calls.sources()
-    for planted in (f"shared/strandline/{file}.py", "functions/admin/handler.py"):
-        found = unheard(texts | {planted: f"{texts[planted]}\n{text}\n"}, ear)
-        assert [one for one in found if one.startswith("never") and what in one], planted
+    for fault in (f"shared/strandline/{file}.py", "functions/admin/handler.py"):
+        result = unheard(texts | {fault: f"{texts[fault]}\n{text}\n"}, ear)
+        assert [one for one in result if one.startswith("never") and what in one], fault
 
 
 def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
@@ -285,13 +287,13 @@ def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
         "from strandline.aws import scheduler as a",
     ):
         assert unheard(texts | {scheduler: f"{texts[scheduler]}\n{line}"}, ear) == []
-    found = unheard(
+    result = unheard(
         texts | {scheduler: f"{texts[scheduler]}\nfrom strandline.log import uploads"}, ear
     )
     assert {
         "scheduler: log/uploads:_make_upload_answer",
         "scheduler: log/uploads:_remove_uploads",
-    } <= {*found}
+    } <= {*result}
 
 
 @pytest.mark.parametrize(
@@ -307,10 +309,10 @@ def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
 )
 def test_clients_are_made_in_one_place(text: str) -> None:
     texts = source_calls.sources()
-    made = {Asks(Place("shared/strandline/aws/clients.py", "client"), "boto3")}
-    assert source_calls.makers(texts) == made
-    for planted in ("shared/strandline/aws/work_queue.py", "functions/scheduler/handler.py"):
-        assert len(source_calls.makers(texts | {planted: f"{texts[planted]}\n{text}"})) == 2
+    results = {Asks(Place("shared/strandline/aws/clients.py", "client"), "boto3")}
+    assert source_calls.makers(texts) == results
+    for fault in ("shared/strandline/aws/work_queue.py", "functions/scheduler/handler.py"):
+        assert len(source_calls.makers(texts | {fault: f"{texts[fault]}\n{text}"})) == 2
 
 
 def test_wildcards_stand_for_objects_and_for_what_has_no_arn_alone(stage: ResourceArns) -> None:
@@ -318,8 +320,8 @@ def test_wildcards_stand_for_objects_and_for_what_has_no_arn_alone(stage: Resour
         for one in allowed(list_grants(fn, stage), fn):
             assert "*" not in one.action, one
             if "*" in one.resource.removesuffix("/*").removesuffix(":*"):
-                action = one.action.removeprefix(DENIED)
-                assert (one.resource, action in ATTACHED) == ("*", True), one
+                action = one.action.removeprefix(DENIED_PREFIX)
+                assert (one.resource, action in VPC_ACTIONS) == ("*", True), one
 
 
 def test_without_bedrock_or_a_network_nothing_of_them_is_allowed(
@@ -327,8 +329,8 @@ def test_without_bedrock_or_a_network_nothing_of_them_is_allowed(
 ) -> None:
     stage = replace(turns[1], models=(), network=False)
     for fn in FUNCTIONS:
-        granted = allowed(list_grants(fn, stage), fn)
-        actions = {one.action.removeprefix(DENIED).partition(":")[0] for one in granted}
+        grants = allowed(list_grants(fn, stage), fn)
+        actions = {one.action.removeprefix(DENIED_PREFIX).partition(":")[0] for one in grants}
         assert not {"bedrock", "ec2", "kms"} & actions
 
 
@@ -364,26 +366,26 @@ def spelt(value: Any) -> str:
             return value
 
 
-def told(found: Template, fn: FunctionSpec) -> dict[str, str]:
+def environment_of(result: Template, fn: FunctionSpec) -> dict[str, str]:
     """What the stack tells a function."""
-    (given,) = (
+    (props,) = (
         p
-        for p in properties(found, "Lambda::Function").values()
+        for p in properties(result, "Lambda::Function").values()
         if str(p.get("FunctionName")).endswith(f"-{fn.name}")
     )
-    variables: dict[str, Any] = given["Environment"]["Variables"]
-    return {"ROLE": spelt(given["Role"])} | {
+    variables: dict[str, Any] = props["Environment"]["Variables"]
+    return {"ROLE": spelt(props["Role"])} | {
         name.removeprefix("STRANDLINE_"): spelt(value) for name, value in variables.items()
     }
 
 
-def deployed(found: Template, fn: FunctionSpec, stage: ResourceArns) -> set[Asked]:
+def deployed_grants(result: Template, fn: FunctionSpec, stage: ResourceArns) -> set[NeededCall]:
     """What the function's role is allowed in the template: of what the function is told of, as
     the recorded stage calls it."""
     everything: dict[str, str] = {}
     for one in FUNCTIONS:
-        everything |= told(found, one)
-    (key,) = properties(found, "KMS::Key")
+        everything |= environment_of(result, one)
+    (key,) = properties(result, "KMS::Key")
     host = everything["DATABASE_URL"].partition("host=<")[2].partition(".")[0]
     prefix = everything["SCHEDULE_GROUP"]
     names = {
@@ -401,15 +403,15 @@ def deployed(found: Template, fn: FunctionSpec, stage: ResourceArns) -> set[Aske
         f":function:{prefix}-": f":function:{stage.function_prefix}",
         f"<{key}.Arn>": KEY,
     }
-    role = told(found, fn)["ROLE"].removeprefix("<").removesuffix(".Arn>")
-    allowed: set[Asked] = set()
-    for statement in _statements(found, role):
-        denied = {"Allow": "", "Deny": DENIED}[statement["Effect"]]
+    role = environment_of(result, fn)["ROLE"].removeprefix("<").removesuffix(".Arn>")
+    allowed: set[NeededCall] = set()
+    for statement in _statements(result, role):
+        denied = {"Allow": "", "Deny": DENIED_PREFIX}[statement["Effect"]]
         conditions = json.loads(json.dumps(statement.get("Condition", {})))
         only_if = only(**_spelt_within(conditions)) if conditions else ""
         for action in _several(statement["Action"]):
             for resource in map(spelt, _several(statement["Resource"])):
-                one = Asked(fn.name, f"{denied}{action}", resource, only_if)
+                one = NeededCall(fn.name, f"{denied}{action}", resource, only_if)
                 for name, real in names.items():
                     one = one._replace(
                         resource=one.resource.replace(name, real),
@@ -419,13 +421,13 @@ def deployed(found: Template, fn: FunctionSpec, stage: ResourceArns) -> set[Aske
     return allowed
 
 
-def _statements(found: Template, role: str) -> list[dict[str, Any]]:
+def _statements(result: Template, role: str) -> list[dict[str, Any]]:
     """Of all policies of a role, wherever they stand."""
-    given = properties(found, "IAM::Role")[role]
-    assert not given.get("ManagedPolicyArns"), f"{role}: a managed policy"
-    attached = {**properties(found, "IAM::Policy"), **properties(found, "IAM::ManagedPolicy")}
+    props = properties(result, "IAM::Role")[role]
+    assert not props.get("ManagedPolicyArns"), f"{role}: a managed policy"
+    attached = {**properties(result, "IAM::Policy"), **properties(result, "IAM::ManagedPolicy")}
     assert not [n for n, p in attached.items() if {"Ref": role} in p.get("Roles", [])]
-    return [s for policy in given["Policies"] for s in policy["PolicyDocument"]["Statement"]]
+    return [s for policy in props["Policies"] for s in policy["PolicyDocument"]["Statement"]]
 
 
 def _several(value: Any) -> list[Any]:
@@ -437,41 +439,41 @@ def _spelt_within(conditions: dict[str, dict[str, Any]]) -> dict[str, dict[str, 
 
 
 @pytest.fixture(scope="module")
-def found() -> Template:
+def stack() -> Template:
     """A stage with Bedrock and a key of its own."""
     return template(key=True, settings={"llm_provider": "bedrock", "llm_model": MODEL})
 
 
 @EACH
 def test_the_role_that_is_deployed_is_allowed_that_and_no_more(
-    fn: FunctionSpec, turns: tuple[Ear, ResourceArns], found: Template
+    fn: FunctionSpec, turns: tuple[Ear, ResourceArns], stack: Template
 ) -> None:
     ear, stage = turns[0], replace(turns[1], key=KEY)
-    asked = asked_of(fn, ear, stage)
-    assert not faults(deployed(found, fn, stage), asked)
+    calls = asked_of(fn, ear, stage)
+    assert not faults(deployed_grants(stack, fn, stage), calls)
     # Planted, one at a time: each statement of the role taken out of the template.
-    role = told(found, fn)["ROLE"].removeprefix("<").removesuffix(".Arn>")
-    for n in range(len(_statements(found, role))):
-        poorer = copy.deepcopy(found)
-        given = properties(poorer, "IAM::Role")[role]["Policies"]
-        del given[0]["PolicyDocument"]["Statement"][n]
-        assert faults(deployed(poorer, fn, stage), asked), n
+    role = environment_of(stack, fn)["ROLE"].removeprefix("<").removesuffix(".Arn>")
+    for n in range(len(_statements(stack, role))):
+        poorer = copy.deepcopy(stack)
+        props = properties(poorer, "IAM::Role")[role]["Policies"]
+        del props[0]["PolicyDocument"]["Statement"][n]
+        assert faults(deployed_grants(poorer, fn, stage), calls), n
 
 
 def test_a_policy_beside_the_role_or_another_queue_is_noticed(
-    turns: tuple[Ear, ResourceArns], found: Template
+    turns: tuple[Ear, ResourceArns], stack: Template
 ) -> None:
     ear, stage = turns[0], replace(turns[1], key=KEY)
     worker = next(fn for fn in FUNCTIONS if fn.name == "worker")
-    role = told(found, worker)["ROLE"].removeprefix("<").removesuffix(".Arn>")
-    more = copy.deepcopy(found)
+    role = environment_of(stack, worker)["ROLE"].removeprefix("<").removesuffix(".Arn>")
+    more = copy.deepcopy(stack)
     properties(more, "IAM::Role")[role]["ManagedPolicyArns"] = ["arn:aws:iam::aws:policy/x"]
     with pytest.raises(AssertionError, match="managed"):
-        deployed(more, worker, stage)
-    swapped = json.loads(json.dumps(found))
-    for given in properties(swapped, "Lambda::Function").values():
-        told_of = given.get("Environment", {}).get("Variables", {})
+        deployed_grants(more, worker, stage)
+    document = json.loads(json.dumps(stack))
+    for props in properties(document, "Lambda::Function").values():
+        told_of = props.get("Environment", {}).get("Variables", {})
         if {"STRANDLINE_WORK_QUEUE_URL", "STRANDLINE_JOB_QUEUE_URL"} <= told_of.keys():
-            hints, runs = told_of["STRANDLINE_WORK_QUEUE_URL"], told_of["STRANDLINE_JOB_QUEUE_URL"]
-            told_of |= {"STRANDLINE_WORK_QUEUE_URL": runs, "STRANDLINE_JOB_QUEUE_URL": hints}
-    assert faults(deployed(swapped, worker, stage), asked_of(worker, ear, stage))
+            queue, runs = told_of["STRANDLINE_WORK_QUEUE_URL"], told_of["STRANDLINE_JOB_QUEUE_URL"]
+            told_of |= {"STRANDLINE_WORK_QUEUE_URL": runs, "STRANDLINE_JOB_QUEUE_URL": queue}
+    assert faults(deployed_grants(document, worker, stage), asked_of(worker, ear, stage))

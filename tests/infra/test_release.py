@@ -55,7 +55,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     class Answers(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            given.answers.append(json.loads(body))
+            own_account.answers.append(json.loads(body))
             self.send_response(200)
             self.end_headers()
 
@@ -63,16 +63,16 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
             del format, args
 
     with HTTPServer(("127.0.0.1", 0), Answers) as server:
-        given = Account(f"http://127.0.0.1:{server.server_port}/")
+        own_account = Account(f"http://127.0.0.1:{server.server_port}/")
 
         def client(service: str, config: Any) -> Account:
             assert (service, config.retries["total_max_attempts"]) == ("lambda", 1)
-            return given
+            return own_account
 
         monkeypatch.setattr(release_caller, "_BOTO3", SimpleNamespace(client=client))
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield given
+        yield own_account
         server.shutdown()
         thread.join()
 
@@ -115,17 +115,17 @@ def test_the_stack_s_end_and_another_function_s_versions(account: Account) -> No
 
 
 def test_the_template_has_its_source_and_a_version_that_only_grows() -> None:
-    found = template()
-    (caller,) = (n for n in properties(found, "Lambda::Function") if n.startswith("ReleaseCaller"))
-    given = properties(found, "Lambda::Function")[caller]
-    assert "def needs_migration" in given["Code"]["ZipFile"]
-    assert len(given["Code"]["ZipFile"]) < 4096
-    assert "VpcConfig" not in given
-    (resource,) = (r for r in found["Resources"].values() if r["Type"] == "Custom::Release")
+    stack = template()
+    (caller,) = (n for n in properties(stack, "Lambda::Function") if n.startswith("ReleaseCaller"))
+    props = properties(stack, "Lambda::Function")[caller]
+    assert "def needs_migration" in props["Code"]["ZipFile"]
+    assert len(props["Code"]["ZipFile"]) < 4096
+    assert "VpcConfig" not in props
+    (resource,) = (r for r in stack["Resources"].values() if r["Type"] == "Custom::Release")
     assert resource["Properties"]["ServiceToken"] == {"Fn::GetAtt": [caller, "Arn"]}
     version = resource["Properties"]["Version"]["Ref"]
-    assert found["Resources"][version]["Type"] == "AWS::Lambda::Version"
-    assert found["Resources"][version]["DeletionPolicy"] == "RetainExceptOnCreate"
-    role = properties(found, "IAM::Role")[given["Role"]["Fn::GetAtt"][0]]
+    assert stack["Resources"][version]["Type"] == "AWS::Lambda::Version"
+    assert stack["Resources"][version]["DeletionPolicy"] == "RetainExceptOnCreate"
+    role = properties(stack, "IAM::Role")[props["Role"]["Fn::GetAtt"][0]]
     actions = [s["Action"] for p in role["Policies"] for s in p["PolicyDocument"]["Statement"]]
     assert actions == ["lambda:InvokeFunction", ["logs:CreateLogStream", "logs:PutLogEvents"]]

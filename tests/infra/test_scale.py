@@ -33,10 +33,10 @@ def test_by_hand() -> None:
 
 def test_the_gateway_accepts_no_more_than_all_cores_serve() -> None:
     for stage in ("dev", "prod"):
-        given = load_settings(context(stage=stage))
-        cell = Cell(int(given.max_capacity))
+        settings = load_settings(context(stage=stage))
+        cell = Cell(int(settings.max_capacity))
         assert cell.recalls < cell.throttle <= cell.recalls / scale.BUSY * 1.01
-        assert cell.throttle == given.request_rate
+        assert cell.throttle == settings.request_rate
 
 
 def test_instances_and_the_account_s_quota_are_those_of_the_table(repository: Path) -> None:

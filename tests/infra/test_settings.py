@@ -22,7 +22,7 @@ BUSY = {"reserved": {"worker": 55}}
 PRIVATE = {"private": True, "vpc_endpoint_ids": ["vpce-0123456789abcdef0"]}
 
 
-def named(**more: object) -> dict[str, object]:
+def make_domain(**more: object) -> dict[str, object]:
     """A name of one's own."""
     return {"name": "memory.example.com", "certificate_arn": CERTIFICATE, **more}
 
@@ -31,9 +31,9 @@ JWT = {"jwt_issuer": "https://i.example", "jwt_audience": "memory"}
 LONG = json.dumps({"keys": [{"n": "a" * 3000}]})
 """As a few RSA keys with their certificates are."""
 PROFILE = "arn:aws:bedrock:eu-west-1:111122223333:application-inference-profile/a1b2"
-REFUSED: list[tuple[Mapping[str, Any], str]] = [
-    ({**PRIVATE, "domain": named(mutual_tls=TRUST)}, "private and domain: .*mutual TLS; set"),
-    ({**PRIVATE, "domain": named()}, "private and domain: .*custom domain"),
+REFUSED_SETTINGS: list[tuple[Mapping[str, Any], str]] = [
+    ({**PRIVATE, "domain": make_domain(mutual_tls=TRUST)}, "private and domain: .*mutual TLS; set"),
+    ({**PRIVATE, "domain": make_domain()}, "private and domain: .*custom domain"),
     ({"private": True}, "private needs vpc_endpoint_ids"),
     ({"proxy": True}, "proxy and min_capacity 0: .*never pause; set min_capacity to 0.5"),
     ({"mutual_tls": TRUST}, "mutual_tls: Extra inputs"),
@@ -85,11 +85,13 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "words"), REFUSED, ids=[words[:40] for _, words in REFUSED])
-def test_what_cannot_be_made_is_refused_in_words(given: Mapping[str, Any], words: str) -> None:
-    with pytest.raises(SettingsError, match=words) as refused:
-        build_settings(given)
-    assert "Value error" not in str(refused.value)
+@pytest.mark.parametrize(
+    ("settings", "words"), REFUSED_SETTINGS, ids=[words[:40] for _, words in REFUSED_SETTINGS]
+)
+def test_what_cannot_be_made_is_refused_in_words(settings: Mapping[str, Any], words: str) -> None:
+    with pytest.raises(SettingsError, match=words) as error:
+        build_settings(settings)
+    assert "Value error" not in str(error.value)
 
 
 def test_who_folds_asks_a_model_from_four_threads() -> None:
@@ -102,22 +104,26 @@ def test_who_folds_asks_a_model_from_four_threads() -> None:
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_no_tenant_can_close_the_gateway_and_no_gateway_the_database(stage: str) -> None:
     """The template's own figures: a tenant's share, the gateway's limit, and what is behind it."""
-    given = load_settings(context(stage=stage))
-    service = given.service_settings
+    settings = load_settings(context(stage=stage))
+    service = settings.service_settings
     rate = service.tenant_requests_per_minute / 60
-    assert 0 < rate <= given.request_rate / 2
-    assert rate * service.tenant_burst_seconds <= given.request_burst / 2
-    assert given.request_burst <= given.request_instances == 230
+    assert 0 < rate <= settings.request_rate / 2
+    assert rate * service.tenant_burst_seconds <= settings.request_burst / 2
+    assert settings.request_burst <= settings.request_instances == 230
     recall_seconds = prices.CPU_OF_RECALL / prices.CORES_PER_UNIT
-    assert given.request_rate <= given.max_capacity / recall_seconds < given.request_rate * 1.1
+    assert (
+        settings.request_rate
+        <= settings.max_capacity / recall_seconds
+        < settings.request_rate * 1.1
+    )
     largest = service.tenant_appends_per_minute / 60 * service.tenant_burst_seconds
     assert largest >= MAX_BATCH, "a batch of the largest size fits at once"
 
 
 def test_no_refusal_repeats_a_secret() -> None:
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(SettingsError) as error:
         build_settings({"settings": {"llm_api_key": "sk-very-secret"}})
-    assert "sk-very-secret" not in str(refused.value)
+    assert "sk-very-secret" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -127,14 +133,14 @@ def test_no_refusal_repeats_a_secret() -> None:
 def test_connections_are_those_of_aurora_s_table(low: float, high: float, connections: int) -> None:
     """189, 823, 1,669, 3,360 and 5,000 there: never more than it, and at most 1 % less."""
     few = dict.fromkeys(("ingest", "query", "worker", *(job.name for job in JOBS)), 9)
-    given = build_settings({"min_capacity": low, "max_capacity": high, "reserved": few})
-    assert given.database_connections == connections
+    settings = build_settings({"min_capacity": low, "max_capacity": high, "reserved": few})
+    assert settings.database_connections == connections
 
 
-def context(**given: object) -> Mapping[str, Any]:
+def context(**options: object) -> Mapping[str, Any]:
     """What the CDK knows: cdk.json's context, the command line's, and its own."""
     own = {"aws:cdk:enable-path-metadata": True, "acknowledged-issue-numbers": [34892]}
-    return {**json.loads((ROOT / "cdk.json").read_text())["context"], **own, **given}
+    return {**json.loads((ROOT / "cdk.json").read_text())["context"], **own, **options}
 
 
 def test_a_stage_goes_over_the_defaults_and_the_command_line_over_the_stage() -> None:
@@ -143,13 +149,15 @@ def test_a_stage_goes_over_the_defaults_and_the_command_line_over_the_stage() ->
     assert dev.can_pause
     assert prod.min_capacity > 0
     assert prod.deletion_protection
-    asked = context(stage="prod", name="second", readers="2", proxy="true", tags='{"a": "b"}')
-    told = load_settings(asked)
-    assert (told.stack_name, told.readers, told.proxy) == ("second", 2, True)
-    assert told.tags == {"a": "b"}
+    context_values = context(
+        stage="prod", name="second", readers="2", proxy="true", tags='{"a": "b"}'
+    )
+    settings = load_settings(context_values)
+    assert (settings.stack_name, settings.readers, settings.proxy) == ("second", 2, True)
+    assert settings.tags == {"a": "b"}
 
 
-WRITTEN: Mapping[str, object] = {
+ALL_SETTINGS: Mapping[str, object] = {
     "stage": "prod",
     "network": "existing",
     "vpc": {
@@ -166,7 +174,7 @@ WRITTEN: Mapping[str, object] = {
     "snapshot": "arn:aws:rds:eu-west-1:111122223333:cluster-snapshot:s",
     "key": True,
     "proxy": True,
-    "domain": named(mutual_tls=TRUST),
+    "domain": make_domain(mutual_tls=TRUST),
     "cors_origins": ["https://app.example"],
     "settings": {"llm_seconds": 5},
     "profile_models": ["arn:aws:bedrock:eu-west-1::foundation-model/m"],
@@ -190,10 +198,10 @@ def as_written(value: object) -> str:
 def test_every_field_may_come_from_the_command_line() -> None:
     """Where everything is text."""
     plain = build_settings({}).model_dump()
-    values = {n: WRITTEN.get(n, plain[n]) for n in StackSettings.model_fields}
-    given = load_settings(context(**{n: as_written(v) for n, v in values.items()}))
-    assert given == build_settings(values)
-    assert (given.log_days, given.key, given.readers) == (7, True, 0)
+    values = {n: ALL_SETTINGS.get(n, plain[n]) for n in StackSettings.model_fields}
+    settings = load_settings(context(**{n: as_written(v) for n, v in values.items()}))
+    assert settings == build_settings(values)
+    assert (settings.log_days, settings.key, settings.readers) == (7, True, 0)
 
 
 def test_a_slip_of_the_command_line_is_no_default() -> None:
@@ -227,8 +235,8 @@ def rows(of: type[BaseModel], within: str = "") -> list[str]:
         kinds = [k for k in (field.annotation, *get_args(field.annotation)) if isinstance(k, type)]
         parts = [k for k in kinds if issubclass(k, BaseModel)]
         default = "" if parts or field.is_required() else plain(field.default)
-        said = " ".join((field.description or "").split()).replace("|", "or")
-        lines.append(f"| `{within}{name}` | {default} | {said} |")
+        copy = " ".join((field.description or "").split()).replace("|", "or")
+        lines.append(f"| `{within}{name}` | {default} | {copy} |")
         for part in parts:
             lines += rows(part, f"{within}{name}.")
     return lines
@@ -243,6 +251,8 @@ def test_the_docs_have_every_setting() -> None:
     """What they lack is printed whole, to be pasted."""
     text = (ROOT / "docs" / "configuration.md").read_text()
     section = text.partition("\n## Stack settings\n")[2].partition("\n## ")[0]
-    told = [line for line in section.splitlines() if line.startswith("| `")]
-    wanted = rows(StackSettings)
-    assert [line for line in told if line in wanted] == wanted, "\n".join(wanted)
+    table_lines = [line for line in section.splitlines() if line.startswith("| `")]
+    result_rows = rows(StackSettings)
+    assert [line for line in table_lines if line in result_rows] == result_rows, "\n".join(
+        result_rows
+    )

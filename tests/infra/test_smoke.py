@@ -38,20 +38,22 @@ class Tape:
 @pytest.fixture(scope="module")
 def tape() -> Tape:
     """A run against the whole service."""
-    recorded = Tape()
+    recording = Tape()
     with pytest.MonkeyPatch.context() as patch, migrated_directory() as directory:
         for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
             patch.setenv(f"STRANDLINE_{name}", "")
         patch.setenv("STRANDLINE_EMBEDDING_THREADS", "1")  # those that have nothing to do spin
         patch.setattr(smoke, "_POLL_SECONDS", 0.5)
         with run_local_service(directory, 0) as service:
-            told = json.loads(key_file(directory).read_text())["environment"]
-            with closing(Database(told["STRANDLINE_DATABASE_URL"])) as database:
+            environment = json.loads(key_file(directory).read_text())["environment"]
+            with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
                 access = database.connect_as(Caller("ops", ()))
-                key = make_key(access, told["STRANDLINE_KEY_SECRET"], rights=("operator",)).token
-            recorded.url, recorded.key = service.url, key
-            run_checks(Smoke(service.url, key, recorded.record, run=RUN), recorded.lines.append)
-    return recorded
+                key = make_key(
+                    access, environment["STRANDLINE_KEY_SECRET"], rights=("operator",)
+                ).token
+            recording.url, recording.key = service.url, key
+            run_checks(Smoke(service.url, key, recording.record, run=RUN), recording.lines.append)
+    return recording
 
 
 def test_every_check_succeeds_against_the_service(tape: Tape) -> None:
@@ -64,7 +66,7 @@ def test_every_check_succeeds_against_the_service(tape: Tape) -> None:
 type Fault = Callable[[str, str, Answer], Answer | None]
 
 
-def changed(path: str, answer_status: int | None = None, **members: object) -> Fault:
+def changed_answer(path: str, answer_status: int | None = None, **members: object) -> Fault:
     """An answer of this path that says something else."""
 
     def fault(method: str, url: str, answer: Answer) -> Answer | None:
@@ -76,7 +78,7 @@ def changed(path: str, answer_status: int | None = None, **members: object) -> F
     return fault
 
 
-def unmarked(method: str, url: str, answer: Answer) -> Answer | None:
+def without_mark(method: str, url: str, answer: Answer) -> Answer | None:
     """A replay without its header."""
     names = {name.lower() for name in answer.headers}
     if method == "POST" and "idempotent-replayed" in names and url.endswith("/events"):
@@ -84,7 +86,7 @@ def unmarked(method: str, url: str, answer: Answer) -> Answer | None:
     return None
 
 
-def opened(method: str, url: str, answer: Answer) -> Answer | None:
+def open_to_all(method: str, url: str, answer: Answer) -> Answer | None:
     """A door without a lock."""
     return Answer(200, OTHERWISE, b"{}") if answer.status == 401 else None
 
@@ -100,20 +102,20 @@ def other_bytes(method: str, url: str, answer: Answer) -> Answer | None:
 
 
 FAULTS: Mapping[str, tuple[Fault, str]] = {
-    "health": (changed("/api/v1/health", status="degraded"), "health"),
-    "a door": (opened, "no credentials"),
-    "operator": (changed("/api/v1/admin/tenants", 403), "tenants and keys"),
-    "append": (changed("/api/v1/events", 500), "append"),
-    "replay": (unmarked, "replay"),
+    "health": (changed_answer("/api/v1/health", status="degraded"), "health"),
+    "a door": (open_to_all, "no credentials"),
+    "operator": (changed_answer("/api/v1/admin/tenants", 403), "tenants and keys"),
+    "append": (changed_answer("/api/v1/events", 500), "append"),
+    "replay": (without_mark, "replay"),
     "bucket": (other_bytes, "upload"),
-    "model": (changed("/api/v1/recall", degraded=["embedding"]), "recall"),
-    "nothing found": (changed("/api/v1/recall", hits=[]), "recall"),
-    "text": (changed("/api/v1/context", text="nothing known"), "context"),
-    "feed": (changed("/events?after_seq", events=[]), "feed"),
+    "model": (changed_answer("/api/v1/recall", degraded=["embedding"]), "recall"),
+    "nothing found": (changed_answer("/api/v1/recall", hits=[]), "recall"),
+    "text": (changed_answer("/api/v1/context", text="nothing known"), "context"),
+    "feed": (changed_answer("/events?after_seq", events=[]), "feed"),
     "isolation": (visible, "another tenant"),
-    "job": (changed("GET", None, state="failed", reason="planted"), "job"),
-    "metrics": (changed("/metrics", 403), "metrics"),
-    "revocation": (changed("/keys/", revoked_at=None), "revocation"),
+    "job": (changed_answer("GET", None, state="failed", reason="planted"), "job"),
+    "metrics": (changed_answer("/metrics", 403), "metrics"),
+    "revocation": (changed_answer("/keys/", revoked_at=None), "revocation"),
 }
 
 
@@ -121,19 +123,19 @@ FAULTS: Mapping[str, tuple[Fault, str]] = {
 def test_what_is_wrong_is_told_by_its_check(tape: Tape, fault: Fault, name: str) -> None:
     """Planted into the run that was recorded, one at a time."""
     rest = iter(tape.calls)
-    planted: list[str] = []
+    faults: list[str] = []
 
     def send(method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         del body, headers
         for was_method, was_url, answer in rest:
             if (was_method, was_url) == (method, url):
                 wrong = fault(method, url, answer)
-                planted.append(url) if wrong else None
+                faults.append(url) if wrong else None
                 return wrong or answer
         return Answer(500, {}, b"the recorded run ended")
 
     lines: list[str] = []
     again = Smoke(tape.url, tape.key, send, wait=lambda _seconds: None, run=RUN)
     assert not run_checks(again, lines.append)
-    assert planted
+    assert faults
     assert any(line.startswith(f"FAILED  {name}") for line in lines), lines

@@ -27,7 +27,7 @@ from tests.infra.stacks import (
     Template,
     findings,
     properties,
-    synthesized,
+    synthesize,
     template,
 )
 
@@ -41,16 +41,16 @@ MOST = [
 """`make test` has cdk-nag look at two."""
 
 
-def only(found: Template, kind: str) -> dict[str, Any]:
+def only(stack: Template, kind: str) -> dict[str, Any]:
     """The one resource of a kind."""
-    (given,) = properties(found, kind).values()
-    return given
+    (props,) = properties(stack, kind).values()
+    return props
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_that_hurts(name: str) -> None:
-    found = template(**VARIANTS[name])
-    assert {find.__name__: find(found) for find in security_findings.HURTS} == {
+    stack = template(**VARIANTS[name])
+    assert {find.__name__: find(stack) for find in security_findings.HURTS} == {
         find.__name__: [] for find in security_findings.HURTS
     }
 
@@ -58,10 +58,10 @@ def test_nothing_that_hurts(name: str) -> None:
 def _set(kind: str, *path: str | int, to: object, many: bool = False) -> Plant:
     """A fault: a property of (the first) resource of a kind that says something else."""
 
-    def plant(found: Template) -> None:
-        chosen = list(properties(found, kind).values())
-        for given in chosen if many else chosen[:1]:
-            at: Any = given
+    def plant(stack: Template) -> None:
+        choices = list(properties(stack, kind).values())
+        for props in choices if many else choices[:1]:
+            at: Any = props
             for step in path[:-1]:
                 at = at[step]
             if to is None:
@@ -72,31 +72,31 @@ def _set(kind: str, *path: str | int, to: object, many: bool = False) -> Plant:
     return plant
 
 
-def _unprotected(found: Template) -> None:
-    for resource in found["Resources"].values():
+def _unprotect(stack: Template) -> None:
+    for resource in stack["Resources"].values():
         if resource["Type"] == "AWS::S3::Bucket":
             resource["DeletionPolicy"] = "Delete"
 
 
 def _allowed(action: str, resource: object) -> Plant:
-    def plant(found: Template) -> None:
-        role = next(p for n, p in properties(found, "IAM::Role").items() if "IngestRole" in n)
+    def plant(stack: Template) -> None:
+        role = next(p for n, p in properties(stack, "IAM::Role").items() if "IngestRole" in n)
         statements = role["Policies"][0]["PolicyDocument"]["Statement"]
         statements.append({"Effect": "Allow", "Action": action, "Resource": resource})
 
     return plant
 
 
-def _silent_loops(found: Template) -> None:
-    for given in properties(found, "Lambda::Function").values():
-        given.pop("RecursiveLoop", None)
+def _silent_loops(stack: Template) -> None:
+    for props in properties(stack, "Lambda::Function").values():
+        props.pop("RecursiveLoop", None)
 
 
-def _scheduler_sends(found: Template) -> None:
+def _scheduler_sends(stack: Template) -> None:
     """What the scheduler sends comes back to it."""
-    queues = [n for n in properties(found, "SQS::Queue") if "DeadLetters" not in n]
+    queues = [n for n in properties(stack, "SQS::Queue") if "DeadLetters" not in n]
     queue = next(n for n in queues if n.startswith("StorageJobQueue"))
-    role = next(p for n, p in properties(found, "IAM::Role").items() if "SchedulerRole" in n)
+    role = next(p for n, p in properties(stack, "IAM::Role").items() if "SchedulerRole" in n)
     role["Policies"][0]["PolicyDocument"]["Statement"].append(
         {
             "Effect": "Allow",
@@ -119,14 +119,14 @@ FAULTS: list[tuple[security_findings.Finder, Plant]] = [
     ),
     (security_findings.open_bucket, _set("S3::BucketPolicy", "PolicyDocument", "Statement", to=[])),
     (security_findings.open_queue, _set("SQS::QueuePolicy", "PolicyDocument", "Statement", to=[])),
-    (security_findings.unencrypted, _set("RDS::DBCluster", "StorageEncrypted", to=False)),
-    (security_findings.unencrypted, _set("S3::Bucket", "BucketEncryption", to=None)),
-    (security_findings.unencrypted, _set("SQS::Queue", "SqsManagedSseEnabled", to=False)),
+    (security_findings.find_unencrypted, _set("RDS::DBCluster", "StorageEncrypted", to=False)),
+    (security_findings.find_unencrypted, _set("S3::Bucket", "BucketEncryption", to=None)),
+    (security_findings.find_unencrypted, _set("SQS::Queue", "SqsManagedSseEnabled", to=False)),
     (
-        security_findings.unencrypted,
+        security_findings.find_unencrypted,
         _set("RDS::DBClusterParameterGroup", "Parameters", "rds.force_ssl", to="0"),
     ),
-    (security_findings.kept_by_nobody, _unprotected),
+    (security_findings.kept_by_nobody, _unprotect),
     (security_findings.kept_by_nobody, _set("RDS::DBCluster", "DeletionProtection", to=False)),
     (security_findings.kept_by_nobody, _set("S3::Bucket", "VersioningConfiguration", to=None)),
     (security_findings.wildcard_on_data, _allowed("s3:*", "arn:aws:s3:::bucket/*")),
@@ -149,17 +149,17 @@ FAULTS: list[tuple[security_findings.Finder, Plant]] = [
     ("find", "plant"), FAULTS, ids=[f"{f.__name__}-{n}" for n, (f, _) in enumerate(FAULTS)]
 )
 def test_what_hurts_is_found(find: security_findings.Finder, plant: Plant) -> None:
-    found = template()
-    plant(found)
-    assert find(found)
+    stack = template()
+    plant(stack)
+    assert find(stack)
 
 
 def test_a_default_endpoint_beside_mutual_tls_is_found() -> None:
-    imported = ("Body", "x-amazon-apigateway-endpoint-configuration", "disableExecuteApiEndpoint")
-    for path in (("DisableExecuteApiEndpoint",), imported):
-        found = template(**VARIANTS["mutual TLS"])
-        _set("ApiGateway::RestApi", *path, to=False)(found)
-        assert security_findings.default_endpoint_beside_mutual_tls(found), path
+    imports = ("Body", "x-amazon-apigateway-endpoint-configuration", "disableExecuteApiEndpoint")
+    for path in (("DisableExecuteApiEndpoint",), imports):
+        stack = template(**VARIANTS["mutual TLS"])
+        _set("ApiGateway::RestApi", *path, to=False)(stack)
+        assert security_findings.default_endpoint_beside_mutual_tls(stack), path
 
 
 @pytest.mark.parametrize("name", MOST)
@@ -168,9 +168,9 @@ def test_no_finding_of_cdk_nag_is_unexplained(name: str) -> None:
 
 
 def test_an_unexplained_finding_is_found() -> None:
-    found = " ".join(synthesized("findings_of_planted"))
-    assert "SQS4: strandline-dev/Bare" in found
-    assert "IAM5[Resource::*]: strandline-dev/Wide" in found
+    text = " ".join(synthesize("findings_of_planted"))
+    assert "SQS4: strandline-dev/Bare" in text
+    assert "IAM5[Resource::*]: strandline-dev/Wide" in text
 
 
 def test_the_state_machine_is_the_one_that_make_run_executes() -> None:
@@ -186,64 +186,66 @@ def test_the_state_machine_is_the_one_that_make_run_executes() -> None:
 
 def test_the_local_machine_fills_in_the_same(aws: LocalAws) -> None:
     """What `make run` gives to its interpreter is the template's text after substitution."""
-    given = only(template(), "StepFunctions::StateMachine")
-    text = given["DefinitionString"]
+    props = only(template(), "StepFunctions::StateMachine")
+    text = props["DefinitionString"]
     for name, value in {"Bucket": aws.bucket, "FunctionPrefix": PREFIX}.items():
         text = text.replace(f"${{{name}}}", value)
     with (
         StateMachine(DEFINITION, aws.bucket) as machine,
         closing(client("stepfunctions")) as states,
     ):
-        told = states.describe_state_machine(stateMachineArn=machine.arn)
-    assert told["definition"] == text
+        state_machine = states.describe_state_machine(stateMachineArn=machine.arn)
+    assert state_machine["definition"] == text
 
 
 def test_a_deployment_finds_room_beside_a_long_migration() -> None:
     """The state machine's run of `migrate` may last as long as the function does, and the
     deployment's own, which CDK does not repeat where it is throttled, must begin all the same. (In
     the database they take turns.)"""
-    found = properties(template(), "Lambda::Function").values()
-    (given,) = (p for p in found if p.get("FunctionName") == "strandline-dev-migrate")
-    assert given["ReservedConcurrentExecutions"] >= 2
+    functions = properties(template(), "Lambda::Function").values()
+    (props,) = (p for p in functions if p.get("FunctionName") == "strandline-dev-migrate")
+    assert props["ReservedConcurrentExecutions"] >= 2
 
 
 def test_every_function_is_as_the_table_says() -> None:
-    found = template()
-    made = properties(found, "Lambda::Function")
-    ours = {p["FunctionName"]: p for p in made.values() if "FunctionName" in p}
+    stack = template()
+    properties_ = properties(stack, "Lambda::Function")
+    ours = {p["FunctionName"]: p for p in properties_.values() if "FunctionName" in p}
     assert set(ours) == {f"strandline-dev-{fn.name}" for fn in FUNCTIONS}
     for fn in FUNCTIONS:
-        given = ours[f"strandline-dev-{fn.name}"]
-        assert (given["Runtime"], given["Architectures"]) == ("python3.13", ["arm64"])
-        assert (given["MemorySize"], given["Timeout"]) == (fn.memory, fn.timeout)
-        assert given.get("ReservedConcurrentExecutions", 0) == fn.reserved_concurrency
-        assert len(given["Layers"]) == len(fn.layers)
-        assert ("VpcConfig" in given) is bool({"database", "owner"} & fn.needs)
-        assert "TracingConfig" not in given
-    aliases = properties(found, "Lambda::Alias").values()
+        props = ours[f"strandline-dev-{fn.name}"]
+        assert (props["Runtime"], props["Architectures"]) == ("python3.13", ["arm64"])
+        assert (props["MemorySize"], props["Timeout"]) == (fn.memory, fn.timeout)
+        assert props.get("ReservedConcurrentExecutions", 0) == fn.reserved_concurrency
+        assert len(props["Layers"]) == len(fn.layers)
+        assert ("VpcConfig" in props) is bool({"database", "owner"} & fn.needs)
+        assert "TracingConfig" not in props
+    aliases = properties(stack, "Lambda::Alias").values()
     assert [a["Name"] for a in aliases] == ["live"] * len(FUNCTIONS)
-    groups = properties(found, "Logs::LogGroup").values()
+    groups = properties(stack, "Logs::LogGroup").values()
     assert {g.get("RetentionInDays") for g in groups} == {30}
 
 
 def test_no_two_roles_are_one() -> None:
-    made = properties(template(), "Lambda::Function").values()
-    roles = [json.dumps(p["Role"]) for p in made]
+    functions = properties(template(), "Lambda::Function").values()
+    roles = [json.dumps(p["Role"]) for p in functions]
     assert len(set(roles)) == len(roles)
 
 
-def _told(found: Template, name: str) -> dict[str, Any]:
-    (given,) = (
+def _environment_of(stack: Template, name: str) -> dict[str, Any]:
+    (props,) = (
         p
-        for p in properties(found, "Lambda::Function").values()
+        for p in properties(stack, "Lambda::Function").values()
         if p.get("FunctionName") == f"strandline-dev-{name}"
     )
-    return given["Environment"]["Variables"]
+    return props["Environment"]["Variables"]
 
 
 def test_what_functions_are_told() -> None:
-    found = template(**SEVERAL)
-    ingest, scheduler, migrate = (_told(found, name) for name in ("ingest", "scheduler", "migrate"))
+    stack = template(**SEVERAL)
+    ingest, scheduler, migrate = (
+        _environment_of(stack, name) for name in ("ingest", "scheduler", "migrate")
+    )
     assert ingest["STRANDLINE_LLM_SECONDS"] == "5.5"
     assert ingest["STRANDLINE_DATABASE_AUTH"] == "iam"
     url = json.dumps(ingest["STRANDLINE_DATABASE_URL"])
@@ -253,7 +255,9 @@ def test_what_functions_are_told() -> None:
     assert "STRANDLINE_ADMINISTRATOR_SECRET" in migrate
     assert "STRANDLINE_ADMINISTRATOR_SECRET" not in ingest
     assert "user=strandline_owner" in json.dumps(migrate["STRANDLINE_OWNER_DATABASE_URL"])
-    days = {fn.name: _told(found, fn.name).get("STRANDLINE_BACKUP_DAYS") for fn in FUNCTIONS}
+    days = {
+        fn.name: _environment_of(stack, fn.name).get("STRANDLINE_BACKUP_DAYS") for fn in FUNCTIONS
+    }
     assert {name: d for name, d in days.items() if d is not None} == {"eraser": "1"}
 
 
@@ -270,36 +274,36 @@ def test_what_a_worker_sends_itself_is_declared() -> None:
 
 def test_the_database_stays_at_the_version_that_is_set() -> None:
     """Else a restore asks for an older version than its snapshot's, and fails."""
-    found = template()
-    assert only(found, "RDS::DBCluster")["EngineVersion"] == "18.4"
-    for given in properties(found, "RDS::DBInstance").values():
-        assert given["AutoMinorVersionUpgrade"] is False
+    stack = template()
+    assert only(stack, "RDS::DBCluster")["EngineVersion"] == "18.4"
+    for props in properties(stack, "RDS::DBInstance").values():
+        assert props["AutoMinorVersionUpgrade"] is False
 
 
 def test_payloads_can_be_brought_back_as_far_as_the_database() -> None:
     """A restored log cites what was removed since."""
-    for given, days in ((SEVERAL, 1), (VARIANTS["nat"], 30), (VARIANTS["existing"], 35)):
-        assert given["backup_days"] == days
-        bucket = only(template(**given), "S3::Bucket")
-        kept = [
+    for props, days in ((SEVERAL, 1), (VARIANTS["nat"], 30), (VARIANTS["existing"], 35)):
+        assert props["backup_days"] == days
+        bucket = only(template(**props), "S3::Bucket")
+        remaining = [
             rule["NoncurrentVersionExpiration"]["NoncurrentDays"]
             for rule in bucket["LifecycleConfiguration"]["Rules"]
             if "Prefix" not in rule
         ]
-        assert len(kept) == 1
-        assert kept[0] > days
-        assert kept[0] >= 30
+        assert len(remaining) == 1
+        assert remaining[0] > days
+        assert remaining[0] >= 30
 
 
 def test_the_database_begins_no_connection() -> None:
     for name in ("as it comes", "nat", "proxy"):
-        found = template(**VARIANTS[name])
+        stack = template(**VARIANTS[name])
         (group,) = (
-            g["Fn::GetAtt"][0] for g in only(found, "RDS::DBCluster")["VpcSecurityGroupIds"]
+            g["Fn::GetAtt"][0] for g in only(stack, "RDS::DBCluster")["VpcSecurityGroupIds"]
         )
-        (egress,) = properties(found, "EC2::SecurityGroup")[group]["SecurityGroupEgress"]
+        (egress,) = properties(stack, "EC2::SecurityGroup")[group]["SecurityGroupEgress"]
         assert egress["CidrIp"] == "255.255.255.255/32", "nowhere, as the CDK writes it"
-        others = properties(found, "EC2::SecurityGroupEgress").values()
+        others = properties(stack, "EC2::SecurityGroupEgress").values()
         assert group not in [rule["GroupId"]["Fn::GetAtt"][0] for rule in others]
 
 
@@ -310,64 +314,64 @@ ROOM = 40
 def test_the_stack_has_room_for_the_next_release() -> None:
     """CloudFormation takes 500 resources and a template of 1 MB. All routes are in one resource."""
     for name in NAMES:
-        found = template(**VARIANTS[name])
-        assert len(found["Resources"]) <= 500 - ROOM, name
-        assert len(json.dumps(found)) < 800_000, name
+        stack = template(**VARIANTS[name])
+        assert len(stack["Resources"]) <= 500 - ROOM, name
+        assert len(json.dumps(stack)) < 800_000, name
 
 
 def test_traces_are_a_setting_because_they_cost() -> None:
     for name, on in (("as it comes", False), ("own key", True)):
         assert VARIANTS[name].get("tracing", False) is on
-        found = template(**VARIANTS[name])
+        stack = template(**VARIANTS[name])
         functions = {
-            name: given.get("TracingConfig", {}).get("Mode") == "Active"
-            for name, given in properties(found, "Lambda::Function").items()
-            if "FunctionName" in given
+            name: props.get("TracingConfig", {}).get("Mode") == "Active"
+            for name, props in properties(stack, "Lambda::Function").items()
+            if "FunctionName" in props
         }
         assert len(functions) == len(FUNCTIONS)
         assert set(functions.values()) == {on}
-        assert only(found, "ApiGateway::Stage").get("TracingEnabled", False) is on
-        machine = only(found, "StepFunctions::StateMachine")
+        assert only(stack, "ApiGateway::Stage").get("TracingEnabled", False) is on
+        machine = only(stack, "StepFunctions::StateMachine")
         assert machine.get("TracingConfiguration", {}).get("Enabled", False) is on
 
 
 def test_insights_need_two_units() -> None:
     """AWS recommends no less with Performance Insights."""
     proxy, key = VARIANTS["proxy"], VARIANTS["a key that is there"]
-    for given, units, on in (
+    for props, units, on in (
         (VARIANTS["as it comes"], 0, False),
         (proxy, 1, False),
         (key, 2, True),
         (SEVERAL, 8, True),
     ):
-        found = template(**given)
-        scaling = only(found, "RDS::DBCluster")["ServerlessV2ScalingConfiguration"]
+        stack = template(**props)
+        scaling = only(stack, "RDS::DBCluster")["ServerlessV2ScalingConfiguration"]
         assert scaling["MinCapacity"] == units
-        for instance in properties(found, "RDS::DBInstance").values():
+        for instance in properties(stack, "RDS::DBInstance").values():
             assert instance.get("EnablePerformanceInsights", False) is on, units
 
 
 def test_another_word_begins_every_function_anew() -> None:
     for name in ("ingest", "scheduler", "migrate"):
-        assert "STRANDLINE_RESTART" not in _told(template(), name)
-        assert _told(template(**SEVERAL), name)["STRANDLINE_RESTART"] == "again"
+        assert "STRANDLINE_RESTART" not in _environment_of(template(), name)
+        assert _environment_of(template(**SEVERAL), name)["STRANDLINE_RESTART"] == "again"
 
 
 def test_a_profile_of_one_s_own_is_allowed_with_its_models() -> None:
     roles = properties(template(**SEVERAL), "IAM::Role")
     (query,) = (role for name, role in roles.items() if "QueryRole" in name)
-    granted = [
+    grants = [
         s["Resource"]
         for s in query["Policies"][0]["PolicyDocument"]["Statement"]
         if s["Action"] == "bedrock:InvokeModel"
     ]
-    assert granted == [[OWN_PROFILE, *OWN_MODELS]]
+    assert grants == [[OWN_PROFILE, *OWN_MODELS]]
 
 
 def test_queues_outlast_their_functions_and_give_up() -> None:
-    found = template()
-    queues = properties(found, "SQS::Queue")
-    feeds = properties(found, "Lambda::EventSourceMapping").values()
+    stack = template()
+    queues = properties(stack, "SQS::Queue")
+    feeds = properties(stack, "Lambda::EventSourceMapping").values()
     assert len(feeds) == 2
     for feed in feeds:
         queue = queues[feed["EventSourceArn"]["Fn::GetAtt"][0]]
@@ -382,11 +386,14 @@ def _target(feed: dict[str, Any]) -> str:
 
 
 def test_the_database_comes_first_then_migrate_then_what_is_called() -> None:
-    found = template()["Resources"]
-    (trigger,) = (n for n, r in found.items() if r["Type"] == "Custom::Release")
-    after = found[trigger]["DependsOn"]
-    assert {found[n]["Type"] for n in after} >= {"AWS::RDS::DBCluster", "AWS::RDS::DBInstance"}
-    for name, resource in found.items():
+    stack_resources = template()["Resources"]
+    (trigger,) = (n for n, r in stack_resources.items() if r["Type"] == "Custom::Release")
+    after = stack_resources[trigger]["DependsOn"]
+    assert {stack_resources[n]["Type"] for n in after} >= {
+        "AWS::RDS::DBCluster",
+        "AWS::RDS::DBInstance",
+    }
+    for name, resource in stack_resources.items():
         if resource["Type"] in ("AWS::Scheduler::Schedule", "AWS::StepFunctions::StateMachine"):
             assert trigger in resource["DependsOn"], "else its role may not be known everywhere yet"
         if resource["Type"] != "AWS::Lambda::Alias":
@@ -400,20 +407,20 @@ def test_the_database_comes_first_then_migrate_then_what_is_called() -> None:
 def test_a_release_of_other_layers_migrates_again() -> None:
     """The trigger runs when the version of `migrate` is another; migrations lie in a layer."""
 
-    def version(found: Template) -> str:
-        return next(n for n in properties(found, "Lambda::Version") if "ComputeMigrate" in n)
+    def version(stack: Template) -> str:
+        return next(n for n in properties(stack, "Lambda::Version") if "ComputeMigrate" in n)
 
-    others = [synthesized("with_another_domain_layer", content) for content in ("one", "two")]
+    others = [synthesize("with_another_domain_layer", content) for content in ("one", "two")]
     assert version(others[0]) != version(others[1])
     # A release of the same routes leaves the API's deployment: its stage calls aliases.
-    deployments = [properties(found, "ApiGateway::Deployment").keys() for found in others]
+    deployments = [properties(other, "ApiGateway::Deployment").keys() for other in others]
     assert deployments[0] == deployments[1]
 
 
 def test_schedules_are_the_daily_sweep_alone() -> None:
-    given = only(template(), "Scheduler::Schedule")
-    assert given["ScheduleExpression"] == DAILY_SWEEP_SCHEDULE
-    assert json.loads(given["Target"]["Input"]) == {"job": "sweeper"}
+    props = only(template(), "Scheduler::Schedule")
+    assert props["ScheduleExpression"] == DAILY_SWEEP_SCHEDULE
+    assert json.loads(props["Target"]["Input"]) == {"job": "sweeper"}
     assert "AWS::Events::Rule" not in {r["Type"] for r in template()["Resources"].values()}
 
 
@@ -425,11 +432,11 @@ def test_the_database_pauses_where_nobody_calls() -> None:
 
 
 def test_networks() -> None:
-    def interfaces(found: Template) -> list[str]:
-        given = properties(found, "EC2::VPCEndpoint").values()
+    def interfaces(stack: Template) -> list[str]:
+        props = properties(stack, "EC2::VPCEndpoint").values()
         return sorted(
             json.dumps(e["ServiceName"]).rpartition(".")[2].strip('"]}')
-            for e in given
+            for e in props
             if e["VpcEndpointType"] == "Interface"
         )
 
@@ -462,14 +469,14 @@ def test_names_bear_the_stack_s() -> None:
         *("GroupName", "LogGroupName", "Name", "StateMachineName", "TopicName"),
     )
 
-    def names(found: Template) -> set[str]:
+    def names(stack: Template) -> set[str]:
         return {
-            f"{resource['Type']} {json.dumps(given[member])}"
-            for resource in found["Resources"].values()
+            f"{resource['Type']} {json.dumps(props[member])}"
+            for resource in stack["Resources"].values()
             if resource["Type"] not in ("AWS::Lambda::Alias",)  # a name within its function
-            for given in [resource.get("Properties", {})]
+            for props in [resource.get("Properties", {})]
             for member in ours
-            if isinstance(given.get(member), str) or (member == "DashboardName" and member in given)
+            if isinstance(props.get(member), str) or (member == "DashboardName" and member in props)
         }
 
     shared = names(one) & names(two)
@@ -488,18 +495,18 @@ def test_boundary_and_tags_are_everywhere() -> None:
 
 def test_a_key_of_one_s_own_is_everywhere() -> None:
     for name in ("own key", "a key that is there"):
-        found = template(**VARIANTS[name])
+        stack = template(**VARIANTS[name])
         for kind, member in {
             "RDS::DBCluster": "KmsKeyId",
             "SQS::Queue": "KmsMasterKeyId",
             "SecretsManager::Secret": "KmsKeyId",
             "Logs::LogGroup": "KmsKeyId",
         }.items():
-            assert all(member in p for p in properties(found, kind).values()), (name, kind)
+            assert all(member in p for p in properties(stack, kind).values()), (name, kind)
 
 
 def test_layers_that_are_too_large_are_refused(tmp_path: Path) -> None:
-    refusal = synthesized("refusal_of_layers", 70 * 2**20)
+    refusal = synthesize("refusal_of_layers", 70 * 2**20)
     assert re.search(r"query: its layers \(deps, domain, model\).*over Lambda's 250", refusal)
     # Those of all other stacks here are just small enough.
     assert StandIns(tmp_path).unzipped_size(tmp_path) == LAYER_BYTES == 62 * 2**20
@@ -511,10 +518,10 @@ def test_cfn_lint_is_silent(tmp_path: Path) -> None:
     """W3005 is about dependencies that the CDK writes twice."""
     file = tmp_path / "template.json"
     file.write_text(json.dumps(template(**VARIANTS["mutual TLS"])))
-    done = subprocess.run(
+    process = subprocess.run(
         [Path(sys.executable).with_name("cfn-lint"), "--ignore-checks", "W3005", "--", str(file)],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.stdout + done.stderr, done.returncode) == ("", 0)
+    assert (process.stdout + process.stderr, process.returncode) == ("", 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 
-def imported(name: str) -> str:
+def import_seconds(name: str) -> str:
     """The function's handler, as Lambda imports it."""
     spec = importlib.util.spec_from_file_location(f"{name}_handler", f"/var/task/{name}/handler.py")
     assert spec is not None
@@ -21,9 +21,9 @@ def imported(name: str) -> str:
     return name if callable(module.lambda_handler) else ""
 
 
-def tell(asked: Mapping[str, Any]) -> dict[str, Any]:
+def tell(query: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that is asked of the layers."""
-    handlers = [imported(name) for name in asked["functions"]]
+    handlers = [import_seconds(name) for name in query["functions"]]
     import psycopg
     from botocore.config import Config
 
@@ -32,12 +32,12 @@ def tell(asked: Mapping[str, Any]) -> dict[str, Any]:
     from strandline.embeddings.choice import make_embedder
 
     embedder = make_embedder(get_settings())
-    vectors = embedder.embed(asked["texts"], timeout=600.0)
+    vectors = embedder.embed(query["texts"], timeout=600.0)
     return {
         "machine": platform.machine(),
         "sys": Path("/sys/devices").exists(),
         "imported": handlers,
-        "authorities": len(ssl.create_default_context(cafile=asked["certificates"]).get_ca_certs()),
+        "authorities": len(ssl.create_default_context(cafile=query["certificates"]).get_ca_certs()),
         "libpq": psycopg.pq.version(),
         "clients": [
             clients.client(service, Config()).meta.service_model.service_name

@@ -6,7 +6,7 @@ from layers import build
 
 
 @pytest.fixture(scope="session")
-def built() -> None:
+def built_layers() -> None:
     """Layers of both architectures and the assets; a second run finds them in build/."""
     build.build_functions()
     for arch in build.ARCHES:

@@ -15,15 +15,15 @@ from strandline.deployment import FUNCTIONS
 from strandline.embeddings.embedder import Embedder
 from tests.layers.test_imports import ENVIRONMENT
 
-pytestmark = [pytest.mark.usefixtures("built"), pytest.mark.proof]
+pytestmark = [pytest.mark.usefixtures("built_layers"), pytest.mark.proof]
 ROOT = build.BUILD / "arm64"
 TEXTS = ["The buoy goes out on Friday.", "Die Boje geht am Freitag hinaus.", "x" * 2000]
 
 
 @pytest.fixture(scope="module")
-def told(built: None) -> dict[str, Any]:
+def probe_report(built_layers: None) -> dict[str, Any]:
     """What the probe says, inside of the root with the built layers."""
-    del built
+    del built_layers
     script = build.ROOT / "layers" / "arm64_root.sh"
     subprocess.run(["/bin/sh", script, ROOT], check=True)  # says what is missing here
     for name in ("opt/python", "var/task"):
@@ -35,37 +35,39 @@ def told(built: None) -> dict[str, Any]:
         shutil.copytree(build.function_directory(fn.name), ROOT / "var" / "task" / fn.name)
     shutil.copy(Path(__file__).with_name("arm64_probe.py"), ROOT / "probe.py")
     enter = ["chroot", ROOT] if os.geteuid() == 0 else ["unshare", "-r", "-R", ROOT]
-    asked = {
+    query = {
         "functions": [fn.name for fn in FUNCTIONS],
         "certificates": build.CERTIFICATES_PATH,
         "texts": TEXTS,
     }
     keys = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret"}
     keys["AWS_DEFAULT_REGION"] = ENVIRONMENT["AWS_REGION"]  # Lambda sets both
-    done = subprocess.run(
+    process = subprocess.run(
         [*enter, "/qemu", "/usr/bin/python3.13", "/probe.py"],
-        input=json.dumps(asked),
+        input=json.dumps(query),
         env=ENVIRONMENT | keys | {"HOME": "/", "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
         check=False,
         timeout=900,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return json.loads(process.stdout)
 
 
-def test_every_handler_imports_and_every_client_is_made(told: dict[str, Any]) -> None:
-    assert (told["machine"], told["sys"]) == ("aarch64", False)
-    assert told["imported"] == [fn.name for fn in FUNCTIONS]
-    assert told["authorities"] > 50
-    assert told["libpq"] >= 180_000
-    assert told["clients"] == ["s3", "sqs", "bedrock-runtime", "stepfunctions", "scheduler"]
+def test_every_handler_imports_and_every_client_is_made(probe_report: dict[str, Any]) -> None:
+    assert (probe_report["machine"], probe_report["sys"]) == ("aarch64", False)
+    assert probe_report["imported"] == [fn.name for fn in FUNCTIONS]
+    assert probe_report["authorities"] > 50
+    assert probe_report["libpq"] >= 180_000
+    assert probe_report["clients"] == ["s3", "sqs", "bedrock-runtime", "stepfunctions", "scheduler"]
 
 
-def test_the_model_embeds_as_on_this_machine(told: dict[str, Any], embedder: Embedder) -> None:
-    assert told["space"] == embedder.space
+def test_the_model_embeds_as_on_this_machine(
+    probe_report: dict[str, Any], embedder: Embedder
+) -> None:
+    assert probe_report["space"] == embedder.space
     here = embedder.embed(TEXTS, timeout=60.0)
-    assert len(told["vectors"]) == len(TEXTS)
-    for there, vector in zip(told["vectors"], here, strict=True):
+    assert len(probe_report["vectors"]) == len(TEXTS)
+    for there, vector in zip(probe_report["vectors"], here, strict=True):
         assert max(abs(a - b) for a, b in zip(there, vector, strict=True)) < 1e-5

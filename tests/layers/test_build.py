@@ -19,7 +19,7 @@ from layers import build, certificates, contents, elf, install
 from strandline.aws import clients as aws_clients
 from strandline.deployment import FUNCTIONS
 
-pytestmark = pytest.mark.usefixtures("built")
+pytestmark = pytest.mark.usefixtures("built_layers")
 
 MB = 1024 * 1024
 EVERYWHERE = [(arch, name) for arch in build.ARCHES for name in build.LAYERS]
@@ -40,17 +40,17 @@ def files(directory: Path) -> Sequence[Path]:
 def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
     """The package's files but `local`, the client and its commands, byte for byte."""
     source = repository / "shared" / "strandline"
-    wanted = {
+    settings = {
         path: (source / path).read_bytes()
         for path in files(source)
         if path.parts[0] not in ("local", "client", "commands") and "__pycache__" not in path.parts
     }
     data = {"apidocs/examples.json", "apidocs/page/docs.html"}
     data |= {f"llm/heuristic/{name}" for name in ("lexicon.txt", "weights.json", "words.txt")}
-    assert data <= set(map(str, wanted))
+    assert data <= set(map(str, settings))
     built = site(arch, "domain") / "strandline"
-    found = {p: (built / p).read_bytes() for p in files(built) if "__pycache__" not in p.parts}
-    assert found == wanted
+    results = {p: (built / p).read_bytes() for p in files(built) if "__pycache__" not in p.parts}
+    assert results == settings
     for fn in FUNCTIONS:
         handler = build.function_directory(fn.name) / "handler.py"
         assert handler.read_bytes() == (repository / f"functions/{fn.name}/handler.py").read_bytes()
@@ -64,10 +64,10 @@ def test_what_is_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) 
     assert (build.ROOT / "shared/strandline/config.py") in domain
     read = Path.read_bytes
 
-    def edited(path: Path) -> bytes:
+    def edit(path: Path) -> bytes:
         return read(path) + (b"#" if path.name == "config.py" else b"")
 
-    monkeypatch.setattr(Path, "read_bytes", edited)
+    monkeypatch.setattr(Path, "read_bytes", edit)
     assert build.find_stale("arm64") == [build.layer_directory("arm64", "domain")]
     with pytest.raises(SettingsError, match=r"\(domain\): run make synth"):
         assets.load_assets()
@@ -86,8 +86,8 @@ def test_the_model_is_in_its_layer_alone(arch: build.Arch) -> None:
 @pytest.mark.parametrize("arch", build.ARCHES)
 def test_no_two_layers_have_the_same_file(arch: build.Arch) -> None:
     """/opt is all of them, one over the other."""
-    seen = [path for name in build.LAYERS for path in files(build.layer_directory(arch, name))]
-    assert len(seen) == len(set(seen))
+    ids = [path for name in build.LAYERS for path in files(build.layer_directory(arch, name))]
+    assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize(("arch", "name"), EVERYWHERE)
@@ -107,29 +107,29 @@ def test_a_file_of_another_machine_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "planted"),
+    ("there", "fault"),
     [(b"GLIBC_2.17\0", b"GLIBC_2.38\0"), (b"libc.so.6\0", b"libq.so.6\0")],
 )
-def test_what_the_system_lacks_is_found(tmp_path: Path, there: bytes, planted: bytes) -> None:
+def test_what_the_system_lacks_is_found(tmp_path: Path, there: bytes, fault: bytes) -> None:
     (library,) = site("arm64", "deps").glob("_cffi_backend*.so")
     data = library.read_bytes()
     assert there in data
-    (tmp_path / library.name).write_bytes(data.replace(there, planted))
-    found = elf.find_faults(tmp_path, "arm64")
-    assert found == [f"{tmp_path / library.name}: needs {planted[:-1].decode()}"]
+    (tmp_path / library.name).write_bytes(data.replace(there, fault))
+    faults = elf.find_faults(tmp_path, "arm64")
+    assert faults == [f"{tmp_path / library.name}: needs {fault[:-1].decode()}"]
 
 
 @pytest.mark.parametrize("arch", build.ARCHES)
 def test_each_function_is_within_lambdas_limit(arch: build.Arch) -> None:
     """250 MB of layers and asset, unzipped."""
-    layers = {name: unzipped(build.layer_directory(arch, name)) for name in build.LAYERS}
+    layers = {name: unzipped_size(build.layer_directory(arch, name)) for name in build.LAYERS}
     for fn in FUNCTIONS:
         size = sum(layers[name] for name in fn.layers)
-        size += unzipped(build.function_directory(fn.name))
+        size += unzipped_size(build.function_directory(fn.name))
         assert size < 250 * MB, fn.name
 
 
-def unzipped(directory: Path) -> int:
+def unzipped_size(directory: Path) -> int:
     """Bytes of all files in it."""
     return sum((directory / path).stat().st_size for path in files(directory))
 
@@ -195,7 +195,7 @@ def test_what_comes_without_its_licence_is_given_it_or_refused(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "License-Expression: GPL-3.0-or-later",
         "License: GNU General Public License",
@@ -203,20 +203,18 @@ def test_what_comes_without_its_licence_is_given_it_or_refused(
         "Summary: says nothing of it",
     ],
 )
-def test_a_licence_that_binds_or_none_is_found(tmp_path: Path, said: str) -> None:
+def test_a_licence_that_binds_or_none_is_found(tmp_path: Path, message: str) -> None:
     folder = tmp_path / "planted-1.0.dist-info"
     folder.mkdir()
-    (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nName: planted\n{said}\n\n")
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nName: planted\n{message}\n\n")
     with pytest.raises(SystemExit, match="planted may not ship"):
         contents.check_licences(tmp_path)
 
 
 def test_every_service_that_is_called_is_shipped() -> None:
     """botocore's models are pruned to those that `strandline.aws.clients` makes clients of."""
-    called = typing.get_args(
-        typing.get_type_hints(aws_clients.client, {"Config": object})["service"]
-    )
-    assert set(called) <= contents.AWS_SERVICES
+    args = typing.get_args(typing.get_type_hints(aws_clients.client, {"Config": object})["service"])
+    assert set(args) <= contents.AWS_SERVICES
     data = site("arm64", "deps") / "botocore" / "data"
     assert {path.name for path in data.iterdir() if path.is_dir()} == contents.AWS_SERVICES
 
@@ -263,9 +261,9 @@ def test_what_ships_is_what_was_tested(repository: Path) -> None:
         *("client", "dev", "graph", "infra", "model", "run", "runtime")
     }
     for lock in locks:
-        pinned = install.parse_pins(lock.read_text())
-        assert len(pinned) > (5 if lock.stem == "client" else 30)
-        assert pinned <= everything, lock
+        pins = install.parse_pins(lock.read_text())
+        assert len(pins) > (5 if lock.stem == "client" else 30)
+        assert pins <= everything, lock
 
 
 def test_what_runs_on_one_machine_is_what_ships_and_nothing_for_builders(repository: Path) -> None:
@@ -286,14 +284,14 @@ def test_an_environment_is_completed_made_anew_or_left(tmp_path: Path, capsys: A
     calls: list[str] = []
     directory, lock = tmp_path / "venv", tmp_path / "some.lock"
 
-    class Noted(install.Setup):
+    class NotingSetup(install.Setup):
         def _call(self, step: str, arguments: list[str]) -> None:
             calls.append(step)
 
     def set_up(*pins: str) -> list[str]:
         calls.clear()
         lock.write_text("".join(f"{pin} \\\n    --hash=sha256:00\n" for pin in pins))
-        Noted(directory, lock).run()
+        NotingSetup(directory, lock).run()
         return list(calls)
 
     assert set_up("a==1", "b==1") == ["pip", "packages"]
@@ -308,4 +306,4 @@ def test_an_environment_is_completed_made_anew_or_left(tmp_path: Path, capsys: A
     link.symlink_to(directory)
     lock.write_text("d==1 \\\n")
     with pytest.raises(install.SetupError, match="is a link"):
-        Noted(link, lock).run()
+        NotingSetup(link, lock).run()

@@ -12,7 +12,7 @@ from strandline.deployment import FUNCTIONS
 from tests.lambda_runtime import LambdaFunction
 from tests.support import KEY_SECRET
 
-pytestmark = pytest.mark.usefixtures("built")
+pytestmark = pytest.mark.usefixtures("built_layers")
 
 PROVIDERS = {"openai", "httpx2"}
 """Language models and other people's embeddings, where they are set: 400 ms."""
@@ -64,9 +64,9 @@ def wait_for_imports(function: LambdaFunction) -> set[str]:
     """Every module that another one has imported when a function, started with IMPORT_TIME, is
     ready for its first event."""
     function.wait_until_ready()
-    loaded = set(re.findall(r"^import time:.*\| +(\S+)$", function.output(), re.MULTILINE))
-    assert "strandline.errors" in loaded
-    return loaded
+    matches = set(re.findall(r"^import time:.*\| +(\S+)$", function.output(), re.MULTILINE))
+    assert "strandline.errors" in matches
+    return matches
 
 
 def test_what_is_unwanted_exists() -> None:

@@ -17,7 +17,7 @@ from tests.lambda_runtime import Answer, LambdaFunction
 from tests.layers.test_imports import IMPORT_TIME, UNWANTED, wait_for_imports
 from tests.support import EVENTS, Gateway, ScratchDatabase, user_message
 
-pytestmark = pytest.mark.usefixtures("built")
+pytestmark = pytest.mark.usefixtures("built_layers")
 
 DEFINITION = Path(__file__).parents[2] / "infra" / "job.asl.json"
 NAMES, JOB_NAMES = [fn.name for fn in FUNCTIONS], [job.name for job in JOBS]
@@ -37,36 +37,38 @@ def body(answer: Answer, status: int = 200) -> Any:
     return json.loads(answer.payload["body"] or "null")
 
 
-def recalled(answer: Answer, base: ScratchDatabase) -> None:
+def check_recall(answer: Answer, base: ScratchDatabase) -> None:
     """By words and, out of the model layer, by meaning."""
     del base
-    found = body(answer)
-    assert found["degraded"] == []
-    assert "battery" in found["hits"][0]["text"]
+    result = body(answer)
+    assert result["degraded"] == []
+    assert "battery" in result["hits"][0]["text"]
 
 
-def embedded(answer: Answer, base: ScratchDatabase) -> None:
+def check_embedding(answer: Answer, base: ScratchDatabase) -> None:
     assert answer.payload == {"batchItemFailures": []}
     assert base.rows("select count(*) from event_vectors") == [(1,)]
 
 
-def migrated(answer: Answer, base: ScratchDatabase) -> None:
+def check_migration(answer: Answer, base: ScratchDatabase) -> None:
     """Nothing was left to do: it compared every file of the layer with what the database has."""
     assert answer.payload["applied"] == []
     assert base.rows("select count(*) > 15 from schema_migrations") == [(True,)]
 
 
-def woken(answer: Answer, base: ScratchDatabase) -> None:
+def check_wake(answer: Answer, base: ScratchDatabase) -> None:
     """One whose time is over, and one that somebody asked for."""
     del base
     assert answer.payload == {"batchItemFailures": []}
     with closing(client("stepfunctions")) as states:
         (machine,) = states.list_state_machines()["stateMachines"]
-        begun = states.list_executions(stateMachineArn=machine["stateMachineArn"])["executions"]
-    assert {run["name"] for run in begun} == {"sweeper-20261121T200500Z", _RUN}
+        executions = states.list_executions(stateMachineArn=machine["stateMachineArn"])[
+            "executions"
+        ]
+    assert {run["name"] for run in executions} == {"sweeper-20261121T200500Z", _RUN}
 
 
-def planned(answer: Answer, base: ScratchDatabase) -> None:
+def check_plan(answer: Answer, base: ScratchDatabase) -> None:
     del base
     assert answer.payload["shards"] == 1
 
@@ -74,19 +76,19 @@ def planned(answer: Answer, base: ScratchDatabase) -> None:
 EXPECTED: Mapping[str, Callable[[Answer, ScratchDatabase], object]] = {
     **{f"{job}.json": lambda answer, _: answer.payload["shards"] == 0 for job in JOB_NAMES},
     "admin.json": lambda answer, _: body(answer)["keys"],
-    "archiver.json": planned,
+    "archiver.json": check_plan,
     "ingest.json": lambda answer, _: body(answer, 201)["seq"],
     "ingest_batch.json": lambda answer, _: body(answer)["stored"],
     "ingest_upload.json": lambda answer, _: body(answer, 201)["url"],
     "mcp.json": lambda answer, _: body(answer)["result"]["content"][0]["text"],
-    "migrate.json": migrated,
+    "migrate.json": check_migration,
     "query_event.json": lambda answer, _: body(answer)["content"],
     "query_metrics.json": lambda answer, _: "strandline_" in answer.payload["body"],
-    "query_recall.json": recalled,
+    "query_recall.json": check_recall,
     "query_usage.json": lambda answer, _: body(answer)["quotas"],
-    "sweeper.json": planned,
-    "scheduler.json": woken,
-    "worker.json": embedded,
+    "sweeper.json": check_plan,
+    "scheduler.json": check_wake,
+    "worker.json": check_embedding,
 }
 """What is to be seen of the answer to each recorded event. `job.json` is an event of every job; by
 default nothing is due."""
@@ -98,11 +100,11 @@ def environment(
 ) -> Iterator[dict[str, str]]:
     """What the stack tells a function, of this test's database, bucket, queue and state machine."""
     del gateway
-    told = {n: v for n, v in os.environ.items() if n.startswith(("AWS_", "STRANDLINE_"))}
+    variables = {n: v for n, v in os.environ.items() if n.startswith(("AWS_", "STRANDLINE_"))}
     with StateMachine(DEFINITION, aws.bucket) as machine:
         idle: Mapping[str, Any] = {"key": "", "shards": 0}
         machine.serve(dict.fromkeys(JOB_NAMES, lambda _event, _context: {**idle}))
-        yield told | {
+        yield variables | {
             "STRANDLINE_OWNER_DATABASE_URL": scratch_db.owner_url,
             "STRANDLINE_STATE_MACHINE": machine.arn,
             "STRANDLINE_SCHEDULE_GROUP": GROUP,
@@ -111,13 +113,13 @@ def environment(
 
 
 @pytest.fixture
-def recorded(gateway: Gateway) -> Callable[[str], Any]:
+def recorded_event(gateway: Gateway) -> Callable[[str], Any]:
     """Gives a recorded event with ids and a key that this test's database knows."""
     rights: Mapping[str, Any] = {
         "admin.json": {"rights": ["operator"]},
         "query_metrics.json": {"rights": ["admin"]},
     }
-    told = gateway.call(
+    reply_body = gateway.call(
         "POST",
         "/api/v1/events",
         user_message("The harbour buoy gets its new battery on Friday."),
@@ -129,8 +131,13 @@ def recorded(gateway: Gateway) -> Callable[[str], Any]:
         if job in JOB_NAMES:
             return json.loads((EVENTS / "job.json").read_text().replace("archiver", job))
         key = gateway.key(**rights.get(name, {}))
-        text = (EVENTS / name).read_text().replace(_KEY, key).replace(_EVENT_ID, told["event_id"])
-        return json.loads(text.replace(_SCOPE_ID, told["scope_id"]))
+        text = (
+            (EVENTS / name)
+            .read_text()
+            .replace(_KEY, key)
+            .replace(_EVENT_ID, reply_body["event_id"])
+        )
+        return json.loads(text.replace(_SCOPE_ID, reply_body["scope_id"]))
 
     return event
 
@@ -145,7 +152,7 @@ def recorded(gateway: Gateway) -> Callable[[str], Any]:
 def test_a_function_imports_what_it_needs_alone_and_answers_from_what_was_built(
     name: str,
     environment: dict[str, str],
-    recorded: Callable[[str], Any],
+    recorded_event: Callable[[str], Any],
     scratch_db: ScratchDatabase,
 ) -> None:
     """One process, all its recorded events: a row without one, or an event of which nobody says
@@ -156,7 +163,7 @@ def test_a_function_imports_what_it_needs_alone_and_answers_from_what_was_built(
     with LambdaFunction(name, environment, flags=IMPORT_TIME) as function:
         assert not wait_for_imports(function) & UNWANTED[name]
         for file in files:
-            answer = function.invoke(recorded(file))
+            answer = function.invoke(recorded_event(file))
             assert not answer.failed, f"{answer.payload}\n{function.output()}"
             assert EXPECTED[file](answer, scratch_db) is not False
         assert '"level":"ERROR"' not in function.output()

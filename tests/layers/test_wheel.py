@@ -25,7 +25,7 @@ _SHORT = 15
 
 
 @dataclass(frozen=True)
-class Installed:
+class Installation:
     """An environment, and the wheel that was installed into it."""
 
     directory: Path
@@ -44,7 +44,7 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """An empty environment, the client's lock, and the wheel."""
     root = Path(__file__).parents[2]
     place = tmp_path_factory.mktemp("wheel")
@@ -59,11 +59,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     pip = ("uv", "pip", "install", "--quiet", "--python", str(environment), "--no-deps")
     call(*pip, "--require-hashes", "-r", "requirements/client.lock")
     call(*pip, str(wheel))
-    return Installed(environment, wheel)
+    return Installation(environment, wheel)
 
 
 def test_the_readme_s_first_program_runs_as_it_stands(
-    installed: Installed, gateway: Gateway, repository: Path
+    installation: Installation, gateway: Gateway, repository: Path
 ) -> None:
     (program,) = blocks((repository / "README.md").read_text(), "python")
     assert len(program.splitlines()) <= _SHORT
@@ -71,14 +71,14 @@ def test_the_readme_s_first_program_runs_as_it_stands(
         here, count = re.subn(r"http://127\.0\.0\.1:8080", url, program)
         here, keys = re.subn(r"strandline_\.\.\.", gateway.key(), here)
         assert count == keys == 1
-        assert installed.run(here) == "The buoy goes out on Friday.\n"
-        prompt = installed.run(f"{here}\nprint(prompt)")
+        assert installation.run(here) == "The buoy goes out on Friday.\n"
+        prompt = installation.run(f"{here}\nprint(prompt)")
     assert "Is the Petrel free on Friday?" in prompt
     assert "Yes, from nine to three." in prompt, "what the first run stored"
 
 
-def test_it_is_small_and_fast_and_needs_little(installed: Installed) -> None:
-    packages = next(installed.directory.glob("lib/python*/site-packages"))
+def test_it_is_small_and_fast_and_needs_little(installation: Installation) -> None:
+    packages = next(installation.directory.glob("lib/python*/site-packages"))
     files = [path for path in packages.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files if "__pycache__" not in path.parts)
     assert size < PROMISED_MEGABYTES * 1_000_000
@@ -89,14 +89,14 @@ def test_it_is_small_and_fast_and_needs_little(installed: Installed) -> None:
         print(json.dumps(1000 * (time.perf_counter() - start)))
         """
     lines = "\n".join(line.strip() for line in code.splitlines())
-    times = [json.loads(installed.run(lines)) for _ in range(5)]
+    times = [json.loads(installation.run(lines)) for _ in range(5)]
     assert min(times) <= PROMISED_MILLISECONDS
-    needed = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", _metadata(installed.wheel), re.M)
-    assert needed == ["click", "httpx2", "pydantic", "rich"]
+    matches = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", _metadata(installation.wheel), re.M)
+    assert matches == ["click", "httpx2", "pydantic", "rich"]
     print(f"{size / 1e6:.1f} MB, import {min(times):.0f} ms")
 
 
-def test_every_verb_can_be_read_without_the_service_s_packages(installed: Installed) -> None:
+def test_every_verb_can_be_read_without_the_service_s_packages(installation: Installation) -> None:
     """All types of answers import, and all signatures resolve."""
     code = """
 from strandline.client import answers, clients, sessions, graph, admin, writer, writer_async
@@ -112,29 +112,31 @@ for owner in (clients.Strandline, sessions.Session, graph.Graph, admin.Admin):
             count += 1
 print(count)
 """
-    assert int(installed.run(code)) > 60
+    assert int(installation.run(code)) > 60
 
 
-def test_the_wheel_has_the_package_and_its_data(installed: Installed, repository: Path) -> None:
-    with zipfile.ZipFile(installed.wheel) as wheel:
+def test_the_wheel_has_the_package_and_its_data(
+    installation: Installation, repository: Path
+) -> None:
+    with zipfile.ZipFile(installation.wheel) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     source = repository / "shared"
-    wanted = {
+    texts = {
         str(path.relative_to(source))
         for path in (source / "strandline").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     bundle = "strandline/local/bundle"
     handlers = {f"{bundle}/functions/{fn.name}/handler.py" for fn in FUNCTIONS}
-    assert names == wanted | handlers | {f"{bundle}/job.asl.json"}
-    extras = set(re.findall(r"^Provides-Extra: (\w+)$", _metadata(installed.wheel), re.M))
+    assert names == texts | handlers | {f"{bundle}/job.asl.json"}
+    extras = set(re.findall(r"^Provides-Extra: (\w+)$", _metadata(installation.wheel), re.M))
     assert extras == {"functions", "graph", "local", "model", "service"}
 
 
 @pytest.mark.proof
-def test_an_installed_wheel_runs_the_service(installed: Installed) -> None:
+def test_an_installed_wheel_runs_the_service(installation: Installation) -> None:
     """With the service's packages of this environment, and nothing of the repository."""
-    (packages,) = installed.directory.glob("lib/python*/site-packages")
+    (packages,) = installation.directory.glob("lib/python*/site-packages")
     command = (sys.executable, "-P", "-m", "strandline.commands.main", "run")
     with (
         data_directory() as directory,
@@ -151,13 +153,15 @@ def test_an_installed_wheel_runs_the_service(installed: Installed) -> None:
         assert not program.traceback
 
 
-def test_without_the_service_s_packages_run_says_what_to_install(installed: Installed) -> None:
+def test_without_the_service_s_packages_run_says_what_to_install(
+    installation: Installation,
+) -> None:
     code = "import sys; from strandline.commands.main import main; sys.exit(main(['run']))"
-    command = [str(installed.directory / "bin" / "python"), "-I", "-c", code]
-    done = subprocess.run(command, cwd=installed.directory, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "pip install 'strandline[service]'" in done.stderr
-    assert "Traceback" not in done.stderr
+    command = [str(installation.directory / "bin" / "python"), "-I", "-c", code]
+    process = subprocess.run(command, cwd=installation.directory, capture_output=True, text=True)
+    assert process.returncode == 1
+    assert "pip install 'strandline[service]'" in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 def _metadata(wheel: Path) -> str:

@@ -22,7 +22,7 @@ from strandline.log.event_builder import NewEvent
 from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.schemas import validate
 from strandline.tenants.quotas import QuotaManager
-from tests.support import UNLIMITED, ScratchDatabase, user_message
+from tests.support import NO_LIMITS_SETTINGS, ScratchDatabase, user_message
 
 TENANT = "acme"
 WRITER = Principal(TENANT, None, frozenset({"write"}))
@@ -58,9 +58,9 @@ class AckedAppend:
 class History:
     """What all clients did. Lists and sets grow by one atomic call, so threads may share one."""
 
-    invoked: set[AppendOp] = field(default_factory=set[AppendOp])
+    invocations: set[AppendOp] = field(default_factory=set[AppendOp])
     """Whatever may have been stored; written down before it is sent."""
-    acked: list[AckedAppend] = field(default_factory=list[AckedAppend])
+    acks: list[AckedAppend] = field(default_factory=list[AckedAppend])
     unknown: list[AppendOp] = field(default_factory=list[AppendOp])
     """Neither acknowledged nor refused: may be there once, or not at all."""
     rolled_back: list[AppendOp] = field(default_factory=list[AppendOp])
@@ -68,7 +68,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredEvent:
     """An event as it really lies there."""
 
     scope_id: UUID
@@ -87,12 +87,12 @@ class Findings:
     """What is wrong with a log, given its history; all empty when it kept its promises."""
 
     lost: list[str] = field(default_factory=list[str])
-    invented: list[str] = field(default_factory=list[str])
-    doubled: list[str] = field(default_factory=list[str])
-    disordered: list[str] = field(default_factory=list[str])
+    inventions: list[str] = field(default_factory=list[str])
+    duplicates: list[str] = field(default_factory=list[str])
+    order_faults: list[str] = field(default_factory=list[str])
 
 
-def stored_in(base: ScratchDatabase) -> list[Stored]:
+def stored_in(base: ScratchDatabase) -> list[StoredEvent]:
     """The log, read as the superuser, whom no policy hides anything from."""
     rows = base.rows(
         "select e.scope_id, e.seq, e.event_id, e.cid, e.content, e.recorded_at,"
@@ -101,15 +101,15 @@ def stored_in(base: ScratchDatabase) -> list[Stored]:
         " left join event_keys k using (tenant_id, event_id)"
         " order by e.scope_id, e.seq"
     )
-    return [Stored(*row) for row in rows]
+    return [StoredEvent(*row) for row in rows]
 
 
-def check_log(history: History, log: Sequence[Stored]) -> Findings:
+def check_log(history: History, log: Sequence[StoredEvent]) -> Findings:
     """acknowledged ⊆ stored ⊆ invoked, nothing twice, and every scope's seq 1..n with a clock that
     never falls. An unknown outcome may be there once or not at all."""
     findings = Findings()
     by_id = {event.event_id: event for event in log}
-    for ack in history.acked:
+    for ack in history.acks:
         event, receipt = by_id.get(ack.receipt.event_id), ack.receipt
         acknowledged = (
             ack.op.content,
@@ -122,13 +122,13 @@ def check_log(history: History, log: Sequence[Stored]) -> Findings:
             (event.content, event.scope_id, event.seq, event.cid, event.recorded_at)
         ):
             findings.lost.append(ack.op.content)
-    invoked = {(op.content, op.key) for op in history.invoked}
+    invoked = {(op.content, op.key) for op in history.invocations}
     present = [(e.content, e.key) for e in log if e.content is not None]  # no tombstones
-    findings.invented += [text for text, key in present if (text, key) not in invoked]
-    findings.doubled += _duplicates(text for text, _ in present)
-    findings.doubled += _duplicates(e.key for e in log if e.key is not None)
-    findings.doubled += _duplicates(a.op.content for a in history.acked if not a.is_replay)
-    findings.disordered += _order_faults(log)
+    findings.inventions += [text for text, key in present if (text, key) not in invoked]
+    findings.duplicates += _duplicates(text for text, _ in present)
+    findings.duplicates += _duplicates(e.key for e in log if e.key is not None)
+    findings.duplicates += _duplicates(a.op.content for a in history.acks if not a.is_replay)
+    findings.order_faults += _order_faults(log)
     return findings
 
 
@@ -136,8 +136,8 @@ def _duplicates(names: Iterable[str]) -> list[str]:
     return [name for name, times in Counter(names).items() if times > 1]
 
 
-def _order_faults(log: Sequence[Stored]) -> list[str]:
-    scopes: defaultdict[UUID, list[Stored]] = defaultdict(list)
+def _order_faults(log: Sequence[StoredEvent]) -> list[str]:
+    scopes: defaultdict[UUID, list[StoredEvent]] = defaultdict(list)
     for event in log:
         scopes[event.scope_id].append(event)
     faults: list[str] = []
@@ -158,17 +158,17 @@ class Client:
         self.created = 0
         self.rolled_back = 0
         self._blobs = blobs
-        self._quotas = QuotaManager(self.database, UNLIMITED)
+        self._quotas = QuotaManager(self.database, NO_LIMITS_SETTINGS)
         self._history = history
 
     def append(self, ops: Sequence[AppendOp]) -> list[AppendResult]:
         """Through the service. Raises Unavailable or Unsure."""
-        self._history.invoked.update(ops)
+        self._history.invocations.update(ops)
         requests = [op.request() for op in ops]
         results = append(self.database, self._blobs, WorkQueue(""), self._quotas, WRITER, requests)
         for op, result in zip(ops, results, strict=True):
             assert result.receipt is not None, f"{op} was refused: {result.error!r}"
-            self._history.acked.append(AckedAppend(op, result.receipt, result.is_replay))
+            self._history.acks.append(AckedAppend(op, result.receipt, result.is_replay))
             self.created += not result.is_replay
         return results
 
@@ -181,7 +181,7 @@ class Client:
 
     def prepare(self, ops: Sequence[AppendOp]) -> list[NewEvent]:
         """Give the events their ids, and append none yet."""
-        self._history.invoked.update(ops)
+        self._history.invocations.update(ops)
         return build_events(ops)
 
     def append_prepared(
@@ -196,7 +196,7 @@ class Client:
         for op, outcome in zip(ops, outcomes, strict=True):
             assert outcome.outcome in ("created", "replayed"), f"{op}: {outcome.outcome}"
             receipt = Receipt.model_validate({**vars(outcome), "blob": None})
-            self._history.acked.append(AckedAppend(op, receipt, outcome.outcome == "replayed"))
+            self._history.acks.append(AckedAppend(op, receipt, outcome.outcome == "replayed"))
             self.created += outcome.outcome == "created"
 
     def append_and_roll_back(self, ops: Sequence[AppendOp], seconds: float) -> None:

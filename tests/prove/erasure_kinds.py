@@ -19,10 +19,10 @@ from tests.chat_service import (
 from tests.functions.test_promoter import warm
 from tests.graph_calls import Graph, entity, fact, topic
 from tests.graph_files import export, import_text, tell_entity
-from tests.prove.erasure_stores import ERASED, KEPT, WHO
+from tests.prove.erasure_stores import ERASED_WORD, KEPT_WORD, WHO
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, planned_items, user_message
-from tests.uploads import cid_of, citing, uploaded
+from tests.uploads import cid_of, citing, upload_file
 
 EVENTS = "/api/v1/events"
 PLACES = {
@@ -48,13 +48,13 @@ class Kinds:
 
     def store(self, n: int, quiet_count: int) -> None:
         """So many events that stay, and one of each kind that bears the word."""
-        word = f"{ERASED}{n}"
+        word = f"{ERASED_WORD}{n}"
         quiet = [
-            user_message(f"{KEPT} {n} {m}: the tide comes at {m}.", *WHO, session_id=f"s{n}")
+            user_message(f"{KEPT_WORD} {n} {m}: the tide comes at {m}.", *WHO, session_id=f"s{n}")
             for m in range(quiet_count)
         ]
-        kept = self.say(quiet)
-        self._tell_messages(word, f"s{n}", kept[0])
+        rest = self.say(quiet)
+        self._tell_messages(word, f"s{n}", rest[0])
         self._upload(word)
         self._tell_sessions(word)
         self._state_graph(word)
@@ -85,28 +85,28 @@ class Kinds:
         self.gateway.run_job("analytics", "acme")
         build(self.gateway)
         for path in ("recall", "references/query", "context", "recall"):
-            body = {"query": f"sister {ERASED}0", "participants": [WHO[0]]}
-            assert ERASED in json.dumps(self.call("POST", f"/api/v1/{path}", body)), path
+            body = {"query": f"sister {ERASED_WORD}0", "participants": [WHO[0]]}
+            assert ERASED_WORD in json.dumps(self.call("POST", f"/api/v1/{path}", body)), path
         self.gateway.run_job("archiver")
-        late = [f"My sister {ERASED}0 sails again, {n}." for n in range(3)]
-        self.say([user_message(text, *WHO, session_id=f"{ERASED}-open") for text in late])
+        late = [f"My sister {ERASED_WORD}0 sails again, {n}." for n in range(3)]
+        self.say([user_message(text, *WHO, session_id=f"{ERASED_WORD}-open") for text in late])
         self.base.rows("update scope_work set due_at = now()")
         self.gateway.sweep()
         build(self.gateway)
         export(self.gateway, self.key, *WHO)
-        self.say([user_message(f"{ERASED}0 is not folded yet.", *WHO)])
+        self.say([user_message(f"{ERASED_WORD}0 is not folded yet.", *WHO)])
         begin_build()
 
     def bearers(self) -> list[str]:
         """The ids of the events that bear the word."""
-        found = self.base.rows(
-            "select event_id::text from events e where strpos(lower(e::text), %s) > 0", ERASED
+        rows = self.base.rows(
+            "select event_id::text from events e where strpos(lower(e::text), %s) > 0", ERASED_WORD
         )
-        return [event_id for (event_id,) in found]
+        return [event_id for (event_id,) in rows]
 
-    def _tell_messages(self, word: str, session_id: str, kept: str) -> None:
+    def _tell_messages(self, word: str, session_id: str, rest: str) -> None:
         common = {"metadata": {word: [word]}, "channel": word}
-        said = self.say(
+        message = self.say(
             [
                 user_message(
                     f"My sister {word} lives in {word.title()}.",
@@ -115,7 +115,7 @@ class Kinds:
                     session_id=word,
                     source_event_key=f"{word} key",
                     mime_type=f"text/{word}",
-                    edges=[{"event_id": kept, "weight": 0.5}],
+                    edges=[{"event_id": rest, "weight": 0.5}],
                 ),
                 user_message(f"{word} is late, and so is the tide.", *WHO, session_id=session_id),
                 user_message(f"{word} " * 7000, *WHO, metadata={"n": word}),
@@ -134,8 +134,8 @@ class Kinds:
                 },
             ]
         )
-        citing_it = user_message(f"{KEPT}: the tide was late.", *WHO, session_id=session_id)
-        self.say([citing_it | {"edges": [{"event_id": said[0], "weight": 0.9}]}])
+        citing_it = user_message(f"{KEPT_WORD}: the tide was late.", *WHO, session_id=session_id)
+        self.say([citing_it | {"edges": [{"event_id": message[0], "weight": 0.9}]}])
         body = user_message(f"My sister {word} is back.", *WHO, source_event_key=f"{word} insert")
         self.call("POST", "/api/v1/insert", body | {"recall": {"limit": 2}})
 
@@ -145,18 +145,18 @@ class Kinds:
             (f"{word} in a file.".encode(), "text/plain"),
             (b"\x89PNG\r\n" + word.encode(), "image/png"),
         ):
-            uploaded(self.gateway, self.key, data, mime_type=mime_type, name=f"{word}.upload")
-            named = {"name": f"{word}.txt", "source_event_key": f"{word} {mime_type}"}
-            self.call("POST", EVENTS, citing(cid_of(data), *WHO, **named))
+            upload_file(self.gateway, self.key, data, mime_type=mime_type, name=f"{word}.upload")
+            fields = {"name": f"{word}.txt", "source_event_key": f"{word} {mime_type}"}
+            self.call("POST", EVENTS, citing(cid_of(data), *WHO, **fields))
 
     def _tell_sessions(self, word: str) -> None:
         """One that goes on and one that has ended, with data of the caller."""
         for name in (f"{word}-begun", f"{word}-ended"):
-            begun = {"session_id": name, "participants": WHO, "metadata": {word: word}}
-            self.call("POST", "/api/v1/sessions", begun)
+            upload = {"session_id": name, "participants": WHO, "metadata": {word: word}}
+            self.call("POST", "/api/v1/sessions", upload)
             both = {"user_message": f"{word}?", "agent_response": f"{word}!", "metadata": {word: 1}}
-            keyed = {"source_event_key": f"{word} {name}"}
-            self.call("POST", f"/api/v1/sessions/{name}/interactions", both | keyed)
+            keyed_event = {"source_event_key": f"{word} {name}"}
+            self.call("POST", f"/api/v1/sessions/{name}/interactions", both | keyed_event)
             event = {"role": "user", "content": f"{word} goes on."}
             self.call("POST", f"/api/v1/sessions/{name}/events", event)
         self.call("DELETE", f"/api/v1/sessions/{word}-ended")
@@ -184,8 +184,8 @@ class Kinds:
         graph.relate("event_decision", race_, plan)
         graph.write("POST", f"edges/{edge['id']}/end", reason=f"{word} is over.")
         graph.write("PATCH", f"nodes/{ben}", description=f"{word} sails")
-        moved = {"content": f"{word} Ann lives in Bergen", "category": "personal"}
-        graph.write("POST", f"nodes/{lives}/invalidate", reason=word, replacement=moved)
+        replacement_fact = {"content": f"{word} Ann lives in Bergen", "category": "personal"}
+        graph.write("POST", f"nodes/{lives}/invalidate", reason=word, replacement=replacement_fact)
         merge = graph.write("POST", "merges", from_id=ben, into_id=ann)
         graph.write("POST", f"merges/{merge['merge_id']}/undo")
         (nearby,) = graph.create(topic(f"{word} harbour"))
@@ -193,8 +193,8 @@ class Kinds:
         for value in ("a", "b"):
             text = {"value": {word: f"{word} {value}"}, "why_changed": word}
             graph.write("POST", f"topics/{boats}/fields/{word}", **text, impact_expected=word)
-        keyed = {"nodes": [entity(f"{word} keyed")]}
-        assert graph.send("POST", "nodes", keyed, request_key=f"{word} once").status == 201
+        event = {"nodes": [entity(f"{word} keyed")]}
+        assert graph.send("POST", "nodes", event, request_key=f"{word} once").status == 201
         reply = import_text(self.gateway, self.key, tell_entity(f"{word} imported", WHO))
         assert reply.status == 201, reply.text
 
@@ -210,7 +210,7 @@ class Kinds:
                 "metadata": {word: word},
             }
             once = {"Idempotency-Key": f"{word} chat"}
-            chatted = self.call("POST", CHAT, message, headers=once)
+            reply = self.call("POST", CHAT, message, headers=once)
             use_model(ScriptedTasks("out_of_time"), "query")
             question = {"query": f"Where does {word} live?", "participants": [WHO[0]]}
             turn_id = self.call("POST", QUERY, question)["turn_id"]
@@ -220,11 +220,11 @@ class Kinds:
                 use_model(before, name)
         assert self.call("GET", f"/api/v1/turns/{turn_id}")["state"] == "done"
         sona = self.call("POST", SONAS, {"name": "Keeper"})["uuid"]
-        active = {"event_ids": [chatted["input_id"], chatted["answer_id"]]}
+        active = {"event_ids": [reply["input_id"], reply["answer_id"]]}
         self.call("POST", f"{SONAS}/{sona}/memories", active)
         thread = self.call("GET", f"{SONAS}/{sona}/acts", query={"participants": WHO[0]})
         after = {"after": thread["acts"][-1]["act_id"]} if thread["acts"] else {}
-        act = {"event_id": chatted["input_id"], **after}
+        act = {"event_id": reply["input_id"], **after}
         self.call("POST", f"{SONAS}/{sona}/acts", act)
 
 
@@ -245,11 +245,11 @@ def begin_build() -> None:
 def queued_messages(aws: LocalAws) -> str:
     """What waits in the queues, dead letters too."""
     sqs = client("sqs")
-    found: list[str] = []
+    results: list[str] = []
     for url in sqs.list_queues().get("QueueUrls", []):
         while messages := sqs.receive_message(
             QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=600
         ).get("Messages", []):
-            found += [message["Body"].lower() for message in messages]
+            results += [message["Body"].lower() for message in messages]
     del aws
-    return "\n".join(found)
+    return "\n".join(results)

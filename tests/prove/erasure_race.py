@@ -12,10 +12,10 @@ from strandline.db.database import Caller
 from strandline.errors import Unavailable
 from strandline.local.aws import LocalAws
 from strandline.tenants.store_audit import AuditContext
-from tests.prove.erasure_stores import ERASED, ERASURES, WHO, complete, every_byte
+from tests.prove.erasure_stores import ERASED_WORD, ERASURES, WHO, complete, every_byte
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, user_message
-from tests.uploads import cid_of, citing, uploaded
+from tests.uploads import cid_of, citing, upload_file
 
 WORKERS, TURNS = 3, 14
 
@@ -60,7 +60,7 @@ class Race:
 
     def word(self, n: int) -> str:
         """What event n alone holds."""
-        return f"{ERASED}x{self.seed}x{n}x"
+        return f"{ERASED_WORD}x{self.seed}x{n}x"
 
     def append(self, dice: random.Random, n: int) -> None:
         """Append event n, which may cite another one."""
@@ -120,7 +120,7 @@ class Race:
 
     def _upload(self, _: random.Random, n: int) -> None:
         data = f"{self.word(n)} in a file".encode()
-        uploaded(self.gateway, self.key, data, mime_type="text/plain")
+        upload_file(self.gateway, self.key, data, mime_type="text/plain")
         body = citing(cid_of(data), *WHO, **self._names(n))
         self.bodies[n] = body
         reply = self._call("POST", "/api/v1/events", body)
@@ -138,10 +138,10 @@ class Race:
 
     def _erase_all(self, _: random.Random, __: int) -> None:
         """More than one transaction takes: what was said so far, by the session's name."""
-        said = set(self.ids)
+        ids = set(self.ids)
         body = {"session_id": f"race {self.seed}"}
         if self._call("POST", ERASURES, body).status == 202:
-            self.erased |= said
+            self.erased |= ids
 
     def _replay(self, dice: random.Random, _: int) -> None:
         if not self.erased:
@@ -152,12 +152,12 @@ class Race:
             self.faults.append(f"replay of {n}: {reply.status} {reply.text}")
 
     def _ask(self, dice: random.Random, _: int) -> None:
-        gone = set(self.erased)
-        body = {"query": f"friend {ERASED}", "participants": [WHO[0]], "limit": 50}
+        removed_ids = set(self.erased)
+        body = {"query": f"friend {ERASED_WORD}", "participants": [WHO[0]], "limit": 50}
         path = dice.choice(("/api/v1/recall", "/api/v1/references/query", "/api/v1/context"))
         body = body if path.endswith("recall") else {k: body[k] for k in ("query", "participants")}
         text = self._call("POST", path, body).text
-        self.faults += [f"{path} shows {n}" for n in gone if self.word(n) in text]
+        self.faults += [f"{path} shows {n}" for n in removed_ids if self.word(n) in text]
 
     def _work(self, dice: random.Random, _: int) -> None:
         job = dice.choice(("sweeper", "sweeper", "builder", "promoter", "archiver", "eraser"))

@@ -10,7 +10,7 @@ from tests.support import Gateway, ScratchDatabase
 
 ERASURES = "/api/v1/erasures"
 WHO = ("user:alice", "agent:helper")
-KEPT, ERASED = "keptword", "zqxkato"
+KEPT_WORD, ERASED_WORD = "keptword", "zqxkato"
 """A word of what stays, and one of what goes."""
 _TABLES = """
     select c.relname::text from pg_class c
@@ -20,27 +20,29 @@ _TABLES = """
 
 def every_row(base: ScratchDatabase) -> dict[str, str]:
     """All rows of the database as text, by table; and what the planner keeps of columns."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     with psycopg.connect(base.admin_url) as admin:
         for (name,) in admin.execute(_TABLES).fetchall():
             statement = sql.SQL("select coalesce(string_agg(t::text, '\n'), '') from {} t")
-            (found[name],) = admin.execute(statement.format(sql.Identifier(name))).fetchone() or ""
+            (results[name],) = (
+                admin.execute(statement.format(sql.Identifier(name))).fetchone() or ""
+            )
         statistics = admin.execute("select s::text from pg_stats s").fetchall()
-        found["pg_stats"] = "\n".join(text for (text,) in statistics)
-    return {name: text.lower() for name, text in found.items()}
+        results["pg_stats"] = "\n".join(text for (text,) in statistics)
+    return {name: text.lower() for name, text in results.items()}
 
 
 def every_object(aws: LocalAws) -> dict[tuple[str, str], str]:
     """All versions of all objects of the bucket as text, by key and version."""
-    found: dict[tuple[str, str], str] = {}
+    results: dict[tuple[str, str], str] = {}
     with closing(client("s3")) as s3:
         pages = s3.get_paginator("list_object_versions").paginate(Bucket=aws.bucket)
         for version in (one for page in pages for one in page.get("Versions", [])):
             key, version_id = version["Key"], version["VersionId"]
-            stored = s3.get_object(Bucket=aws.bucket, Key=key, VersionId=version_id)
-            with closing(stored["Body"]) as body:
-                found[key, version_id] = f"{key} {body.read().decode(errors='replace')}".lower()
-    return found
+            response = s3.get_object(Bucket=aws.bucket, Key=key, VersionId=version_id)
+            with closing(response["Body"]) as body:
+                results[key, version_id] = f"{key} {body.read().decode(errors='replace')}".lower()
+    return results
 
 
 def every_byte(base: ScratchDatabase, aws: LocalAws) -> str:

@@ -183,7 +183,7 @@ class ProofService:
         while (next_due := self._next_due()) <= moment:
             execution_count = len(self._executions())
             self.clock.jump(next_due)
-            _wait_until(lambda begun=execution_count: len(self._executions()) > begun)
+            _wait_until(lambda upload=execution_count: len(self._executions()) > upload)
             self.settle()
         self.clock.jump(moment)
         self.settle()

@@ -175,13 +175,13 @@ class Load:
             key_text = f"key of {name}" if turn % 2 else None
             op = retried_op or AppendOp(name, SCOPES[rng.randrange(len(SCOPES))], key_text)
             body, key = op.request()
-            self.history.invoked.add(op)
+            self.history.invocations.add(op)
             headers = {} if key is None else {"Idempotency-Key": key}
             reply = self._call("POST", EVENTS, body, 201, headers)
             if reply.status == 201:
                 receipt = Receipt.model_validate(reply.body)
                 replayed = "Idempotent-Replayed" in reply.headers
-                self.history.acked.append(AckedAppend(op, receipt, replayed))
+                self.history.acks.append(AckedAppend(op, receipt, replayed))
                 retried_op = None
             else:
                 self.history.unknown.append(op)
@@ -196,9 +196,9 @@ class Load:
             reply = self._call_append(ops, f"{EVENTS}/batch", body, 200, f"batch {turn}")
             if reply is not None:
                 self._record_acknowledged(ops, [item["event"] for item in reply["results"]])
-            inserted = self._insert(turn)
-            if inserted is not None:
-                self._play(turn, inserted)
+            insertion = self._insert(turn)
+            if insertion is not None:
+                self._play(turn, insertion)
             self._chat(turn)
             self._state(turn)
             self._import(turn)
@@ -254,9 +254,9 @@ class Load:
     def _chat(self, turn: int) -> None:
         """A message, and a reply to it."""
         key, scope = f"chat {turn}", SESSION_MEMBERS
-        said = {"input": f"Message {turn}.", "answer": f"You said: Message {turn}."}
-        ops = [AppendOp(text, scope, f"{key}#{part}") for part, text in said.items()]
-        body = {"participants": scope, "message": said["input"], "speaker": "user:alice"}
+        turn_texts = {"input": f"Message {turn}.", "answer": f"You said: Message {turn}."}
+        ops = [AppendOp(text, scope, f"{key}#{part}") for part, text in turn_texts.items()]
+        body = {"participants": scope, "message": turn_texts["input"], "speaker": "user:alice"}
         answer = self._call_append(ops, "/api/v1/chat", body, 200, key)
         if answer is not None:
             for name in ("input_id", "answer_id"):
@@ -283,7 +283,7 @@ class Load:
         graph = read_file(data, lambda _: True)
         (statement,) = write_statements(WRITER, graph, graph.statements)
         op = AppendOp(statement.content, SCOPES[1], statement.key)
-        self.history.invoked.add(op)
+        self.history.invocations.add(op)
         body = {"content": data.decode()}
         if self._call_write("POST", f"{GRAPH}/imports", body, 201) is None:
             self.history.unknown.append(op)
@@ -309,7 +309,7 @@ class Load:
         a, b = (node["id"] for node in answer["nodes"])
         edge = {"edge": "RELATES_TO", "from_id": a, "to_id": b}
         related = f"{names[0]} relates to {names[1]}."
-        quoted = [f"\u201c{name}\u201d" for name in names]
+        quotes = [f"\u201c{name}\u201d" for name in names]
         change = partial(self._change, turn, who)
         patch = {"description": "Wet"}
         reason = {"reason": "It is over."}
@@ -319,11 +319,11 @@ class Load:
             ("POST", f"{GRAPH}/edges/{{edge_id}}/end", {}, f"No longer so: {related}"),
             (
                 *("POST", f"{GRAPH}/merges", {"from_id": a, "into_id": b}),
-                f"{quoted[0]} and {quoted[1]} are the same.",
+                f"{quotes[0]} and {quotes[1]} are the same.",
             ),
             (
                 *("POST", f"{GRAPH}/merges/{{merge_id}}/undo", {}),
-                f"{quoted[0]}: not the same as what they were merged into.",
+                f"{quotes[0]}: not the same as what they were merged into.",
             ),
             (
                 *("POST", f"{NODE}/invalidate", reason),
@@ -332,8 +332,8 @@ class Load:
         ]
         ids = {"node_id": a}
         for method, path, fields, content in calls:
-            given = {**ids, "node_id": fact_id} if path.endswith("/invalidate") else ids
-            reply = change(method, path, fields, content, given)
+            arguments = {**ids, "node_id": fact_id} if path.endswith("/invalidate") else ids
+            reply = change(method, path, fields, content, arguments)
             if reply is None:
                 return
             if path.endswith("/edges"):
@@ -355,7 +355,7 @@ class Load:
         key = f"{method} {path} {turn}"
         stored_key = f"{key}#0" if path.endswith("/edges") else key
         op = AppendOp(content, SCOPES[0], stored_key)
-        self.history.invoked.add(op)
+        self.history.invocations.add(op)
         status = 200 if method == "PATCH" else 201
         headers = {"Idempotency-Key": key}
         reply = self._call_write(method, path, {**who, **fields}, status, headers=headers, **ids)
@@ -381,11 +381,11 @@ class Load:
         body = {"participants": scope, "speaker": scope[0], "value": "Petrel"}
         path = "/api/v1/graph/topics/{topic_id}/fields/{field}"
         parts = {"topic_id": answer["nodes"][0]["id"], "field": "boat"}
-        stored = self._call_append([op], path, body, 201, key, **parts)
-        if stored is not None:
+        receipt = self._call_append([op], path, body, 201, key, **parts)
+        if receipt is not None:
             self._expect_row(
                 "select from topic_field_revisions where event_id = %s and value = %s::jsonb",
-                *(stored["event_id"], '"Petrel"'),
+                *(receipt["event_id"], '"Petrel"'),
             )
 
     def _converse(self) -> None:
@@ -421,17 +421,17 @@ class Load:
                 time.sleep(0.02)
                 continue
             event_id = reply.body["event_id"]
-            erased: Any = None
+            erasure: Any = None
             if turn % 2:
-                erased = self._call_write("DELETE", EVENT, None, 200, event_id=event_id)
+                erasure = self._call_write("DELETE", EVENT, None, 200, event_id=event_id)
             else:
                 selector = {"event_ids": [event_id]}
-                erased = self._call_write("POST", ERASURES, selector, 202)
-            if erased is not None:
+                erasure = self._call_write("POST", ERASURES, selector, 202)
+            if erasure is not None:
                 self._expect_row(
                     "select from events e join erased_events d using (tenant_id, event_id)"
                     " where e.event_id = %s and e.erased_at is not null and d.erasure_id = %s",
-                    *(event_id, erased["erasure_id"]),
+                    *(event_id, erasure["erasure_id"]),
                 )
 
     def _speak(self, name: str) -> None:
@@ -572,7 +572,7 @@ class Load:
         self, ops: Sequence[AppendOp], path: str, body: object, expected: int, key: str, **ids: str
     ) -> Any:
         """The answer to a write that appends all of these or none; None as of any write."""
-        self.history.invoked.update(ops)
+        self.history.invocations.update(ops)
         headers = {"Idempotency-Key": key}
         reply = self._call_write("POST", path, body, expected, headers=headers, **ids)
         if reply is None:
@@ -581,7 +581,7 @@ class Load:
 
     def _record_acknowledged(self, ops: Sequence[AppendOp], receipts: Sequence[object]) -> None:
         for op, receipt in zip(ops, receipts, strict=True):
-            self.history.acked.append(
+            self.history.acks.append(
                 AckedAppend(op, Receipt.model_validate(receipt), is_replay=False)
             )
 
@@ -637,8 +637,8 @@ def _state_first(gateway: Gateway, key: str) -> dict[str, str]:
     assert gateway.call("POST", path, body, key=key, headers=headers).status == 201
     gateway.run_job("analytics", TENANT)
     query = {"participants": fact.participants[0]}
-    found = gateway.call("GET", f"{GRAPH}/communities", key=key, query=query).body
-    community_id = found["communities"][0]["community_id"]
+    reply_body = gateway.call("GET", f"{GRAPH}/communities", key=key, query=query).body
+    community_id = reply_body["communities"][0]["community_id"]
     return {"node_id": node_id, "topic_id": topic_id, "community_id": community_id}
 
 
@@ -648,8 +648,8 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
     use_model(ScriptedTasks())
     sona = gateway.call("POST", SONAS, {"name": "before"}, key=key).body["uuid"]
     first = gateway.call("POST", EVENTS, FIRST_EVENT.request()[0], key=key).body
-    forgotten = gateway.call("POST", EVENTS, user_message("Forget me.", FORGETFUL), key=key).body
-    erasure = gateway.call("DELETE", f"{EVENTS}/{forgotten['event_id']}", key=key).body
+    reply_body = gateway.call("POST", EVENTS, user_message("Forget me.", FORGETFUL), key=key).body
+    erasure = gateway.call("DELETE", f"{EVENTS}/{reply_body['event_id']}", key=key).body
     body, link_key = FIRST_LINK.request()
     body = {**cast("dict[str, object]", body), "edges": [{"event_id": first["event_id"]}]}
     headers = {"Idempotency-Key": str(link_key)}

@@ -49,12 +49,12 @@ _MARKUP = (
 def letters_of_every_block() -> list[str]:
     """Some characters of every block of 256 that can be stored, unassigned ones left out."""
     dice = random.Random(0)
-    found: list[str] = []
+    results: list[str] = []
     for start in range(1, sys.maxunicode - 256, 256):
         block = [chr(code) for code in range(start, start + 256)]
         usable = [c for c in block if unicodedata.category(c) not in ("Cn", "Cs")]
-        found += dice.sample(usable, min(12, len(usable)))
-    return found
+        results += dice.sample(usable, min(12, len(usable)))
+    return results
 
 
 CONTROLS = [chr(code) for code in (*range(1, 32), 127, 0x85, 0xAD, 0x200B, 0x202E, 0x2028, 0xFEFF)]
@@ -136,17 +136,17 @@ def _append(gateway: Gateway, key: str, events: list[dict[str, Any]]) -> int:
     """Append them; gives how many were taken. What is refused is refused by the caller's fault."""
     reply = gateway.call("POST", "/api/v1/events/batch", {"events": events}, key=key)
     assert reply.status in (200, 201), reply.text[:500]
-    refused = [item["error"]["code"] for item in reply.body["results"] if item.get("error")]
-    assert set(refused) <= {"invalid_field"}, refused
-    return len(events) - len(refused)
+    codes = [item["error"]["code"] for item in reply.body["results"] if item.get("error")]
+    assert set(codes) <= {"invalid_field"}, codes
+    return len(events) - len(codes)
 
 
 def _pages(gateway: Gateway, key: str, path: str, **query: object) -> Iterator[Any]:
     """Every page of a list."""
     cursor = None
     while True:
-        asked = {**query, **({"cursor": cursor} if cursor else {})}
-        reply = gateway.call("GET", path, key=key, query=asked)
+        params = {**query, **({"cursor": cursor} if cursor else {})}
+        reply = gateway.call("GET", path, key=key, query=params)
         assert reply.status == 200, f"{path}: {reply.status} {reply.text[:300]}"
         yield reply.body
         cursor = reply.body.get("next_cursor")
@@ -169,11 +169,11 @@ def _feed(gateway: Gateway, key: str, scope_id: str) -> Iterator[Any]:
 
 def _read_all(gateway: Gateway, key: str, user: str) -> int:
     """Every read route of a user's; gives how many events were seen."""
-    seen = 0
+    seen_count = 0
     for page in _pages(gateway, key, "/api/v1/scopes"):
         for scope in page["scopes"]:
             for feed in _feed(gateway, key, scope["scope_id"]):
-                seen += len(feed["events"])
+                seen_count += len(feed["events"])
                 for event in feed["events"][::50]:
                     for path in (
                         f"/api/v1/events/{event['event_id']}",
@@ -191,7 +191,7 @@ def _read_all(gateway: Gateway, key: str, user: str) -> int:
         read_block(reply.body["text"])  # no text leaves its fence
         for name in ("segments", "analysis/heat"):
             list(_pages(gateway, key, f"{session}/{name}"))
-    return seen
+    return seen_count
 
 
 def _ask(gateway: Gateway, key: str, user: str, query: str) -> None:
@@ -207,8 +207,8 @@ def _ask(gateway: Gateway, key: str, user: str, query: str) -> None:
         ("POST", f"{session}/context/search", {"query": query}, None),
         ("GET", f"{session}/context", None, {"query": query}),
     )
-    for method, path, body, asked in calls:
-        reply = gateway.call(method, path, body, key=key, query=asked)
+    for method, path, body, request in calls:
+        reply = gateway.call(method, path, body, key=key, query=request)
         assert reply.status < 500, f"{path} {query[:80]!r}: {reply.text[:300]}"
         if path == "/api/v1/context" and reply.status == 200:
             read_block(reply.body["text"])
@@ -227,29 +227,29 @@ def test_every_text_is_folded_and_read(
     def lap(what: str) -> None:
         print(f"{what} after {time.monotonic() - began:.0f} s", flush=True)
 
-    taken = 0
+    duration = 0
     for batch in batched((text(dice) for _ in range(texts)), _BATCH, strict=False):
-        taken += _append(plenty, key, [talk.event(one) for one in batch])
+        duration += _append(plenty, key, [talk.event(one) for one in batch])
     for _ in range(larges):
-        taken += _append(plenty, key, [talk.event(large(dice))])
-    assert taken > 0.9 * texts
+        duration += _append(plenty, key, [talk.event(large(dice))])
+    assert duration > 0.9 * texts
     lap("appended")
-    unfolded = "select coalesce(sum(last_seq - folded_seq), 0)::bigint from scopes"
+    query = "select coalesce(sum(last_seq - folded_seq), 0)::bigint from scopes"
     for _ in range(20):
         plenty.sweep()
-        if scratch_db.rows(unfolded) == [(0,)]:
+        if scratch_db.rows(query) == [(0,)]:
             break
-    assert scratch_db.rows(unfolded) == [(0,)]
+    assert scratch_db.rows(query) == [(0,)]
     lap("folded")
     assert scratch_db.rows("select scope_id, attempts, last_error from scope_work") == []
     assert scratch_db.rows("select kind, reason, scope_id from jobs where state = 'failed'") == []
-    seen = 0
+    seen_count = 0
     for number in range(_USERS):
         bound = plenty.key(user=f"user:u{number}")
-        seen += _read_all(plenty, bound, f"u{number}")
+        seen_count += _read_all(plenty, bound, f"u{number}")
         for _ in range(max(1, texts // 400)):
             _ask(plenty, bound, f"u{number}", text(dice)[:2000])
-    assert seen == taken
+    assert seen_count == duration
     lap("read")
     ((chains,),) = scratch_db.rows("select count(*) from chains")
-    print(f"{taken} texts of {texts + larges} taken, {chains} chains, all read")
+    print(f"{duration} texts of {texts + larges} taken, {chains} chains, all read")

@@ -42,7 +42,7 @@ REVEALING = (27, 96, 103)
 """Scenes in which an append meets a removal: a planted fault shows in them first."""
 
 
-class Killed(BaseException):
+class Kill(BaseException):
     """The function is gone, in the middle of what it did."""
 
 
@@ -74,7 +74,7 @@ class Actor:
         self.back.release()
         self.go.acquire()
         if self.killed:
-            raise Killed
+            raise Kill
 
     def _run(self) -> None:
         _on.actor = self
@@ -82,7 +82,7 @@ class Actor:
         try:
             if not self.killed:
                 self.work()
-        except Killed:
+        except Kill:
             pass  # as it was meant to
         finally:
             _on.actor = None
@@ -115,23 +115,23 @@ class PausedBlobs(BlobStore):
     removed = 0
 
     def remove(self, tenant: str, cids: Sequence[str]) -> list[str]:
-        gone = super().remove(tenant, cids)
-        PausedBlobs.removed += len(gone)
-        return gone
+        missing = super().remove(tenant, cids)
+        PausedBlobs.removed += len(missing)
+        return missing
 
     def __getattribute__(self, name: str) -> Any:
-        found = object.__getattribute__(self, name)
+        results = object.__getattribute__(self, name)
         actor = _on.actor
         if actor is None or name not in PAUSED:
-            return found
+            return results
 
-        def paused(*given: Any) -> Any:
+        def pause(*args: Any) -> Any:
             actor.pause()
-            result = found(*given)
+            result = results(*args)
             actor.pause()
             return result
 
-        return paused
+        return pause
 
 
 class Stage:
@@ -158,11 +158,11 @@ class Stage:
         data = self.file
 
         def work() -> None:
-            asked = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            begun = self.gateway.call("POST", "/api/v1/uploads", asked, key=self.key).body
-            if "url" in begun:
-                put(begun, data)
-            self.gateway.call("POST", "/api/v1/events", citing(begun["cid"]), key=self.key)
+            query = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            body = self.gateway.call("POST", "/api/v1/uploads", query, key=self.key).body
+            if "url" in body:
+                put(body, data)
+            self.gateway.call("POST", "/api/v1/events", citing(body["cid"]), key=self.key)
 
         return work
 
@@ -186,9 +186,9 @@ class Stage:
         ):
             delta = timedelta(seconds=seconds)
             self.admin.execute(statement, (delta, delta, self.tenant))
-        for name, stored in keys(self.aws).items():
+        for name, receipt in keys(self.aws).items():
             if name.startswith(self.tenant):
-                stored.last_modified -= timedelta(seconds=seconds)
+                receipt.last_modified -= timedelta(seconds=seconds)
 
     # what must hold ------------------------------------------------------------------------------
 
@@ -226,8 +226,8 @@ class Stage:
             self.enter(work, APPEND_SECONDS)
         while alive := [actor for actor in self.actors if not actor.done]:
             self._do(self.chance.random(), alive)
-            if lost := self.dangling():
-                return lost
+            if missing := self.dangling():
+                return missing
         for seconds in PASSES:
             self.pass_time(seconds)
             self.gateway.run_job("archiver", self.tenant)
@@ -250,8 +250,8 @@ class Stage:
 
 def keys(aws: LocalAws) -> dict[str, Any]:
     """What lies in the bucket, by its name."""
-    held: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
-    return dict(held.keys.items())
+    contents: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
+    return dict(contents.keys.items())
 
 
 @pytest.fixture
@@ -276,31 +276,31 @@ def stage(
 def play(stage: Callable[[int], Stage], seeds: Sequence[int]) -> tuple[int, int]:
     """Scenes until one loses something; gives how many citations dangled in it, and how many
     payloads were left over in all."""
-    left = 0
+    leftovers = 0
     for seed in seeds:
         scene = stage(seed)
-        lost = scene.play()
+        missing = scene.play()
         for actor in scene.actors:
             if not actor.done:
                 actor.kill()
-        if lost:
-            return len(lost), left
-        left += len(scene.stored() - scene.cited())
-    return 0, left
+        if missing:
+            return len(missing), leftovers
+        leftovers += len(scene.stored() - scene.cited())
+    return 0, leftovers
 
 
 def test_no_citation_dangles_and_nothing_is_left(
     scratch_db: ScratchDatabase, stage: Callable[[int], Stage], request: pytest.FixtureRequest
 ) -> None:
     scenes = SCENES if request.config.getoption("--full") else SAMPLE
-    lost, left = play(stage, range(scenes))
+    missing, leftovers = play(stage, range(scenes))
     ((events,),) = scratch_db.rows("select count(*) from events where blob_cid is not null")
-    removed = PausedBlobs.removed
-    print(f"\n{scenes} scenes, {events} citations, {removed} payloads removed: {lost}", end="")
-    print(f" dangling, {left} left over", end="")
-    assert (lost, left) == (0, 0)
+    removals = PausedBlobs.removed
+    print(f"\n{scenes} scenes, {events} citations, {removals} payloads removed: {missing}", end="")
+    print(f" dangling, {leftovers} left over", end="")
+    assert (missing, leftovers) == (0, 0)
     assert events > scenes
-    assert removed > scenes / 10  # most are cited again by who raced
+    assert removals > scenes / 10  # most are cited again by who raced
 
 
 def test_a_removal_that_does_not_look_again_is_found(
@@ -309,20 +309,20 @@ def test_a_removal_that_does_not_look_again_is_found(
     """Whatever was marked once goes, cited since or not."""
 
     def careless(access: TenantDb, cids: Sequence[str]) -> list[str]:
-        marked = access.fetch(
+        rows = access.fetch(
             store_archiving._Cid,  # pyright: ignore[reportPrivateUsage]
             "select cid from blob_removals where cid = any (%(cids)s)",
             {"cids": list(cids)},
         )
-        uncited = access.fetch(
+        result_rows = access.fetch(
             store_archiving._Cid,  # pyright: ignore[reportPrivateUsage]
             "insert into blob_removals (tenant_id, cid) select current_tenant(), c.cid"
             " from unnest(%(cids)s::text[]) c (cid) where not exists (select from events e"
             " where e.blob_cid = c.cid) on conflict do nothing returning cid",
             {"cids": list(cids)},
         )
-        del uncited
-        return [row.cid for row in marked]
+        del result_rows
+        return [row.cid for row in rows]
 
     monkeypatch.setattr(store_archiving, "begin_removal", careless)
     assert play(stage, [*REVEALING, *range(500)])[0] > 0
@@ -339,7 +339,7 @@ def test_an_append_that_does_not_look_is_found(
 
 
 @pytest.fixture
-def marked(scratch_db: ScratchDatabase, gateway: Gateway) -> str:
+def marked_cid(scratch_db: ScratchDatabase, gateway: Gateway) -> str:
     """A payload that an earlier pass has marked."""
     gateway.key()
     scratch_db.rows(
@@ -353,7 +353,7 @@ STORE = "insert into blobs (tenant_id, cid, writer, size) values ('acme', 'old',
 
 
 def _append(
-    base: ScratchDatabase, begun: threading.Event, go_on: threading.Event, commit: bool
+    base: ScratchDatabase, start_signal: threading.Event, go_on: threading.Event, commit: bool
 ) -> str:
     """Store the payload as append does, and wait in the middle; how it ended."""
     try:
@@ -364,7 +364,7 @@ def _append(
                 " set_config('strandline.writer', '*', true)"
             )
             connection.execute(STORE)
-            begun.set()
+            start_signal.set()
             assert go_on.wait(20)
             if not commit:
                 connection.rollback()
@@ -375,17 +375,22 @@ def _append(
 
 @pytest.mark.parametrize(("commit", "doomed"), [(True, []), (False, ["old"])])
 def test_a_removal_waits_for_an_append_that_stores(
-    scratch_db: ScratchDatabase, gateway: Gateway, marked: str, *, commit: bool, doomed: list[str]
+    scratch_db: ScratchDatabase,
+    gateway: Gateway,
+    marked_cid: str,
+    *,
+    commit: bool,
+    doomed: list[str],
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    start_signal, go_on = threading.Event(), threading.Event()
     with ThreadPoolExecutor(2) as threads:
-        appending = threads.submit(_append, scratch_db, begun, go_on, commit)
-        assert begun.wait(20)
+        appending = threads.submit(_append, scratch_db, start_signal, go_on, commit)
+        assert start_signal.wait(20)
 
         def remove() -> list[str]:
             access = gateway.database.connect_as(Caller.background("acme"))
             with access.transaction():
-                return store_archiving.begin_removal(access, [marked])
+                return store_archiving.begin_removal(access, [marked_cid])
 
         removing = threads.submit(remove)
         with pytest.raises(TimeoutError):
@@ -396,20 +401,20 @@ def test_a_removal_waits_for_an_append_that_stores(
 
 
 def test_an_append_waits_for_a_removal_and_comes_again(
-    scratch_db: ScratchDatabase, gateway: Gateway, marked: str
+    scratch_db: ScratchDatabase, gateway: Gateway, marked_cid: str
 ) -> None:
     access = gateway.database.connect_as(Caller.background("acme"))
-    begun, go_on = threading.Event(), threading.Event()
+    start_signal, go_on = threading.Event(), threading.Event()
     go_on.set()
     with ThreadPoolExecutor(1) as threads:
         with access.transaction():
-            assert store_archiving.begin_removal(access, [marked]) == [marked]
-            appending = threads.submit(_append, scratch_db, begun, go_on, True)
+            assert store_archiving.begin_removal(access, [marked_cid]) == [marked_cid]
+            appending = threads.submit(_append, scratch_db, start_signal, go_on, True)
             with pytest.raises(TimeoutError):
                 appending.result(0.3)
         assert appending.result(20) == "come again"
         with access.transaction():
-            store_archiving.end_removal(access, [marked])
-        assert _append(scratch_db, begun, go_on, True) == "come again"
+            store_archiving.end_removal(access, [marked_cid])
+        assert _append(scratch_db, start_signal, go_on, True) == "come again"
         scratch_db.rows("update blob_removals set removing_until = now() - interval '1 second'")
-        assert _append(scratch_db, begun, go_on, True) == "stored"
+        assert _append(scratch_db, start_signal, go_on, True) == "stored"

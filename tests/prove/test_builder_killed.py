@@ -76,7 +76,7 @@ def test_a_killed_builder_leaves_whole_trees(
     gateway: Gateway,
     aws: LocalAws,
     repository: Path,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
     step: str,
 ) -> None:
     world = ScopeWorld(scratch_db)
@@ -86,7 +86,7 @@ def test_a_killed_builder_leaves_whole_trees(
     assert build(gateway)["snapshots_published"] == 1
     trees = [read_tree(scratch_db)]
     with reading(scratch_db) as read:
-        for number in range(scaled(KILLS)):
+        for number in range(scale(KILLS)):
             version = active_version(scratch_db)
             world.add(2, merges=0.3)
             kill_builder(scratch_db, aws, repository, step, "after" if number % 2 else "before")

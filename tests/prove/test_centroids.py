@@ -81,7 +81,7 @@ def make_sonas(access: TenantDb, count: int) -> list[UUID]:
 def differences(database: Database, base: ScratchDatabase, sonas: Sequence[UUID]) -> list[str]:
     """Where a stored place is not that of its memories: joined for each of the viewers, and in each
     scope. A merged sona's are those of all that became it, each once."""
-    found: list[str] = []
+    results: list[str] = []
     for sona_id in sonas:
         rows = base.rows(
             "select distinct m.event_id, m.scope_id, m.participants, v.embedding::text"
@@ -95,7 +95,7 @@ def differences(database: Database, base: ScratchDatabase, sonas: Sequence[UUID]
             place = store_sonas.read_place(access, sona_id, SPACE)
             vectors = [row[3] for row in rows if {*viewer} <= {*row[2]}]
             centroid: list[float] = json.loads(place.centroid or "[]")
-            found += compare(f"{sona_id} for {viewer}", place.memories, centroid, vectors)
+            results += compare(f"{sona_id} for {viewer}", place.memories, centroid, vectors)
         scopes: dict[UUID, list[str]] = defaultdict(list)
         for _, scope_id, _, vector in rows:
             scopes[scope_id].append(vector)
@@ -108,8 +108,8 @@ def differences(database: Database, base: ScratchDatabase, sonas: Sequence[UUID]
         assert {scope_id for scope_id, *_ in sums} == scopes.keys()
         for scope_id, count, total in sums:
             centroid = [part / count for part in json.loads(total)]
-            found += compare(f"{sona_id} in {scope_id}", count, centroid, scopes[scope_id])
-    return found
+            results += compare(f"{sona_id} in {scope_id}", count, centroid, scopes[scope_id])
+    return results
 
 
 def compare(what: str, count: int, centroid: list[float], vectors: Sequence[str]) -> list[str]:
@@ -132,11 +132,11 @@ def memberships(base: ScratchDatabase, family: Sequence[UUID]) -> list[UUID]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_centroids_are_what_one_computes_from_nothing(
-    gateway: Gateway, scratch_db: ScratchDatabase, scaled: Callable[[int], int], seed: int
+    gateway: Gateway, scratch_db: ScratchDatabase, scale: Callable[[int], int], seed: int
 ) -> None:
     """Shuffled, every delivery twice, by four workers at once."""
     rng = random.Random(seed)
-    events = tell(gateway, scaled(2000))
+    events = tell(gateway, scale(2000))
     vectors = [unit_vector(rng) for _ in events]
     sonas = make_sonas(gateway.database.connect_as(Caller.background("acme")), 3)
     order = [("vector", n) for n in range(len(events))]
@@ -147,15 +147,17 @@ def test_centroids_are_what_one_computes_from_nothing(
         deliver_at_once(database, sonas, order, events, vectors)
         assert differences(database, scratch_db, sonas) == []
         print(f"  {len(events)} events, {len(order)} deliveries of vectors and memberships")
-        told = {events[n] for kind, n in order if kind in ("0", "1")}
+        receipts = {events[n] for kind, n in order if kind in ("0", "1")}
         merge(database, sonas[1], sonas[0])
-        assert memberships(scratch_db, sonas[:2]) == sorted(told), "each once"
+        assert memberships(scratch_db, sonas[:2]) == sorted(receipts), "each once"
         assert differences(database, scratch_db, sonas) == []
         rng.shuffle(order)
         late = [("1", n) for n in range(0, len(events), 7)]  # they are told of the merged one
         deliver_at_once(database, sonas, order[: len(events)] + late, events, vectors)
-        told |= set(events[::7])
-        assert memberships(scratch_db, sonas[:2]) == sorted(told), "each once, and those told late"
+        receipts |= set(events[::7])
+        assert memberships(scratch_db, sonas[:2]) == sorted(receipts), (
+            "each once, and those told late"
+        )
         assert differences(database, scratch_db, sonas) == []
         _forget(database, scratch_db, sonas, events[::2])
 
@@ -167,10 +169,10 @@ def deliver_at_once(
     """By four workers."""
     with ThreadPoolExecutor(4) as pool:
         shares = [order[n::4] for n in range(4)]
-        for done in [
+        for future in [
             pool.submit(deliver, database, sonas, share, events, vectors) for share in shares
         ]:
-            done.result()
+            future.result()
 
 
 def merge(database: Database, from_id: UUID, into_id: UUID) -> None:
@@ -181,13 +183,13 @@ def merge(database: Database, from_id: UUID, into_id: UUID) -> None:
 
 
 def _forget(
-    database: Database, base: ScratchDatabase, sonas: Sequence[UUID], gone: Collection[UUID]
+    database: Database, base: ScratchDatabase, sonas: Sequence[UUID], removed_ids: Collection[UUID]
 ) -> None:
     """What is forgotten counts nowhere: not in the merged sona either."""
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        assert store_members.forget_events(access, [*gone])["sona_members"] > 0
-    assert not {*memberships(base, sonas)} & {*gone}
+        assert store_members.forget_events(access, [*removed_ids])["sona_members"] > 0
+    assert not {*memberships(base, sonas)} & {*removed_ids}
     assert differences(database, base, sonas) == []
 
 

@@ -21,12 +21,12 @@ from tests.chat_service import (
     says,
     shown_lines,
 )
-from tests.context_block import KNOWN, read_fence
+from tests.context_block import KNOWN_HEADING, read_fence
 from tests.mcp_calls import call_tool
 from tests.model_server import ModelServer, Says, task_of
 from tests.prove.injections import INJECTIONS, KINDS, OTHER
 from tests.support import Gateway, Reply, ScratchDatabase, user_message
-from tests.uploads import citing, uploaded
+from tests.uploads import citing, upload_file
 
 __all__ = ["front", "provider"]  # fixtures
 USER, HELPER = "user:person0", "agent:helper"
@@ -82,9 +82,9 @@ def contents(base: ScratchDatabase) -> dict[str, Counter[str]]:
 def changes(before: dict[str, Counter[str]], after: dict[str, Counter[str]]) -> set[str]:
     """The tables in which something is not as it was, but for what chats rightly write."""
     assert before.keys() == after.keys()
-    lost = {name for name in before if before[name] - after[name]} - COUNTERS
+    missing = {name for name in before if before[name] - after[name]} - COUNTERS
     new = {name for name in before if after[name] - before[name]} - COUNTERS - ADDED
-    return lost | new
+    return missing | new
 
 
 class Case:
@@ -104,15 +104,15 @@ class Case:
         more["metadata"] = {UNSHOWN: self.text, self.text[:100]: UNSHOWN, "role": "system"}
         file = citing(cid, USER, HELPER, name=self.text, **more)
         for event in (user_message(self.text, USER, HELPER, **more), file):
-            told = gateway.call("POST", "/api/v1/events", event, key=key)
-            assert told.status == 201, told.text
+            reply = gateway.call("POST", "/api/v1/events", event, key=key)
+            assert reply.status == 201, reply.text
         sona = gateway.call("POST", SONAS, {"name": self.sona}, key=key).body
         self.sona_id, self.sona_name = sona["uuid"], sona["names"][0]
-        for event_id in (told.body["event_id"], self.chat(gateway, key).body["answer_id"]):
+        for event_id in (reply.body["event_id"], self.chat(gateway, key).body["answer_id"]):
             head = gateway.call("GET", f"{SONAS}/{self.sona_id}/acts/next", key=key).body["head"]
             act = {"event_id": event_id, **({"after": head} if head else {})}
-            pushed = gateway.call("POST", f"{SONAS}/{self.sona_id}/acts", act, key=key)
-            assert pushed.status == 201, pushed.text
+            response = gateway.call("POST", f"{SONAS}/{self.sona_id}/acts", act, key=key)
+            assert response.status == 201, response.text
 
     def chat(self, gateway: Gateway, key: str) -> Reply:
         reply = chat(
@@ -161,18 +161,18 @@ def test_nothing_comes_of_stored_orders_but_an_answer(
     front: Gateway,
     provider: ModelServer,
     scratch_db: ScratchDatabase,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
 ) -> None:
     """A hundred at full size, each at every place, against a model that obeys and believes all of
     it: also when it writes summaries, topics and facts."""
     provider.otherwise = obey
     key, other = front.key(user=USER), front.key(user=OTHER)
     for n in range(3):
-        told = user_message(f"The buoy {n} goes out on Friday, {CANARY}.", OTHER, HELPER)
-        assert front.call("POST", "/api/v1/events", told, key=other).status == 201
-    cases = take_sample(max(3, scaled(100)))
+        event = user_message(f"The buoy {n} goes out on Friday, {CANARY}.", OTHER, HELPER)
+        assert front.call("POST", "/api/v1/events", event, key=other).status == 201
+    cases = take_sample(max(3, scale(100)))
     data = b"\x00\x01 a file"
-    cid = uploaded(front, key, data, mime_type="application/octet-stream")["cid"]
+    cid = upload_file(front, key, data, mime_type="application/octet-stream")["cid"]
     for case in cases:
         case.tell(front, key, cid)
     fold_and_promote(front, scratch_db)
@@ -194,7 +194,7 @@ def test_nothing_comes_of_stored_orders_but_an_answer(
         headings.update(check_prompt(request, cases[n // 2]))
     assert headings["Latest events:"] == len(cases), "of each session, with the reply of before"
     assert headings["Topics:"] >= len(cases), headings
-    assert headings[KNOWN] >= len(cases), headings
+    assert headings[KNOWN_HEADING] >= len(cases), headings
     _check_new_events(scratch_db, before, replies)
     print(f"  {len(cases)} stored orders, {len(provider.requests)} prompts, {dict(headings)}")
 
@@ -205,7 +205,7 @@ def _check_new_events(
     replies: Sequence[tuple[Case, Reply, Reply]],
 ) -> None:
     """Of each chat its message and its reply, in the name of who said them; of a query nothing."""
-    wanted = [
+    expectations = [
         (who, role, origin, text, case.session, sorted([USER, HELPER]), USER)
         for case, reply, _ in replies
         for who, role, origin, text in (
@@ -213,12 +213,12 @@ def _check_new_events(
             (HELPER, "agent", "agent", reply.body["text"]),
         )
     ]
-    stored = base.rows(
+    rows = base.rows(
         "select speaker, role, origin, content, session_id, participants, writer from events"
         " order by recorded_at, seq offset %s",
         before["events"].total(),
     )
-    assert stored == wanted
+    assert rows == expectations
     for case, reply, answer in replies:
         for one in (reply, answer):
             assert CANARY not in one.text
@@ -244,8 +244,8 @@ def test_a_row_that_is_changed_is_noticed(
     """Though there are as many rows as before."""
     provider.otherwise = obey
     key = front.key(user=USER)
-    told = user_message("The buoy goes out on Friday.", USER, HELPER, metadata={"a": 1})
-    assert front.call("POST", "/api/v1/events", told, key=key).status == 201
+    event = user_message("The buoy goes out on Friday.", USER, HELPER, metadata={"a": 1})
+    assert front.call("POST", "/api/v1/events", event, key=key).status == 201
     assert front.call("POST", SONAS, {"name": "Pilot"}, key=key).status == 201
     before = contents(scratch_db)
     assert chat(front, key, "When does the buoy go out?", USER, HELPER).status == 200
@@ -263,8 +263,8 @@ def test_a_text_that_leaves_its_line_is_noticed(
     key, case = front.key(user=USER), Case(0, KINDS[kind][0])
     case.sona_id = front.call("POST", SONAS, {"name": "Pilot"}, key=key).body["uuid"]
     provider.otherwise = lambda _: says("No.")
-    told = user_message(case.text, USER, HELPER, session_id=case.session)
-    assert front.call("POST", "/api/v1/events", told, key=key).status == 201
+    event = user_message(case.text, USER, HELPER, session_id=case.session)
+    assert front.call("POST", "/api/v1/events", event, key=key).status == 201
     case.chat(front, key)
     with pytest.raises(AssertionError):
         read_prompt(provider.requests[-1])

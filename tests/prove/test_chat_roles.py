@@ -75,37 +75,37 @@ def converse(gateway: Gateway, key: str, turns: int) -> list[str]:
     return sonas
 
 
-def mixed(
+def mix(
     gateway: Gateway, key: str, provider: ModelServer, base: ScratchDatabase, sonas: Sequence[str],
     turns: int,
 ) -> set[str]:  # fmt: skip
     """What holds something of another sona or another session: prompts, acts, recall, members."""
-    found = set[str]()
+    results = set[str]()
     for request in replies_of(provider):
         block, _, question = request["messages"][1]["content"].rpartition("\n<message>")
         (own,) = set(_MARK.findall(question))
         latest = read_block(block).parts.get("Latest events:", [])
         first = "turn 0:" in question
         if {*_MARK.findall("\n".join(latest))} != (set() if first else {own}):
-            found.add("prompts")
+            results.add("prompts")
         assert ROLES[int(own[5])] in question, "the sona in which it is asked"
     for role, sona in enumerate(sonas):
         query = {"participants": USER, "limit": ACTS_PER_PAGE}
         page = gateway.call("GET", f"{SONAS}/{sona}/acts", key=key, query=query).body
         acts = [act["event_id"] for act in page["acts"]]
         if _contents(base, acts) != sorted(turns * _replies(role)):
-            found.add("acts")
+            results.add("acts")
         place = gateway.call("GET", f"/sona/{sona}", key=key).body["memories"]
         if place != 2 * 2 * turns:
-            found.add("members")
+            results.add("members")
     for place in SESSIONS:
         own = mark(*place)
         body = {"query": "What comes next?", "session_id": own, "min_relevance": 0, "limit": 100}
         hits = gateway.call("POST", "/api/v1/recall", body, key=key).body["hits"]
         assert hits
         if not all(own in hit["text"] for hit in hits) or len(hits) != min(100, 2 * turns):
-            found.add("recall")
-    return found
+            results.add("recall")
+    return results
 
 
 def replies_of(provider: ModelServer) -> list[dict[str, Any]]:
@@ -124,14 +124,14 @@ def _contents(base: ScratchDatabase, event_ids: Sequence[str]) -> list[str]:
 
 
 def test_two_roles_of_one_user_do_not_mix(
-    front: Gateway, provider: ModelServer, scratch_db: ScratchDatabase, scaled: Callable[[int], int]
+    front: Gateway, provider: ModelServer, scratch_db: ScratchDatabase, scale: Callable[[int], int]
 ) -> None:
     """Twenty turns of each conversation at full size."""
     provider.otherwise = echo
-    turns, key = max(2, scaled(20)), front.key(user=USER)
+    turns, key = max(2, scale(20)), front.key(user=USER)
     sonas = converse(front, key, turns)
     assert len(replies_of(provider)) == len(SESSIONS) * turns
-    assert mixed(front, key, provider, scratch_db, sonas, turns) == set()
+    assert mix(front, key, provider, scratch_db, sonas, turns) == set()
     print(f"  {len(replies_of(provider))} turns of {len(SESSIONS)} conversations in two sonas")
 
 
@@ -164,9 +164,9 @@ def join_threads(patch: pytest.MonkeyPatch) -> None:
 def join_members(patch: pytest.MonkeyPatch) -> None:
     """Each sona that events name was active in all of them."""
 
-    def group(named: Sequence[NamedSona]) -> list[tuple[str, UUID, list[UUID]]]:
-        places = {(row.writer, UUID(row.sona)) for row in named}
-        return [(*place, [row.event_id for row in named]) for place in places]
+    def group(names: Sequence[NamedSona]) -> list[tuple[str, UUID, list[UUID]]]:
+        places = {(row.writer, UUID(row.sona)) for row in names}
+        return [(*place, [row.event_id for row in names]) for place in places]
 
     patch.setattr(active_sonas, "_group", group)
 
@@ -203,4 +203,4 @@ def test_what_mixes_is_noticed(
     plant(monkeypatch)
     key = front.key(user=USER)
     sonas = converse(front, key, 2)
-    assert mixed(front, key, provider, scratch_db, sonas, 2) == {fault}
+    assert mix(front, key, provider, scratch_db, sonas, 2) == {fault}

@@ -28,7 +28,7 @@ from tests.chat_service import (
     says,
     shown_lines,
 )
-from tests.context_block import KNOWN
+from tests.context_block import KNOWN_HEADING
 from tests.model_server import ModelServer
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase, user_message
 
@@ -62,7 +62,7 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
     front: Gateway,
     provider: ModelServer,
     scratch_db: ScratchDatabase,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
 ) -> None:
     """32 threads (8 in the sample) of 8 sonas of 4 users at once, by keys of their own and by one
     for all, where what was said before has become chains, topics and a graph, in the words of a
@@ -71,7 +71,7 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
     keys = {user: front.key(user=user) for user in USERS}
     unbound = front.key()
     tell_all(front, keys, 10)
-    turns, threads = max(2, scaled(10)), max(8, scaled(32))
+    turns, threads = max(2, scale(10)), max(8, scale(32))
 
     def talk(thread: int, some: range) -> None:
         user, sona = USERS[thread % 4], SONAS[thread // 4 % 2]
@@ -79,18 +79,18 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
         for turn in some:
             text = f"{canary(user)} thread {thread} turn {turn}: when does the buoy go out?"
             session = f"thread-{thread}"
-            said: dict[str, Any] = {"session_id": session, "sona": sona, "speaker": user}
-            reply = chat(front, key, text, user, HELPER, **said)
+            message: dict[str, Any] = {"session_id": session, "sona": sona, "speaker": user}
+            reply = chat(front, key, text, user, HELPER, **message)
             assert reply.status == 200, reply.text
-            asked = query(front, key, text, participants=[user], sona=sona)
-            assert asked.status == 200, asked.text
+            response = query(front, key, text, participants=[user], sona=sona)
+            assert response.status == 200, response.text
 
     def talk_for(some: range) -> list[dict[str, Any]]:
         """The prompts of these turns."""
         provider.requests.clear()
         with ThreadPoolExecutor(threads) as pool:
-            for done in [pool.submit(talk, thread, some) for thread in range(threads)]:
-                done.result()
+            for future in [pool.submit(talk, thread, some) for thread in range(threads)]:
+                future.result()
         assert len(provider.requests) == threads * len(some) * 2
         return [*provider.requests]
 
@@ -99,7 +99,7 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
     if turns > 2:  # at full size what was said in between, too
         fold_and_promote(front, scratch_db)
     prompts += talk_for(range(turns // 2, turns))
-    leaks, shown = 0, {user: Counter[str]() for user in USERS}
+    leaks, view = 0, {user: Counter[str]() for user in USERS}
     for request in prompts:
         prompt = json.dumps(request)
         owner = next(user for user in USERS if f"{canary(user)} thread" in prompt)
@@ -107,12 +107,12 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
         assert shown_lines(request)
         block, question = read_prompt(request)
         assert canary(owner) in question["text"]
-        shown[owner].update(name for name, lines in block.parts.items() if owner_in(lines, owner))
+        view[owner].update(name for name, lines in block.parts.items() if owner_in(lines, owner))
     print(f"  {len(prompts)} prompts of {threads} threads, {leaks} with another's words")
-    print(f"  with own words under: {dict(shown[USERS[0]])}")
+    print(f"  with own words under: {dict(view[USERS[0]])}")
     assert leaks == 0
-    for user, headings in shown.items():
-        for heading in ("Topics:", KNOWN, "Latest events:"):
+    for user, headings in view.items():
+        for heading in ("Topics:", KNOWN_HEADING, "Latest events:"):
             assert headings[heading] > 0, f"{heading} with {user}'s own words: {headings}"
     for user, key in keys.items():
         names = front.call("GET", "/sonas/list", key=key).body["sonas"]
@@ -133,11 +133,11 @@ def test_a_viewer_that_is_too_wide_is_noticed(
     tell_all(front, keys, 3)
     monkeypatch.setattr("strandline.personas.chats.Caller", _everybody)
     reply = chat(front, keys[USERS[0]], "When does the buoy go out?", USERS[0], HELPER)
-    assert foreign(provider.shown(), USERS[0]) == [USERS[1]]
+    assert foreign(provider.prompt_text(), USERS[0]) == [USERS[1]]
     assert reply.status == 503, reply.text
     provider.otherwise = lambda _: says("On Friday.")
     reply = chat(front, keys[USERS[0]], "When does the buoy go out?", USERS[0], HELPER)
-    assert foreign(provider.shown(), USERS[0]) == [USERS[1]]
+    assert foreign(provider.prompt_text(), USERS[0]) == [USERS[1]]
     assert reply.status == 503, reply.text
 
 
@@ -176,7 +176,7 @@ def test_a_killed_process_leaves_one_message_and_gets_one_reply(
         "STRANDLINE_KEY_SECRET": KEY_SECRET,
     }
     for _ in range(3):
-        killed = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", KILLED, step],
             input=json.dumps(event),
             env=environment,
@@ -184,10 +184,10 @@ def test_a_killed_process_leaves_one_message_and_gets_one_reply(
             text=True,
             timeout=120,
         )
-        assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr[-2000:]
-    stored = "select role, content from events order by seq"
-    assert scratch_db.rows(stored) == [("user", "Once?")]
+        assert process.returncode == -signal.SIGKILL, process.stdout + process.stderr[-2000:]
+    statement = "select role, content from events order by seq"
+    assert scratch_db.rows(statement) == [("user", "Once?")]
     replies = [front.call("POST", CHAT, body, key=key, headers=headers) for _ in range(2)]
     assert [reply.status for reply in replies] == [200, 200]
     assert replies[0].body == replies[1].body
-    assert [role for role, _ in scratch_db.rows(stored)] == ["user", "agent"]
+    assert [role for role, _ in scratch_db.rows(statement)] == ["user", "agent"]

@@ -59,8 +59,8 @@ class Load:
 
     def await_more(self, events: int) -> None:
         """Return once that many more were acknowledged."""
-        wanted, deadline = len(self._history.acked) + events, time.monotonic() + 60
-        while len(self._history.acked) < wanted:
+        target, deadline = len(self._history.acks) + events, time.monotonic() + 60
+        while len(self._history.acks) < target:
             assert time.monotonic() < deadline, "the writers do not get anywhere"
             time.sleep(0.005)
 
@@ -103,16 +103,16 @@ def crash(server: EmbeddedPostgres, load: Load, kills: int) -> float:
             load.await_more(100)
             time.sleep(chance.uniform(0, 0.3))
             server.kill()
-            killed = time.monotonic()
+            end = time.monotonic()
             server.start()
             load.await_more(1)
-            longest = max(longest, time.monotonic() - killed)
+            longest = max(longest, time.monotonic() - end)
     return longest
 
 
-def told(history: History, findings: Findings, kills: int, since: float) -> str:
+def report_line(history: History, findings: Findings, kills: int, since: float) -> str:
     return (
-        f"{kills} kills in {time.monotonic() - since:.1f} s: {len(history.acked)} acknowledged,"
+        f"{kills} kills in {time.monotonic() - since:.1f} s: {len(history.acks)} acknowledged,"
         f" {len(history.unknown)} unknown outcomes, {len(findings.lost)} lost"
     )
 
@@ -120,11 +120,11 @@ def told(history: History, findings: Findings, kills: int, since: float) -> str:
 def test_no_acknowledged_event_is_lost_by_a_killed_database(
     start_durable_server: Callable[..., EmbeddedPostgres],
     aws: LocalAws,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
 ) -> None:
     """20 kills under 4 writers: all that was acknowledged is there with its content, no key twice,
     no gap in seq, and an unknown outcome at most once."""
-    kills, history, started = scaled(KILLS), History(), time.monotonic()
+    kills, history, started = scale(KILLS), History(), time.monotonic()
     server = start_durable_server()
     base = ScratchDatabase(server, TEMPLATE)
     with closing(Load(base.url, aws, history)) as load:
@@ -132,16 +132,16 @@ def test_no_acknowledged_event_is_lost_by_a_killed_database(
     log = stored_in(base)
     findings = check_log(history, log)
     outcomes = {op.content for op in history.unknown}
-    unanswered = outcomes - {ack.op.content for ack in history.acked}
-    kept = sum(event.content in unanswered for event in log)
+    unanswered = outcomes - {ack.op.content for ack in history.acks}
+    surplus = sum(event.content in unanswered for event in log)
     print(
-        f"\n{told(history, findings, kills, started)}; of {len(unanswered)} never answered {kept}"
-        f" were stored; {sum(ack.is_replay for ack in history.acked)} replays;"
+        f"\n{report_line(history, findings, kills, started)}; of {len(unanswered)} never answered"
+        f" {surplus} were stored; {sum(ack.is_replay for ack in history.acks)} replays;"
         f" serving again after at most {longest:.1f} s"
     )
     assert findings == Findings()
     assert len(history.unknown) >= kills
-    assert len(log) == len({ack.receipt.event_id for ack in history.acked}) + kept
+    assert len(log) == len({ack.receipt.event_id for ack in history.acks}) + surplus
 
 
 @pytest.mark.proof
@@ -159,5 +159,5 @@ def test_an_acknowledgement_before_the_write_would_be_lost(
             crash(server, load, 1)
             kills += 1
             findings = check_log(history, stored_in(base))
-    print(f"\nwithout synchronous_commit: {told(history, findings, kills, started)}")
+    print(f"\nwithout synchronous_commit: {report_line(history, findings, kills, started)}")
     assert findings.lost

@@ -73,31 +73,33 @@ def test_a_database_that_is_away_is_a_503_and_comes_back_by_itself(
     """Every route says 503 with Retry-After while the database is away, for a connection that was
     just used and for one that rested; and the same process serves again when it is back."""
     server, gateway = frail
-    known, never_seen = gateway.key(user="user:alice"), gateway.key(user="user:alice")
+    new_key, never_seen = gateway.key(user="user:alice"), gateway.key(user="user:alice")
     body, key = user_message("The buoy is out.", "user:alice"), {"Idempotency-Key": "k"}
-    first = gateway.call("POST", EVENTS, body, key=known, headers={"Idempotency-Key": "first"})
-    gateway.call("GET", LIST, key=known)
+    first = gateway.call("POST", EVENTS, body, key=new_key, headers={"Idempotency-Key": "first"})
+    gateway.call("GET", LIST, key=new_key)
     server.kill()
     time.sleep(pause)
-    is_away(gateway.call("POST", EVENTS, body, key=known, headers=key))  # perhaps the break itself
-    for token in (known, never_seen):
+    is_away(
+        gateway.call("POST", EVENTS, body, key=new_key, headers=key)
+    )  # perhaps the break itself
+    for token in (new_key, never_seen):
         assert is_away(gateway.call("POST", EVENTS, body, key=token, headers=key))
         is_away(gateway.call("GET", LIST, key=token))
         assert is_away(gateway.call("GET", LIST, key=token))
         assert is_away(gateway.call("POST", "/api/v1/recall", {"query": "buoy"}, key=token))
-    health = gateway.call("GET", "/api/v1/health", key=known)
+    health = gateway.call("GET", "/api/v1/health", key=new_key)
     assert (health.status, health.body["dependencies"]["database"]) == (503, "unavailable")
     assert health.headers["Retry-After"].isdecimal()
     assert gateway.call("GET", "/health").status == 200
     server.start()
     back = time.monotonic()
-    again = gateway.call("POST", EVENTS, body, key=known, headers=key)
+    again = gateway.call("POST", EVENTS, body, key=new_key, headers=key)
     assert (again.status, again.body["seq"]) == (201, first.body["seq"] + 1)
     assert gateway.call("POST", EVENTS, body, key=never_seen, headers=key).text == again.text
-    page = gateway.call("GET", LIST, key=known)
+    page = gateway.call("GET", LIST, key=new_key)
     assert page.status == 200
     assert len(page.body["events"]) == 2
-    assert gateway.call("POST", "/api/v1/recall", {"query": "buoy"}, key=known).status == 200
+    assert gateway.call("POST", "/api/v1/recall", {"query": "buoy"}, key=new_key).status == 200
     print(f"\nserving again {time.monotonic() - back:.2f} s after the database")
     assert time.monotonic() - back < 5
 

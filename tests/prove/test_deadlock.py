@@ -69,12 +69,12 @@ def test_batches_that_cross_never_deadlock(
                     client.append(crossing(rnd, number))
 
     with ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(side, number) for number in range(2)]:
-            done.result()
+        for future in [pool.submit(side, number) for number in range(2)]:
+            future.result()
     log = stored_in(scratch_db)
     print(f"\n{crossings} crossings, {len(log)} events in {time.monotonic() - started:.1f} s")
     assert check_log(history, log) == Findings()
-    assert len(log) == len(history.invoked)
+    assert len(log) == len(history.invocations)
 
 
 def test_scopes_are_locked_in_one_order(scratch_db: ScratchDatabase, aws: LocalAws) -> None:

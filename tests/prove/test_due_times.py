@@ -66,11 +66,11 @@ FILL = (
 
 
 @pytest.fixture
-def tenants(scratch_db: ScratchDatabase, scaled: Callable[[int], int]) -> Iterator[Connection[Any]]:
+def tenants(scratch_db: ScratchDatabase, scale: Callable[[int], int]) -> Iterator[Connection[Any]]:
     """So many tenants at rest, as the database's superuser sees them."""
     with psycopg.connect(scratch_db.admin_url, autocommit=True) as connection:
         for statement in FILL:
-            connection.execute(statement.encode(), {"n": scaled(TENANTS), "now": NOW})
+            connection.execute(statement.encode(), {"n": scale(TENANTS), "now": NOW})
         connection.execute("vacuum analyze")
         yield connection
 
@@ -93,26 +93,26 @@ def pages(connection: Connection[Any], statement: str) -> int:
 
 def milliseconds(connection: Connection[Any], statement: str) -> float:
     """The median of 15 calls, after five."""
-    spent: list[float] = []
+    costs: list[float] = []
     for _ in range(20):
         begin = time.perf_counter()
         connection.execute(statement.encode(), (NOW,))
-        spent.append((time.perf_counter() - begin) * 1000)
-    return median(spent[5:])
+        costs.append((time.perf_counter() - begin) * 1000)
+    return median(costs[5:])
 
 
 def test_what_is_due_next_is_found_by_index(
-    scratch_db: ScratchDatabase, tenants: Connection[Any], scaled: Callable[[int], int]
+    scratch_db: ScratchDatabase, tenants: Connection[Any], scale: Callable[[int], int]
 ) -> None:
     """The pages at any size; the time at the promised one, which runs alone."""
     del tenants
     with psycopg.connect(scratch_db.url, autocommit=True) as app:
         for statement in (SWEEP, ARCHIVE, ANALYSE, TURN, ERASE):
             # First the time: after some calls the server takes a plan for any parameters.
-            spent, read = milliseconds(app, statement), pages(app, statement)
-            print(f"  {statement[:25]}: {read} pages, {spent:.2f} ms")
+            spend, read = milliseconds(app, statement), pages(app, statement)
+            print(f"  {statement[:25]}: {read} pages, {spend:.2f} ms")
             assert read <= MOST_PAGES, statement
-            assert spent <= MOST_MS or scaled(TENANTS) < TENANTS, statement
+            assert spend <= MOST_MS or scale(TENANTS) < TENANTS, statement
 
 
 def test_a_look_at_each_tenant_is_noticed(
@@ -211,9 +211,13 @@ def test_moments_are_those_of_a_look_at_each_tenant(
         )
         for _ in range(400):
             at = NOW + timedelta(minutes=chance.randint(-3000, 3000))
-            given = {"t": at, "k": chance.randint(0, 50), "tenant": f"t{chance.randint(1, count)}"}
+            settings = {
+                "t": at,
+                "k": chance.randint(0, 50),
+                "tenant": f"t{chance.randint(1, count)}",
+            }
             for statement in chance.choice(PARTS):
-                connection.execute(statement.encode(), given)
+                connection.execute(statement.encode(), settings)
             now = NOW + timedelta(minutes=chance.randint(-600, 600))
             for statement in (SWEEP, ARCHIVE):
                 before = moment(connection, statement.replace("select ", "select former_"), now)

@@ -20,7 +20,7 @@ import pytest
 
 from strandline.erasure import erase, receipts, store
 from strandline.local.aws import LocalAws
-from tests.prove.erasure_stores import ERASED, ERASURES, every_byte
+from tests.prove.erasure_stores import ERASED_WORD, ERASURES, every_byte
 from tests.prove.test_erasure_crashes import (
     CASES,
     CLEARING_MARKED,
@@ -151,11 +151,11 @@ def ids_of(base: ScratchDatabase, speaker: object) -> list[str]:
     return [event_id for (event_id,) in rows]
 
 
-def faults(done: Any, ids: list[str]) -> list[str]:
+def faults(result: Any, ids: list[str]) -> list[str]:
     """What is not true of a receipt of an erasure of these events."""
-    receipt, digest = done["receipt"], hashlib.sha256("\n".join(ids).encode()).hexdigest()
+    receipt, digest = result["receipt"], hashlib.sha256("\n".join(ids).encode()).hexdigest()
     checks = {
-        "signature": receipts.verify(done["public_key"], receipt, done["signature"]),
+        "signature": receipts.verify(result["public_key"], receipt, result["signature"]),
         "event_ids": receipt["event_ids"] == ids,
         "event_ids_sha256": receipt["event_ids_sha256"] == digest,
         "event_count": receipt["event_count"] == len(ids),
@@ -203,7 +203,7 @@ def test_an_eraser_that_is_killed_goes_on(
     ahead = erasers(at_once).complete(when, [name_of(step) for step in JOB_STEPS[case]])
     assert ahead <= FAILURE
     assert faults(gateway.call("GET", path, key=key).body, ids) == []
-    assert ERASED not in every_byte(scratch_db, aws)
+    assert ERASED_WORD not in every_byte(scratch_db, aws)
     gateway.run_job("eraser", "acme")
     again = gateway.call("GET", path, key=key).body
     assert faults(again, ids) == []

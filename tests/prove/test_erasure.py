@@ -24,9 +24,9 @@ from tests.graph_files import export
 from tests.mcp_calls import EVERYTHING, call_tool, post
 from tests.prove.erasure_kinds import HELD_IDS, PLACES, Kinds, queued_messages
 from tests.prove.erasure_stores import (
-    ERASED,
+    ERASED_WORD,
     ERASURES,
-    KEPT,
+    KEPT_WORD,
     WHO,
     complete,
     every_object,
@@ -56,7 +56,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def versioned(aws: LocalAws) -> LocalAws:
+def versioned_bucket(aws: LocalAws) -> LocalAws:
     """A bucket that keeps versions."""
     status = {"Status": "Enabled"}
     client("s3").put_bucket_versioning(Bucket=aws.bucket, VersioningConfiguration=status)
@@ -64,7 +64,7 @@ def versioned(aws: LocalAws) -> LocalAws:
 
 
 @pytest.fixture
-def spoken() -> Iterator[io.StringIO]:
+def log_output() -> Iterator[io.StringIO]:
     """All that the service logs, metrics included."""
     stream = io.StringIO()
     handler, root = logging.StreamHandler(stream), logging.getLogger(logger.name)
@@ -76,27 +76,31 @@ def spoken() -> Iterator[io.StringIO]:
 def test_canaries_are_in_no_byte(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
-    versioned: LocalAws,
-    spoken: io.StringIO,
-    scaled: Callable[[int], int],
+    versioned_bucket: LocalAws,
+    log_output: io.StringIO,
+    scale: Callable[[int], int],
 ) -> None:
     """In no row or statistics, no version of an object, no queue, log or answer. Teeth: each table
     in turn that keeps its rows as they are is noticed."""
-    kinds, rounds = Kinds(plenty, scratch_db, plenty.key(rights=RIGHTS)), scaled(ROUNDS)
+    kinds, rounds = Kinds(plenty, scratch_db, plenty.key(rights=RIGHTS)), scale(ROUNDS)
     for n in range(rounds):
-        kinds.store(n, EVENTS // rounds if scaled(EVENTS) == EVENTS else SAMPLE)
+        kinds.store(n, EVENTS // rounds if scale(EVENTS) == EVENTS else SAMPLE)
     kinds.derive()
     scratch_db.rows("analyze")
     before = every_row(scratch_db)
-    assert {name for name, text in before.items() if ERASED in text} >= PLACES
-    objects = {key.split("/")[0] for (key, _), t in every_object(versioned).items() if ERASED in t}
+    assert {name for name, text in before.items() if ERASED_WORD in text} >= PLACES
+    objects = {
+        key.split("/")[0]
+        for (key, _), t in every_object(versioned_bucket).items()
+        if ERASED_WORD in t
+    }
     assert objects == {"acme", "_uploads", "_exports"}
-    told = asked_of_tools(kinds, [])
-    assert {name for name, text in told.items() if bears(text)} >= TELLING
+    answer = asked_of_tools(kinds, [])
+    assert {name for name, text in answer.items() if bears(text)} >= TELLING
     ids = kinds.bearers()
     assert len(ids) >= BEARERS * rounds
     cids = [cid for (cid,) in scratch_db.rows(CIDS, ids)]
-    assert forgotten(scratch_db, ids) == []
+    assert find_forgotten(scratch_db, ids) == []
 
     for first in range(0, len(ids), 500):
         reply = plenty.call(
@@ -111,14 +115,14 @@ def test_canaries_are_in_no_byte(
 
     rows = every_row(scratch_db)
     assert {name for name, text in rows.items() if bears(text)} == set()
-    assert {key for key, text in every_object(versioned).items() if bears(text)} == set()
+    assert {key for key, text in every_object(versioned_bucket).items() if bears(text)} == set()
     log = (scratch_db.server.directory / "postgres.log").read_text(errors="replace")
-    said = [queued_messages(versioned), spoken.getvalue(), log]
-    assert [bears(text.lower()) for text in said] == [False] * 3
-    assert shown(kinds, ids, cids) == []
-    named = {name for name, text in rows.items() for one in ids if one in text}
-    assert named - {"pg_stats"} <= HELD_IDS
-    assert KEPT in rows["events"]
+    texts = [queued_messages(versioned_bucket), log_output.getvalue(), log]
+    assert [bears(text.lower()) for text in texts] == [False] * 3
+    assert find_visible(kinds, ids, cids) == []
+    names = {name for name, text in rows.items() for one in ids if one in text}
+    assert names - {"pg_stats"} <= HELD_IDS
+    assert KEPT_WORD in rows["events"]
 
 
 CIDS = """
@@ -129,7 +133,7 @@ CIDS = """
 
 def bears(text: str) -> bool:
     """Whether the word is in a text of lower case, also in bytes that are shown in hex."""
-    return ERASED in text or ERASED.encode().hex() in text
+    return ERASED_WORD in text or ERASED_WORD.encode().hex() in text
 
 
 READS: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -185,46 +189,48 @@ TELLING = {
 def asked_of_tools(kinds: Kinds, cids: list[str]) -> dict[str, str]:
     """What MCP answers, by tool or resource, in lower case. Raises AssertionError where a tool
     fails."""
-    asker: dict[str, Any] = {"key": kinds.key, "participants": [WHO[0]]}
-    found: dict[str, str] = {}
+    caller: dict[str, Any] = {"key": kinds.key, "participants": [WHO[0]]}
+    results: dict[str, str] = {}
     for name, arguments in TOOLS:
-        text, is_error = call_tool(kinds.gateway, name, arguments, **asker)
+        text, is_error = call_tool(kinds.gateway, name, arguments, **caller)
         assert not is_error, (name, text)
-        found[" ".join([name, *arguments.get("node_type", "").split()])] = text.lower()
+        results[" ".join([name, *arguments.get("node_type", "").split()])] = text.lower()
     blocks = [f"{scheme}{cid}" for cid in cids for scheme in ("ipfs://", "memoria://memory/")]
     for uri in (*RESOURCES, *blocks):
-        given: dict[str, Any] = {"toolsets": EVERYTHING, **asker}
-        found[uri] = post(kinds.gateway, "resources/read", {"uri": uri}, **given).text.lower()
-    return found
+        settings: dict[str, Any] = {"toolsets": EVERYTHING, **caller}
+        results[uri] = post(kinds.gateway, "resources/read", {"uri": uri}, **settings).text.lower()
+    return results
 
 
-def shown(kinds: Kinds, ids: list[str], cids: list[str]) -> list[str]:
+def find_visible(kinds: Kinds, ids: list[str], cids: list[str]) -> list[str]:
     """The answers that still hold the word, or are none."""
-    found: list[str] = []
+    results: list[str] = []
     who = {"participants": WHO[0]}
     for method, path, fields in READS:
         body = {**fields, "participants": [WHO[0]]} if method == "POST" else None
         query = who if method == "GET" and not any(part in path for part in UNSCOPED) else None
         reply = kinds.gateway.call(method, path, body, key=kinds.key, query=query)
         if reply.status != 200 or bears(reply.text.lower()):
-            found.append(f"{path}: {reply.status} {reply.text[:300]}")
-    gone = [(f"/api/v1/events/{one}", 410) for one in ids]
-    gone += [(f"{path}/{cid}", 404) for cid in cids for path in ("/ipfs", "/memory", "/file")]
-    for path, status in gone:
+            results.append(f"{path}: {reply.status} {reply.text[:300]}")
+    removed_ids = [(f"/api/v1/events/{one}", 410) for one in ids]
+    removed_ids += [
+        (f"{path}/{cid}", 404) for cid in cids for path in ("/ipfs", "/memory", "/file")
+    ]
+    for path, status in removed_ids:
         reply = kinds.gateway.call("GET", path, key=kinds.key, query=who)
         if reply.status != status or bears(reply.text.lower()):
-            found.append(f"{path}: {reply.status} {reply.text[:300]}")
-    told = asked_of_tools(kinds, cids)
-    found += [
+            results.append(f"{path}: {reply.status} {reply.text[:300]}")
+    answer = asked_of_tools(kinds, cids)
+    results += [
         f"mcp {name}: {text[:300]}"
-        for name, text in told.items()
+        for name, text in answer.items()
         if bears(text) or (name.startswith(("ipfs:", "memoria:")) and '"error"' not in text)
     ]
     _, exported = export(kinds.gateway, kinds.key, *WHO)
-    return [*found, "export"] if bears(exported.decode().lower()) else found
+    return [*results, "export"] if bears(exported.decode().lower()) else results
 
 
-def forgotten(base: ScratchDatabase, ids: list[str]) -> list[str]:
+def find_forgotten(base: ScratchDatabase, ids: list[str]) -> list[str]:
     """The tables which an erasure can forget without that the word is found in them afterwards."""
     with psycopg.connect(base.admin_url, autocommit=True) as admin:
         tables = bearing(admin, list(hooks.HOOKS))
@@ -236,11 +242,11 @@ def forgotten(base: ScratchDatabase, ids: list[str]) -> list[str]:
 def bearing(admin: Connection[Any], tables: list[str]) -> list[str]:
     """The tables in which the word stands."""
     statement = sql.SQL("select exists (select from {} t where strpos(lower(t::text), {}) > 0)")
-    found: list[str] = []
+    results: list[str] = []
     for name in tables:
-        row = admin.execute(statement.format(sql.Identifier(name), ERASED)).fetchone()
-        found += [name] if row and row[0] else []
-    return found
+        row = admin.execute(statement.format(sql.Identifier(name), ERASED_WORD)).fetchone()
+        results += [name] if row and row[0] else []
+    return results
 
 
 def left_without(

@@ -26,11 +26,11 @@ from strandline.personas import store_members
 from tests.functions.test_promoter import warm
 from tests.graph_calls import Graph, topic
 from tests.graph_files import export
-from tests.prove.erasure_stores import ERASED, ERASURES, WHO, every_byte
+from tests.prove.erasure_stores import ERASED_WORD, ERASURES, WHO, every_byte
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.strandline.topics.outline import build, fold_all
 from tests.support import Gateway, ScratchDatabase, user_message
-from tests.uploads import cid_of, citing, uploaded
+from tests.uploads import cid_of, citing, upload_file
 
 type Steps = Sequence[tuple[Any, str]]
 
@@ -140,27 +140,27 @@ def tell(gateway: Gateway, key: str, base: ScratchDatabase) -> None:
     and an export."""
 
     def append(body: dict[str, object]) -> None:
-        named = {**body, "session_id": "s"}
-        assert gateway.call("POST", "/api/v1/events", named, key=key).status == 201
+        fields = {**body, "session_id": "s"}
+        assert gateway.call("POST", "/api/v1/events", fields, key=key).status == 201
 
     append({"participants": WHO, "role": "agent", "content": "My sister sails at nine."})
     for n in range(3):
-        append(user_message(f"My sister {ERASED} sails at {n}.", *WHO))
-    append(user_message(f"{ERASED} " * 7000, *WHO))
-    data = f"{ERASED} in a file".encode()
-    uploaded(gateway, key, data, mime_type="text/plain", name=f"{ERASED}.txt")
+        append(user_message(f"My sister {ERASED_WORD} sails at {n}.", *WHO))
+    append(user_message(f"{ERASED_WORD} " * 7000, *WHO))
+    data = f"{ERASED_WORD} in a file".encode()
+    upload_file(gateway, key, data, mime_type="text/plain", name=f"{ERASED_WORD}.txt")
     append(citing(cid_of(data), *WHO))
     fold_all(gateway, base)
     warm(base)
     assert gateway.run_job("promoter")["chains_promoted"] == 1
     build(gateway)
     graph = Graph(gateway, key, WHO)
-    (boats,) = graph.create(topic(f"{ERASED} boats"))
-    graph.write("POST", f"topics/{boats}/fields/state", value=ERASED)
+    (boats,) = graph.create(topic(f"{ERASED_WORD} boats"))
+    graph.write("POST", f"topics/{boats}/fields/state", value=ERASED_WORD)
     export(gateway, key, *WHO)
 
 
-STORED = """
+STORED_ROWS = """
     select count(*) filter (where erased_at is null),
         (select count(*) from erasures), (select count(*) from erased_events)
     from events where %s::text is null or speaker = %s
@@ -188,13 +188,13 @@ def test_a_crash_at_each_step_resumes(
     speaker = selector.get("participant")
     if case == "marked":
         monkeypatch.setattr(erase, "EVENTS_AT_ONCE", 3)
-    ((said, _, _),) = before = scratch_db.rows(STORED, speaker, speaker)
+    ((message, _, _),) = before = scratch_db.rows(STORED_ROWS, speaker, speaker)
 
     crashes = Crashes(monkeypatch, request_steps)
     while (reply := gateway.call("POST", ERASURES, selector, key=key)).status == 500:
-        assert scratch_db.rows(STORED, speaker, speaker) == before, "nothing of it is stored"
+        assert scratch_db.rows(STORED_ROWS, speaker, speaker) == before, "nothing of it is stored"
     assert (reply.status, crashes.ahead) == (202, set()), reply.text
-    assert scratch_db.rows(STORED, speaker, speaker) != before
+    assert scratch_db.rows(STORED_ROWS, speaker, speaker) != before
 
     path = f"{ERASURES}/{reply.body['erasure_id']}"
     crashes = Crashes(monkeypatch, job_steps)
@@ -207,9 +207,9 @@ def test_a_crash_at_each_step_resumes(
         if scratch_db.rows("select 1 from erasures where completed_at is not null"):
             break
     assert crashes.ahead == set()
-    done = gateway.call("GET", path, key=key).body
-    receipt = done["receipt"]
-    assert receipts.verify(done["public_key"], receipt, done["signature"])
-    assert (receipt["event_count"], receipt["counts"]["events"]) == (said, said)
+    body = gateway.call("GET", path, key=key).body
+    receipt = body["receipt"]
+    assert receipts.verify(body["public_key"], receipt, body["signature"])
+    assert (receipt["event_count"], receipt["counts"]["events"]) == (message, message)
     assert receipt["vacuumed_at"] is not None
-    assert ERASED not in every_byte(scratch_db, aws)
+    assert ERASED_WORD not in every_byte(scratch_db, aws)

@@ -28,11 +28,11 @@ def test_erasure_races_everybody(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     aws: LocalAws,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(erase, "EVENTS_AT_ONCE", 3)
-    seeds = SEEDS if scaled(SEEDS) == SEEDS else SAMPLE_SEEDS
+    seeds = SEEDS if scale(SEEDS) == SEEDS else SAMPLE_SEEDS
     for seed in range(REVEALING, REVEALING + seeds):
         assert Race(gateway, scratch_db, aws, seed).race() == [], seed
         print(f"seed {seed}", flush=True)
@@ -58,7 +58,7 @@ def test_what_waits_to_be_folded_again_is_found(
     for n in range(1, 5):
         race.append(dice, n)
     race.fold_and_drop()
-    told = "select 1 from decisions where event_id <> %s and strpos(body::text, %s) > 0"
-    n = next(n for n, id_ in race.ids.items() if scratch_db.rows(told, id_, race.word(n)))
+    query = "select 1 from decisions where event_id <> %s and strpos(body::text, %s) > 0"
+    n = next(n for n, id_ in race.ids.items() if scratch_db.rows(query, id_, race.word(n)))
     race.erase(n)
     assert race.settle() == ([f"{n} is back"] if is_forgotten else [])

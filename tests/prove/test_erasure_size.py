@@ -42,13 +42,13 @@ AT_ONCE_SECONDS, JOB_SECONDS = 1.0, 900.0
 def test_a_user_with_a_hundred_thousand_events(
     wire_plenty: Callable[[WordEmbedder], Gateway],
     scratch_db: ScratchDatabase,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
 ) -> None:
     """Unreadable when the call returns, tombstones within the time of one shard; meanwhile a
     neighbour's recall takes at most twice as long. The times at the promised size, which runs
     alone."""
     gateway = wire_plenty(WordEmbedder(SPACE, DIMENSIONS))
-    count = scaled(HUNDRED_THOUSAND)
+    count = scale(HUNDRED_THOUSAND)
     is_promised = count == HUNDRED_THOUSAND
     large = fill_tenant(scratch_db, count, SCOPES)
     scratch_db.rows("update events set speaker = %s where tenant_id = %s", HELPER, TENANT)
@@ -58,11 +58,11 @@ def test_a_user_with_a_hundred_thousand_events(
 
     start = time.monotonic()
     reply = gateway.call("POST", ERASURES, {"participant": HELPER}, key=key)
-    taken = time.monotonic() - start
+    duration = time.monotonic() - start
     assert reply.status == 202, reply.text
-    print(f"\n{count} events: unreadable after {taken:.2f} s, {reply.body['counts']}")
-    assert taken <= AT_ONCE_SECONDS or not is_promised
-    assert shown(gateway, key, large) == []
+    print(f"\n{count} events: unreadable after {duration:.2f} s, {reply.body['counts']}")
+    assert duration <= AT_ONCE_SECONDS or not is_promised
+    assert find_visible(gateway, key, large) == []
 
     during: list[float] = []
     with ThreadPoolExecutor(1) as job:
@@ -70,12 +70,12 @@ def test_a_user_with_a_hundred_thousand_events(
         work = job.submit(gateway.run_job, "eraser", TENANT)
         while not work.done():
             during.append(neighbour.ask())
-        totals, taken = work.result(), time.monotonic() - start
-    print(f"tombstones after {taken:.1f} s: {totals}")
+        totals, duration = work.result(), time.monotonic() - start
+    print(f"tombstones after {duration:.1f} s: {totals}")
     assert scratch_db.rows("select count(*) from erasure_marks") == [(0,)]
-    left = "select count(*) from events where erased_at is null and tenant_id = %s"
-    assert scratch_db.rows(left, TENANT) == [(0,)]
-    assert taken < JOB_SECONDS
+    query = "select count(*) from events where erased_at is null and tenant_id = %s"
+    assert scratch_db.rows(query, TENANT) == [(0,)]
+    assert duration < JOB_SECONDS
     p95 = sorted(during)[int(len(during) * 0.95)]
     print(f"a neighbour's recall: {before * 1000:.0f} ms, {p95 * 1000:.0f} ms meanwhile")
     assert p95 < 2 * before + 0.02 or not is_promised
@@ -101,7 +101,7 @@ class Neighbour:
         return sorted(self.ask() for _ in range(times))[int(times * 0.95)]
 
 
-def shown(gateway: Gateway, key: str, large: LargeTenant) -> list[str]:
+def find_visible(gateway: Gateway, key: str, large: LargeTenant) -> list[str]:
     """Answers that still have something of the tenant's events."""
     ask = {"participants": large.participants}
     scope = f"/api/v1/scopes/{large.busiest}"
@@ -113,14 +113,14 @@ def shown(gateway: Gateway, key: str, large: LargeTenant) -> list[str]:
         ("GET", f"{scope}/events", None, ask),
         ("GET", f"/api/v1/provenance/{large.event_id}", None, ask),
     )
-    found: list[str] = []
+    results: list[str] = []
     for method, path, body, query in reads:
         reply = gateway.call(method, path, body, key=key, query=query)
         text = reply.text.replace(f'"{COMMON}"', "")
         if COMMON in text or large.blob_cid in text or reply.status not in (200, 404, 410):
-            found.append(f"{path}: {reply.status} {reply.text[:300]}")
+            results.append(f"{path}: {reply.status} {reply.text[:300]}")
     reply = gateway.call("GET", f"/api/v1/events/{large.event_id}", key=key, query=ask)
-    return found if reply.status == 410 else [*found, reply.text]
+    return results if reply.status == 410 else [*results, reply.text]
 
 
 # what it costs those who erase nothing ------------------------------------------------------------
@@ -190,13 +190,13 @@ class Costs:
         handler: Any = importlib.import_module("functions.worker.handler").lambda_handler
         event = {"Records": [{"messageId": "m", "body": body}]}
         assert handler(event, LambdaContext("worker", 120)) == {"batchItemFailures": []}
-        unfolded = "select last_seq - folded_seq from scopes where tenant_id = %s and scope_id = %s"
-        assert self.base.rows(unfolded, TENANT, self.large.busiest) == [(0,)]
+        query = "select last_seq - folded_seq from scopes where tenant_id = %s and scope_id = %s"
+        assert self.base.rows(query, TENANT, self.large.busiest) == [(0,)]
 
     def compare(self, statements: dict[bool, list[str]], rounds: int) -> dict[str, float]:
         """How many times as long each takes after one list of statements as after the other: the
         medians of rounds in turn."""
-        taken: dict[tuple[str, bool], list[float]] = defaultdict(list)
+        outcome: dict[tuple[str, bool], list[float]] = defaultdict(list)
         for turn in range(2 * rounds):
             is_on = turn % 2 == 0
             with psycopg.connect(self.base.admin_url, autocommit=True) as administrator:
@@ -207,10 +207,10 @@ class Costs:
                     start = time.perf_counter()
                     step()
                     if n >= WARM_UP or times == 1:
-                        taken[step.__name__, is_on].append(time.perf_counter() - start)
+                        outcome[step.__name__, is_on].append(time.perf_counter() - start)
         ratios: dict[str, float] = {}
         for name in ("append", "recall", "fold"):
-            now, before = median(taken[name, True]), median(taken[name, False])
+            now, before = median(outcome[name, True]), median(outcome[name, False])
             ratios[name] = now / before
             print(f"{name}: {now * 1000:.2f} ms, {before * 1000:.2f} without: {now / before:.3f}")
         return ratios
@@ -221,13 +221,13 @@ class Costs:
 def test_who_erases_nothing_pays_nothing(
     wire_plenty: Callable[[WordEmbedder], Gateway],
     scratch_db: ScratchDatabase,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
 ) -> None:
     """In the same run, in turn with and without. The service embeds in the space of the events
     that are there, so that a recall goes by words and by vectors, and a fold has only what was
     appended to embed. A policy that reads more than the marks is detected."""
     gateway = wire_plenty(WordEmbedder(SPACE, DIMENSIONS))
-    count = scaled(HUNDRED_THOUSAND)
+    count = scale(HUNDRED_THOUSAND)
     costs = Costs(gateway, scratch_db, fill_tenant(scratch_db, count, SCOPES))
     statements = switches(scratch_db)
     for name, ratio in costs.compare(statements, ROUNDS).items():

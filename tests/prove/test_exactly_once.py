@@ -176,7 +176,7 @@ class Reader:
 
     def _learn_acknowledged(self) -> None:
         """What was acknowledged by now: whoever pins later sees it."""
-        acked = self.history.acked[self._known :]
+        acked = self.history.acks[self._known :]
         self._known += len(acked)
         for ack in acked:
             self._acked[ack.receipt.scope_id].add(ack.receipt.event_id)
@@ -238,7 +238,7 @@ def list_by_id(access: TenantDb, version: int, scopes: Scopes, limit: int) -> Se
 
 
 def fold() -> None:
-    """One hint for all scopes, as SQS gives it to the worker."""
+    """One message for all scopes, as SQS gives it to the worker."""
     body = json.dumps({"tenant": TENANT, "scopes": [str(scope_id) for scope_id in SCOPE_IDS]})
     handler: Any = importlib.import_module("functions.worker.handler").lambda_handler
     handler({"Records": [{"messageId": "m", "body": body}]}, LambdaContext("worker", 120))
@@ -288,12 +288,12 @@ def test_each_event_is_under_one_leaf_or_in_the_tail(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
     aws: LocalAws,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
     seed: int,
 ) -> None:
     """25,000 events a seed; readers with a planted fault read along and must find some wrong. The
     last events have ids of before the first, as of a writer that was long in committing."""
-    size, history, started = scaled(EVENTS), History(), time.monotonic()
+    size, history, started = scale(EVENTS), History(), time.monotonic()
     stop, late = threading.Event(), [AppendOp(f"late {n}", who) for n, who in enumerate(SCOPES)]
     with ExitStack() as stack:
         clients = [Client(scratch_db.url, BlobStore(aws.bucket), history) for _ in range(WRITERS)]
@@ -325,7 +325,7 @@ def test_each_event_is_under_one_leaf_or_in_the_tail(
     )
     assert len(log) >= size
     assert check_log(history, log) == Findings()
-    assert {event.event_id for event in log} == {ack.receipt.event_id for ack in history.acked}
+    assert {event.event_id for event in log} == {ack.receipt.event_id for ack in history.acks}
     assert +right.faults == Counter()
     assert len(history.rolled_back) > size / 20
     assert min(len(right.versions), right.mixed, right.past_cutoff) > 2

@@ -38,12 +38,12 @@ def read_pages(gateway: Gateway, path: str, key: str, **query: object) -> list[d
 def test_two_writers_lose_nothing(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    served = scaled(500)
+    served = scale(500)
     monkeypatch.setattr(store_fields, "MAX_SERVED", served)
-    each = scaled(REVISIONS) // 2
+    each = scale(REVISIONS) // 2
     keys = {user: plenty.key(user=user) for user in WHO[1:]}
     path = f"{state_topic(plenty, keys['user:ada'])}/berth"
     begin = threading.Barrier(2)
@@ -76,9 +76,9 @@ def test_two_writers_lose_nothing(
 
 
 def test_salience_counts_each_answer(
-    plenty: Gateway, scratch_db: ScratchDatabase, scaled: Callable[[int], int]
+    plenty: Gateway, scratch_db: ScratchDatabase, scale: Callable[[int], int]
 ) -> None:
-    reads = scaled(READS)
+    reads = scale(READS)
     key = plenty.key(user="user:ada")
     path = state_topic(plenty, key)
     for field in ("berth", "skipper"):

@@ -1,7 +1,8 @@
 """Design 6 and 8: what is folded is a function of the log and its decisions, and of nothing else.
 
-Hints shuffled, doubled, lost and late, handlers killed between any two calls of theirs, two workers
-on one scope: the final state is the orderly run's. All of it dropped and folded again: the same.
+Messages shuffled, doubled, lost and late, handlers killed between any two calls of theirs, two
+workers on one scope: the final state is the orderly run's. All of it dropped and folded again:
+the same.
 """
 
 import importlib
@@ -65,7 +66,7 @@ DECIDED = ("scopes", "chains", "use", "versions", "links", "lanes", "decisions")
 search: where the model was away at first, a replay has one more."""
 
 
-class Killed(BaseException):
+class Kill(BaseException):
     """SIGKILL, as far as Python goes: nothing of ours catches it."""
 
 
@@ -73,15 +74,15 @@ class Killed(BaseException):
 def killing(after: int) -> Generator[None]:
     """The process dies before its `after`-th call to the database, wherever that is; open
     transactions are undone, as the server undoes them when the connection is gone."""
-    left = [after]
+    steps_left = [after]
     with pytest.MonkeyPatch.context() as patch:
         for name in ("fetch", "execute"):
             original: Callable[..., Any] = getattr(TenantDb, name)
 
             def call(self: TenantDb, *args: Any, original: Any = original) -> Any:
-                left[0] -= 1
-                if left[0] < 0:
-                    raise Killed
+                steps_left[0] -= 1
+                if steps_left[0] < 0:
+                    raise Kill
                 return original(self, *args)
 
             patch.setattr(TenantDb, name, call)
@@ -104,7 +105,7 @@ class Town:
         set_tuning(base, ahead_events=3)
 
     def deliver(self, scopes: list[str]) -> list[str]:
-        """One hint, as SQS gives it; gives it back if it was not done."""
+        """One message, as SQS gives it; gives it back if it was not done."""
         body = json.dumps({"tenant": "acme", "scopes": scopes})
         records = {"Records": [{"messageId": "m", "body": body}]}
         answer = self.handler.lambda_handler(records, LambdaContext("worker", 120))
@@ -143,7 +144,7 @@ def town(server: Any, aws: LocalAws, embedder: WordEmbedder, model: RandomTasks)
 
 
 def orderly(place: Town, batches: list[list[dict[str, Any]]]) -> dict[str, list[str]]:
-    """Every batch appended and its hints delivered, in order, once."""
+    """Every batch appended and its messages delivered, in order, once."""
     for batch in batches:
         for scope in dict.fromkeys(append(place.gateway, place.key, batch)):
             assert place.deliver([scope]) == []
@@ -152,10 +153,10 @@ def orderly(place: Town, batches: list[list[dict[str, Any]]]) -> dict[str, list[
 
 @dataclass
 class Deaths:
-    """What became of the hints of a disorderly run."""
+    """What became of the messages of a disorderly run."""
 
     delivered: int = 0
-    killed: int = 0
+    kills: int = 0
     at_work: int = 0
     """Of the killed those that had taken a lease."""
 
@@ -163,7 +164,7 @@ class Deaths:
 def disorderly(
     place: Town, batches: list[list[dict[str, Any]]], dice: random.Random
 ) -> tuple[dict[str, list[str]], Deaths]:
-    """The same batches, but their hints late, shuffled, doubled up to five times, and a fifth of
+    """The same batches, but their messages late, shuffled, doubled up to five times, and a fifth of
     the handlers killed; what is left over is found by a sweep."""
     waiting: list[str] = []
     deaths = Deaths()
@@ -182,8 +183,8 @@ def disorderly(
             try:
                 with killing(after):
                     place.deliver([scope])
-            except Killed:
-                deaths.killed += 1
+            except Kill:
+                deaths.kills += 1
                 deaths.at_work += after > 0
                 return
             limit = max(1, limit // 2)
@@ -205,30 +206,30 @@ def disorderly(
     "seed",
     [1, pytest.param(2, marks=pytest.mark.proof), pytest.param(3, marks=pytest.mark.proof)],
 )
-def test_no_order_number_or_death_of_hints_changes_what_is_folded(
+def test_no_order_number_or_death_of_messages_changes_what_is_folded(
     server: Any,
     aws: LocalAws,
     embedder: WordEmbedder,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
     seed: int,
 ) -> None:
     """300 deliveries in the orderly run, up to five times as many in the other."""
     chat, dice = EventGenerator(seed), random.Random(seed)
-    batches = [chat.generate(SCOPES, dice.randint(1, 12)) for _ in range(max(12, scaled(100)))]
+    batches = [chat.generate(SCOPES, dice.randint(1, 12)) for _ in range(max(12, scale(100)))]
     with town(server, aws, embedder, RandomTasks()) as place:
         expected = orderly(place, batches)
     with town(server, aws, embedder, RandomTasks()) as place:
-        found, deaths = disorderly(place, batches, dice)
+        result, deaths = disorderly(place, batches, dice)
     print(
         f"\n{sum(map(len, batches))} events, {deaths.delivered} deliveries,"
-        f" {deaths.killed} killed, {deaths.at_work} of them at work:"
-        f" {len(found['chains'])} chains in {len(found['versions'])} versions"
+        f" {deaths.kills} killed, {deaths.at_work} of them at work:"
+        f" {len(result['chains'])} chains in {len(result['versions'])} versions"
     )
-    assert deaths.killed > deaths.delivered / 8
+    assert deaths.kills > deaths.delivered / 8
     assert deaths.at_work
-    assert len(found["chains"]) > len(batches) / 4
+    assert len(result["chains"]) > len(batches) / 4
     for part in expected:
-        assert found[part] == expected[part], part
+        assert result[part] == expected[part], part
 
 
 @pytest.mark.proof
@@ -316,20 +317,18 @@ def use(base: ScratchDatabase, worker: Worker, dice: random.Random) -> None:
     """Some chains are recalled, and some that are cold archived: those may be said anew after."""
     access = worker.database.connect_as(Caller.background("acme"))
     for number in range(dice.randrange(3)):
-        found = base.rows("select chain_id, scope_id, participants from chains order by 1")
-        asked = dice.sample(found, min(len(found), 3))
+        rows = base.rows("select chain_id, scope_id, participants from chains order by 1")
+        sample = dice.sample(rows, min(len(rows), 3))
         at = datetime.now(UTC) + timedelta(days=dice.randrange(40))
         recall_id = UUID(int=dice.getrandbits(120) + number)
-        store_recalls.record_chains(access, recall_id, [(c, s, who) for c, s, who in asked], at)
+        store_recalls.record_chains(access, recall_id, [(c, s, who) for c, s, who in sample], at)
     fold_recalls.fold(access, LATER, 1000, DEFAULTS)
     if dice.random() < 0.5:
         with access.transaction():
             store_archiving.archive_cold_chains(access, datetime.now(UTC) + timedelta(days=30), 2)
 
 
-def replayed(
-    base: ScratchDatabase, worker: Worker, scopes: list[UUID], dice: random.Random
-) -> None:
+def replay(base: ScratchDatabase, worker: Worker, scopes: list[UUID], dice: random.Random) -> None:
     """All chains dropped and folded again: under other thresholds, by another model, in pieces."""
     set_tuning(base, flush_events=8, gap_minutes=5, quality="strict", ahead_events=5)
     drop_chains(worker.database.connect_as(Caller.background("acme")), scopes)
@@ -337,13 +336,13 @@ def replayed(
     other = replace(worker, llm=make_worker(*_parts(worker), RandomTasks(is_unrepeatable=True)).llm)
     base.rows("update scope_work set due_at = now() returning 1")
     for scope in scopes:  # dropped once more, on half the way
-        with suppress(Killed), killing(dice.randrange(20, 200)):
+        with suppress(Kill), killing(dice.randrange(20, 200)):
             fold_scope(other, worker.database.connect_as(Caller.background("acme")), scope, LATER)
     drop_chains(worker.database.connect_as(Caller.background("acme")), scopes)
     while base.rows("select from scopes where folded_seq < last_seq"):
         access = worker.database.connect_as(Caller.background("acme"))
         for scope in scopes:
-            with suppress(Killed), killing(dice.randrange(20, 400)):
+            with suppress(Kill), killing(dice.randrange(20, 400)):
                 fold_scope(other, access, scope, LATER)
     # Whoever died on the last event left the scope due, with what was decided to happen after it.
     access = worker.database.connect_as(Caller.background("acme"))
@@ -358,33 +357,33 @@ def _parts(worker: Worker) -> tuple[Database, BlobStore, WordEmbedder]:
 
 @pytest.mark.proof
 def test_all_chains_dropped_and_folded_again_are_the_same(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, scaled: Callable[[int], int]
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, scale: Callable[[int], int]
 ) -> None:
     """20 seeds, one after the other in tenants of their own scopes: content hashes and all."""
     kinds: set[str] = set()
-    used = 0, 0
-    for seed in range(scaled(20) if scaled(20) == 20 else 1):
+    uses = 0, 0
+    for seed in range(scale(20) if scale(20) == 20 else 1):
         scratch_db.rows(EMPTY)
         scopes = live(gateway, scratch_db, worker, seed, 150)
         kinds |= {kind for (kind,) in scratch_db.rows("select distinct kind from decisions")}
-        before, said = dump_state(scratch_db, *DECIDED), hashes(scratch_db)
-        replayed(scratch_db, worker, scopes, random.Random(seed))
-        assert hashes(scratch_db) == said, f"seed {seed}"
+        before, message = dump_state(scratch_db, *DECIDED), hashes(scratch_db)
+        replay(scratch_db, worker, scopes, random.Random(seed))
+        assert hashes(scratch_db) == message, f"seed {seed}"
         assert dump_state(scratch_db, *DECIDED) == before, f"seed {seed}"
         assert scratch_db.rows("select count(*) from dropped_chain_state") == [(0,)]
         assert scratch_db.rows(
             "select count(*) from chains c join chain_vectors v using (tenant_id, chain_id)"
             " where c.status = 'archived'"
         ) == [(0,)]
-        ((archived, recalled),) = scratch_db.rows(
+        ((archived, recall_reply),) = scratch_db.rows(
             "select count(archived_at)::int, count(boosted_at)::int from chains"
         )
-        used = used[0] + archived, used[1] + recalled
+        uses = uses[0] + archived, uses[1] + recall_reply
         print(
-            f"seed {seed}: {len(said)} versions, {len(before['decisions'])} decisions,"
-            f" {archived} chains archived, {recalled} recalled"
+            f"seed {seed}: {len(message)} versions, {len(before['decisions'])} decisions,"
+            f" {archived} chains archived, {recall_reply} recalled"
         )
-    assert min(used) > 0
+    assert min(uses) > 0
     assert kinds == {"settings", "continues", "vector_given_up", "formed", "idle", "reformed"}
 
 
@@ -408,7 +407,7 @@ def test_a_decision_that_was_not_stored_is_noticed(
         before = hashes(scratch_db)
         scratch_db.rows("delete from decisions where kind = %s returning 1", kind)
         try:
-            replayed(scratch_db, worker, scopes, random.Random(seed))
+            replay(scratch_db, worker, scopes, random.Random(seed))
         except (UniqueViolation, AssertionError):
             return  # it decides anew what is decided for another place, or finds nothing to go by
         if hashes(scratch_db) != before:
@@ -420,7 +419,7 @@ def test_a_decision_that_was_not_stored_is_noticed(
 def race(base: ScratchDatabase, worker: Worker, scope: UUID) -> list[str]:
     """Four workers fold one scope at once; gives what they met."""
     barrier = threading.Barrier(4)
-    met: list[str] = []
+    matches: list[str] = []
 
     def run() -> None:
         access = worker.database.connect_as(Caller.background("acme"))
@@ -428,7 +427,7 @@ def race(base: ScratchDatabase, worker: Worker, scope: UUID) -> list[str]:
         try:
             fold_scope(worker, access, scope, LATER)
         except Exception as error:
-            met.append(type(error).__name__)
+            matches.append(type(error).__name__)
 
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
@@ -437,14 +436,14 @@ def race(base: ScratchDatabase, worker: Worker, scope: UUID) -> list[str]:
         thread.join()
     with suppress(Exception):
         fold_scope(worker, worker.database.connect_as(Caller.background("acme")), scope, LATER)
-    return met
+    return matches
 
 
 def _not_yet(*_: object) -> bool:
     return False
 
 
-def prepared(
+def prepare_run(
     gateway: Gateway, base: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> UUID:
     """A scope whose vectors are there and whose fold is not."""
@@ -460,13 +459,13 @@ def prepared(
 def test_workers_on_one_scope_at_once_leave_one_history(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scope = prepared(gateway, scratch_db, worker, monkeypatch)
-    met = race(scratch_db, worker, scope)
-    assert set(met) <= {"Unavailable"}, "no constraint is ever met: the mark is swapped first"
+    scope = prepare_run(gateway, scratch_db, worker, monkeypatch)
+    match = race(scratch_db, worker, scope)
+    assert set(match) <= {"Unavailable"}, "no constraint is ever met: the mark is swapped first"
     assert scratch_db.rows("select folded_seq = last_seq from scopes") == [(True,)]
     before = hashes(scratch_db)
     assert len(before) > 8
-    replayed(scratch_db, worker, [scope], random.Random(0))
+    replay(scratch_db, worker, [scope], random.Random(0))
     assert hashes(scratch_db) == before
 
 
@@ -475,7 +474,7 @@ def test_without_the_compare_and_swap_workers_get_into_each_others_way(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Teeth."""
-    scope = prepared(gateway, scratch_db, worker, monkeypatch)
+    scope = prepare_run(gateway, scratch_db, worker, monkeypatch)
 
     def move(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
         del fold_no
@@ -497,14 +496,14 @@ def test_topics_compared_across_lanes_are_noticed(
     """Teeth: the proof of interleaved sessions fails where a scope is one lane."""
     turn = fold.to_turn
 
-    def in_one_lane(logged: store_lanes.LoggedTurn) -> Turn:
-        return replace(turn(logged), session_id="")
+    def in_one_lane(log_turn: store_lanes.LoggedTurn) -> Turn:
+        return replace(turn(log_turn), session_id="")
 
     monkeypatch.setattr(fold, "to_turn", in_one_lane)
     original = fold.__dict__["_fold_event"]
 
-    def take(state: FoldState, logged: store_lanes.LoggedTurn) -> bool:
-        return original(state, replace(logged, session_id=""))
+    def take(state: FoldState, log_turn: store_lanes.LoggedTurn) -> bool:
+        return original(state, replace(log_turn, session_id=""))
 
     monkeypatch.setattr(fold, "_fold_event", take)
     with pytest.raises(AssertionError):
@@ -514,7 +513,7 @@ def test_topics_compared_across_lanes_are_noticed(
 def test_a_poison_message_ends_in_the_dead_letter_queue_and_the_others_are_done_once(
     server: Any, aws: LocalAws, embedder: WordEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nine hints and what is none in one batch off the real queue; one of the nine names a scope
+    """Nine messages and what is none in one batch off the real queue; one of the nine names a scope
     whose fold has a fault of ours, which stays visible as work with a reason."""
     with town(server, aws, embedder, RandomTasks()) as place:
         scopes = sorted(set(append(place.gateway, place.key, EventGenerator(8).generate(9, 200))))
@@ -538,16 +537,16 @@ def test_a_poison_message_ends_in_the_dead_letter_queue_and_the_others_are_done_
         dead: list[str] = []
         until = time.monotonic() + 30
         while not dead and time.monotonic() < until:
-            found = sqs.receive_message(QueueUrl=aws.work_dead_letter_url, WaitTimeSeconds=1)
-            dead = [message["Body"] for message in found.get("Messages", [])]
+            result = sqs.receive_message(QueueUrl=aws.work_dead_letter_url, WaitTimeSeconds=1)
+            dead = [message["Body"] for message in result.get("Messages", [])]
         poller.stop()
         sqs.close()
         assert dead == ["poison"]
         events = [text for text in embedder.embedded_texts if text.startswith("[")]
         assert len(events) == len(set(events)), "nothing was embedded twice"
-        folded = place.base.rows("select scope_id::text from scopes where folded_seq = last_seq")
-        assert {scope for (scope,) in folded} == set(scopes[1:])
-        left = place.base.rows("select scope_id::text, last_error from scope_work")
-        assert left == [(scopes[0], "internal_error: ZeroDivisionError")]
+        rows = place.base.rows("select scope_id::text from scopes where folded_seq = last_seq")
+        assert {scope for (scope,) in rows} == set(scopes[1:])
+        result_rows = place.base.rows("select scope_id::text, last_error from scope_work")
+        assert result_rows == [(scopes[0], "internal_error: ZeroDivisionError")]
         once = place.base.rows("select count(*), count(distinct event_id) from chain_events")
         assert once[0][0] == once[0][1] > 0

@@ -84,23 +84,23 @@ class Ledger:
             patch.setattr(TenantDb, name, call)
         turns, spoken = store_lanes.read_turns, store_events.read_topic_events
 
-        def looked(access: TenantDb, scope: UUID, space: str, after: int, limit: int) -> Any:
+        def look_at(access: TenantDb, scope: UUID, space: str, after: int, limit: int) -> Any:
             if not self.costs or after // STEP > self.costs[-1].folded // STEP:
                 self.look(after)
             return turns(access, scope, space, after, limit)
 
-        def counted(access: TenantDb, unread: Sequence[UUID], known: Sequence[UUID]) -> Any:
+        def count(access: TenantDb, unread: Sequence[UUID], known_ids: Sequence[UUID]) -> Any:
             self.unread += len(unread)
-            return spoken(access, unread, known)
+            return spoken(access, unread, known_ids)
 
-        patch.setattr(store_lanes, "read_turns", looked)
-        patch.setattr(store_events, "read_topic_events", counted)
+        patch.setattr(store_lanes, "read_turns", look_at)
+        patch.setattr(store_events, "read_topic_events", count)
 
     def base_of_fold(self) -> list[int]:
         """The server's process behind the fold's connection."""
         return [row.pid for row in self.access.fetch(_Pid, "select pg_backend_pid() as pid", {})]
 
-    def look(self, folded: int) -> None:
+    def look(self, fold_count: int) -> None:
         """As it is now."""
         now, cpu = time.monotonic(), time.process_time() + _cpu_seconds(self.server)
         with psycopg.connect(self.base.admin_url, autocommit=True) as owner:
@@ -110,7 +110,7 @@ class Ledger:
             "select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint"
             " from pg_stat_user_tables"
         )
-        self.costs.append(Cost(folded, now - self.looking, cpu, self.statements, rows))
+        self.costs.append(Cost(fold_count, now - self.looking, cpu, self.statements, rows))
         self.looking += time.monotonic() - now
 
     def steps(self) -> Iterator[tuple[int, float, float, float, float]]:
@@ -175,7 +175,7 @@ def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[Worker]:
     database.close()
 
 
-def prepared(
+def prepare_run(
     gateway: Gateway, worker: Worker, events: list[dict[str, Any]]
 ) -> tuple[TenantDb, UUID]:
     """The events appended, and their vectors stored; nothing folded."""
@@ -206,9 +206,9 @@ def fold(
         assert fold_scope(worker, access, scope, LATER)
         ledger.look(events)
     print(f"\n{events} events in one session; {dict(worker.tally.counters)}")
-    for folded, rate, cpu, statements, rows in ledger.steps():
+    for fold_count, rate, cpu, statements, rows in ledger.steps():
         print(
-            f"up to {folded:6}: {rate:5.0f} events/s; of an event {cpu:.2f} ms of CPU,"
+            f"up to {fold_count:6}: {rate:5.0f} events/s; of an event {cpu:.2f} ms of CPU,"
             f" {statements:.2f} statements, {rows:.0f} rows"
         )
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
@@ -227,12 +227,14 @@ def test_an_event_costs_the_same_however_many_are_folded(
     plenty: Gateway, scratch_db: ScratchDatabase, worker: Worker, request: pytest.FixtureRequest
 ) -> None:
     for count in (2000, 5000, 20012) if request.config.getoption("--full") else (600,):
-        access, scope = prepared(plenty, worker, talk(count, 12))
+        access, scope = prepare_run(plenty, worker, talk(count, 12))
         set_tuning(scratch_db, ahead_events=3)
         scans = scans_of_the_log(scratch_db)
-        for folded, *_, statements, rows in fold(access, scope, scratch_db, worker, count).steps():
+        for fold_count, *_, statements, rows in fold(
+            access, scope, scratch_db, worker, count
+        ).steps():
             assert statements < MOST_STATEMENTS
-            assert rows < (MOST_FIRST_ROWS if folded <= STEP else MOST_ROWS)
+            assert rows < (MOST_FIRST_ROWS if fold_count <= STEP else MOST_ROWS)
         # A table of a few rows is read whole, as it should be: not one of thousands, again and
         # again.
         assert scans_of_the_log(scratch_db) - scans < count / 50
@@ -244,7 +246,7 @@ def test_what_is_open_is_read_once_in_a_batch(
 ) -> None:
     """However much of a lane stays open: a message is judged by all of it."""
     count = 3000 if request.config.getoption("--full") else 300
-    access, scope = prepared(plenty, worker, talk(count, 300))
+    access, scope = prepare_run(plenty, worker, talk(count, 300))
     set_tuning(
         scratch_db, ahead_events=3, flush_events=500, similarity_low=-1.0, similarity_high=1.0
     )

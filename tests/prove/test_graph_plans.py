@@ -20,7 +20,7 @@ from strandline.graph.store_search import Narrowing, NodeQuery, find_containing,
 from strandline.graph.traverse import traverse
 from tests.bench.graph import measure
 from tests.bench.graph_data import RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
-from tests.prove.test_plans import Explained, nodes, rows_read
+from tests.prove.test_plans import Explainer, nodes, rows_read
 from tests.support import ScratchDatabase
 
 NODES, EDGES = 100_000, 500_000
@@ -32,9 +32,9 @@ type Call = Callable[[TenantDb], object]
 
 
 @pytest.fixture
-def graph(scratch_db: ScratchDatabase, scaled: Callable[[int], int]) -> LargeGraph:
+def graph(scratch_db: ScratchDatabase, scale: Callable[[int], int]) -> LargeGraph:
     """The promised size."""
-    return fill_graph(scratch_db, scaled(NODES), scaled(EDGES))
+    return fill_graph(scratch_db, scale(NODES), scale(EDGES))
 
 
 def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
@@ -53,7 +53,7 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
         )
         return find_similar(access, query)
 
-    def known(access: TenantDb) -> object:
+    def look_up(access: TenantDb) -> object:
         question = f"What does The helper know about {RARE}?"
         return read_known(access, question, graph.vectors[0], SPACE)
 
@@ -66,18 +66,18 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
         "three hops": (partial(walk, 3), reach),
         "two hops, as of a time": (partial(walk, 2, as_of=datetime.now(UTC)), reach),
         "search by meaning": (near, view * 2 + graph.nodes // 100 * 4 + 4_000),
-        "what is known": (known, reach + graph.nodes // 100 * 2 + 1_000),
+        "what is known": (look_up, reach + graph.nodes // 100 * 2 + 1_000),
         "search by a part": (contains, graph.nodes // 100 + 1_000),
     }
 
 
 def faults(base: ScratchDatabase, graph: LargeGraph) -> Iterator[str]:
     """What of the plans breaks the promise."""
-    explained = Explained(base)
-    with closing(explained.database) as database:
+    explanation = Explainer(base)
+    with closing(explanation.database) as database:
         access = database.connect_as(Caller(TENANT, (WIDE,)))
         for name, (call, most) in calls(graph).items():
-            plans = explained.plans(partial(call, access))
+            plans = explanation.plans(partial(call, access))
             parts = [part for plan in plans for part in nodes(plan["Plan"])]
             assert parts, "nothing was explained"
             scanned = {p["Relation Name"] for p in parts if p["Node Type"] == "Seq Scan"}

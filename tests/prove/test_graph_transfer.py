@@ -31,7 +31,7 @@ from tests.graph_files import (
 )
 from tests.graph_files import export as fetch
 from tests.support import Gateway, ScratchDatabase
-from tests.uploads import cid_of, uploaded
+from tests.uploads import cid_of, upload_file
 
 NODES = 10_000
 ADA, BO, HELPER = "user:ada", "user:bo", "agent:helper"
@@ -68,8 +68,12 @@ def tell_story(graph: Graph) -> None:
     graph.write("PATCH", f"nodes/{ada}", description=None)
     graph.write("PATCH", f"nodes/{boat}", archived=True)
     graph.write("PATCH", f"nodes/{plan}", status="superseded", confidence=0.5)
-    moved = {"content": "Ada lives in Bergen", "category": "personal"}
-    body = {"reason": "She moved.", "replacement": moved, "valid_from": "2099-01-01T00:00:00Z"}
+    replacement_fact = {"content": "Ada lives in Bergen", "category": "personal"}
+    body = {
+        "reason": "She moved.",
+        "replacement": replacement_fact,
+        "valid_from": "2099-01-01T00:00:00Z",
+    }
     graph.write("POST", f"nodes/{lives}/invalidate", **body)
     (again,) = graph.create(fact("Ada lives in Oslo", valid_from="2100-01-01T00:00:00Z"))
     assert again != lives
@@ -163,15 +167,15 @@ def test_what_was_imported_is_exported_the_same(
     assert any(state["valid_to"] for state in states)
     assert any(state["archived"] for state in states)
     assert any(state["merged_into"] for state in states)
-    imported = round_trip(plenty, data)
-    assert imported["counts"] == answer["counts"]
-    assert imported["new_statements"] == answer["counts"]["statements"]
-    assert (imported["known_statements"], imported["lowered_trust"]) == (0, 0)
+    imports = round_trip(plenty, data)
+    assert imports["counts"] == answer["counts"]
+    assert imports["new_statements"] == answer["counts"]["statements"]
+    assert (imports["known_statements"], imports["lowered_trust"]) == (0, 0)
     other = plenty.key(OTHER)
     before = count_rows(scratch_db, OTHER)
-    repeated = import_text(plenty, other, data)
-    assert repeated.headers["Idempotent-Replayed"] == "true"
-    assert (repeated.body["new_statements"], repeated.body["new_nodes"]) == (0, 0)
+    reply = import_text(plenty, other, data)
+    assert reply.headers["Idempotent-Replayed"] == "true"
+    assert (reply.body["new_statements"], reply.body["new_nodes"]) == (0, 0)
     assert count_rows(scratch_db, OTHER) == before
     # An export of the same graph at another time has nothing new; nor has its own, at home.
     _, later = fetch(plenty, admin)
@@ -188,11 +192,9 @@ def test_what_was_imported_is_exported_the_same(
     assert "Ada rows" in {node["name"] for node in nodes}
     statements = of_kind(fetch(plenty, other, *ALONE)[1], "statement")
     (event,) = next(line["events"] for line in statements if line["content"] == "Bo rows.")
-    stored = plenty.call(
-        "GET", f"/api/v1/events/{event}", key=other, query={"participants": BO}
-    ).body
-    assert (stored["type"], stored["content"]) == ("statement", "Bo rows.")
-    assert stored["metadata"]["graph"]["import"]["says"][0]["node"] == ["fact", "Bo rows", 0]
+    body = plenty.call("GET", f"/api/v1/events/{event}", key=other, query={"participants": BO}).body
+    assert (body["type"], body["content"]) == ("statement", "Bo rows.")
+    assert body["metadata"]["graph"]["import"]["says"][0]["node"] == ["fact", "Bo rows", 0]
 
 
 FAULTS: Mapping[str, Callable[[int], Row]] = {
@@ -225,13 +227,13 @@ def test_a_graph_that_is_not_the_same_is_noticed(
 
 @pytest.mark.proof
 def test_a_large_graph_goes_round(
-    plenty: Gateway, scaled: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+    plenty: Gateway, scale: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through an upload, with vectors, in pages that are smaller than it."""
-    if scaled(NODES) < NODES:
+    if scale(NODES) < NODES:
         monkeypatch.setattr("strandline.graph.store_export.PAGE", 40)
         monkeypatch.setattr(store_import, "_ROWS", 70)
-    rng, count, key = random.Random(5), scaled(NODES), plenty.key()
+    rng, count, key = random.Random(5), scale(NODES), plenty.key()
     graph = Graph(plenty, key, PAIR)
     for start in range(0, count, 50):
         nodes: list[dict[str, Any]] = []
@@ -250,7 +252,7 @@ def test_a_large_graph_goes_round(
     assert answer["counts"]["nodes"] == count
     assert all(bool(line.get("vector")) == has_vectors for line in of_kind(data, "node"))
     other = plenty.key(OTHER)
-    uploaded(plenty, other, data)
+    upload_file(plenty, other, data)
     began = datetime.now(UTC)
     reply = plenty.call("POST", "/api/v1/graph/imports", {"cid": cid_of(data)}, key=other)
     seconds = (datetime.now(UTC) - began).total_seconds()
@@ -275,8 +277,8 @@ def refuse_damages(
         if not damaged:
             continue  # nothing is left: the request itself is refused
         reply = import_text(gateway, other, damaged)
-        found = reply.status, reply.body.get("error", {}).get("details", {}).get("line")
-        assert found == (422, number), f"line {number} {what}: {reply.text[:300]}"
+        results = reply.status, reply.body.get("error", {}).get("details", {}).get("line")
+        assert results == (422, number), f"line {number} {what}: {reply.text[:300]}"
         assert f"line {number}: " in reply.error["message"]
     assert set(count_rows(base, tenant).values()) == {0}
 
@@ -304,8 +306,8 @@ def test_an_import_that_takes_a_damaged_file_is_noticed(
         del last
         return reader.file
 
-    with monkeypatch.context() as planted:
-        planted.setattr(import_file, "read_lines", trusting)
+    with monkeypatch.context() as patch:
+        patch.setattr(import_file, "read_lines", trusting)
         with pytest.raises((AssertionError, ValueError)):
             refuse_damages(plenty, scratch_db, data, "trusting")
     monkeypatch.setattr(FileReader, "finish", lenient)
@@ -325,10 +327,10 @@ def test_an_import_that_fails_halfway_leaves_nothing(
 ) -> None:
     _, data = fetch(plenty, key, *PAIR)
 
-    def broken(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(store_import, "add_revisions", broken)
+    monkeypatch.setattr(store_import, "add_revisions", fail)
     fail_halfway(plenty, scratch_db, data)
     store = import_graph.store_statements
 
@@ -358,8 +360,8 @@ def replace_member(kind: str, member: str, value: object) -> Callable[[list[dict
 def restate(lines: list[dict[str, Any]]) -> int:
     """The fact that holds again has not ended before."""
     for line in lines:
-        for said in line.get("says", []):
-            said["patch"] = {n: v for n, v in said["patch"].items() if n != "valid_to"}
+        for message in line.get("says", []):
+            message["patch"] = {n: v for n, v in message["patch"].items() if n != "valid_to"}
     return next(line["line"] for line in lines if line.get("ordinal"))
 
 
@@ -450,7 +452,7 @@ def test_what_is_too_large_is_refused_with_the_way_out(
     reply = import_text(plenty, plenty.key(OTHER), data)
     assert (reply.status, reply.error["details"]["limit"]) == (413, 5)
     other = plenty.key(OTHER)
-    uploaded(plenty, other, data)
+    upload_file(plenty, other, data)
     monkeypatch.setattr(import_graph, "MAX_FILE_BYTES", 100)
     reply = plenty.call("POST", "/api/v1/graph/imports", {"cid": cid_of(data)}, key=other)
     assert (reply.status, reply.error["details"]["limit"]) == (413, 100)
@@ -458,8 +460,8 @@ def test_what_is_too_large_is_refused_with_the_way_out(
     reply = plenty.call("POST", "/api/v1/graph/imports", body, key=other)
     assert (reply.status, reply.error["details"]["field"]) == (422, "cid")
     for name, value in (("MAX_ROWS", 20), ("MAX_FILE_BYTES", 2000)):
-        with monkeypatch.context() as planted:
-            planted.setattr(export, name, value)
+        with monkeypatch.context() as patch:
+            patch.setattr(export, name, value)
             reply = plenty.call("POST", "/api/v1/graph/exports", {"participants": PAIR}, key=key)
             assert (reply.status, reply.error["details"]["limit"]) == (413, value)
             assert "scope_id" in reply.error["message"]

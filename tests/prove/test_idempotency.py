@@ -37,7 +37,9 @@ def race[Answer](
         return answers
 
     by_caller = [pool.submit(caller, number) for number in range(CALLERS)]
-    return [list(answers) for answers in zip(*(done.result() for done in by_caller), strict=True)]
+    return [
+        list(answers) for answers in zip(*(result.result() for result in by_caller), strict=True)
+    ]
 
 
 @pytest.fixture
@@ -59,11 +61,11 @@ def callers(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Threa
         yield pool
 
 
-def keyed(gateway: Gateway, token: str, name: str, body: object) -> Reply:
+def append_keyed(gateway: Gateway, token: str, name: str, body: object) -> Reply:
     return gateway.call("POST", EVENTS, body, key=token, headers={"Idempotency-Key": name})
 
 
-def stored(base: ScratchDatabase, tenant: str = "acme") -> list[tuple[Any, ...]]:
+def event_rows(base: ScratchDatabase, tenant: str = "acme") -> list[tuple[Any, ...]]:
     return base.rows(
         "select event_id::text, content, seq from events where tenant_id = %s"
         " order by recorded_at, seq",
@@ -75,15 +77,15 @@ def test_twenty_callers_of_a_key_make_one_event_and_get_the_same_bytes(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     callers: ThreadPoolExecutor,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
 ) -> None:
     """100 keys x 20 identical calls at once: 100 events, and of each key 20 equal 201s of which 19
     say that they are replays."""
-    size, token, started = scaled(KEYS), gateway.key(user="user:alice"), time.monotonic()
+    size, token, started = scale(KEYS), gateway.key(user="user:alice"), time.monotonic()
     rounds = race(
         callers,
         size,
-        lambda rnd, _: keyed(
+        lambda rnd, _: append_keyed(
             gateway, token, f"k{rnd}", user_message(f"Buoy {rnd}.", session_id="s")
         ),
     )
@@ -93,21 +95,21 @@ def test_twenty_callers_of_a_key_make_one_event_and_get_the_same_bytes(
         assert len({reply.text for reply in replies}) == 1
         marks = Counter(reply.headers.get("Idempotent-Replayed") for reply in replies)
         assert marks == {"true": CALLERS - 1, None: 1}
-    found = {event_id: (content, seq) for event_id, content, seq in stored(scratch_db)}
-    assert len(found) == size
+    results = {event_id: (content, seq) for event_id, content, seq in event_rows(scratch_db)}
+    assert len(results) == size
     for rnd, (first, *_) in enumerate(rounds):
-        assert found[first.body["event_id"]] == (f"Buoy {rnd}.", first.body["seq"])
-    print(f"\n{size} keys x {CALLERS} callers: {len(found)} events in {seconds:.1f} s")
+        assert results[first.body["event_id"]] == (f"Buoy {rnd}.", first.body["seq"])
+    print(f"\n{size} keys x {CALLERS} callers: {len(results)} events in {seconds:.1f} s")
 
 
 def test_twenty_callers_of_a_batch_make_its_events_once(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     callers: ThreadPoolExecutor,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
 ) -> None:
     """The same of batches, whose items have the key and their place."""
-    size, token = scaled(KEYS) // 5, gateway.key()
+    size, token = scale(KEYS) // 5, gateway.key()
 
     def call(rnd: int, _: int) -> Reply:
         events = [user_message(f"{rnd}: {n}", f"user:u{n % 3}") for n in range(5)]
@@ -122,21 +124,21 @@ def test_twenty_callers_of_a_batch_make_its_events_once(
         assert len({reply.text for reply in replies}) == 1
         marks = Counter(reply.headers.get("Idempotent-Replayed") for reply in replies)
         assert marks == {"true": CALLERS - 1, None: 1}
-    assert len(stored(scratch_db)) == 5 * size
+    assert len(event_rows(scratch_db)) == 5 * size
 
 
 def test_of_twenty_different_requests_under_one_key_one_wins(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     callers: ThreadPoolExecutor,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
 ) -> None:
     """The others are conflicts that name the winner and what differs; none is dropped silently."""
-    size, token = scaled(KEYS), gateway.key(user="user:alice")
+    size, token = scale(KEYS), gateway.key(user="user:alice")
     rounds = race(
         callers,
         size,
-        lambda rnd, n: keyed(gateway, token, f"k{rnd}", user_message(f"{rnd} by {n}")),
+        lambda rnd, n: append_keyed(gateway, token, f"k{rnd}", user_message(f"{rnd} by {n}")),
     )
     for replies in rounds:
         assert Counter(reply.status for reply in replies) == {201: 1, 409: CALLERS - 1}
@@ -145,7 +147,7 @@ def test_of_twenty_different_requests_under_one_key_one_wins(
             if reply.status == 409:
                 assert reply.error["code"] == "key_conflict"
                 assert reply.error["details"] == {"fields": ["content"], "event_id": winner}
-    assert len(stored(scratch_db)) == size
+    assert len(event_rows(scratch_db)) == size
 
 
 @pytest.mark.parametrize(
@@ -174,14 +176,14 @@ def test_a_key_with_another_request_is_a_conflict_that_says_what_differs(
         name="a.txt",
     )
     token = gateway.key()
-    event_id = keyed(gateway, token, "k", first).body["event_id"]
-    refused = keyed(gateway, token, "k", {**first, **change})
-    assert refused.status == 409
-    assert refused.error["retryable"] is False
-    assert set(refused.error["details"]["fields"]) == set(fields)
-    assert refused.error["details"]["event_id"] == event_id
-    assert len(stored(scratch_db)) == 1
-    again = keyed(gateway, token, "k", first)
+    event_id = append_keyed(gateway, token, "k", first).body["event_id"]
+    reply = append_keyed(gateway, token, "k", {**first, **change})
+    assert reply.status == 409
+    assert reply.error["retryable"] is False
+    assert set(reply.error["details"]["fields"]) == set(fields)
+    assert reply.error["details"]["event_id"] == event_id
+    assert len(event_rows(scratch_db)) == 1
+    again = append_keyed(gateway, token, "k", first)
     assert (again.status, again.headers["Idempotent-Replayed"]) == (201, "true")
 
 
@@ -194,51 +196,55 @@ def test_one_users_keys_tell_another_nothing(gateway: Gateway, scratch_db: Scrat
     """The same key of another bound user is fresh, in every respect; so is that of an unbound
     credential, and of another tenant."""
     both = ["user:alice", "user:bob"]
-    alices = keyed(gateway, gateway.key(user="user:alice"), "k", user_message("Mine.", *both))
+    alices = append_keyed(
+        gateway, gateway.key(user="user:alice"), "k", user_message("Mine.", *both)
+    )
     bob = gateway.key(user="user:bob")
     others = [
-        keyed(gateway, bob, "k", user_message("Mine.", *both, speaker="user:bob")),
-        keyed(gateway, gateway.key(), "k", user_message("Mine.", *both)),
-        keyed(gateway, gateway.key("other"), "k", user_message("Mine.", *both)),
+        append_keyed(gateway, bob, "k", user_message("Mine.", *both, speaker="user:bob")),
+        append_keyed(gateway, gateway.key(), "k", user_message("Mine.", *both)),
+        append_keyed(gateway, gateway.key("other"), "k", user_message("Mine.", *both)),
     ]
-    unused = keyed(gateway, bob, "never used", user_message("New.", *both, speaker="user:bob"))
+    unused = append_keyed(
+        gateway, bob, "never used", user_message("New.", *both, speaker="user:bob")
+    )
     assert alices.status == 201
     assert [shape(other) for other in others] == [shape(unused)] * 3
     assert len({reply.body["event_id"] for reply in [alices, *others, unused]}) == 5
     assert "Idempotent-Replayed" not in unused.headers
-    refused = keyed(gateway, bob, "k", user_message("Else.", *both, speaker="user:bob"))
-    assert refused.status == 409
-    assert refused.error["details"]["event_id"] == others[0].body["event_id"]
-    assert alices.body["event_id"] not in refused.text
-    assert len(stored(scratch_db)) == 4
+    response = append_keyed(gateway, bob, "k", user_message("Else.", *both, speaker="user:bob"))
+    assert response.status == 409
+    assert response.error["details"]["event_id"] == others[0].body["event_id"]
+    assert alices.body["event_id"] not in response.text
+    assert len(event_rows(scratch_db)) == 4
 
 
 def test_a_conflict_shows_an_event_only_to_who_may_see_it(gateway: Gateway) -> None:
     """Unbound credentials share their keys: one that names others learns that the key is taken, and
     not by what."""
-    first = keyed(gateway, gateway.key(), "k", user_message("Secret.", "user:alice"))
-    refused = keyed(gateway, gateway.key(), "k", user_message("Secret.", "user:mallory"))
-    assert refused.status == 409
-    assert refused.error["details"] == {}
-    assert first.body["event_id"] not in refused.text
-    assert "participants" not in refused.text
+    first = append_keyed(gateway, gateway.key(), "k", user_message("Secret.", "user:alice"))
+    reply = append_keyed(gateway, gateway.key(), "k", user_message("Secret.", "user:mallory"))
+    assert reply.status == 409
+    assert reply.error["details"] == {}
+    assert first.body["event_id"] not in reply.text
+    assert "participants" not in reply.text
 
 
 def test_a_header_and_a_source_event_key_of_channel_http_are_one_key(
     gateway: Gateway, scratch_db: ScratchDatabase
 ) -> None:
     token = gateway.key()
-    first = keyed(gateway, token, "k", user_message("Once."))
+    first = append_keyed(gateway, token, "k", user_message("Once."))
     same = gateway.call("POST", EVENTS, user_message("Once.", source_event_key="k"), key=token)
     other = gateway.call(
         "POST", EVENTS, user_message("Once.", source_event_key="k", channel="mail"), key=token
     )
     assert (same.status, same.text) == (201, first.text)
     assert other.status == 201
-    assert len(stored(scratch_db)) == 2
+    assert len(event_rows(scratch_db)) == 2
 
 
-class Died(BaseException):
+class Death(BaseException):
     """No handler catches it: the process is gone."""
 
 
@@ -249,17 +255,17 @@ def test_a_retry_after_a_death_between_commit_and_answer_gets_the_receipt(
     embedder: Embedder,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The hint is sent right after the commit: whoever dies there answered nothing."""
+    """The message is sent right after the commit: whoever dies there answered nothing."""
 
     def die(*_: object) -> None:
-        raise Died
+        raise Death
 
     token, body = gateway.key(), user_message("The buoy is out.")
     with monkeypatch.context() as patch:
         patch.setattr(WorkQueue, "send", die)
-        with pytest.raises(Died):
-            keyed(gateway, token, "k", body)
-    ((event_id, _, seq),) = stored(scratch_db)
+        with pytest.raises(Death):
+            append_keyed(gateway, token, "k", body)
+    ((event_id, _, seq),) = event_rows(scratch_db)
     dead = ingest.resources
     environment = {
         "STRANDLINE_DATABASE_URL": scratch_db.url,
@@ -270,20 +276,20 @@ def test_a_retry_after_a_death_between_commit_and_answer_gets_the_receipt(
         for service in wire_handlers(environment, monkeypatch, embedder):
             stack.enter_context(closing(service.database))
         assert ingest.resources is not dead
-        replies = [keyed(gateway, token, "k", body) for _ in range(2)]
+        replies = [append_keyed(gateway, token, "k", body) for _ in range(2)]
     for reply in replies:
         assert (reply.status, reply.headers["Idempotent-Replayed"]) == (201, "true")
         assert (reply.body["event_id"], reply.body["seq"]) == (event_id, seq)
     assert replies[0].text == replies[1].text
-    assert len(stored(scratch_db)) == 1
+    assert len(event_rows(scratch_db)) == 1
 
 
 def test_check_then_insert_would_make_doubles(
-    scratch_db: ScratchDatabase, scaled: Callable[[int], int]
+    scratch_db: ScratchDatabase, scale: Callable[[int], int]
 ) -> None:
     """The planted fault: select the key, insert if it is absent. Under the same race it must make
     doubles, and the primary key of ours none, or the race above proves nothing."""
-    size = scaled(KEYS)
+    size = scale(KEYS)
     with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
         owner.execute("create table checked (key int not null)")
         owner.execute("create table reserved (key int primary key)")

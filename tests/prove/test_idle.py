@@ -32,7 +32,7 @@ DAYS = 30
 MINUTE = timedelta(minutes=1)
 EPOCH = datetime.fromtimestamp(0, UTC)
 SLOT = {job.name: job.min_spacing + MINUTE for job in JOBS}
-"""A spacing, and what a wish may take."""
+"""A spacing, and what a requested run may take."""
 TALK = (
     ("user", "The harbour crane at Ostend needs a new gearbox before the winter storms arrive."),
     ("agent", "I have asked Peeters Marine in Antwerp for an offer; they want the crane's papers."),
@@ -63,24 +63,24 @@ def converse(stage: ProofService) -> datetime:
     return stage.clock()
 
 
-def mornings(begun: datetime, ended: datetime) -> list[datetime]:
-    found = [next_daily_sweep(begun)]
-    while (following := found[-1] + timedelta(days=1)) < ended:
-        found.append(following)
-    return [morning for morning in found if morning < ended]
+def mornings(start: datetime, end: datetime) -> list[datetime]:
+    results = [next_daily_sweep(start)]
+    while (following := results[-1] + timedelta(days=1)) < end:
+        results.append(following)
+    return [morning for morning in results if morning < end]
 
 
-def unexplained(
-    stage: ProofService, begun: datetime, dues: Sequence[tuple[datetime, timedelta]]
+def find_unexplained(
+    stage: ProofService, start: datetime, dues: Sequence[tuple[datetime, timedelta]]
 ) -> list[str]:
     """Touches of the database since `begun` at which nothing was due, and dues at which nobody
     came. A due is a moment, and how late it may be."""
-    ended = stage.clock()
-    wanted = [(moment, MINUTE) for moment in mornings(begun, ended)]
-    wanted += [(moment, late) for moment, late in dues if moment < ended]
-    touches = [touch for touch in stage.proxy.contact_times if touch >= begun]
-    idle = [t for t in touches if not any(m <= t <= m + late for m, late in wanted)]
-    lonely = [m for m, late in wanted if not any(m <= t <= m + late for t in touches)]
+    end = stage.clock()
+    expectations = [(moment, MINUTE) for moment in mornings(start, end)]
+    expectations += [(moment, late) for moment, late in dues if moment < end]
+    touches = [touch for touch in stage.proxy.contact_times if touch >= start]
+    idle = [t for t in touches if not any(m <= t <= m + late for m, late in expectations)]
+    lonely = [m for m, late in expectations if not any(m <= t <= m + late for t in touches)]
     return [f"touched at {t:%m-%d %H:%M}" for t in idle] + [
         f"nobody came at {m:%m-%d %H:%M}" for m in lonely
     ]
@@ -96,19 +96,19 @@ def next_analysis_after(at: datetime) -> datetime:
     return at + -(at - 180 * MINUTE - EPOCH) % timedelta(days=1)
 
 
-def dues_of(stage: ProofService, said: datetime) -> list[tuple[datetime, timedelta]]:
+def dues_of(stage: ProofService, moment: datetime) -> list[tuple[datetime, timedelta]]:
     """What one conversation makes due, and how late it may be."""
     ((idle,),) = stage.rows("select max(recorded_at) + interval '30 minutes' from events")
     ((cold,),) = stage.rows("select min(cold_at) from chains where status <> 'rejected'")
-    ripe = said + timedelta(days=1, minutes=5)
+    ripe = moment + timedelta(days=1, minutes=5)
     promoted, last = (half_hour_after(at) for at in (idle, idle + SLOT["sweeper"]))
-    embedded = last - promoted + SLOT["promoter"] + SLOT["sweeper"] + MINUTE
+    embedding = last - promoted + SLOT["promoter"] + SLOT["sweeper"] + MINUTE
     return [
-        (said + 10 * MINUTE, SLOT["sweeper"] + MINUTE),  # bytes are counted
+        (moment + 10 * MINUTE, SLOT["sweeper"] + MINUTE),  # bytes are counted
         (idle, SLOT["sweeper"]),
         (idle + 15 * MINUTE, SLOT["sweeper"] + SLOT["builder"]),  # its chain has waited
         # Its chain is warm, the nodes of its graph are embedded, their bytes are counted.
-        (promoted, embedded + 10 * MINUTE),
+        (promoted, embedding + 10 * MINUTE),
         (next_analysis_after(last), MINUTE),
         (ripe + -(ripe - EPOCH) % GARBAGE_PERIOD, SLOT["archiver"]),  # payloads are looked at
         *([(cold, SLOT["archiver"])] if cold else []),
@@ -117,12 +117,12 @@ def dues_of(stage: ProofService, said: datetime) -> list[tuple[datetime, timedel
 
 @pytest.mark.proof
 def test_a_stage_left_alone_is_silent_but_for_its_mornings(
-    stage: ProofService, scaled: Callable[[int], int]
+    stage: ProofService, scale: Callable[[int], int]
 ) -> None:
-    begun, days = stage.clock(), scaled(DAYS)
+    start, days = stage.clock(), scale(DAYS)
     before = len(stage.proxy.contact_times)
-    stage.advance_to(begun + timedelta(days=days))
-    assert unexplained(stage, begun, []) == []
+    stage.advance_to(start + timedelta(days=days))
+    assert find_unexplained(stage, start, []) == []
     touches = len(stage.proxy.contact_times) - before
     print(f"\n{days} days: the database was touched on {days} mornings, {touches} times in all")
 
@@ -138,21 +138,21 @@ def test_a_stage_left_alone_is_silent_but_for_its_mornings(
     ((status, archived, cold),) = stage.rows("select status, archived_at, cold_at from chains")
     assert status == "archived"
     assert cold <= archived <= cold + SLOT["archiver"]
-    assert unexplained(stage, said + MINUTE, dues_of(stage, said)) == []
+    assert find_unexplained(stage, said + MINUTE, dues_of(stage, said)) == []
     print(
         f"one append: its lane closed {decided - idle} after its time, archived {archived - cold}"
     )
 
     again = stage.clock()
     stage.advance_to(again + timedelta(days=max(2, days // 3)))
-    assert unexplained(stage, again, []) == []
+    assert find_unexplained(stage, again, []) == []
     wait_until_nobody_is_connected(stage)
     assert call(stage.local_service, "/api/v1/scopes?participants=user:alice")["scopes"], (
         "it opens anew"
     )
     wait_until_nobody_is_connected(stage)
-    asked = {"query": "crane", "participants": ["user:alice", "agent:helper"]}
-    call(stage.local_service, "/api/v1/recall", asked)
+    query = {"query": "crane", "participants": ["user:alice", "agent:helper"]}
+    call(stage.local_service, "/api/v1/recall", query)
     service: Resources = importlib.import_module("functions.sweeper.handler").resources
     access = service.database.connect_as(Caller.background("local"))
     llm_store.lease_calls(
@@ -174,23 +174,23 @@ def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
     stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Talks all an hour and more apart: what they leave is looked for once in six hours."""
-    begun = said = stage.clock()
+    start = end = stage.clock()
     dues = list[tuple[datetime, timedelta]]()
     for _ in range(4):
         dues.append((stage.clock(), 20 * MINUTE))  # and its bytes are counted
-        said = converse(stage)
+        end = converse(stage)
         # Its first event alone would have its lane be idle a moment earlier.
-        dues += [(at - MINUTE, late + MINUTE) for at, late in dues_of(stage, said)[1:]]
-        stage.advance_to(said + 100 * MINUTE)
+        dues += [(at - MINUTE, late + MINUTE) for at, late in dues_of(stage, end)[1:]]
+        stage.advance_to(end + 100 * MINUTE)
     looked = list[tuple[datetime, list[str]]]()
     real = store_archiving.list_tenants
 
-    def look(*asked: Any) -> list[str]:
-        looked.append((stage.clock(), real(*asked)))
+    def look(*args: Any) -> list[str]:
+        looked.append((stage.clock(), real(*args)))
         return looked[-1][1]
 
     monkeypatch.setattr(store_archiving, "list_tenants", look)
-    stage.advance_to(said + timedelta(days=2))
+    stage.advance_to(end + timedelta(days=2))
     periods = {
         at
         for at, late in dues
@@ -198,19 +198,19 @@ def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
     }
     assert len(periods) in (1, 2)
     assert len(looked) == len(periods), looked
-    assert all(found for _, found in looked), looked
-    assert unexplained(stage, begun, dues) == []
+    assert all(result for _, result in looked), looked
+    assert find_unexplained(stage, start, dues) == []
 
 
 @pytest.mark.proof
-def test_a_hint_that_is_lost_costs_minutes(
+def test_a_work_message_that_is_lost_costs_minutes(
     stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The queue of hints is away all the time: a sweep is wished for instead."""
-    hints = importlib.import_module("functions.ingest.handler").resources.work_queue
-    monkeypatch.setattr(hints, "_url", hints._url + "-gone")
-    said = converse(stage)
-    stage.advance_to(said + SLOT["sweeper"])
+    """The work queue is away all the time: a sweep is requested instead."""
+    queue = importlib.import_module("functions.ingest.handler").resources.work_queue
+    monkeypatch.setattr(queue, "_url", queue._url + "-gone")
+    moment = converse(stage)
+    stage.advance_to(moment + SLOT["sweeper"])
     assert stage.rows("select count(*) from event_vectors") == [(len(TALK),)]
 
 
@@ -218,8 +218,8 @@ def test_a_hint_that_is_lost_costs_minutes(
 def test_what_would_wake_or_forget_it_is_noticed(
     stage: ProofService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted faults: a wish that is never sent, a planner to whom something is always due, a
-    schedule at a fixed rate."""
+    """The planted faults: a run request that is never sent, a planner to whom something is always
+    due, a schedule at a fixed rate."""
 
     def forget(*_: object) -> None:
         return None
@@ -227,25 +227,25 @@ def test_what_would_wake_or_forget_it_is_noticed(
     def always(*_: Any, now: datetime, **__: Any) -> dict[str, datetime]:
         return {"sweeper": now}
 
-    begun = stage.clock()
+    start = stage.clock()
     with monkeypatch.context() as patch:
         patch.setattr(store_due, "find_next_runs", always)
-        stage.advance_to(next_daily_sweep(begun) + 20 * MINUTE)
-        assert any("touched" in one for one in unexplained(stage, begun, []))
+        stage.advance_to(next_daily_sweep(start) + 20 * MINUTE)
+        assert any("touched" in one for one in find_unexplained(stage, start, []))
     stage.advance_to(stage.clock() + timedelta(hours=1))
 
-    begun = stage.clock()
-    stage.advance_to(begun + timedelta(days=1))
-    assert unexplained(stage, begun, []) == []
+    start = stage.clock()
+    stage.advance_to(start + timedelta(days=1))
+    assert find_unexplained(stage, start, []) == []
     create_daily_schedule(
         "fixed", DAILY_SWEEP_SCHEDULE.replace("30 3", "0 12"), stage.machine, '{"job": "sweeper"}'
     )
-    stage.advance_to(begun + timedelta(days=2))
-    assert any("touched" in one for one in unexplained(stage, begun, []))
+    stage.advance_to(start + timedelta(days=2))
+    assert any("touched" in one for one in find_unexplained(stage, start, []))
 
     monkeypatch.setattr(JobQueue, "request_run", forget)
-    said = converse(stage)
-    stage.advance_to(said + 50 * MINUTE)
-    found = unexplained(stage, said + MINUTE, [(said + 30 * MINUTE, SLOT["sweeper"])])
-    assert any("nobody came" in one for one in found)
+    moment = converse(stage)
+    stage.advance_to(moment + 50 * MINUTE)
+    result = find_unexplained(stage, moment + MINUTE, [(moment + 30 * MINUTE, SLOT["sweeper"])])
+    assert any("nobody came" in one for one in result)
     assert stage.rows("select count(*) from lanes") == [(1,)]

@@ -75,9 +75,9 @@ def test_a_run_over_all_tenants_is_planned_and_ended(
     ]
     _, item_seconds = step("shard", **items[0])
     totals, finish_seconds = step("finish")
-    done = len(items[0]["shards"])
-    assert scratch_db.rows(STATES)[-1] == ("failed", "not_finished", count - failing - done)
-    assert totals["jobs_done"] == done
+    done_count = len(items[0]["shards"])
+    assert scratch_db.rows(STATES)[-1] == ("failed", "not_finished", count - failing - done_count)
+    assert totals["jobs_done"] == done_count
     # Each call is a round trip and a commit.
     batches = -(-count // PER_CALL)
     assert calls["claim_run"] == batches
@@ -87,7 +87,7 @@ def test_a_run_over_all_tenants_is_planned_and_ended(
     sizes = state_sizes(definition, run_input, plan, items, totals)
     largest = max(sizes, key=lambda name: sizes[name])
     print(f"  plan {plan_seconds:.1f} s, finish {finish_seconds:.1f} s: {count} tenants")
-    print(f"  an item of {done} tenants: {item_seconds:.1f} s")
+    print(f"  an item of {done_count} tenants: {item_seconds:.1f} s")
     print(f"  largest state: {largest}, {sizes[largest]} bytes; {len(items)} items")
     assert sizes[largest] < MAX_STATE_BYTES, largest
     # Of a sample: what grows with the square of tenants is not a multiple of it.
@@ -99,17 +99,17 @@ def count_calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How often each call for many tenants is made."""
     calls = {"claim_run": 0, "close_run": 0}
 
-    def counted(name: str) -> Callable[..., Any]:
+    def count(name: str) -> Callable[..., Any]:
         real = getattr(store_claims, name)
 
-        def call(*given: Any, **options: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
             calls[name] += 1
-            return real(*given, **options)
+            return real(*args, **options)
 
         return call
 
     for name in calls:
-        monkeypatch.setattr(store_claims, name, counted(name))
+        monkeypatch.setattr(store_claims, name, count(name))
     return calls
 
 

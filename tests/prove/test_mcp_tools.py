@@ -15,7 +15,7 @@ import pytest
 
 from strandline.local.http_server import GatewayApp, Message, Receive, Send
 from strandline.mcp.dispatch import TOOLSETS
-from tests.mcp_calls import EVERYTHING, Known, prepare
+from tests.mcp_calls import EVERYTHING, Samples, prepare
 from tests.strandline.client.conftest import serve_http
 from tests.support import Gateway
 
@@ -31,8 +31,8 @@ def node() -> Path:
     place = ROOT / "build" / "mcp_tools"
     lock = place / "package-lock.json"
     installed = place / "node_modules" / ".package-lock.json"
-    wanted = (LOCKED / "package-lock.json").read_bytes()
-    if not installed.exists() or lock.read_bytes() != wanted:
+    lock_file = (LOCKED / "package-lock.json").read_bytes()
+    if not installed.exists() or lock.read_bytes() != lock_file:
         shutil.copytree(LOCKED, place, dirs_exist_ok=True)
         subprocess.run(["npm", "ci", "--silent"], cwd=place, check=True, timeout=SECONDS)
     return place / "node_modules" / ".bin"
@@ -44,14 +44,14 @@ def key(gateway: Gateway) -> str:
 
 
 @pytest.fixture
-def known(gateway: Gateway, key: str) -> Known:
+def samples(gateway: Gateway, key: str) -> Samples:
     return prepare(gateway, key)
 
 
 @pytest.fixture
-def url(known: Known, key: str) -> Iterator[str]:
+def url(samples: Samples, key: str) -> Iterator[str]:
     """The service's address; whoever calls it has the key, as the suite cannot send one."""
-    del known
+    del samples
 
     def wrap(app: GatewayApp) -> Any:
         async def serve(scope: Message, receive: Receive, send: Send) -> None:
@@ -84,14 +84,14 @@ def run(
 
 def inspect(node: Path, folder: Path, target: list[str], *arguments: str) -> Any:
     """What the inspector's command line shows of a server."""
-    done = run(node, "mcp-inspector", "--cli", *target, *arguments, folder=folder)
-    assert done.returncode == 0, (arguments, done.stdout[-2000:], done.stderr[-2000:])
-    return json.loads(done.stdout)
+    result = run(node, "mcp-inspector", "--cli", *target, *arguments, folder=folder)
+    assert result.returncode == 0, (arguments, result.stdout[-2000:], result.stderr[-2000:])
+    return json.loads(result.stdout)
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])
 def test_the_inspector_lists_calls_and_reads(
-    transport: str, node: Path, url: str, key: str, known: Known, tmp_path: Path
+    transport: str, node: Path, url: str, key: str, samples: Samples, tmp_path: Path
 ) -> None:
     query = f"toolsets={EVERYTHING}&participants=user:alice&participants=agent:helper"
     target = [f"{url}/mcp?{query}", "--transport", "http"]
@@ -107,14 +107,14 @@ def test_the_inspector_lists_calls_and_reads(
         file = tmp_path / "servers.json"
         file.write_text(json.dumps({"mcpServers": {"memory": server}}))
         target = ["--config", str(file), "--server", "memory"]
-    listed = inspect(node, tmp_path, target, "--method", "tools/list")
-    assert [tool["name"] for tool in listed["tools"]] == [
+    listing = inspect(node, tmp_path, target, "--method", "tools/list")
+    assert [tool["name"] for tool in listing["tools"]] == [
         tool.name for tools in TOOLSETS.values() for tool in tools
     ]
     call = ("--method", "tools/call", "--tool-name", "recall", "--tool-arg", "query=battery")
-    assert known.event_id in inspect(node, tmp_path, target, *call)["content"][0]["text"]
-    uri = ("--method", "resources/read", "--uri", f"memoria://memory/{known.cid}")
-    assert known.event_id in inspect(node, tmp_path, target, *uri)["contents"][0]["text"]
+    assert samples.event_id in inspect(node, tmp_path, target, *call)["content"][0]["text"]
+    uri = ("--method", "resources/read", "--uri", f"memoria://memory/{samples.cid}")
+    assert samples.event_id in inspect(node, tmp_path, target, *uri)["contents"][0]["text"]
     prompt = ("--method", "prompts/get", "--prompt-name", "what_do_i_know")
     assert inspect(node, tmp_path, target, *prompt)["messages"]
 
@@ -124,8 +124,8 @@ def test_the_inspector_finds_no_fault_with_the_schemas(
 ) -> None:
     address = f"{url}/mcp?toolsets={EVERYTHING}"
     strict = ("--transport", "http", "--method", "tools/list", "--strict")
-    done = run(node, "mcp-inspector", "--cli", address, *strict, folder=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+    result = run(node, "mcp-inspector", "--cli", address, *strict, folder=tmp_path)
+    assert result.returncode == 0, result.stderr[-2000:]
 
 
 # the conformance suite ---------------------------------------------------------------------------
@@ -149,5 +149,5 @@ def test_it_conforms(version: str, node: Path, url: str, tmp_path: Path) -> None
     address = f"{url}/mcp?participants=user:alice"
     for scenario in SCENARIOS[version]:
         options = ("--url", address, "--scenario", scenario, "--spec-version", version)
-        done = run(node, "conformance", "server", *options, folder=tmp_path)
-        assert done.returncode == 0, (scenario, done.stdout[-4000:], done.stderr[-2000:])
+        result = run(node, "conformance", "server", *options, folder=tmp_path)
+        assert result.returncode == 0, (scenario, result.stdout[-4000:], result.stderr[-2000:])

@@ -35,14 +35,14 @@ def elsewhere(gateway: Gateway) -> Iterator[ProcessPoolExecutor]:
 
 def quiet(gateway: Gateway, key: str, seconds: float) -> float:
     """The 95th percentile of its requests at its own pace, in milliseconds."""
-    taken: list[float] = []
+    durations: list[float] = []
     began = time.monotonic()
     for n in range(int(seconds * RATE)):
         time.sleep(max(0.0, began + n / RATE - time.monotonic()))
         start = time.perf_counter()
         assert send_request(gateway, key, n) in (200, 201)
-        taken.append((time.perf_counter() - start) * 1000)
-    return sorted(taken)[math.ceil(len(taken) * 0.95) - 1]
+        durations.append((time.perf_counter() - start) * 1000)
+    return sorted(durations)[math.ceil(len(durations) * 0.95) - 1]
 
 
 def bound(noise: NoiseResult) -> float:

@@ -28,7 +28,7 @@ from tests.prove.append_history import (
     Client,
     Findings,
     History,
-    Stored,
+    StoredEvent,
     add_tenant,
     build_events,
     check_log,
@@ -109,19 +109,19 @@ class Script:
         """One transaction's appends."""
         kind = chance.random()
         if kind < 0.25:
-            return [self._alone(chance, keyed=False)]
+            return [self._alone(chance, is_keyed=False)]
         if kind < 0.4:
-            return [self._alone(chance, keyed=True)]
+            return [self._alone(chance, is_keyed=True)]
         if kind < 0.6:
             return self._raced(1)
         ops = self._raced(4) if chance.random() < 0.5 else []
-        ops += [self._alone(chance, keyed=chance.random() < 0.5) for _ in range(4)]
+        ops += [self._alone(chance, is_keyed=chance.random() < 0.5) for _ in range(4)]
         ops.sort(key=lambda op: op.participants, reverse=writer % 2 == 0)  # scopes and keys cross
         return ops
 
-    def _alone(self, chance: random.Random, *, keyed: bool) -> AppendOp:
+    def _alone(self, chance: random.Random, *, is_keyed: bool) -> AppendOp:
         n = next(self._own)
-        return _op(f"own {n}", chance.randrange(len(SCOPES)), keyed, n % 50)
+        return _op(f"own {n}", chance.randrange(len(SCOPES)), is_keyed, n % 50)
 
     def _raced(self, size: int) -> list[AppendOp]:
         """The same for three callers in a row, whoever they are."""
@@ -131,9 +131,9 @@ class Script:
         ]
 
 
-def _op(name: str, scope: int, keyed: bool, turn: int) -> AppendOp:
+def _op(name: str, scope: int, is_keyed: bool, turn: int) -> AppendOp:
     session = f"{scope} {turn // 20}" if turn % 3 == 0 else None
-    return AppendOp(name, SCOPES[scope], f"key of {name}" if keyed else None, session)
+    return AppendOp(name, SCOPES[scope], f"key of {name}" if is_keyed else None, session)
 
 
 def write(client: Client, writer: int, script: Script, target: int) -> int:
@@ -176,12 +176,12 @@ def run(clients: Sequence[Client], target: int, polls: Mapping[Callable[[], None
 
 
 def test_nothing_is_lost_doubled_or_out_of_order(
-    scratch_db: ScratchDatabase, aws: LocalAws, scaled: Callable[[int], int]
+    scratch_db: ScratchDatabase, aws: LocalAws, scale: Callable[[int], int]
 ) -> None:
     """25,000 events by 8 writers: who follows by seq sees each once and in order; who follows by id
     loses some, or this test would prove nothing."""
     size, history, blobs, started = (
-        scaled(EVENTS),
+        scale(EVENTS),
         History(),
         BlobStore(aws.bucket),
         time.monotonic(),
@@ -195,33 +195,33 @@ def test_nothing_is_lost_doubled_or_out_of_order(
         right, wrong = SeqReader(databases[0]), IdReader(databases[1])
         turns = run(clients, -(-size // WRITERS), {right.poll: 0.05, wrong.poll: 0.01})
     log = stored_in(scratch_db)
-    lost = len(log) - len(wrong.seen)
-    replays = sum(ack.is_replay for ack in history.acked)
+    missing = len(log) - len(wrong.seen)
+    replays = sum(ack.is_replay for ack in history.acks)
     print(
         f"\n{len(log)} events by {WRITERS} writers in {time.monotonic() - started:.1f} s:"
         f" {turns} transactions, {len(history.rolled_back)} appends rolled back, {replays} replays;"
-        f" the reader by id lost {lost} ({lost / len(log):.1%})"
+        f" the reader by id lost {missing} ({missing / len(log):.1%})"
     )
     assert len(log) >= size
     assert check_log(history, log) == Findings()
-    assert {event.event_id for event in log} == {ack.receipt.event_id for ack in history.acked}
+    assert {event.event_id for event in log} == {ack.receipt.event_id for ack in history.acks}
     assert receipts_by_key_differ(history) == []
     assert right.seen == by_scope(log)
     assert len(history.rolled_back) > size / 20
     assert replays > size / 20
-    assert lost > 0
+    assert missing > 0
 
 
 def receipts_by_key_differ(history: History) -> list[str]:
     """Keys whose replays were not answered as their first call was."""
     receipts = defaultdict[str, set[str]](set)
-    for ack in history.acked:
+    for ack in history.acks:
         if ack.op.key is not None:
             receipts[ack.op.key].add(ack.receipt.model_dump_json())
-    return [key for key, said in receipts.items() if len(said) > 1]
+    return [key for key, receipt in receipts.items() if len(receipt) > 1]
 
 
-def by_scope(log: Sequence[Stored]) -> dict[UUID, list[UUID]]:
+def by_scope(log: Sequence[StoredEvent]) -> dict[UUID, list[UUID]]:
     """Event ids by seq, of each scope."""
     scopes = defaultdict[UUID, list[UUID]](list)
     for event in log:
@@ -242,19 +242,19 @@ def test_an_event_that_commits_late_is_missed_by_id_and_not_by_seq(
         right, wrong = SeqReader(third), IdReader(third)
         access = first.connect_as(BACKGROUND)
         with access.transaction():
-            (held,) = log_store.append_events(access, build_events([late]), atomic=False)
-            (done,) = log_store.append_events(
+            (result,) = log_store.append_events(access, build_events([late]), atomic=False)
+            (outcome,) = log_store.append_events(
                 second.connect_as(BACKGROUND), build_events([early]), atomic=False
             )
             wrong.poll()
             right.poll()
         wrong.poll()
         right.poll()
-    assert held.event_id is not None
-    assert done.event_id is not None
-    assert held.event_id < done.event_id
-    assert wrong.seen == {done.event_id}
-    assert right.seen == {held.scope_id: [held.event_id], done.scope_id: [done.event_id]}
+    assert result.event_id is not None
+    assert outcome.event_id is not None
+    assert result.event_id < outcome.event_id
+    assert wrong.seen == {outcome.event_id}
+    assert right.seen == {result.scope_id: [result.event_id], outcome.scope_id: [outcome.event_id]}
 
 
 def test_a_scope_gives_the_next_seq_only_when_the_last_is_committed(

@@ -92,7 +92,7 @@ class Hot:
         return self.call(database.connect_as(Caller(TENANT, self.viewer, self.writer)))
 
 
-def listed(
+def list_call(
     pages: int = 1,
     filters: Mapping[str, object] | None = None,
     scope_id: UUID | None = None,
@@ -127,7 +127,7 @@ def scopes_listed(access: TenantDb) -> object:
     )
 
 
-def recalled(question: str, *, vector: bool = True, **narrowing: str) -> Call:
+def recall_call(question: str, *, vector: bool = True, **narrowing: str) -> Call:
     """A recall by words, vectors and freshness."""
     return lambda access: recall_store.search_candidates(
         access,
@@ -139,7 +139,7 @@ def recalled(question: str, *, vector: bool = True, **narrowing: str) -> Call:
     )
 
 
-def appended(size: int) -> Call:
+def append_call(size: int) -> Call:
     """An append of `size` events into as many scopes, half of them new."""
     ops = [
         AppendOp(f"new {n}", (HELPER, f"user:p{n if n % 2 else -n}"), f"key {n}")
@@ -151,11 +151,11 @@ def appended(size: int) -> Call:
 def inside(call: Call) -> Call:
     """What runs in a transaction of its caller's."""
 
-    def called(access: TenantDb) -> object:
+    def call_function(access: TenantDb) -> object:
         with access.transaction():
             return call(access)
 
-    return called
+    return call_function
 
 
 def trail(access: TenantDb) -> object:
@@ -172,20 +172,20 @@ def keys_listed(access: TenantDb) -> object:
     )
 
 
-def worked(access: TenantDb) -> object:
+def work(access: TenantDb) -> object:
     """A worker's round over the scopes that are due."""
     leases = store_work.lease_scopes(access, None, 20)
-    ids = [taken.scope_id for taken in leases]
-    found = store_work.list_unembedded(access, ids, SPACE, 128)
-    assert len(leases) == len(found) == 20
-    hashes = [sha256(str(event.event_id).encode()).digest() for event in found]
+    ids = [lease.scope_id for lease in leases]
+    result = store_work.list_unembedded(access, ids, SPACE, 128)
+    assert len(leases) == len(result) == 20
+    hashes = [sha256(str(event.event_id).encode()).digest() for event in result]
     assert store_work.read_cached_vectors(access, SPACE, hashes) == {}
     vectors = [
         store_work.EventVector(event, h, store_work.vector_to_text(_VECTOR), None)
-        for event, h in zip(found, hashes, strict=True)
+        for event, h in zip(result, hashes, strict=True)
     ]
     with access.transaction():
-        store_work.store_vectors(access, SPACE, vectors, found)
+        store_work.store_vectors(access, SPACE, vectors, result)
     with access.transaction():
         return store_work.release_leases(access, ids, SPACE, made_progress=True)
 
@@ -203,7 +203,7 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
     in_part = 10_000 + 3 * crowd.scopes
     in_all = crowd.events + in_part + 2 * crowd.scopes
     most, nearest = words + 2 * view + in_view + page, 10 * words_index.CANDIDATES
-    wide, narrow, gone = (WIDE,), (NARROW,), (SILENT,)
+    wide, narrow, removed_ids = (WIDE,), (NARROW,), (SILENT,)
     edge = {"event_id": str(crowd.event_id), "participants": [WIDE]}
     by_cid = {"cid": crowd.cid, "participants": [WIDE]}
     day = (datetime.now(UTC) - timedelta(seconds=crowd.events * 5)).isoformat()  # half of all time
@@ -211,8 +211,8 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
         **around_requests(crowd),
         **in_the_background(crowd),
         **around_sessions(crowd),
-        "append one": Hot((), appended(1), 60),
-        "append fifty": Hot((), appended(50), 50 * 60),
+        "append one": Hot((), append_call(1), 60),
+        "append fifty": Hot((), append_call(50), 50 * 60),
         "edges": Hot(wide, lambda a: log_store.find_edge_targets(a, [edge, by_cid]), 10),
         "event": Hot(wide, lambda a: log_store.get_event(a, crowd.event_id), 10),
         "memory": Hot(wide, lambda a: log_store.find_earliest_by_cid(a, crowd.cid), 10),
@@ -221,72 +221,72 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
         "scope": Hot(wide, lambda a: store_scopes.get_scope(a, crowd.busiest), 1),
         "scopes": Hot(wide, scopes_listed, 4 * view + page),
         "scopes of few": Hot(narrow, scopes_listed, page),
-        "list": Hot(wide, listed(), 2 * reach),
-        "list, three pages": Hot(wide, listed(pages=3), 3 * 2 * reach),
-        "list of few": Hot(narrow, listed(), 5 * 2 * PAGE + page),
-        "list of few beside many": Hot((HELPER, NARROW), listed(), 5 * 2 * PAGE + page),
-        "list of a scope": Hot(wide, listed(scope_id=crowd.busiest), page),
-        "list of the silent": Hot(gone, listed(), 2 * reach + 4 * view + page),
-        "list of an admin": Hot((), listed(pages=3), 3 * 2 * reach),
+        "list": Hot(wide, list_call(), 2 * reach),
+        "list, three pages": Hot(wide, list_call(pages=3), 3 * 2 * reach),
+        "list of few": Hot(narrow, list_call(), 5 * 2 * PAGE + page),
+        "list of few beside many": Hot((HELPER, NARROW), list_call(), 5 * 2 * PAGE + page),
+        "list of a scope": Hot(wide, list_call(scope_id=crowd.busiest), page),
+        "list of the silent": Hot(removed_ids, list_call(), 2 * reach + 4 * view + page),
+        "list of an admin": Hot((), list_call(pages=3), 3 * 2 * reach),
         "list of an admin by a role of nobody": Hot(
-            (), listed(filters={"role": "system"}), 2 * reach + crowd.events
+            (), list_call(filters={"role": "system"}), 2 * reach + crowd.events
         ),
         "list of a session": Hot(
-            wide, listed(filters={"session_id": "session-9"}), few + 20 * 3 * 5
+            wide, list_call(filters={"session_id": "session-9"}), few + 20 * 3 * 5
         ),
         "list of a session of many": Hot(
-            wide, listed(filters={"session_id": "session-2"}), 2 * reach + 4 * view + page
+            wide, list_call(filters={"session_id": "session-2"}), 2 * reach + 4 * view + page
         ),
-        "list of a session of nobody": Hot(wide, listed(filters={"session_id": "none"}), few),
+        "list of a session of nobody": Hot(wide, list_call(filters={"session_id": "none"}), few),
         "list of few of a session of many": Hot(
-            narrow, listed(filters={"session_id": "session-0"}), 5 * 2 * page
+            narrow, list_call(filters={"session_id": "session-0"}), 5 * 2 * page
         ),
         "list by a role of nobody": Hot(
-            wide, listed(filters={"role": "system"}), 2 * reach + view + in_view
+            wide, list_call(filters={"role": "system"}), 2 * reach + view + in_view
         ),
-        "list by role": Hot(wide, listed(filters={"role": "agent"}), 2 * reach),
-        "list by common word": Hot(wide, listed(text=COMMON), reach + 3 * words),
-        "list by rare word": Hot(wide, listed(text=RARE), reach + words),
-        "list by a word of nobody": Hot(wide, listed(text="unheardof"), reach),
+        "list by role": Hot(wide, list_call(filters={"role": "agent"}), 2 * reach),
+        "list by common word": Hot(wide, list_call(text=COMMON), reach + 3 * words),
+        "list by rare word": Hot(wide, list_call(text=RARE), reach + words),
+        "list by a word of nobody": Hot(wide, list_call(text="unheardof"), reach),
         "list by part of a common word": Hot(
-            wide, listed(filters={"contains": COMMON[1:].upper()}), reach + 3 * words
+            wide, list_call(filters={"contains": COMMON[1:].upper()}), reach + 3 * words
         ),
         "list by part of a rare word": Hot(
-            wide, listed(filters={"contains": RARE[1:]}), reach + words + crowd.scopes
+            wide, list_call(filters={"contains": RARE[1:]}), reach + words + crowd.scopes
         ),
         "list by a part of nobody": Hot(
-            wide, listed(filters={"contains": "unheardof"}), reach + crowd.scopes
+            wide, list_call(filters={"contains": "unheardof"}), reach + crowd.scopes
         ),
         "list of a scope by common word": Hot(
-            wide, listed(text=COMMON, scope_id=crowd.busiest), page + 2 * words
+            wide, list_call(text=COMMON, scope_id=crowd.busiest), page + 2 * words
         ),
         "list of a scope by a word of nobody": Hot(
-            wide, listed(text="unheardof", scope_id=crowd.busiest), page
+            wide, list_call(text="unheardof", scope_id=crowd.busiest), page
         ),
         "list of a scope by a part of nobody": Hot(
-            wide, listed(filters={"contains": "unheardof"}, scope_id=crowd.busiest), page
+            wide, list_call(filters={"contains": "unheardof"}, scope_id=crowd.busiest), page
         ),
-        "recall": Hot(wide, recalled(f"the {COMMON}"), most),
-        "recall of a rare word": Hot(wide, recalled(RARE), most),
-        "recall without a vector": Hot(wide, recalled(COMMON, vector=False), words + 4 * view),
-        "recall of all": Hot((HELPER,), recalled(f"the {COMMON}"), in_all),
-        "recall of all of an admin": Hot((), recalled(f"the {COMMON}"), in_all),
+        "recall": Hot(wide, recall_call(f"the {COMMON}"), most),
+        "recall of a rare word": Hot(wide, recall_call(RARE), most),
+        "recall without a vector": Hot(wide, recall_call(COMMON, vector=False), words + 4 * view),
+        "recall of all": Hot((HELPER,), recall_call(f"the {COMMON}"), in_all),
+        "recall of all of an admin": Hot((), recall_call(f"the {COMMON}"), in_all),
         "recall of all without a vector": Hot(
-            (HELPER,), recalled(f"{COMMON} {RARE}", vector=False), in_part
+            (HELPER,), recall_call(f"{COMMON} {RARE}", vector=False), in_part
         ),
-        "recall by role": Hot(wide, recalled(COMMON, role="agent"), most + words + nearest),
-        "recall by time": Hot(wide, recalled(COMMON, since=day), most + words + nearest),
+        "recall by role": Hot(wide, recall_call(COMMON, role="agent"), most + words + nearest),
+        "recall by time": Hot(wide, recall_call(COMMON, since=day), most + words + nearest),
         "recall by a role of nobody": Hot(
-            wide, recalled(COMMON, role="system"), most + words + nearest + in_view
+            wide, recall_call(COMMON, role="system"), most + words + nearest + in_view
         ),
         "recall of a session": Hot(
             wide,
-            recalled(COMMON, session_id="session-2"),
+            recall_call(COMMON, session_id="session-2"),
             max(2 * (words + view), 2_000),  # of a sample, what the candidates themselves take
         ),
-        "recall of few by role": Hot(narrow, recalled(COMMON, role="agent"), crowd.events // 10),
-        "recall of few": Hot(narrow, recalled(COMMON), crowd.events // 10),
-        "worker": Hot((), worked, 20 * 60),
+        "recall of few by role": Hot(narrow, recall_call(COMMON, role="agent"), crowd.events // 10),
+        "recall of few": Hot(narrow, recall_call(COMMON), crowd.events // 10),
+        "worker": Hot((), work, 20 * 60),
     }
 
 
@@ -295,7 +295,7 @@ def around_requests(crowd: LargeTenant) -> dict[str, Hot]:
     hundredth. Where many events hold a payload, the earliest in view is found by time."""
     secret = sha256(f"{TENANT}7".encode()).digest()
     of_one_cid = crowd.events // 10 // 100
-    asked = [
+    requests = [
         {"place": n, "cid": cid, "participants": [WIDE]}
         for n, cid in enumerate([crowd.upload_cid, crowd.blob_cid, "cid-nowhere"])
     ]
@@ -316,7 +316,7 @@ def around_requests(crowd: LargeTenant) -> dict[str, Hot]:
         "usage": Hot((), lambda a: store_quotas.read_usage(a, defaults, 10), 6),
         "cite": Hot(
             (WIDE,),
-            lambda a: store_uploads.look_up_payloads(a, asked),
+            lambda a: store_uploads.look_up_payloads(a, requests),
             2 * of_one_cid,
             writer=UPLOADER,
         ),
@@ -335,16 +335,16 @@ def around_requests(crowd: LargeTenant) -> dict[str, Hot]:
 
 def sessions_listed(access: TenantDb) -> object:
     """The first page of sessions, and the next."""
-    seen = sessions_store.list_newest(access, None, PAGE)
-    last = seen.rows[:PAGE][-1]
+    newest = sessions_store.list_newest(access, None, PAGE)
+    last = newest.rows[:PAGE][-1]
     return sessions_store.list_newest(
-        access, Position(seen.pg_snapshot, last.created_at, last.place), PAGE
+        access, Position(newest.pg_snapshot, last.created_at, last.place), PAGE
     )
 
 
 def chains_searched(access: TenantDb, scope_id: UUID | None) -> object:
     """A search for chains of a scope, or of all in view."""
-    found = recall_store.search_candidates(
+    rows = recall_store.search_candidates(
         access,
         question=COMMON,
         vector=_VECTOR,
@@ -357,7 +357,7 @@ def chains_searched(access: TenantDb, scope_id: UUID | None) -> object:
         access,
         scope_id,
         session_id=None,
-        relevance={row.event_id: row.cosine or 0.0 for row in found},
+        relevance={row.event_id: row.cosine or 0.0 for row in rows},
         vector=_VECTOR,
         space=SPACE,
         min_similarity=-1.0,
@@ -428,16 +428,16 @@ def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
     everybody, to count bytes also all uploads and payloads, of quotas all; of uploads to remove
     those that are due. Jobs are those of 30 days, models' states a few."""
     of_all, due = crowd.scopes * 11 // 10, crowd.events // 10 // 5
-    counted, chains = frozenset({"scopes", "embedding_progress"}), crowd.events // 10
+    tables, chains = frozenset({"scopes", "embedding_progress"}), crowd.events // 10
     return {
         "metrics": Hot(
             (),
             lambda a: store_counts.read_counters(a, SPACE),
             2 * of_all + of_all // 20 + chains + chains // 10,
-            counted | {"chains", "jobs", "model_states"},
+            tables | {"chains", "jobs", "model_states"},
         ),
         "what waits": Hot(
-            (), lambda a: store_counts.read_due_work(a, SPACE), of_all + 4 * due, counted
+            (), lambda a: store_counts.read_due_work(a, SPACE), of_all + 4 * due, tables
         ),
         **around_recalls(crowd),
         "measure": Hot(
@@ -456,13 +456,13 @@ def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
             (),
             inside(lambda a: store_work.enqueue_unfinished(a, SPACE)),
             2 * of_all + of_all // 20,
-            counted,
+            tables,
         ),
         "whose work is due": Hot(
             (),
             Before(lambda c: store_work.list_tenants(c, SPACE)),
             2 * of_all + of_all // 20,
-            counted,
+            tables,
         ),
         "whose uploads are due": Hot((), Before(store_uploads.list_tenants), due),
         "who has uploads due": Hot((), lambda a: store_uploads.list_writers(a, 100), due),
@@ -473,18 +473,20 @@ def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
 def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
     """What a recall of chains leaves, and what the sweeper makes of it: so many chains at a time,
     whatever else waits, but all recalls that are to go; to name tenants, every one is looked at."""
-    now, given = datetime.now(UTC), (crowd.event_id, crowd.busiest, crowd.participants)
+    now, arguments = datetime.now(UTC), (crowd.event_id, crowd.busiest, crowd.participants)
     deployment, tenants = DEFAULTS, max(crowd.scopes // 4, 1000) + 2
     waiting = crowd.events // 10 // 20 * 2
     ids = (md5(f"{TENANT}event{n}".encode(), usedforsecurity=False) for n in range(1, 451))
-    candidates = [(UUID(bytes=hashed.digest()), crowd.busiest) for hashed in ids]
+    candidates = [(UUID(bytes=digest.digest()), crowd.busiest) for digest in ids]
 
-    def used(access: TenantDb) -> object:
+    def use_answer(access: TenantDb) -> object:
         return store_importance.read_uses(access, candidates, now, importance.WINDOW_DAYS)
 
     return {
         "record a recall": Hot(
-            (WIDE,), lambda a: store_recalls.record_chains(a, crowd.event_id, [given] * 50, now), 10
+            (WIDE,),
+            lambda a: store_recalls.record_chains(a, crowd.event_id, [arguments] * 50, now),
+            10,
         ),
         "record what a recall gave": Hot(
             (WIDE,),
@@ -503,7 +505,7 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
             lambda a: fold_recalls.prune(a, now - fold_recalls.RETENTION, 50),
             3 * 50 + crowd.events // 30,
         ),
-        "use of candidates": Hot((WIDE,), used, 450 * 5),
+        "use of candidates": Hot((WIDE,), use_answer, 450 * 5),
         "fold use": Hot((), inside(lambda a: store_importance.fold_uses(a, now, 20)), 20 * 9 * 12),
         "old use": Hot((), lambda a: importance.prune_uses(a, now, 50), 3 * 50),
         "whose recalls are due": Hot(
@@ -515,7 +517,7 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
     }
 
 
-class Explained:
+class Explainer:
     """The application role's statements on a database, with the plans that ran."""
 
     def __init__(self, base: ScratchDatabase) -> None:
@@ -559,7 +561,7 @@ def rows_read(node: Mapping[str, Any]) -> float:
 
 def wrong(plans: Sequence[Mapping[str, Any]], one: Hot) -> list[str]:
     """What of these plans breaks the promise."""
-    found: list[str] = []
+    results: list[str] = []
     read = 0.0
     assert plans, "nothing was explained"
     for statement in plans:
@@ -568,31 +570,31 @@ def wrong(plans: Sequence[Mapping[str, Any]], one: Hot) -> list[str]:
             read += rows_read(node)
             table = node.get("Relation Name")
             if node["Node Type"] == "Seq Scan" and table not in SMALL | one.whole:
-                found.append(f"sequential scan of {table}: {text}")
+                results.append(f"sequential scan of {table}: {text}")
             if node.get("Parent Relationship") == "SubPlan":
-                found.append(f"a subquery, {node['Actual Loops']} times: {text}")
+                results.append(f"a subquery, {node['Actual Loops']} times: {text}")
     if read > one.most:
-        found.append(f"{read:.0f} rows read, {one.most} are promised")
-    return found
+        results.append(f"{read:.0f} rows read, {one.most} are promised")
+    return results
 
 
 @pytest.fixture
-def crowd(scratch_db: ScratchDatabase, scaled: Callable[[int], int]) -> LargeTenant:
+def crowd(scratch_db: ScratchDatabase, scale: Callable[[int], int]) -> LargeTenant:
     """The promised size."""
-    return fill_tenant(scratch_db, max(6_000, scaled(EVENTS)), max(1_200, scaled(SCOPES)))
+    return fill_tenant(scratch_db, max(6_000, scale(EVENTS)), max(1_200, scale(SCOPES)))
 
 
-def faults(base: ScratchDatabase, asked: Mapping[str, Hot]) -> dict[str, list[str]]:
+def faults(base: ScratchDatabase, query: Mapping[str, Hot]) -> dict[str, list[str]]:
     """By statement, what is wrong with its plans."""
-    found: dict[str, list[str]] = {}
-    explained = Explained(base)
-    with closing(explained.database) as database:
-        for name, one in asked.items():
-            plans = explained.plans(partial(one.run, database))
-            found[name] = wrong(plans, one)
+    results: dict[str, list[str]] = {}
+    explanation = Explainer(base)
+    with closing(explanation.database) as database:
+        for name, one in query.items():
+            plans = explanation.plans(partial(one.run, database))
+            results[name] = wrong(plans, one)
             read = sum(rows_read(node) for plan in plans for node in nodes(plan["Plan"]))
             print(f"  {name}: {read:.0f} rows read, at most {one.most}")
-    return {name: what for name, what in found.items() if what}
+    return {name: what for name, what in results.items() if what}
 
 
 def test_every_hot_statement_goes_by_index(scratch_db: ScratchDatabase, crowd: LargeTenant) -> None:
@@ -683,11 +685,11 @@ def test_a_broken_policy_or_a_missing_index_is_noticed(
 ) -> None:
     small = fill_tenant(scratch_db, 6_000, 1_200)
     step = 1 if request.config.getoption("--full") else 5
-    asked = hot(small)
+    question = hot(small)
     for fault, (statement, name) in islice(_BROKEN.items(), 0, None, step):
-        broken = ScratchDatabase(server, unique_name())
-        server.clone_database(scratch_db.name, broken.name)
-        broken.rows(statement)
+        scratch_database = ScratchDatabase(server, unique_name())
+        server.clone_database(scratch_db.name, scratch_database.name)
+        scratch_database.rows(statement)
         print(f"\n{fault}:")
-        assert faults(broken, {name: asked[name]}), fault
-        server.drop_database(broken.name)
+        assert faults(scratch_database, {name: question[name]}), fault
+        server.drop_database(scratch_database.name)

@@ -23,14 +23,14 @@ def part(name: str, code: str, seconds: float = 30, *, alone: bool = False) -> P
 def test_a_part_that_fails_is_told_and_the_others_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = proof_runner.run_parts(
+    parts = proof_runner.run_parts(
         [part("bad", "exit(3)"), part("good", "print('seen')")], tmp_path, BOUND_SECONDS
     )
-    assert [one.has_passed for one in ended] == [False, True]
-    said = capsys.readouterr().out
-    assert "== bad: FAILED with 3" in said
-    assert "seen" in said
-    assert "1 of 2 parts did not pass" in proof_runner.render_table(ended)
+    assert [one.has_passed for one in parts] == [False, True]
+    output = capsys.readouterr().out
+    assert "== bad: FAILED with 3" in output
+    assert "seen" in output
+    assert "1 of 2 parts did not pass" in proof_runner.render_table(parts)
 
 
 def test_a_part_over_its_bound_is_stopped_with_all_it_started(
@@ -43,11 +43,11 @@ def test_a_part_over_its_bound_is_stopped_with_all_it_started(
         f"pid = os.fork(); pid and pathlib.Path({str(child)!r}).write_text(str(pid));"
         "time.sleep(60)"
     )
-    (ended,) = proof_runner.run_parts([part("slow", deaf, 1.5)], tmp_path, BOUND_SECONDS)
-    assert ended.status is None
-    assert ended.seconds < 10
+    (slow_part,) = proof_runner.run_parts([part("slow", deaf, 1.5)], tmp_path, BOUND_SECONDS)
+    assert slow_part.status is None
+    assert slow_part.seconds < 10
     assert "== slow: STOPPED: over its bound of 2 s" in capsys.readouterr().out
-    assert gone(int(child.read_text()))
+    assert is_gone(int(child.read_text()))
 
 
 def test_a_terminated_run_leaves_no_part_running(tmp_path: Path) -> None:
@@ -66,10 +66,10 @@ def test_a_terminated_run_leaves_no_part_running(tmp_path: Path) -> None:
             time.sleep(0.05)
         run.terminate()
         assert run.wait(30) != 0
-    assert gone(int(child.read_text()))
+    assert is_gone(int(child.read_text()))
 
 
-def gone(process: int) -> bool:
+def is_gone(process: int) -> bool:
     """Whether it ended within a moment; one that nobody has waited for yet did."""
     for _ in range(50):
         try:
@@ -85,10 +85,10 @@ def gone(process: int) -> bool:
 def test_parts_that_measure_time_run_alone_and_last(tmp_path: Path) -> None:
     code = "import time; print(time.time()); time.sleep(.5); print(time.time())"
     names = ("quiet", "one", "two")
-    ended = proof_runner.run_parts(
+    parts = proof_runner.run_parts(
         [part(name, code, alone=name == "quiet") for name in names], tmp_path, BOUND_SECONDS
     )
-    spans = {one.part.name: [float(moment) for moment in one.output.split()] for one in ended}
+    spans = {one.part.name: [float(moment) for moment in one.output.split()] for one in parts}
     assert spans["quiet"][0] >= max(spans["one"][1], spans["two"][1])
 
 
@@ -96,8 +96,8 @@ def test_the_cases_of_both_shares_are_summed_and_too_few_fail(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shares(cases: int) -> list[Part]:
-        said = "print('schemathesis, share 0: 12 cases, 13 requests')"
-        return [part("cases 1 of 2", said), part("cases 2 of 2", said)]
+        output = "print('schemathesis, share 0: 12 cases, 13 requests')"
+        return [part("cases 1 of 2", output), part("cases 2 of 2", output)]
 
     monkeypatch.setattr(prove, "all_parts", shares)
     assert prove.main(["--cases", "24"]) == 0
@@ -120,39 +120,39 @@ def test_the_whole_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     file = tmp_path / "late"
     late = part("late", f"open({str(file)!r}, 'w')", alone=True)
     start = time.monotonic()
-    ended = proof_runner.run_parts([part("long", "import time; time.sleep(60)"), late], tmp_path, 2)
+    parts = proof_runner.run_parts([part("long", "import time; time.sleep(60)"), late], tmp_path, 2)
     assert time.monotonic() - start < 15
-    assert [one.verdict for one in ended] == ["STOPPED: the whole is over its bound"] * 2
+    assert [one.verdict for one in parts] == ["STOPPED: the whole is over its bound"] * 2
     assert not file.exists()
     assert prove.BOUND_MINUTES <= 90
 
 
 def test_every_proof_is_a_part(repository: Path) -> None:
-    named = {word.partition("::")[0] for one in prove.all_parts(1) for word in one.command}
+    names = {word.partition("::")[0] for one in prove.all_parts(1) for word in one.command}
     proofs = {str(one.relative_to(repository)) for one in repository.glob("tests/prove/test_*.py")}
-    assert proofs <= named
-    assert {"tests/strandline/db", "tests/browser"} <= named
-    assert all(os.path.exists(repository / name) for name in named if name.startswith("tests/"))
+    assert proofs <= names
+    assert {"tests/strandline/db", "tests/browser"} <= names
+    assert all(os.path.exists(repository / name) for name in names if name.startswith("tests/"))
 
 
 def test_every_test_that_has_a_full_size_belongs_to_a_part(repository: Path) -> None:
     words = {word for one in prove.all_parts(20_000) for word in one.command}
-    named = {Path(word.partition("::")[0]) for word in words if word.startswith("tests/")}
-    sized = re.compile(r"\bscaled\b|\bcase_count\b|\"--full\"|mark\.proof")
+    paths = {Path(word.partition("::")[0]) for word in words if word.startswith("tests/")}
+    sized = re.compile(r"\bscale\b|\bcase_count\b|\"--full\"|mark\.proof")
     files = [path.relative_to(repository) for path in (repository / "tests").rglob("test_*.py")]
     without_part = [
         str(path)
         for path in files
-        if sized.search((repository / path).read_text()) and named.isdisjoint((path, *path.parents))
+        if sized.search((repository / path).read_text()) and paths.isdisjoint((path, *path.parents))
     ]
     assert without_part == []
-    assert not named.isdisjoint(files)
+    assert not paths.isdisjoint(files)
 
 
 @pytest.mark.proof
 def test_the_browser_s_tests_are_whole() -> None:
     """`make test` does not run them, for want of a browser: it collects them at least."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "tests/browser"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout
-    assert "test_a_call_made_from_the_page_is_answered" in ended.stdout
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout
+    assert "test_a_call_made_from_the_page_is_answered" in process.stdout

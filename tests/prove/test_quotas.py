@@ -64,32 +64,35 @@ def tenants(scratch_db: ScratchDatabase) -> None:
 
 
 def flood(
-    found: Sequence[QuotaManager], quota: Quota, most: int, stop: Stop
+    results: Sequence[QuotaManager], quota: Quota, most: int, stop: Stop
 ) -> tuple[Counter[str], float, float]:
     """Every instance spends for every tenant from several threads, as fast as it can, 1 to `most`
     units at a time; gives what each tenant was granted, and the shortest and longest time that
     this can have taken."""
-    granted, refused = Counter[str](), Counter[str]()
-    adding, together = threading.Lock(), threading.Barrier(len(found) * len(TENANTS) * THREADS + 1)
+    counter, refusals = Counter[str](), Counter[str]()
+    adding, together = (
+        threading.Lock(),
+        threading.Barrier(len(results) * len(TENANTS) * THREADS + 1),
+    )
 
     def spend(instance: QuotaManager, tenant: str, seed: int) -> None:
         chance, own = random.Random(seed), 0
         together.wait()
-        while not stop(refused):
+        while not stop(refusals):
             units = chance.randint(1, most)
             try:
                 instance.spend(tenant, quota, units)
                 own += units
             except QuotaExceeded:
-                refused[tenant] += 1
+                refusals[tenant] += 1
                 time.sleep(0.002)
         with adding:
-            granted[tenant] += own
+            counter[tenant] += own
 
-    with ThreadPoolExecutor(len(found) * len(TENANTS) * THREADS) as pool:
+    with ThreadPoolExecutor(len(results) * len(TENANTS) * THREADS) as pool:
         waiting = [
             pool.submit(spend, instance, tenant, hash((n, tenant, t)))
-            for n, instance in enumerate(found)
+            for n, instance in enumerate(results)
             for tenant in TENANTS
             for t in range(THREADS)
         ]
@@ -98,10 +101,10 @@ def flood(
         inner = time.monotonic()
         for future in waiting:
             future.result()
-        ended = time.monotonic()
-    for instance in found:
+        end = time.monotonic()
+    for instance in results:
         instance._database.close()  # pyright: ignore[reportPrivateUsage]
-    return granted, ended - inner, ended - began
+    return counter, end - inner, end - began
 
 
 def for_seconds(seconds: float) -> Stop:
@@ -112,37 +115,37 @@ def for_seconds(seconds: float) -> Stop:
 def to_the_brim(seconds: float) -> Stop:
     """Until no tenant gets any more, after so many seconds at the latest."""
     is_over = for_seconds(seconds)
-    return lambda refused: is_over(refused) or all(refused[t] >= BRIM for t in TENANTS)
+    return lambda refusal: is_over(refusal) or all(refusal[t] >= BRIM for t in TENANTS)
 
 
 def test_a_rate_is_exact_within_one_slice_an_instance(
-    scratch_db: ScratchDatabase, tenants: None, scaled: Callable[[int], int]
+    scratch_db: ScratchDatabase, tenants: None, scale: Callable[[int], int]
 ) -> None:
     """Never more than the limit allows by then, whatever the instances' luck; and never less by
     more than what each may hold unspent, and what who was refused waits for."""
-    assert lost(scratch_db, "requests", 1, max(3, scaled(30))) <= WAITED
+    assert measure_loss(scratch_db, "requests", 1, max(3, scale(30))) <= WAITED
 
 
 @pytest.mark.proof
 def test_batches_are_exact_too(scratch_db: ScratchDatabase, tenants: None) -> None:
-    assert lost(scratch_db, "appends", 60, 5) <= WAITED
+    assert measure_loss(scratch_db, "appends", 60, 5) <= WAITED
 
 
-def lost(base: ScratchDatabase, quota: Quota, most: int, seconds: float) -> float:
+def measure_loss(base: ScratchDatabase, quota: Quota, most: int, seconds: float) -> float:
     """How many units at most were free and leased to nobody, though all instances asked all the
     time, for the tenant that fared worst. What holds whatever is lost is asserted."""
-    granted, shortest, longest = flood(instances(base), quota, most, for_seconds(seconds))
-    assert set(granted) == set(TENANTS)
+    grants, shortest, longest = flood(instances(base), quota, most, for_seconds(seconds))
+    assert set(grants) == set(TENANTS)
     worst = 0.0
     for tenant in TENANTS:
-        (leased,) = base.rows(
+        (row,) = base.rows(
             "select leased from quotas where tenant_id = %s and quota = %s", tenant, quota
         )[0]
         allowed = AT_ONCE + PER_SECOND * longest
-        print(f"\n{tenant}: {granted[tenant]} of {leased} leased, {allowed:.0f} allowed")
-        assert granted[tenant] <= leased <= allowed
-        assert leased - granted[tenant] <= INSTANCES * SLICE
-        worst = max(worst, AT_ONCE + PER_SECOND * shortest - leased)
+        print(f"\n{tenant}: {grants[tenant]} of {row} leased, {allowed:.0f} allowed")
+        assert grants[tenant] <= row <= allowed
+        assert row - grants[tenant] <= INSTANCES * SLICE
+        worst = max(worst, AT_ONCE + PER_SECOND * shortest - row)
     return worst
 
 
@@ -154,7 +157,7 @@ def test_a_rate_that_never_grows_again_is_seen(
 ) -> None:
     """The proofs above can fail: the burst is given, and no unit after it."""
     plant(scratch_db, "v_now := clock_timestamp();", "v_now := v_row.recent_since;")
-    assert lost(scratch_db, quota, most, 3) > WAITED
+    assert measure_loss(scratch_db, quota, most, 3) > WAITED
 
 
 def plant(base: ScratchDatabase, right: str, wrong: str) -> None:
@@ -169,8 +172,8 @@ def plant(base: ScratchDatabase, right: str, wrong: str) -> None:
 def overshoot(base: ScratchDatabase) -> dict[str, int]:
     """By how much a level was passed when all instances fill it to the brim; negative where less
     was spent."""
-    granted, *_ = flood(instances(base), "stored_bytes", MOST, to_the_brim(30))
-    return {tenant: granted[tenant] - LEVEL for tenant in TENANTS}
+    grants, *_ = flood(instances(base), "stored_bytes", MOST, to_the_brim(30))
+    return {tenant: grants[tenant] - LEVEL for tenant in TENANTS}
 
 
 def test_a_level_is_never_passed_and_filled_within_a_slice_an_instance(
@@ -191,7 +194,7 @@ def test_without_the_lock_a_level_is_passed(scratch_db: ScratchDatabase, tenants
 
 
 def test_leases_are_few_beside_what_they_serve(
-    scratch_db: ScratchDatabase, tenants: None, lease_log: None, scaled: Callable[[int], int]
+    scratch_db: ScratchDatabase, tenants: None, lease_log: None, scale: Callable[[int], int]
 ) -> None:
     """Within its limit a tenant writes a row for one request in a hundred; at it, for no more than
     one in ten, and one a second for each instance that was refused."""
@@ -201,12 +204,12 @@ def test_leases_are_few_beside_what_they_serve(
         for _ in range(SLICE // 4):
             instance.spend("acme", "requests", 1)
         assert leases_of(scratch_db) == 1
-    granted, _, longest = flood(
-        instances(scratch_db), "requests", 1, for_seconds(max(1.5, scaled(30) / 10))
+    grants, _, longest = flood(
+        instances(scratch_db), "requests", 1, for_seconds(max(1.5, scale(30) / 10))
     )
     for tenant in TENANTS:
-        most = granted[tenant] / (SLICE / 10) + INSTANCES * (longest + 1)
-        print(f"\n{tenant}: {leases_of(scratch_db, tenant)} leases for {granted[tenant]} requests")
+        most = grants[tenant] / (SLICE / 10) + INSTANCES * (longest + 1)
+        print(f"\n{tenant}: {leases_of(scratch_db, tenant)} leases for {grants[tenant]} requests")
         assert leases_of(scratch_db, tenant) <= most + 1
 
 
@@ -232,26 +235,27 @@ def lease_log(scratch_db: ScratchDatabase) -> None:
 
 
 def test_a_flood_of_refused_requests_asks_no_database(
-    gateway: Gateway, scaled: Callable[[int], int]
+    gateway: Gateway, scale: Callable[[int], int]
 ) -> None:
     """Once refused, a thousand requests ask for no connection at all."""
     key = gateway.key()
     access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
         store_quotas.set_limits(access, {"requests_per_minute": 0})
-    asked = count_connections()
+    connections = count_connections()
     assert gateway.call("GET", "/memories/list", key=key).status == 429
-    assert asked, "the first one has to ask: or nothing is counted here"
-    asked.clear()
-    began, flooded = time.monotonic(), scaled(10_000)
+    assert connections, "the first one has to ask: or nothing is counted here"
+    connections.clear()
+    began, flooded = time.monotonic(), scale(10_000)
     for _ in range(flooded):
         reply = gateway.call("GET", "/memories/list", key=key)
         assert (reply.status, reply.error["details"]["quota"]) == (429, "requests")
     each = (time.monotonic() - began) / flooded * 1e6
     print(
-        f"\n{flooded} refused requests, {asked.total()} round trips, {each:.0f} microseconds each"
+        f"\n{flooded} refused requests, {connections.total()} round trips,"
+        f" {each:.0f} microseconds each"
     )
-    assert not asked
+    assert not connections
 
 
 def test_a_refusal_of_much_is_none_of_little(scratch_db: ScratchDatabase, tenants: None) -> None:
@@ -278,7 +282,7 @@ def stored_past(base: ScratchDatabase) -> int:
         " values ('acme', gen_random_uuid(), '{user:a}') returning scope_id"
     )[0]
     store = "update scopes set stored_bytes = stored_bytes + %(bytes)s where scope_id = %(scope)s"
-    stop, asker = threading.Event(), Caller.background("acme")
+    stop, caller = threading.Event(), Caller.background("acme")
 
     def write(instance: QuotaManager, seed: int) -> None:
         chance = random.Random(seed)
@@ -290,14 +294,14 @@ def stored_past(base: ScratchDatabase) -> int:
                 except QuotaExceeded:
                     return
                 time.sleep(chance.random() / 50)
-                access = database.connect_as(asker)
+                access = database.connect_as(caller)
                 with access.transaction():
                     access.execute(store, {"bytes": units, "scope": scope})
 
     def count() -> None:
         with closing(Database(base.url)) as database:
             while not stop.is_set():
-                access = database.connect_as(asker)
+                access = database.connect_as(caller)
                 with access.transaction():
                     store_quotas.recount_usage(access)
 
@@ -308,8 +312,8 @@ def stored_past(base: ScratchDatabase) -> int:
             future.result()
         stop.set()
         counting.result()
-    (stored,) = base.rows("select stored_bytes from scopes where tenant_id = 'acme'")[0]
-    return stored - LEVEL
+    (row,) = base.rows("select stored_bytes from scopes where tenant_id = 'acme'")[0]
+    return row - LEVEL
 
 
 def test_counting_under_the_writers_lets_nothing_past_a_level(

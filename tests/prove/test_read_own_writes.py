@@ -29,7 +29,7 @@ def missing(gateway: Gateway, appends: int, **more: object) -> list[int]:
     """Appends that the recall right after them does not find. Each text shares its words with
     others, and each question asks for three of them."""
     chance, key = random.Random(6), gateway.key(user=ALICE)
-    lost: list[int] = []
+    losses: list[int] = []
     for n in range(appends):
         words = ["".join(chance.choices(_SYLLABLES, k=2)) for _ in range(8)]
         body = user_message(" ".join(words), ALICE, session_id=f"s{n % 7}")
@@ -38,15 +38,15 @@ def missing(gateway: Gateway, appends: int, **more: object) -> list[int]:
         answer: Any = gateway.call("POST", "/api/v1/recall", question, key=key).body
         assert answer["degraded"] == ["no_query_vector"]
         if receipt["event_id"] not in [hit["event_id"] for hit in answer["hits"]]:
-            lost.append(n)
-    return lost
+            losses.append(n)
+    return losses
 
 
 @pytest.mark.usefixtures("down")
 def test_every_append_is_found_by_the_next_recall(
-    gateway: Gateway, scaled: Callable[[int], int]
+    gateway: Gateway, scale: Callable[[int], int]
 ) -> None:
-    assert missing(gateway, scaled(APPENDS)) == []
+    assert missing(gateway, scale(APPENDS)) == []
 
 
 @pytest.mark.usefixtures("down")

@@ -154,8 +154,8 @@ class Run:
     def check_view(self, body: dict[str, Any], reply: Reply) -> None:
         """Nothing of a group that lacks a listener, and no more than the budget."""
         listeners = set(body["participants"])
-        hidden = [marker(group) for group in GROUPS if not listeners <= set(group)]
-        assert not [word for word in hidden if word in reply.text], body
+        secrets = [marker(group) for group in GROUPS if not listeners <= set(group)]
+        assert not [word for word in secrets if word in reply.text], body
         assert reply.body["tokens"] <= body["budget"]
         self.seen += reply.text.count("mark")
         if body["format"] == "text":
@@ -188,16 +188,16 @@ class Run:
             query = {"from": before}
             for reader in readers:
                 assert self.gateway.call("GET", path, key=reader, query=query).status == 403
-            told = self.gateway.call("GET", path, key=self.admin, query=query)
-            assert told.status == 200, told.text
-            assert not [group for group in GROUPS if marker(group) in told.text]
+            reply = self.gateway.call("GET", path, key=self.admin, query=query)
+            assert reply.status == 200, reply.text
+            assert not [group for group in GROUPS if marker(group) in reply.text]
 
 
 def test_answers_repeat_and_show_each_listener_only_their_own(
     gateway: Gateway, scratch_db: ScratchDatabase, request: pytest.FixtureRequest
 ) -> None:
     runs = RUNS if request.config.getoption("--full") else SAMPLE
-    repeats = seen = 0
+    repeats = count = 0
     for number in range(runs):
         run = Run(gateway, scratch_db, f"run-{number}", random.Random(number))
         for action in (run.append, run.append, run.append, run.fold, run.publish, run.ask):
@@ -206,13 +206,13 @@ def test_answers_repeat_and_show_each_listener_only_their_own(
             run.step()
         run.check_provenance()
         run.check_differences()
-        repeats, seen = repeats + run.repeats, seen + run.seen
+        repeats, count = repeats + run.repeats, count + run.seen
     # a run may fold so little that no chain ends
     with_topics = scratch_db.rows("select count(distinct tenant_id) from topic_nodes")[0][0]
     assert with_topics >= 0.9 * runs
-    print(f"{repeats} repeated answers, {seen} texts in view")
+    print(f"{repeats} repeated answers, {count} texts in view")
     assert repeats > 10
-    assert seen > 100
+    assert count > 100
 
 
 # planted faults ----------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def test_no_model_leads_a_walk_out_of_view(
     run: Run,
     liar: LyingProvider,
     scratch_db: ScratchDatabase,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
 ) -> None:
     publish(scratch_db, space=SPACE)
     liar.foreign += [
@@ -383,7 +383,7 @@ def test_no_model_leads_a_walk_out_of_view(
         )
     ]
     walks, began = {"beam": 0, "model": 0}, time.monotonic()
-    for _ in range(scaled(CASES)):
+    for _ in range(scale(CASES)):
         body: dict[str, Any] = {
             "participants": list(run.dice.choice(LISTENERS)),
             "query": " ".join(run.dice.sample(run.dice.choice(TOPICS).split(), 2)),
@@ -397,10 +397,10 @@ def test_no_model_leads_a_walk_out_of_view(
         run.check_view(body, reply)
         walks[reply.body["walk"]["by"]] += 1
         assert reply.body["walk"]["rounds"] <= 3
-        hidden = [marker(g) for g in GROUPS if not set(body["participants"]) <= set(g)]
+        secrets = [marker(g) for g in GROUPS if not set(body["participants"]) <= set(g)]
         prompts = liar.asked_for[shown_before:]
         for prompt in prompts:
-            assert not [word for word in hidden if word in prompt]
+            assert not [word for word in secrets if word in prompt]
             assert len(prompt) < 40_000
         if prompts and reply.body["walk"]["by"] == "beam":
             assert "model_failed" in reply.body["degraded"]

@@ -73,8 +73,8 @@ class Life:
         """Say so much, while all of it is folded and built now and then."""
         dice = self.dice
         while len(self.chat.events) < events:
-            said = self.chat.generate(SCOPES, dice.randint(5, 25))
-            self.scopes |= {UUID(scope) for scope in append(self.gateway, self.key, said)}
+            batch = self.chat.generate(SCOPES, dice.randint(5, 25))
+            self.scopes |= {UUID(scope) for scope in append(self.gateway, self.key, batch)}
             self._fold_with_hindrance()
             if dice.random() < 0.2:
                 close_idle_lanes(self.worker, "acme", LATER)
@@ -108,8 +108,8 @@ class Life:
         """Embed and fold what there is."""
         self.base.rows("update scope_work set due_at = now()")
         process_due(self.worker)
-        unfolded = self.base.rows("select scope_id from scopes where folded_seq < last_seq")
-        assert unfolded == []
+        rows = self.base.rows("select scope_id from scopes where folded_seq < last_seq")
+        assert rows == []
 
     def retry_refused(self) -> None:
         """Ask for the vectors that were refused once more."""
@@ -131,8 +131,8 @@ class Life:
         """Builds until nothing waits."""
         while waiting := self.base.rows("select sum(waiting) from topic_work")[0][0]:
             self.build_some(versions)
-            (left,) = self.base.rows("select coalesce(sum(waiting), 0) from topic_work")[0]
-            assert left < waiting, "a build takes in something"
+            (row,) = self.base.rows("select coalesce(sum(waiting), 0) from topic_work")[0]
+            assert row < waiting, "a build takes in something"
 
     def replay(self, versions: int) -> None:
         """Drop every derived row but decisions, and derive all of it again, in builds of so many
@@ -159,18 +159,18 @@ def test_a_replay_gives_the_same_hashes_and_nodes(
     life.live(EVENTS)
     chains, tree = life.state()
     builds = life.done["builds"]
-    ((merged, given_up),) = scratch_db.rows(
+    ((merge, given_up),) = scratch_db.rows(
         "select (select count(*)::int from chain_versions where version > 1),"
         " (select count(*)::int from decisions where kind = 'vector_given_up')"
     )
     life.replay(life.dice.choice((1, 2, 3, 5)))
     print(
-        f"seed {seed}: {len(chains)} chain versions, {merged} of them by merges, {len(tree)} nodes;"
+        f"seed {seed}: {len(chains)} chain versions, {merge} of them by merges, {len(tree)} nodes;"
         f" {given_up} vectors given up, {life.done['retried']} retried;"
         f" {builds} builds, replayed in {life.done['builds']}"
     )
     assert life.state() == (chains, tree)
-    assert merged
+    assert merge
     assert given_up
     assert life.done["builds"] != builds
 

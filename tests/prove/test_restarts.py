@@ -30,7 +30,7 @@ LEASE_SECONDS = 3
 
 
 @pytest.fixture
-def served(
+def live_service(
     start_durable_server: Callable[..., EmbeddedPostgres],
     aws: LocalAws,
     monkeypatch: pytest.MonkeyPatch,
@@ -54,11 +54,11 @@ def served(
     key = gateway.key(rights=["read", "write", "admin", "operator", "erase"])
     reads = list_reads(gateway, key)
     unserved = [path for _, path, _, status in reads if status not in (200, 201, 307)]
-    refused = ("/api/v1/admin/communities/", "/api/v1/admin/snapshots/1/difference", "/file/")
-    assert all(path.startswith(refused) for path in unserved), "a scope's, no `from`, no payload"
-    assert len(unserved) == len(refused)
+    refusals = ("/api/v1/admin/communities/", "/api/v1/admin/snapshots/1/difference", "/file/")
+    assert all(path.startswith(refusals) for path in unserved), "a scope's, no `from`, no payload"
+    assert len(unserved) == len(refusals)
     load = Load(gateway, key, reads)
-    load.history.invoked |= FIRST_OPS
+    load.history.invocations |= FIRST_OPS
     yield server, load
     for database in [gateway.database, *(service.database for service in services)]:
         database.close()
@@ -86,12 +86,12 @@ def restart(server: EmbeddedPostgres, load: Load, times: int) -> float:
 
 @pytest.mark.proof
 def test_every_call_during_restarts_succeeds_or_says_to_try_again(
-    served: tuple[EmbeddedPostgres, Load],
-    scaled: Callable[[int], int],
+    live_service: tuple[EmbeddedPostgres, Load],
+    scale: Callable[[int], int],
     request: pytest.FixtureRequest,
 ) -> None:
     """And what was acknowledged is there, and no work is stuck."""
-    (server, load), times = served, scaled(RESTARTS)
+    (server, load), times = live_service, scale(RESTARTS)
     base, started = ScratchDatabase(server, TEMPLATE), time.monotonic()
     longest = restart(server, load, times)
     print(
@@ -145,23 +145,23 @@ def assert_no_work_is_stuck(gateway: Gateway, base: ScratchDatabase) -> None:
 
 @pytest.mark.proof
 def test_an_error_that_nobody_translates_is_noticed(
-    served: tuple[EmbeddedPostgres, Load], monkeypatch: pytest.MonkeyPatch
+    live_service: tuple[EmbeddedPostgres, Load], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: the driver's words for 'away' reach the edge as they are."""
 
     @contextmanager
-    def untranslated(connection: object = None) -> Generator[None]:
+    def skip_translation(connection: object = None) -> Generator[None]:
         yield
 
-    monkeypatch.setattr(db_database, "translate_errors", untranslated)
-    server, load = served
+    monkeypatch.setattr(db_database, "translate_errors", skip_translation)
+    server, load = live_service
     restart(server, load, 4)
     assert any(": 500 " in wrong for wrong in load.faults), load.faults
 
 
 @pytest.mark.proof
 def test_an_acknowledgement_of_nothing_is_noticed(
-    served: tuple[EmbeddedPostgres, Load], monkeypatch: pytest.MonkeyPatch
+    live_service: tuple[EmbeddedPostgres, Load], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: sessions that do not end, jobs that are not tried again, and interactions
     that lost their half, whatever the answers said."""
@@ -169,14 +169,14 @@ def test_an_acknowledgement_of_nothing_is_noticed(
     def only_say_so(*_: object) -> int:
         return 3
 
-    server, load = served
+    server, load = live_service
     base = ScratchDatabase(server, TEMPLATE)
     monkeypatch.setattr(sessions_store, "end_session", only_say_so)
     monkeypatch.setattr(store_runs, "requeue", only_say_so)
     restart(server, load, 0)
     assert load.faults == []
-    lost = "\n".join(missing(load, base))
-    assert "ended_at is not null" in lost
-    assert "attempts = 2" in lost
+    text = "\n".join(missing(load, base))
+    assert "ended_at is not null" in text
+    assert "attempts = 2" in text
     base.rows("delete from event_keys where source_event_key like 'in %%#agent'")
     assert base.rows(HALVES) != []

@@ -109,14 +109,14 @@ def grow(front: Gateway, key: str, events: int) -> None:
     before = None
     for number in range(events):
         edges = [{"event_id": before, "weight": 0.5}] if before and number % 3 == 0 else []
-        told = f"Buoy {number} goes out."
-        one = tell(front, key, told, ALICE, f"agent:{number % 3}", edges=edges)
+        text = f"Buoy {number} goes out."
+        one = tell(front, key, text, ALICE, f"agent:{number % 3}", edges=edges)
         before = one["event_id"] if number % 3 == 0 else before
     tell(front, key, "A long report. " * 6000, ALICE, "agent:0")
 
 
 @pytest.fixture
-def broken(source: Source, server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
+def faulty_copy(source: Source, server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """The same, to be broken."""
     base = ScratchDatabase(server, unique_name())
     server.clone_database(source.base.name, base.name)
@@ -127,16 +127,16 @@ def broken(source: Source, server: EmbeddedPostgres) -> Iterator[ScratchDatabase
 def goes_on(front: Gateway, base: ScratchDatabase, keys: dict[str, str]) -> None:
     """Keys hold, lists are whole, the order has no gap, and what waited is embedded and folded."""
     for key in keys.values():
-        listed, cursor = list[str](), None
+        listing, cursor = list[str](), None
         while True:
             query = {"limit": 20} | ({"cursor": cursor} if cursor else {})
             page = front.call("GET", "/memories/list", key=key, query=query).body
-            listed += [event["event_id"] for event in page["events"]]
+            listing += [event["event_id"] for event in page["events"]]
             cursor = page["next_cursor"]
             if cursor is None:
                 break
         scopes = front.call("GET", "/api/v1/scopes", key=key, query={"limit": 500}).body["scopes"]
-        assert len(set(listed)) == len(listed) == sum(scope["last_seq"] for scope in scopes)
+        assert len(set(listing)) == len(listing) == sum(scope["last_seq"] for scope in scopes)
         last = max(scope["last_seq"] for scope in scopes)
         assert tell(front, key, "After.", ALICE, "agent:0")["seq"] == last + 1
     waiting = "select count(*) from scopes s where s.folded_seq < s.last_seq"
@@ -155,31 +155,31 @@ def goes_on(front: Gateway, base: ScratchDatabase, keys: dict[str, str]) -> None
 )
 def test_what_is_brought_back_is_whole_and_guarded_and_goes_on(
     source: Source,
-    broken: ScratchDatabase,
+    faulty_copy: ScratchDatabase,
     aws: LocalAws,
     place: Path,
     bring_back: Callable[[ScratchDatabase, Path], AbstractContextManager[ScratchDatabase]],
 ) -> None:
-    was, held = read_guards(broken), checksum_tables(broken)
-    key, sent = source.keys["acme"], {"Idempotency-Key": "later"}
+    was, checksums = read_guards(faulty_copy), checksum_tables(faulty_copy)
+    key, headers = source.keys["acme"], {"Idempotency-Key": "later"}
     body = user_message("Later.", ALICE, "agent:0")
-    with bring_back(broken, place) as back:
+    with bring_back(faulty_copy, place) as back:
         # What came after the backup is lost with the cluster that it was made of.
-        with serving(broken, aws) as front:
-            later = front.call("POST", EVENTS, body, key=key, headers=sent)
+        with serving(faulty_copy, aws) as front:
+            later = front.call("POST", EVENTS, body, key=key, headers=headers)
             assert later.status == 201
-            broken.rows(
+            faulty_copy.rows(
                 "update api_keys set revoked_at = now() where key_id = %s", source.spare.key_id
             )
         assert read_guards(back) == was
-        assert checksum_tables(back) == held
+        assert checksum_tables(back) == checksums
         assert list(find_damage(back)) == []
         with psycopg.connect(back.owner_url, autocommit=True) as owner:
             assert migrate(owner) == []
         with serving(back, aws) as front:
-            lost = front.call("GET", f"{EVENTS}/{later.body['event_id']}", key=key)
-            assert lost.status == 404
-            again = front.call("POST", EVENTS, body, key=key, headers=sent)
+            reply = front.call("GET", f"{EVENTS}/{later.body['event_id']}", key=key)
+            assert reply.status == 404
+            again = front.call("POST", EVENTS, body, key=key, headers=headers)
             assert (again.status, again.body["cid"]) == (201, later.body["cid"])
             assert again.body["seq"] == later.body["seq"]
             assert again.body["event_id"] != later.body["event_id"]
@@ -202,15 +202,15 @@ def test_a_restore_that_leaves_the_rights_behind_is_noticed(source: Source, plac
         "update scopes set last_seq = last_seq + 1",
     ],
 )
-def test_a_log_that_is_not_whole_is_noticed(broken: ScratchDatabase, fault: str) -> None:
-    assert list(find_damage(broken)) == []
-    with psycopg.connect(broken.admin_url, autocommit=True) as administrator:
+def test_a_log_that_is_not_whole_is_noticed(faulty_copy: ScratchDatabase, fault: str) -> None:
+    assert list(find_damage(faulty_copy)) == []
+    with psycopg.connect(faulty_copy.admin_url, autocommit=True) as administrator:
         administrator.execute("set session_replication_role = replica")
         assert administrator.execute(fault.encode()).rowcount > 0
-    assert list(find_damage(broken))
+    assert list(find_damage(faulty_copy))
 
 
-def test_any_guard_that_is_gone_is_noticed(broken: ScratchDatabase) -> None:
+def test_any_guard_that_is_gone_is_noticed(faulty_copy: ScratchDatabase) -> None:
     for fault in (
         "alter table events no force row level security",
         "grant update on events to strandline_app",
@@ -220,6 +220,6 @@ def test_any_guard_that_is_gone_is_noticed(broken: ScratchDatabase) -> None:
         "alter table jobs drop constraint jobs_state_check",
         "alter table blobs disable trigger cancel_blob_removal",
     ):
-        was = read_guards(broken)
-        broken.rows(fault)
-        assert read_guards(broken) != was, fault
+        was = read_guards(faulty_copy)
+        faulty_copy.rows(fault)
+        assert read_guards(faulty_copy) != was, fault

@@ -58,10 +58,10 @@ class Round:
     def is_for(self, tags: set[str]) -> bool:
         """Whether `only` leaves an operation of these tags. Schemathesis would join an included tag
         and an included operation by or."""
-        told = list(zip(self.only[::2], self.only[1::2], strict=True))
-        taken = {tag for option, tag in told if option == "--include-tag"}
-        left = {tag for option, tag in told if option == "--exclude-tag"}
-        return not tags & left and (not taken or bool(tags & taken))
+        arguments = list(zip(self.only[::2], self.only[1::2], strict=True))
+        included_tags = {tag for option, tag in arguments if option == "--include-tag"}
+        excluded_tags = {tag for option, tag in arguments if option == "--exclude-tag"}
+        return not tags & excluded_tags and (not included_tags or bool(tags & included_tags))
 
 
 ROUNDS = (
@@ -99,15 +99,17 @@ def app(
 
 
 @dataclass(frozen=True)
-class Found:
+class RunResult:
     """What a run saw."""
 
     cases: int
     failures: list[dict[str, Any]]
-    said: str
+    output: str
 
 
-def schemathesis(token: str, place: Path, phases: str, *arguments: str, seed: int = SEED) -> Found:
+def schemathesis(
+    token: str, place: Path, phases: str, *arguments: str, seed: int = SEED
+) -> RunResult:
     """One run of its command line."""
     (place / "schemathesis.toml").write_text(CONFIG)
     report = place / "report.json"
@@ -116,7 +118,7 @@ def schemathesis(token: str, place: Path, phases: str, *arguments: str, seed: in
         warnings.simplefilter("ignore")  # those of its libraries; ours have tests of their own
         from schemathesis.cli import schemathesis as program  # a second: for whoever needs it
 
-        done = CliRunner().invoke(
+        result = CliRunner().invoke(
             program,
             [
                 *("--no-color", "--config-file", str(place / "schemathesis.toml")),
@@ -127,11 +129,11 @@ def schemathesis(token: str, place: Path, phases: str, *arguments: str, seed: in
                 *arguments,
             ],
         )
-    assert report.exists(), done.output
-    told = json.loads(report.read_text())
-    assert told["complete"], done.output
-    assert not told["errors"], done.output
-    return Found(told["test_cases"]["generated"], told["failures"], done.output)
+    assert report.exists(), result.output
+    document = json.loads(report.read_text())
+    assert document["complete"], result.output
+    assert not document["errors"], result.output
+    return RunResult(document["test_cases"]["generated"], document["failures"], result.output)
 
 
 def share_of_operations(share: int, shares: int, one: Round) -> list[str]:
@@ -156,13 +158,13 @@ def test_no_input_crashes_it_and_it_answers_as_it_says(
     app: InProcessServer,
     gateway: Gateway,
     case_count: int,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    full = scaled(10) == 10
+    full = scale(10) == 10
     shares = SHARES if full else 1
-    wanted = case_count // shares
+    lowest = case_count // shares
     operations = {one.name: share_of_operations(share, shares, one) for one in ROUNDS}
     # tests/functions/test_examples.py sends the examples, too.
     first = "examples,coverage,fuzzing" if full else "fuzzing"
@@ -172,25 +174,25 @@ def test_no_input_crashes_it_and_it_answers_as_it_says(
     def run(one: Round, phases: str, size: int, seed: int, only: list[str]) -> None:
         nonlocal total
         arguments = ("--max-examples", str(size), *only)
-        found = schemathesis(tokens[one.name], tmp_path, phases, *arguments, seed=seed)
-        total += found.cases
-        failures.extend([f"as {one.name}:\n{found.said}"] if found.failures else [])
+        report = schemathesis(tokens[one.name], tmp_path, phases, *arguments, seed=seed)
+        total += report.cases
+        failures.extend([f"as {one.name}:\n{report.output}"] if report.failures else [])
         gateway.sweep()  # what they stored becomes chains, for those who read next
 
     for one in ROUNDS:
-        run(one, first, scaled(20), SEED, operations[one.name])
+        run(one, first, scale(20), SEED, operations[one.name])
         # From one operation to the next: these need them all. A sample has those of the admin.
         if share == 0 and (full or one is ROUNDS[0]):
-            run(one, "stateful", scaled(50), SEED, [*one.only])
+            run(one, "stateful", scale(50), SEED, [*one.only])
     for place in count():
-        if total >= wanted or failures:
+        if total >= lowest or failures:
             break
         one = ROUNDS[place % len(ROUNDS)]
-        run(one, "fuzzing", scaled(MORE), SEED + place + 1, operations[one.name])
+        run(one, "fuzzing", scale(MORE), SEED + place + 1, operations[one.name])
     with capsys.disabled():
         print(f"\nschemathesis, share {share}: {total} cases, {app.answered_count} requests")
     assert not failures, "\n".join(failures)
-    assert app.answered_count >= total >= wanted
+    assert app.answered_count >= total >= lowest
 
 
 def test_it_finds_what_is_planted(
@@ -208,16 +210,16 @@ def test_it_finds_what_is_planted(
     def another_shape(_: Request) -> Response:
         return json_response({"scopes": "none"})
 
-    planted = {
+    faults = {
         "GET /memories/list": crash,
         "GET /api/v1/usage": another_status,
         "GET /api/v1/scopes": another_shape,
     }
-    for name, serve in planted.items():
+    for name, serve in faults.items():
         monkeypatch.setitem(query.ROUTES, name, replace(query.ROUTES[name], handler=serve))
     token = gateway.key(rights=("read", "admin"))
-    only = [part for name in planted for part in ("--include-path", name.split()[1])]
-    found = schemathesis(token, tmp_path, "fuzzing", "--max-examples", "2", *only)
-    assert app.answered_count >= found.cases > 0
+    only = [part for name in faults for part in ("--include-path", name.split()[1])]
+    report = schemathesis(token, tmp_path, "fuzzing", "--max-examples", "2", *only)
+    assert app.answered_count >= report.cases > 0
     for kind in ("Server error", "Undocumented status code", "Response violates schema"):
-        assert kind in found.said
+        assert kind in report.output

@@ -31,7 +31,7 @@ from strandline.log.event_draft import CitedPayload
 from strandline.log.schemas_uploads import UploadRequest
 from strandline.log.uploads import begin_upload, remove_expired
 from strandline.tenants.quotas import QuotaManager
-from tests.prove.append_history import TENANT, UNLIMITED, WRITER, add_tenant, make_rng
+from tests.prove.append_history import NO_LIMITS_SETTINGS, TENANT, WRITER, add_tenant, make_rng
 from tests.support import ScratchDatabase
 from tests.uploads import age, asking, citing, objects, pending_key, put, put_unchecked
 
@@ -52,7 +52,7 @@ STEPS: list[tuple[object, str]] = [
 """Everything that is done outside of the process, one by one."""
 
 
-class Killed(Exception):
+class Kill(Exception):
     """Our own reason to stop here, as a process that dies."""
 
 
@@ -100,7 +100,7 @@ class Stage:
     def around(self, name: str) -> Generator[None]:
         """One step of this name."""
         if self.dies == (name, "before"):
-            raise Killed
+            raise Kill
         actor: str | None = getattr(self.actor, "name", None)
         if self.turns is None or actor is None:
             yield
@@ -108,25 +108,25 @@ class Stage:
             with self.turns.step(actor):
                 yield
         if self.dies == (name, "after"):
-            raise Killed
+            raise Kill
 
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Every step outside of the process goes over this stage."""
-    made = Stage()
+    stage_service = Stage()
 
-    def stepped(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def step_of(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(real)
-        def step(*given: Any, **named: Any) -> Any:
-            with made.around(name):
-                return real(*given, **named)
+        def step(*args: Any, **options: Any) -> Any:
+            with stage_service.around(name):
+                return real(*args, **options)
 
         return step
 
     for owner, name in STEPS:
-        monkeypatch.setattr(owner, name, stepped(name, getattr(owner, name)))
-    return made
+        monkeypatch.setattr(owner, name, step_of(name, getattr(owner, name)))
+    return stage_service
 
 
 class World:
@@ -137,16 +137,16 @@ class World:
         self.aws = aws
         self.database = Database(base.url)
         self.blobs = BlobStore(aws.bucket)
-        self.quotas = QuotaManager(self.database, UNLIMITED)
+        self.quotas = QuotaManager(self.database, NO_LIMITS_SETTINGS)
         add_tenant(self.database)
 
     def begin(self, data: bytes) -> dict[str, Any]:
         """Begin an upload of text, as the route does; its answer."""
         access = self.database.connect_as(make_caller(WRITER))
-        asked = UploadRequest.model_validate(asking(data, mime_type="text/plain"))
-        return begin_upload(access, self.blobs, self.quotas, asked, UNLIMITED).model_dump(
-            mode="json"
-        )
+        request = UploadRequest.model_validate(asking(data, mime_type="text/plain"))
+        settings = NO_LIMITS_SETTINGS
+        upload = begin_upload(access, self.blobs, self.quotas, request, settings)
+        return upload.model_dump(mode="json")
 
     def cite(self, cid: str, key: str | None = None) -> AppendResult:
         """Append an event that cites this payload."""
@@ -164,22 +164,22 @@ class World:
 
     def sweep(self) -> None:
         """The sweeper's, of this tenant; where it dies, its next goes on."""
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(Kill):
             remove_expired(self.database, self.blobs, TENANT, lambda: False)
 
     def wrong(self) -> list[str]:
         """Events whose payload is not there, or is not what they say."""
-        stored = objects(self.aws, f"{TENANT}/")
-        found: list[str] = []
+        objects_ = objects(self.aws, f"{TENANT}/")
+        results: list[str] = []
         for event_id, cid, size in self.base.rows(
             "select event_id, blob_cid, blob_size from events"
         ):
-            data = stored.get(f"{TENANT}/{cid}")
+            data = objects_.get(f"{TENANT}/{cid}")
             if data is None:
-                found.append(f"{event_id}: its payload is lost")
+                results.append(f"{event_id}: its payload is lost")
             elif (len(data), hashlib.sha256(data).digest()) != (size, sha256_of_cid(cid, "cid")):
-                found.append(f"{event_id}: its payload is another")
-        return found
+                results.append(f"{event_id}: its payload is another")
+        return results
 
     def left(self) -> tuple[int, int]:
         """Pending objects and rows."""
@@ -189,9 +189,9 @@ class World:
 
 @pytest.fixture
 def world(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[World]:
-    made = World(scratch_db, aws)
-    yield made
-    made.database.close()
+    stage_world = World(scratch_db, aws)
+    yield stage_world
+    stage_world.database.close()
     delete_all(aws)
 
 
@@ -214,14 +214,14 @@ def test_a_citation_that_died_anywhere_ends_well_when_it_is_sent_again(
     world: World, stage: Stage, name: str, when: Literal["before", "after"]
 ) -> None:
     data = f"killed {when} {name}".encode()
-    begun = world.begin(data)
-    assert put(begun, data)[0] == 200
+    upload = world.begin(data)
+    assert put(upload, data)[0] == 200
     stage.dies = (name, when)
-    with pytest.raises(Killed):
-        world.cite(begun["cid"], key="k")
+    with pytest.raises(Kill):
+        world.cite(upload["cid"], key="k")
     stage.dies = None
     assert world.wrong() == []
-    results = [world.cite(begun["cid"], key="k") for _ in range(2)]
+    results = [world.cite(upload["cid"], key="k") for _ in range(2)]
     assert [result.error for result in results] == [None, None]
     assert results[0].receipt == results[1].receipt
     assert results[1].receipt is not None
@@ -232,7 +232,7 @@ def test_a_citation_that_died_anywhere_ends_well_when_it_is_sent_again(
     age(world.base)
     world.sweep()
     assert world.left() == (0, 0)
-    assert world.cite(begun["cid"], key="k").receipt == results[0].receipt
+    assert world.cite(upload["cid"], key="k").receipt == results[0].receipt
     assert world.wrong() == []
 
 
@@ -245,19 +245,19 @@ def test_a_citation_that_died_and_never_came_back_leaves_nothing_pending(
     world: World, stage: Stage, name: str, when: Literal["before", "after"]
 ) -> None:
     data = f"killed for good {when} {name}".encode()
-    begun = world.begin(data)
-    assert put(begun, data)[0] == 200
+    upload = world.begin(data)
+    assert put(upload, data)[0] == 200
     stage.dies = (name, when)
-    with pytest.raises(Killed):
-        world.cite(begun["cid"])
+    with pytest.raises(Kill):
+        world.cite(upload["cid"])
     stage.dies = None
     age(world.base)
     world.sweep()
     assert (world.left(), world.wrong()) == ((0, 0), [])
-    orphaned = f"{TENANT}/{begun['cid']}" in objects(world.aws)
-    stored = world.base.rows("select count(*) from events") == [(1,)]
+    orphaned = f"{TENANT}/{upload['cid']}" in objects(world.aws)
+    is_stored = world.base.rows("select count(*) from events") == [(1,)]
     copied = (name, when) in {("store_upload", "after"), ("append_events", "before")}
-    assert orphaned == (copied or stored), "the one kind of orphan: copied, never committed"
+    assert orphaned == (copied or is_stored), "the one kind of orphan: copied, never committed"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -265,10 +265,10 @@ def test_a_citation_that_died_and_never_came_back_leaves_nothing_pending(
 def test_a_sweep_that_died_anywhere_is_finished_by_the_next(
     world: World, stage: Stage, name: str, when: Literal["before", "after"]
 ) -> None:
-    cited, never = b"cited", b"never cited"
-    for data in (cited, never):
+    citation, never = b"cited", b"never cited"
+    for data in (citation, never):
         assert put(world.begin(data), data)[0] == 200
-    assert world.cite(world.begin(cited)["cid"]).error is None
+    assert world.cite(world.begin(citation)["cid"]).error is None
     age(world.base)
     stage.dies = (name, when)
     world.sweep()  # whose failure is a tenant's, and logged
@@ -295,15 +295,15 @@ def play(world: World, stage: Stage, pool: ThreadPoolExecutor, seed: int) -> Rou
     """One interleaving. What lies there is right, or wrong, or changes on the way."""
     chance = make_rng("uploads", seed)
     data = f"payload {seed}".encode() * 20
-    begun = world.begin(data)
-    place = pending_key(TENANT, begun)
+    upload = world.begin(data)
+    place = pending_key(TENANT, upload)
     start = chance.choice(["right", "right", "wrong", "nothing"])
     if start == "right":
-        assert put(begun, data)[0] == 200
+        assert put(upload, data)[0] == 200
     elif start == "wrong":
         put_unchecked(world.aws, place, data[:-1] + b"!")
     key = "one key" + str(seed) if chance.random() < 0.5 else None
-    actors = _actors(world, stage, chance, begun, data, key)
+    actors = _actors(world, stage, chance, upload, data, key)
     order = [name for name in actors for _ in range(5)]
     chance.shuffle(order)
     stage.turns = Turns(order)
@@ -318,29 +318,29 @@ def play(world: World, stage: Stage, pool: ThreadPoolExecutor, seed: int) -> Rou
             assert stage.turns is not None
             stage.turns.leave(name)
 
-    for done in [pool.submit(act, name) for name in actors]:
-        done.result(timeout=60)
+    for future in [pool.submit(act, name) for name in actors]:
+        future.result(timeout=60)
     stage.turns = None
     wrong = tuple(world.wrong())
     age(world.base)
     world.sweep()
-    said = tuple(outcomes[name] for name in ("cites", "cites too"))
+    outcome_pair = tuple(outcomes[name] for name in ("cites", "cites too"))
     pending, rows = world.left()
-    left = (0 if "overwrites" in actors else pending, rows)
-    return Round(said, (*wrong, *world.wrong()), left)
+    rest = (0 if "overwrites" in actors else pending, rows)
+    return Round(outcome_pair, (*wrong, *world.wrong()), rest)
 
 
 def _actors(
     world: World,
     stage: Stage,
     chance: random.Random,
-    begun: dict[str, Any],
+    upload: dict[str, Any],
     data: bytes,
     key: str | None,
 ) -> dict[str, Callable[[], str]]:
     def cites() -> str:
         try:
-            result = world.cite(begun["cid"], key)
+            result = world.cite(upload["cid"], key)
         except Unavailable as error:
             return error.code
         return _outcome(result.error)
@@ -351,12 +351,12 @@ def _actors(
 
     def time_passes() -> str:
         with stage.around("the clock"):
-            age(world.base, begun["upload_id"])
+            age(world.base, upload["upload_id"])
         return "past"
 
     def overwrites() -> str:
         with stage.around("the store"):
-            put_unchecked(world.aws, pending_key(TENANT, begun), b"planted " + data)
+            put_unchecked(world.aws, pending_key(TENANT, upload), b"planted " + data)
         return "overwritten"
 
     actors: dict[str, Callable[[], str]] = {"cites": cites, "cites too": cites, "sweeps": sweeps}
@@ -374,32 +374,32 @@ def _outcome(error: StrandlineError | None) -> str:
     return str(error.details["reason"])
 
 
-def played(
+def play_rounds(
     world: World, stage: Stage, rounds: int, until: Callable[[Round], bool] = lambda _: False
 ) -> list[Round]:
     """Rounds one after the other, until one is as wanted."""
-    found: list[Round] = []
+    results: list[Round] = []
     with ThreadPoolExecutor(5) as pool:
         for seed in range(rounds):
-            found.append(play(world, stage, pool, seed))
+            results.append(play(world, stage, pool, seed))
             world.base.rows("truncate events cascade")
             delete_all(world.aws)
-            if until(found[-1]):
+            if until(results[-1]):
                 break
-    return found
+    return results
 
 
 def test_whatever_meets_an_event_cites_what_its_cid_names(
-    world: World, stage: Stage, scaled: Callable[[int], int]
+    world: World, stage: Stage, scale: Callable[[int], int]
 ) -> None:
     """Every citation is stored with the right bytes, or told why not, or told to try again."""
-    rounds = played(world, stage, scaled(ROUNDS))
-    outcomes = Counter(outcome for found in rounds for outcome in found.outcomes)
+    rounds = play_rounds(world, stage, scale(ROUNDS))
+    outcomes = Counter(outcome for result in rounds for outcome in result.outcomes)
     print(f"\n{len(rounds)} interleavings: {dict(outcomes)}, 0 wrong payloads")
-    assert [found for found in rounds if found.wrong] == []
+    assert [result for result in rounds if result.wrong] == []
     assert set(outcomes) <= REFUSALS | {"stored", "unavailable"}
     assert set(outcomes) >= {"stored", "upload_missing", "upload_mismatch", "blob_not_found"}
-    assert {found.left for found in rounds} == {(0, 0)}
+    assert {result.left for result in rounds} == {(0, 0)}
 
 
 def test_a_citation_without_verification_would_be_found_out(
@@ -411,7 +411,7 @@ def test_a_citation_without_verification_would_be_found_out(
     def believing(reader: Any, rows: Any) -> CitedPayload | Invalid:
         store: BlobStore = reader._blobs
 
-        class Believed:
+        class TrustingStore:
             clear_upload = store.clear_upload
 
             def inspect_upload(
@@ -421,14 +421,14 @@ def test_a_citation_without_verification_would_be_found_out(
                 digest = sha256_of_cid(rows[0].cid, "cid")
                 return there and UploadedObject(rows[0].size, digest, there.etag)
 
-        reader._blobs = Believed()
+        reader._blobs = TrustingStore()
         try:
             return real(reader, rows)
         finally:
             reader._blobs = store
 
     monkeypatch.setattr(payloads._PayloadReader, "_verify_upload", believing)  # pyright: ignore[reportPrivateUsage]
-    rounds = played(world, stage, 200, lambda found: bool(found.wrong))
+    rounds = play_rounds(world, stage, 200, lambda result: bool(result.wrong))
     print(f"\nunverified: a wrong payload after {len(rounds)} interleavings")
     assert rounds[-1].wrong
 
@@ -445,7 +445,7 @@ def test_a_copy_of_whatever_lies_there_now_would_be_found_out(
 
     real: Callable[..., bool] = BlobStore.store_upload
     monkeypatch.setattr(BlobStore, "store_upload", careless)
-    rounds = played(world, stage, 400, lambda found: bool(found.wrong))
+    rounds = play_rounds(world, stage, 400, lambda result: bool(result.wrong))
     print(f"\nunconditional copy: a wrong payload after {len(rounds)} interleavings")
     assert rounds[-1].wrong
 

@@ -15,34 +15,42 @@ GOOD = {
 
 
 def refusal(env: dict[str, str]) -> Misconfigured:
-    with pytest.raises(Misconfigured) as refused:
+    with pytest.raises(Misconfigured) as error:
         ServiceSettings.from_env(env)
-    return refused.value
+    return error.value
 
 
 def test_the_least_that_is_needed_is_enough() -> None:
-    made = ServiceSettings.from_env(GOOD)
-    assert (made.bucket, made.work_queue_url, made.embedding_provider) == ("bucket", "", "local")
+    loaded_settings = ServiceSettings.from_env(GOOD)
+    assert (
+        loaded_settings.bucket,
+        loaded_settings.work_queue_url,
+        loaded_settings.embedding_provider,
+    ) == (
+        "bucket",
+        "",
+        "local",
+    )
 
 
 def test_every_missing_variable_is_named_at_once() -> None:
-    said = refusal({}).message
-    assert all(name in said for name in GOOD)
-    assert "STRANDLINE_WORK_QUEUE_URL" not in said
+    message = refusal({}).message
+    assert all(name in message for name in GOOD)
+    assert "STRANDLINE_WORK_QUEUE_URL" not in message
 
 
 @pytest.mark.parametrize("missing", sorted(GOOD))
-@pytest.mark.parametrize("left", ["absent", "empty"])
-def test_a_missing_variable_is_named_and_no_other(missing: str, left: str) -> None:
+@pytest.mark.parametrize("rest", ["absent", "empty"])
+def test_a_missing_variable_is_named_and_no_other(missing: str, rest: str) -> None:
     env = {name: value for name, value in GOOD.items() if name != missing}
-    said = refusal(env if left == "absent" else {**env, missing: ""}).message
-    assert [name for name in GOOD if name in said] == [missing]
+    message = refusal(env if rest == "absent" else {**env, missing: ""}).message
+    assert [name for name in GOOD if name in message] == [missing]
 
 
 def test_a_short_secret_is_refused_and_not_repeated() -> None:
-    refused = refusal({**GOOD, "STRANDLINE_KEY_SECRET": "thirty-one characters are few.."})
-    assert "STRANDLINE_KEY_SECRET" in refused.message
-    assert "thirty-one" not in repr((refused.message, refused.details, refused.__context__))
+    error = refusal({**GOOD, "STRANDLINE_KEY_SECRET": "thirty-one characters are few.."})
+    assert "STRANDLINE_KEY_SECRET" in error.message
+    assert "thirty-one" not in repr((error.message, error.details, error.__context__))
 
 
 @pytest.mark.parametrize(
@@ -88,9 +96,9 @@ BY_SET = {
     ],
 )
 def test_any_way_in_is_enough(way: dict[str, str]) -> None:
-    made = ServiceSettings.from_env(NO_KEYS | way)
-    assert made.key_secret is None
-    assert made.jwt_enabled is ("STRANDLINE_JWT_ISSUER" in way)
+    loaded_settings = ServiceSettings.from_env(NO_KEYS | way)
+    assert loaded_settings.key_secret is None
+    assert loaded_settings.jwt_enabled is ("STRANDLINE_JWT_ISSUER" in way)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +107,8 @@ def test_any_way_in_is_enough(way: dict[str, str]) -> None:
     ids=["public keys", "certificates"],
 )
 def test_a_way_in_without_a_secret_asks_for_one_for_cursors(way: dict[str, str]) -> None:
-    refused = refusal(NO_KEYS | way | {"STRANDLINE_CURSOR_SECRET": ""})
-    assert "STRANDLINE_CURSOR_SECRET" in refused.message
+    error = refusal(NO_KEYS | way | {"STRANDLINE_CURSOR_SECRET": ""})
+    assert "STRANDLINE_CURSOR_SECRET" in error.message
 
 
 def test_cursors_are_sealed_under_the_secret_that_is_there() -> None:
@@ -140,9 +148,9 @@ def test_what_signs_is_pinned_by_the_kind_of_key() -> None:
     ],
 )
 def test_a_half_configured_way_is_refused_by_name(name: str, value: str) -> None:
-    refused = refusal({**GOOD, **JWT, f"STRANDLINE_{name}": value})
-    assert f"STRANDLINE_{name}" in refused.message
-    assert KEY_SECRET not in repr((refused.message, refused.details, refused.__context__))
+    error = refusal({**GOOD, **JWT, f"STRANDLINE_{name}": value})
+    assert f"STRANDLINE_{name}" in error.message
+    assert KEY_SECRET not in repr((error.message, error.details, error.__context__))
 
 
 @pytest.mark.parametrize(
@@ -160,8 +168,8 @@ def test_a_half_configured_way_is_refused_by_name(name: str, value: str) -> None
     ],
 )
 def test_keys_come_as_a_set_or_over_https(source: str) -> None:
-    given = {**GOOD, **JWT, "STRANDLINE_JWT_SECRET": "", "STRANDLINE_JWT_JWKS": source}
-    assert "STRANDLINE_JWT_JWKS" in refusal(given).message
+    settings = {**GOOD, **JWT, "STRANDLINE_JWT_SECRET": "", "STRANDLINE_JWT_JWKS": source}
+    assert "STRANDLINE_JWT_JWKS" in refusal(settings).message
 
 
 def test_settings_are_read_once_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,8 +181,8 @@ def test_settings_are_read_once_from_the_environment(monkeypatch: pytest.MonkeyP
 
 
 def test_only_prefixed_variables_are_read() -> None:
-    refused = refusal({name.removeprefix("STRANDLINE_"): value for name, value in GOOD.items()})
-    assert all(name in refused.message for name in GOOD)
+    error = refusal({name.removeprefix("STRANDLINE_"): value for name, value in GOOD.items()})
+    assert all(name in error.message for name in GOOD)
 
 
 @pytest.mark.parametrize("role", ["superuser", "owner"])

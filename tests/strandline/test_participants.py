@@ -84,11 +84,11 @@ def test_a_scope_id_cannot_be_made_by_moving_a_border() -> None:
 
 
 def test_a_scope_id_is_a_uuid_of_version_8_and_never_changes() -> None:
-    made = derive_scope_id("acme", ["agent:helper", "user:alice"])
-    assert (made.version, made.variant) == (8, "specified in RFC 4122")
+    scope_id = derive_scope_id("acme", ["agent:helper", "user:alice"])
+    assert (scope_id.version, scope_id.variant) == (8, "specified in RFC 4122")
     # SHA-256 of '["acme", "agent:helper", "user:alice"]', with version and variant set: stored in
     # every row of every deployment.
-    assert str(made) == "3e6bfb3a-0e65-8cc9-8443-a8f366da4181"
+    assert str(scope_id) == "3e6bfb3a-0e65-8cc9-8443-a8f366da4181"
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_a_scope_id_is_a_uuid_of_version_8_and_never_changes() -> None:
     ],
 )
 def test_what_is_no_kind_and_name_is_refused_by_field(name: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error:
         normalize(name, "speaker")
-    assert refused.value.details["field"] == "speaker"
-    assert refused.value.message.startswith("speaker: ")
+    assert error.value.details["field"] == "speaker"
+    assert error.value.message.startswith("speaker: ")
 
 
 @pytest.mark.parametrize("point", [0, 0x01, 0x09, 0x0A, 0x1F, 0x7F, 0x85, 0x9F, 0xD800, 0xDFFF])
@@ -126,9 +126,9 @@ def test_a_control_character_or_half_of_one_inside_a_name_is_refused(point: int)
 def test_a_name_has_at_most_its_length_in_characters() -> None:
     longest = "user:" + "é" * (MAX_LENGTH - 5)
     assert normalize(unicodedata.normalize("NFD", longest)) == longest
-    with pytest.raises(Invalid, match=str(MAX_LENGTH)) as refused:
+    with pytest.raises(Invalid, match=str(MAX_LENGTH)) as error:
         normalize(longest + "é")
-    assert refused.value.details["field"] == "participants"
+    assert error.value.details["field"] == "participants"
 
 
 def test_a_set_has_at_most_its_number_of_members_after_doubles_are_dropped() -> None:
@@ -139,9 +139,9 @@ def test_a_set_has_at_most_its_number_of_members_after_doubles_are_dropped() -> 
 
 
 def test_an_empty_set_is_refused() -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error:
         normalize_set([], "participants")
-    assert refused.value.details["field"] == "participants"
+    assert error.value.details["field"] == "participants"
 
 
 def test_a_bare_name_is_what_stands_behind_the_first_colon() -> None:
@@ -150,7 +150,7 @@ def test_a_bare_name_is_what_stands_behind_the_first_colon() -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "left"),
+    ("members", "rest"),
     [
         ([], []),
         (["agent:a"], ["agent:a"]),
@@ -162,5 +162,5 @@ def test_a_bare_name_is_what_stands_behind_the_first_colon() -> None:
         ),
     ],
 )
-def test_agents_drop_out_beside_others_and_stay_alone(members: list[str], left: list[str]) -> None:
-    assert drop_agents(members) == left
+def test_agents_drop_out_beside_others_and_stay_alone(members: list[str], rest: list[str]) -> None:
+    assert drop_agents(members) == rest

@@ -33,12 +33,12 @@ def event(**more: object) -> dict[str, object]:
     return {"participants": ["user:alice"], "role": "user", "content": "x", **more}
 
 
-def said(body: str | bytes) -> str:
+def refusal_text(body: str | bytes) -> str:
     """Why a body is refused, or that it was read."""
     try:
         parse_json(body)
-    except Invalid as refused:
-        return f"{refused.details['field']}: {refused.message}"
+    except Invalid as error:
+        return f"{error.details['field']}: {error.message}"
     return "read"
 
 
@@ -74,9 +74,9 @@ def test_json_comes_through_as_it_was_sent(value: Any, ascii_only: bool, is_byte
 )
 def test_what_is_not_json_is_malformed_and_names_the_body(body: str) -> None:
     for given_as in (body, body.encode()):
-        with pytest.raises(Malformed) as refused:
+        with pytest.raises(Malformed) as error:
             parse_json(given_as)
-        assert refused.value.details["field"] == "body"
+        assert error.value.details["field"] == "body"
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_only_utf_8_is_read(body: bytes) -> None:
     ],
 )
 def test_what_no_database_holds_is_refused_at_its_place(body: str, field: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error:
         check_storable(parse_json(body))
-    assert not isinstance(refused.value, Malformed)
-    assert refused.value.details["field"] == field
-    assert refused.value.message.startswith(f"{field}: ")
+    assert not isinstance(error.value, Malformed)
+    assert error.value.details["field"] == field
+    assert error.value.message.startswith(f"{field}: ")
 
 
 def test_a_surrogate_pair_is_one_character() -> None:
@@ -122,9 +122,9 @@ def test_32_levels_are_read_and_no_more(opening: str, closing: str) -> None:
     inner = "1" if opening != "[" else ""
     check_storable(parse_json(opening * 32 + inner + closing * 32))
     for levels in (33, 10_000, 200_000):
-        with pytest.raises(Invalid, match="32 levels") as refused:
+        with pytest.raises(Invalid, match="32 levels") as error:
             check_storable(parse_json(opening * levels + inner + closing * levels))
-        assert refused.value.details["field"]
+        assert error.value.details["field"]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_32_levels_are_read_and_no_more(opening: str, closing: str) -> None:
 def test_no_body_within_the_limit_takes_long_to_read(body: str) -> None:
     assert len(body) <= MAX_BODY_BYTES
     started = time.process_time()
-    assert len(said(body)) < 500
+    assert len(refusal_text(body)) < 500
     assert time.process_time() - started < 5
 
 
@@ -150,16 +150,16 @@ def test_no_body_within_the_limit_takes_long_to_read(body: str) -> None:
     | st.text('{}[]":,0123.e-\\u"d8 ', max_size=40)
 )
 def test_any_body_is_read_or_refused(body: str | bytes) -> None:
-    assert said(body) == "read" or ": " in said(body)
+    assert refusal_text(body) == "read" or ": " in refusal_text(body)
 
 
 # shapes ------------------------------------------------------------------------------------------
 
 
 def refusal(shape: type[BaseModel], value: object) -> Invalid:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error:
         validate(shape, value)
-    return refused.value
+    return error.value
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,9 @@ def refusal(shape: type[BaseModel], value: object) -> Invalid:
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_a_field_over_its_limit_is_refused_by_name(change: dict[str, object], field: str) -> None:
-    refused = refusal(APPEND, event(**change))
-    assert refused.details["field"] == field
-    assert refused.message.startswith(f"{field}: ")
+    error = refusal(APPEND, event(**change))
+    assert error.details["field"] == field
+    assert error.message.startswith(f"{field}: ")
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", True, [], [event()]])
@@ -218,26 +218,26 @@ def test_an_event_is_an_object(value: object) -> None:
 
 
 def test_every_wrong_field_is_named_up_to_a_number() -> None:
-    refused = refusal(APPEND, {"content": 1, **{f"x{n}": n for n in range(100)}})
-    fields = cast("list[dict[str, str]]", refused.details["fields"])
-    named = [found["field"] for found in fields]
-    assert {"participants", "role", "content"} <= set(named)
-    assert len(named) == 20
+    error = refusal(APPEND, {"content": 1, **{f"x{n}": n for n in range(100)}})
+    fields = cast("list[dict[str, str]]", error.details["fields"])
+    names = [field["field"] for field in fields]
+    assert {"participants", "role", "content"} <= set(names)
+    assert len(names) == 20
 
 
 def test_a_refusal_repeats_no_long_name_and_no_value() -> None:
     secret = "the secret of the caller"
-    refused = refusal(APPEND, event(role=secret, metadata=secret, **{"n" * 1_000_000: secret}))
-    said = json.dumps([refused.message, refused.details])
-    assert len(said) < 5000
-    assert secret not in said
+    error = refusal(APPEND, event(role=secret, metadata=secret, **{"n" * 1_000_000: secret}))
+    text = json.dumps([error.message, error.details])
+    assert len(text) < 5000
+    assert secret not in text
 
 
 def test_metadata_may_have_its_16_kib_as_utf_8() -> None:
     room = MAX_METADATA_BYTES - len('{"a":""}')
     assert validate(APPEND, event(metadata={"a": "é" * (room // 2)}))
-    refused = refusal(APPEND, event(metadata={"a": "é" * (room // 2) + "xx"}))
-    assert str(MAX_METADATA_BYTES) in refused.message
+    error = refusal(APPEND, event(metadata={"a": "é" * (room // 2) + "xx"}))
+    assert str(MAX_METADATA_BYTES) in error.message
 
 
 def test_a_batch_holds_1_to_500_events() -> None:
@@ -279,6 +279,6 @@ def test_a_moment_is_rfc_3339_or_unix_seconds(given_as: object, moment: datetime
     ],
 )
 def test_another_moment_is_refused_by_field(value: object) -> None:
-    refused = refusal(APPEND, event(occurred_at=value))
-    assert refused.details["field"] == "occurred_at"
-    assert "time zone" in refused.message
+    error = refusal(APPEND, event(occurred_at=value))
+    assert error.details["field"] == "occurred_at"
+    assert "time zone" in error.message

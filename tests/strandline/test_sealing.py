@@ -64,8 +64,8 @@ def test_it_is_the_library_s_public_cipher() -> None:
 
 
 def test_whoever_seals_nothing_imports_no_cipher() -> None:
-    told = (
+    receipt = (
         "import sys, functions.query.handler, strandline.sealing;"
         "sys.exit('cryptography' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", told], check=True)
+    subprocess.run([sys.executable, "-c", receipt], check=True)

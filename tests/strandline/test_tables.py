@@ -38,7 +38,7 @@ QUOTA_SETTING = '''\
     tenant_planted_units: int = Field(default=5, ge=0, le=9)
     """Planted units."""
 '''
-PLANTED = {
+FAULTS = {
     "deployment.py": {
         'type JobName = Literal["archiver"': 'type JobName = Literal["planted", "archiver"',
         "JOBS = (\n": f"JOBS = (\n{JOB_ROW}",
@@ -144,7 +144,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     package = copy / "strandline"
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(PACKAGE, package, ignore=ignore)
-    for name, edits in PLANTED.items():
+    for name, edits in FAULTS.items():
         text = (package / name).read_text()
         for before, after in edits.items():
             assert text.count(before) == 1, before

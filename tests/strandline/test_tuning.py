@@ -12,8 +12,8 @@ from tests.bench import heat_plot
 
 def test_the_docs_have_each_threshold_with_its_default(repository: Path) -> None:
     table = (repository / "docs" / "heat.md").read_text("utf-8").partition("## Thresholds")[2]
-    told = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", table, re.MULTILINE))
-    assert list(told) == list(Tuning.model_fields)
+    matches = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", table, re.MULTILINE))
+    assert list(matches) == list(Tuning.model_fields)
     for name, default in DEFAULTS.model_dump().items():
         if isinstance(default, bool):
             spelt = f"`{str(default).lower()}`"
@@ -21,20 +21,20 @@ def test_the_docs_have_each_threshold_with_its_default(repository: Path) -> None
             spelt = {None: "calibrated"}.get(default) or (
                 f"`{default}`" if isinstance(default, str) else f"{default:g}"
             )
-        assert told[name] == spelt, name
+        assert matches[name] == spelt, name
 
 
 def test_the_plot_in_the_docs_is_the_formulas() -> None:
-    assert heat_plot.FILE.read_text("utf-8") == heat_plot.drawn()
+    assert heat_plot.FILE.read_text("utf-8") == heat_plot.draw()
 
 
 def test_overrides_change_what_they_name_and_null_changes_nothing() -> None:
-    changed = DEFAULTS.with_overrides({"heat_hours": 9.0, "promote": None, "similarity_low": 0.1})
-    own = changed.model_dump(exclude_defaults=True)
+    values = DEFAULTS.with_overrides({"heat_hours": 9.0, "promote": None, "similarity_low": 0.1})
+    own = values.model_dump(exclude_defaults=True)
     assert own == {"heat_hours": 9.0, "similarity_low": 0.1}
-    assert changed.with_overrides({}) == changed
-    assert changed.with_overrides({"hot": 0.9, "of a later release": 1}) == changed
-    assert changed.with_overrides({"similarity_low": None}) == changed
+    assert values.with_overrides({}) == values
+    assert values.with_overrides({"hot": 0.9, "of a later release": 1}) == values
+    assert values.with_overrides({"similarity_low": None}) == values
 
 
 @pytest.mark.parametrize(

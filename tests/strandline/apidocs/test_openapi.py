@@ -48,11 +48,11 @@ def test_the_limits_of_parameters_are_of_json_schema() -> None:
 
 
 def test_every_operation_reads_well_to_a_stranger() -> None:
-    made = operations()
-    ids = [operation["operationId"] for operation in made.values()]
+    result = operations()
+    ids = [operation["operationId"] for operation in result.values()]
     assert len(set(ids)) == len(ids)
     tags = {tag["name"]: tag["description"] for tag in document()["tags"]}
-    for name, operation in made.items():
+    for name, operation in result.items():
         assert 5 <= len(operation["summary"]) <= 80, name
         assert operation["description"].endswith("."), name
         assert not tags[operation["tags"][0]].startswith("About "), f"{name}: say it in _TAGS"
@@ -82,10 +82,10 @@ def test_every_error_has_one_shape() -> None:
     for name, response in document()["components"]["responses"].items():
         schema = response["content"]["application/json"]["schema"]
         assert schema == {"$ref": "#/components/schemas/Error"}, name
-    used = set(_references(document()))
+    uses = set(_references(document()))
     for kind in ("schemas", "responses"):
         unused = {
-            n for n in document()["components"][kind] if f"#/components/{kind}/{n}" not in used
+            n for n in document()["components"][kind] if f"#/components/{kind}/{n}" not in uses
         }
         assert not unused - {"BatchRefused"}  # an item's, in a batch
 
@@ -102,15 +102,15 @@ def _references(node: Any) -> Iterator[str]:
 
 
 def test_every_error_that_has_a_status_is_told() -> None:
-    told = {r.rpartition("/")[2] for r in _references(document()["paths"])}
+    names = {r.rpartition("/")[2] for r in _references(document()["paths"])}
     for kind, status in STATUS.items():
         if status not in (424, 429, 503):
-            assert kind.__name__ in told
+            assert kind.__name__ in names
 
 
 def test_a_response_tells_the_codes_of_its_status_that_routes_raise() -> None:
-    told = document()["components"]["responses"]["Conflict"]["description"]
-    assert told.startswith(f"`key_conflict`: {Conflict.__doc__} `state_conflict`: ")
+    description = document()["components"]["responses"]["Conflict"]["description"]
+    assert description.startswith(f"`key_conflict`: {Conflict.__doc__} `state_conflict`: ")
     own = openapi.build_document({"POST /x": Route(_serve, None, {201: MediaType("a/b")})})
     assert "state_conflict" not in str(own)
 
@@ -136,7 +136,7 @@ def test_it_is_the_same_at_every_start(repository: Path) -> None:
     }
     environment = {f"STRANDLINE_{name}": value for name, value in every_way.items()}
     environment |= {"PYTHONPATH": "shared:.", "PATH": "/usr/bin:/bin"}
-    made = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", code],
             cwd=repository,
@@ -147,8 +147,8 @@ def test_it_is_the_same_at_every_start(repository: Path) -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(made) == 1
-    assert json.loads(made.pop()) == document()
+    assert len(outputs) == 1
+    assert json.loads(outputs.pop()) == document()
 
 
 def test_its_version_is_the_project_s(repository: Path) -> None:

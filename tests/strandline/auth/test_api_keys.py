@@ -26,9 +26,9 @@ EVENTS = "/api/v1/events"
 
 @pytest.fixture
 def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
-    opened = Database(scratch_db.url)
-    yield opened
-    opened.close()
+    connection = Database(scratch_db.url)
+    yield connection
+    connection.close()
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def checker_of(database: Database, secret: str = KEY_SECRET) -> Authenticator:
     return Authenticator(database, ServiceSettings(database_url="", bucket="", key_secret=secret))
 
 
-def known(database: Database, headers: dict[str, str], secret: str = KEY_SECRET) -> object:
+def principal_of(database: Database, headers: dict[str, str], secret: str = KEY_SECRET) -> object:
     return checker_of(database, secret).authenticate(AuthRequest(headers))
 
 
@@ -49,26 +49,30 @@ def known(database: Database, headers: dict[str, str], secret: str = KEY_SECRET)
 
 def test_a_key_stands_for_its_tenant_user_and_rights(database: Database) -> None:
     access = database.connect_as(Caller("acme", ()))
-    made = make_key(access, KEY_SECRET, user="user:alice", rights=["read"])
+    key = make_key(access, KEY_SECRET, user="user:alice", rights=["read"])
     for headers in (
-        {"x-api-key": made.token},
-        {"authorization": f"Bearer {made.token}"},
-        {"authorization": f"bearer   {made.token} "},
-        {"x-api-key": f" {made.token} ", "authorization": "Bearer nonsense"},
+        {"x-api-key": key.token},
+        {"authorization": f"Bearer {key.token}"},
+        {"authorization": f"bearer   {key.token} "},
+        {"x-api-key": f" {key.token} ", "authorization": "Bearer nonsense"},
     ):
-        found = checker_of(database).authenticate(AuthRequest(headers))
-        assert (found.tenant, found.user, found.rights) == ("acme", "user:alice", {"read"})
+        principal = checker_of(database).authenticate(AuthRequest(headers))
+        assert (principal.tenant, principal.user, principal.rights) == (
+            "acme",
+            "user:alice",
+            {"read"},
+        )
 
 
 def test_a_tampered_key_is_refused_wherever_it_was_changed(token: str) -> None:
     """And without a connection: the database named here does not exist."""
     nowhere = Database(NOWHERE)
     with pytest.raises(Unavailable):
-        known(nowhere, {"x-api-key": token})
+        principal_of(nowhere, {"x-api-key": token})
     for place, letter in enumerate(token):
-        changed = token[:place] + ("A" if letter != "A" else "B") + token[place + 1 :]
+        forged_token = token[:place] + ("A" if letter != "A" else "B") + token[place + 1 :]
         with pytest.raises(Unauthorized):
-            known(nowhere, {"x-api-key": changed})
+            principal_of(nowhere, {"x-api-key": forged_token})
 
 
 def test_a_key_has_one_spelling(token: str) -> None:
@@ -108,18 +112,20 @@ def test_a_key_has_one_spelling(token: str) -> None:
 )
 def test_what_is_no_key_of_ours_is_refused_without_a_connection(headers: dict[str, str]) -> None:
     with pytest.raises(Unauthorized):
-        known(Database(NOWHERE), headers)
+        principal_of(Database(NOWHERE), headers)
 
 
 def test_a_key_of_another_deployment_is_refused_without_a_connection(token: str) -> None:
     with pytest.raises(Unauthorized):
-        known(Database(NOWHERE), {"x-api-key": token}, "another deployment's secret, long enough")
+        principal_of(
+            Database(NOWHERE), {"x-api-key": token}, "another deployment's secret, long enough"
+        )
 
 
 def test_two_keys_are_never_the_same(database: Database) -> None:
     access = database.connect_as(Caller("acme", ()))
-    made = {make_key(access, KEY_SECRET).token for _ in range(20)}
-    assert len(made) == 20
+    results = {make_key(access, KEY_SECRET).token for _ in range(20)}
+    assert len(results) == 20
 
 
 @pytest.mark.parametrize("rights", [[], ["root"], ["read", "root"]])
@@ -130,16 +136,16 @@ def test_an_unknown_right_is_refused(database: Database, rights: list[str]) -> N
 
 @pytest.mark.parametrize("user", ["", "alice", "user:", "agent:helper", "user:a\x00b", "User:a"])
 def test_a_key_is_bound_to_a_user_or_nobody(database: Database, user: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error:
         make_key(database.connect_as(Caller("acme", ())), KEY_SECRET, user=user)
-    assert refused.value.details["field"] == "user"
+    assert error.value.details["field"] == "user"
 
 
 def test_the_user_of_a_key_is_normalised_like_a_participant(database: Database) -> None:
     access = database.connect_as(Caller("acme", ()))
-    made = make_key(access, KEY_SECRET, user=" user:Zoe\u0308")
-    found = checker_of(database).authenticate(AuthRequest({"x-api-key": made.token}))
-    assert found.user == "user:Zo\u00eb"
+    key = make_key(access, KEY_SECRET, user=" user:Zoe\u0308")
+    principal = checker_of(database).authenticate(AuthRequest({"x-api-key": key.token}))
+    assert principal.user == "user:Zo\u00eb"
 
 
 # time --------------------------------------------------------------------------------------------
@@ -160,13 +166,13 @@ def test_a_revoked_key_is_refused_after_at_most_a_minute(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = database.connect_as(Caller("acme", ()))
-    made = make_key(access, KEY_SECRET)
-    headers, now = {"x-api-key": made.token}, [1000.0]
+    key = make_key(access, KEY_SECRET)
+    headers, now = {"x-api-key": key.token}, [1000.0]
     monkeypatch.setattr(ttl_cache, "time", SimpleNamespace(monotonic=lambda: now[0]))
     checker = checker_of(database)
     checker.authenticate(AuthRequest(headers))
     with access.transaction():
-        assert store_keys.revoke_key(access, made.key_id)
+        assert store_keys.revoke_key(access, key.key_id)
     now[0] += 49
     checker.authenticate(AuthRequest(headers))
     now[0] += 1.1
@@ -195,12 +201,12 @@ def test_neither_token_nor_secret_lies_in_the_database(
     raw = base64.urlsafe_b64decode(token.removeprefix("strandline_") + "==")
     key_id, secret, mac = raw[:16], raw[16:48], raw[48:]
     assert key_id.hex() in dump
-    for hidden in (token, token.removeprefix("strandline_"), KEY_SECRET):
-        assert hidden not in dump
-    for hidden in (secret, mac):
-        assert hidden.hex() not in dump
-        assert base64.b64encode(hidden).decode()[:40] not in dump
-        assert base64.urlsafe_b64encode(hidden).decode()[:40] not in dump
+    for foreign in (token, token.removeprefix("strandline_"), KEY_SECRET):
+        assert foreign not in dump
+    for foreign in (secret, mac):
+        assert foreign.hex() not in dump
+        assert base64.b64encode(foreign).decode()[:40] not in dump
+        assert base64.urlsafe_b64encode(foreign).decode()[:40] not in dump
 
 
 # through the handlers ----------------------------------------------------------------------------
@@ -242,16 +248,16 @@ def test_rights_are_kept(gateway: Gateway) -> None:
     writer = gateway.key(user="user:alice", rights=["write"])
     admin = gateway.key(rights=["admin"])
     operator = gateway.key(rights=["operator"])
-    refused = gateway.call("POST", EVENTS, user_message("x"), key=reader)
-    assert (refused.status, refused.error["details"]) == (403, {"right": "write"})
+    reply = gateway.call("POST", EVENTS, user_message("x"), key=reader)
+    assert (reply.status, reply.error["details"]) == (403, {"right": "write"})
     assert (
         gateway.call("POST", f"{EVENTS}/batch", {"events": [user_message("x")]}, key=reader).status
         == 403
     )
     assert gateway.call("POST", EVENTS, user_message("x"), key=operator).status == 403
-    stored = gateway.call("POST", EVENTS, user_message("x"), key=writer)
-    assert stored.status == 201
-    place = f"{EVENTS}/{stored.body['event_id']}"
+    response = gateway.call("POST", EVENTS, user_message("x"), key=writer)
+    assert response.status == 201
+    place = f"{EVENTS}/{response.body['event_id']}"
     assert gateway.call("GET", place, key=reader).status == 200
     assert gateway.call("GET", place, key=writer).status == 403
     assert gateway.call("GET", place, key=operator).status == 403
@@ -277,8 +283,8 @@ def test_a_key_never_reads_or_writes_another_tenant(
             assert gateway.call("GET", path, key=theirs, query=query).status == 404, path
     assert gateway.call("GET", "/memories/list", key=theirs).body["events"] == []
     assert gateway.call("GET", "/api/v1/scopes", key=theirs).body["scopes"] == []
-    asked = {"participants": ["user:alice"], "scope_id": scope}
-    assert gateway.call("POST", f"{EVENTS}/query", asked, key=theirs).body["scopes"] == []
+    params = {"participants": ["user:alice"], "scope_id": scope}
+    assert gateway.call("POST", f"{EVENTS}/query", params, key=theirs).body["scopes"] == []
     own = gateway.call("POST", EVENTS, user_message("y"), key=theirs).body
     assert (own["seq"], own["scope_id"] != scope) == (1, True)
     assert scratch_db.rows("select tenant_id, count(*) from events group by 1 order by 1") == [

@@ -36,10 +36,10 @@ from tests.tokens import (
 NOWHERE = Database("postgresql://app:secret@127.0.0.1:1/nothing")
 
 
-def settings(**given: object) -> ServiceSettings:
+def settings(**options: object) -> ServiceSettings:
     base: dict[str, object] = {"database_url": "x", "bucket": "x", "cursor_secret": "c" * 32}
-    named = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
-    return ServiceSettings.model_validate(base | named | given)
+    fields = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+    return ServiceSettings.model_validate(base | fields | options)
 
 
 class Issuer:
@@ -65,54 +65,54 @@ class Issuer:
 
 def test_an_unknown_kid_has_the_keys_fetched_once_a_minute() -> None:
     issuer = Issuer()
-    known = issuer.keys_of()
+    keys = issuer.keys_of()
     assert issuer.asked == 0, "nothing is fetched before it is needed"
-    assert known.find({"kid": "rsa"})
+    assert keys.find({"kid": "rsa"})
     for second in range(180):
         issuer.now = 1000.0 + second
-        assert known.find({"kid": f"made up {second}"}) is None
-        assert known.find({"kid": "rsa"})
+        assert keys.find({"kid": f"made up {second}"}) is None
+        assert keys.find({"kid": "rsa"})
     assert issuer.asked == 3
     issuer.keys.append(jwk(rsa_key("next"), kid="next"))
-    assert known.find({"kid": "next"}) is None
+    assert keys.find({"kid": "next"}) is None
     issuer.now += 61
-    assert known.find({"kid": "next"}), "a new key is found a minute later at the latest"
+    assert keys.find({"kid": "next"}), "a new key is found a minute later at the latest"
 
 
 def test_a_key_that_was_taken_back_is_gone_after_five_minutes() -> None:
     issuer = Issuer()
-    known = issuer.keys_of()
-    assert known.find({"kid": "rsa"})
+    keys = issuer.keys_of()
+    assert keys.find({"kid": "rsa"})
     issuer.keys = [jwk(rsa_key("next"), kid="next")]
     issuer.now += 299
-    assert known.find({"kid": "rsa"})
+    assert keys.find({"kid": "rsa"})
     issuer.now += 2
-    assert known.find({"kid": "rsa"}) is None
+    assert keys.find({"kid": "rsa"}) is None
 
 
 def test_an_issuer_that_is_away_is_believed_for_an_hour() -> None:
     issuer = Issuer()
-    known = issuer.keys_of()
-    assert known.find({"kid": "rsa"})
+    keys = issuer.keys_of()
+    assert keys.find({"kid": "rsa"})
     issuer.away = True
     issuer.now += 3599
-    assert known.find({"kid": "rsa"})
+    assert keys.find({"kid": "rsa"})
     issuer.now += 2
     with pytest.raises(Unavailable):
-        known.find({"kid": "rsa"})
+        keys.find({"kid": "rsa"})
     issuer.away = False
     issuer.now += 61
-    assert known.find({"kid": "rsa"})
+    assert keys.find({"kid": "rsa"})
 
 
 def test_while_there_are_no_keys_it_is_asked_every_five_seconds() -> None:
     issuer = Issuer()
     issuer.away = True
-    known = issuer.keys_of()
+    keys = issuer.keys_of()
     for second in range(20):
         issuer.now = 1000.0 + second
         with pytest.raises(Unavailable):
-            known.find({"kid": "rsa"})
+            keys.find({"kid": "rsa"})
     assert issuer.asked == 4
 
 
@@ -150,30 +150,30 @@ def test_of_two_keys_of_one_name_the_one_that_can_have_signed_is_taken(first: st
         "ES256": jwk(ec_key("P-256"), kid="k"),
     }
     entries = {first: entries[first]} | entries
-    known = JwkSet(jwks(*entries.values()), tuple(entries))
+    jwk_set = JwkSet(jwks(*entries.values()), tuple(entries))
     for name in entries:
-        found = known.find({"kid": "k", "alg": name})
-        assert found is not None
-        assert found.algorithms == [name]
+        match = jwk_set.find({"kid": "k", "alg": name})
+        assert match is not None
+        assert match.algorithms == [name]
     for other in ("HS256", "RS384", None, ["RS256"]):  # whichever it is, it has not
-        found = known.find({"kid": "k", "alg": other})
-        assert found is not None
-        assert other not in found.algorithms
+        match = jwk_set.find({"kid": "k", "alg": other})
+        assert match is not None
+        assert other not in match.algorithms
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b"{}", b'{"keys": 7}', b'{"keys": [7]}', b"\xff"])
 def test_what_is_no_set_leaves_the_keys_as_they_were(document: bytes) -> None:
     issuer = Issuer()
-    known = issuer.keys_of()
-    assert known.find({"kid": "rsa"})
+    keys = issuer.keys_of()
+    assert keys.find({"kid": "rsa"})
 
-    def broken(address: str) -> bytes:
+    def fail(address: str) -> bytes:
         del address
         return document
 
-    known._fetch = broken  # pyright: ignore[reportPrivateUsage]
+    keys._fetch = fail  # pyright: ignore[reportPrivateUsage]
     issuer.now += 301
-    assert known.find({"kid": "rsa"})
+    assert keys.find({"kid": "rsa"})
 
 
 class Https:
@@ -233,8 +233,8 @@ def https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Https]:
 def test_keys_are_fetched_over_https(https: Https) -> None:
     document = jwks(jwk(rsa_key("rsa"), kid="rsa")).encode()
     https.answers = {"/keys?v=1": (200, {"Content-Length": str(len(document))}, document)}
-    known = f"https://localhost:{https.port}/keys?v=1"
-    checker = JwtAuth(NOWHERE, settings(jwt_jwks=known))
+    url = f"https://localhost:{https.port}/keys?v=1"
+    checker = JwtAuth(NOWHERE, settings(jwt_jwks=url))
     for _ in range(3):
         assert (
             checker.check(signed({"alg": "RS256", "kid": "rsa"}, claims(), rsa_by("rsa"))).tenant

@@ -44,19 +44,19 @@ BY_SECRET = hmac_by(SECRET.encode())
 BY_RSA = rsa_by("rsa")
 
 
-def settings(**given: object) -> ServiceSettings:
+def settings(**options: object) -> ServiceSettings:
     base: dict[str, object] = {"database_url": "x", "bucket": "x", "cursor_secret": "c" * 32}
-    named = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
-    return ServiceSettings.model_validate(base | named | given)
+    fields = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+    return ServiceSettings.model_validate(base | fields | options)
 
 
-def by_secret(**given: object) -> JwtAuth:
-    return JwtAuth(NOWHERE, settings(jwt_secret=SECRET, **given))
+def by_secret(**options: object) -> JwtAuth:
+    return JwtAuth(NOWHERE, settings(jwt_secret=SECRET, **options))
 
 
-def by_keys(**given: object) -> JwtAuth:
-    known = jwks(jwk(rsa_key("rsa"), kid="rsa"), jwk(ec_key("P-256"), kid="ec", use="sig"))
-    return JwtAuth(NOWHERE, settings(jwt_jwks=known, **given))
+def by_keys(**options: object) -> JwtAuth:
+    key_set = jwks(jwk(rsa_key("rsa"), kid="rsa"), jwk(ec_key("P-256"), kid="ec", use="sig"))
+    return JwtAuth(NOWHERE, settings(jwt_jwks=key_set, **options))
 
 
 # what holds --------------------------------------------------------------------------------------
@@ -65,9 +65,9 @@ def by_keys(**given: object) -> JwtAuth:
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
 def test_each_hmac_holds_where_it_is_pinned(algorithm: str) -> None:
     sign = hmac_by(SECRET.encode(), f"sha{algorithm[2:]}")
-    made = signed({"alg": algorithm}, claims(), sign)
-    found = by_secret(jwt_algorithms=algorithm).check(made)
-    assert found == ("acme", "user:alice", {"read", "write"})
+    jwt_token = signed({"alg": algorithm}, claims(), sign)
+    results = by_secret(jwt_algorithms=algorithm).check(jwt_token)
+    assert results == ("acme", "user:alice", {"read", "write"})
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_each_hmac_holds_where_it_is_pinned(algorithm: str) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_signature_holds_where_it_is_pinned(algorithm: str, key: Any, sign: Any) -> None:
-    known = jwks(jwk(key, kid="k", alg=algorithm, use="sig", key_ops=["verify"]))
-    checker = JwtAuth(NOWHERE, settings(jwt_jwks=known, jwt_algorithms=algorithm))
+    key_set = jwks(jwk(key, kid="k", alg=algorithm, use="sig", key_ops=["verify"]))
+    checker = JwtAuth(NOWHERE, settings(jwt_jwks=key_set, jwt_algorithms=algorithm))
     for kid in ({"kid": "k"}, {}):  # of one key none needs to be named
-        made = signed({"alg": algorithm, **kid}, claims(), sign)
-        assert checker.check(made).user == "user:alice"
+        jwt_token = signed({"alg": algorithm, **kid}, claims(), sign)
+        assert checker.check(jwt_token).user == "user:alice"
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_each_signature_holds_where_it_is_pinned(algorithm: str, key: Any, sign:
 )
 def test_what_may_differ_in_a_good_one(other: dict[str, object]) -> None:
     now = time.time()
-    made = {n: now + value if isinstance(value, int) else value for n, value in other.items()}
-    assert by_secret().check(token(**made)).user == "user:alice"
+    results = {n: now + value if isinstance(value, int) else value for n, value in other.items()}
+    assert by_secret().check(token(**results)).user == "user:alice"
 
 
 @pytest.mark.parametrize("kind", ["JWT", "jwt", "at+jwt", "application/at+JWT", None])
@@ -120,7 +120,7 @@ def test_where_its_header_says_keys_lie_is_not_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said", "rights"),
+    ("values", "message", "rights"),
     [
         ({}, {"scope": "read"}, {"read"}),
         ({}, {"scope": "openid read admin profile"}, {"read", "admin"}),
@@ -139,9 +139,9 @@ def test_where_its_header_says_keys_lie_is_not_read() -> None:
     ],
 )
 def test_scopes_are_mapped_to_rights(
-    given: dict[str, object], said: dict[str, object], rights: set[str]
+    values: dict[str, object], message: dict[str, object], rights: set[str]
 ) -> None:
-    assert by_secret(**given).check(token(**said)).rights == rights
+    assert by_secret(**values).check(token(**message)).rights == rights
 
 
 def test_one_user_s_id_is_never_another_s() -> None:
@@ -155,7 +155,7 @@ def test_one_user_s_id_is_never_another_s() -> None:
 
 def test_a_key_and_a_jwt_are_told_apart_by_their_form() -> None:
     checker = by_secret()
-    for headers, found in (
+    for headers, result in (
         ({"x-jwt-token": " a.b.c "}, "a.b.c"),
         ({"authorization": "Bearer a.b.c"}, "a.b.c"),
         ({"authorization": "Bearer strandline_x"}, None),
@@ -164,13 +164,13 @@ def test_a_key_and_a_jwt_are_told_apart_by_their_form() -> None:
         ({"x-api-key": "a.b.c"}, None),
         ({}, None),
     ):
-        assert checker.find_credential(AuthRequest(headers)) == found
+        assert checker.find_credential(AuthRequest(headers)) == result
 
 
 # what does not -----------------------------------------------------------------------------------
 
 
-def forged() -> Iterator[tuple[str, str, str]]:
+def forge() -> Iterator[tuple[str, str, str]]:
     """(what it is, "rsa" or "hmac", the token): each differs from a good one in one thing."""
     good = claims()
     pem = public_pem("rsa")
@@ -182,7 +182,7 @@ def forged() -> Iterator[tuple[str, str, str]]:
         yield f"alg {name!r}, signed", "rsa", signed({**RS, "alg": name}, good, BY_RSA)
         yield f"alg {name!r}, by the secret", "hmac", signed({**HS, "alg": name}, good, BY_SECRET)
     yield "no alg", "rsa", signed({"kid": "rsa"}, good, BY_RSA)
-    for said, secret in (
+    for label, secret in (
         ("PEM", pem),
         ("PEM without its last line break", pem.strip()),
         ("DER", base64.b64decode(b"".join(pem.splitlines()[1:-1]))),
@@ -190,7 +190,7 @@ def forged() -> Iterator[tuple[str, str, str]]:
         ("nothing", b""),
     ):
         header = {**RS, "alg": "HS256"}
-        yield f"HMAC under the public {said}", "rsa", signed(header, good, hmac_by(secret))
+        yield f"HMAC under the public {label}", "rsa", signed(header, good, hmac_by(secret))
     for name in ("RS384", "RS512", "PS256"):
         header = {**RS, "alg": name}
         yield f"{name}, which is not pinned", "rsa", signed(header, good, rsa_by("rsa", name))
@@ -226,7 +226,7 @@ def forged() -> Iterator[tuple[str, str, str]]:
     others = signed({**RS, "x": 1}, claims(user_id="bob"), BY_RSA).split(".")
     yield "claims of another", "rsa", f"{head}.{others[1]}.{signature}"
     yield "header of another", "rsa", f"{others[0]}.{body}.{signature}"
-    for said, text in (
+    for label, text in (
         ("padding", f"{head}.{body}.{signature}=="),
         ("a line break", f"{head}.{body}\n.{signature}"),
         ("a blank", f"{head}. {body}.{signature}"),
@@ -238,8 +238,8 @@ def forged() -> Iterator[tuple[str, str, str]]:
         ("a letter", "x"),
         ("an API key's look", f"strandlin_{'A' * 86}"),
     ):
-        yield said, "rsa", text
-    for said, text in (
+        yield label, "rsa", text
+    for label, text in (
         ("a list", "[]"),
         ("text", '"x"'),
         ("no JSON", "{"),
@@ -247,8 +247,8 @@ def forged() -> Iterator[tuple[str, str, str]]:
         ("broken UTF-8", b'{"a": "\xff"}'),
         ("deep", "[" * 5000 + "]" * 5000),
     ):
-        yield f"claims are {said}", "rsa", signed(RS, text, BY_RSA)
-        yield f"header is {said}", "rsa", signed(text, good, BY_RSA)
+        yield f"claims are {label}", "rsa", signed(RS, text, BY_RSA)
+        yield f"header is {label}", "rsa", signed(text, good, BY_RSA)
 
 
 def _of_wrong_claims() -> Iterator[tuple[str, str, str]]:
@@ -266,8 +266,8 @@ def _of_wrong_claims() -> Iterator[tuple[str, str, str]]:
     }
     for name, values in wrong.items():
         for value in values:
-            made = claims(**{name: value})
-            yield f"{name} {value!r:.30}", "hmac", signed(HS, made, BY_SECRET)
+            claim_set = claims(**{name: value})
+            yield f"{name} {value!r:.30}", "hmac", signed(HS, claim_set, BY_SECRET)
     for name, more in (("scope", {"scp": ["read"]}), ("scope", {}), ("scp", {})):
         nothing = {**claims(scope=None), **more, name: None}
         yield f"{name} null, {more}", "hmac", signed(HS, nothing, BY_SECRET)
@@ -289,32 +289,32 @@ def _of_wrong_claims() -> Iterator[tuple[str, str, str]]:
 
 def accepted() -> dict[str, Exception]:
     """The forged ones that are not 401, as a request brings them: with what they are instead."""
-    found: dict[str, Exception] = {}
+    results: dict[str, Exception] = {}
     checkers = {"rsa": by_keys(), "hmac": by_secret()}
-    for said, kind, text in forged():
+    for label, kind, text in forge():
         try:
             checkers[kind].authenticate(text, None)
         except Unauthorized:
             continue
         except Exception as error:  # Unavailable: it held, and its tenant was looked up nowhere
-            found[said] = error
-    return found
+            results[label] = error
+    return results
 
 
 def test_every_forged_one_is_refused_without_a_connection() -> None:
-    assert len(list(forged())) > 100
+    assert len(list(forge())) > 100
     assert accepted() == {}
-    for checker, made in ((by_keys(), signed(RS, claims(), BY_RSA)), (by_secret(), token())):
+    for checker, result in ((by_keys(), signed(RS, claims(), BY_RSA)), (by_secret(), token())):
         with pytest.raises(Unavailable):  # while a genuine one has its tenant looked up
-            checker.authenticate(made, None)
+            checker.authenticate(result, None)
 
 
 def _algorithms_of_the_header(patch: pytest.MonkeyPatch) -> None:
     def find(keys: Any, header: Mapping[str, Any]) -> VerificationKey | None:
-        found = named(keys, header)
-        return found and VerificationKey(found.material, [str(header.get("alg"))])
+        result = find_key(keys, header)
+        return result and VerificationKey(result.material, [str(header.get("alg"))])
 
-    named = JwkSet.find
+    find_key = JwkSet.find
     patch.setattr(JwkSet, "find", find)
 
 
@@ -349,10 +349,12 @@ def _embedded_keys(patch: pytest.MonkeyPatch) -> None:
     def find(keys: Any, header: Mapping[str, Any]) -> VerificationKey | None:
         own = header.get("jwk")
         return (
-            VerificationKey(jwt.PyJWK(own, "RS256").key, ["RS256"]) if own else named(keys, header)
+            VerificationKey(jwt.PyJWK(own, "RS256").key, ["RS256"])
+            if own
+            else find_key(keys, header)
         )
 
-    named = JwkSet.find
+    find_key = JwkSet.find
     patch.setattr(JwkSet, "find", find)
 
 
@@ -390,9 +392,9 @@ def test_a_check_left_out_is_noticed(
 def test_who_holds_a_genuine_one_learns_what_to_mend(
     other: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(Unauthorized) as refused:
+    with pytest.raises(Unauthorized) as error:
         by_secret().check(token(**other))
-    assert refused.value.message == message
-    with pytest.raises(Unauthorized) as refused:  # and who forged one does not
+    assert error.value.message == message
+    with pytest.raises(Unauthorized) as error:  # and who forged one does not
         by_secret().check(token(SECRET[::-1], **other))
-    assert refused.value.message == "The JWT is not one that is accepted here."
+    assert error.value.message == "The JWT is not one that is accepted here."

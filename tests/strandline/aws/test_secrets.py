@@ -27,15 +27,15 @@ def arn(aws: LocalAws) -> Iterator[str]:
     """A secret without a value."""
     del aws
     with closing(BOTO3.client("secretsmanager")) as manager:
-        made = manager.create_secret(Name=unique_name())["ARN"]
-        yield made
-        manager.delete_secret(SecretId=made, ForceDeleteWithoutRecovery=True)
+        secret_arn = manager.create_secret(Name=unique_name())["ARN"]
+        yield secret_arn
+        manager.delete_secret(SecretId=secret_arn, ForceDeleteWithoutRecovery=True)
 
 
-def adopt(arn: str, members: object, **given: str) -> dict[str, str]:
+def adopt(arn: str, members: object, **options: str) -> dict[str, str]:
     """The environment once the secret is read that holds these members."""
     secrets.write_secret(arn, members if isinstance(members, str) else json.dumps(members))
-    env = {secrets.SECRETS_VARIABLE: arn, **given}
+    env = {secrets.SECRETS_VARIABLE: arn, **options}
     secrets.load_into_env(env)
     return env
 
@@ -67,17 +67,17 @@ def test_in_lambda_the_init_phase_reads_it(arn: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "name"),
     [
         (f"{CANARY} no JSON", "not a JSON object"),
         (json.dumps([CANARY]), "not a JSON object"),
         (json.dumps({"key_secret": [CANARY]}), "'key_secret' is not a string"),
     ],
 )
-def test_what_is_no_object_of_strings_is_refused_unquoted(arn: str, text: str, named: str) -> None:
-    with pytest.raises(Misconfigured, match=named) as refused:
+def test_what_is_no_object_of_strings_is_refused_unquoted(arn: str, text: str, name: str) -> None:
+    with pytest.raises(Misconfigured, match=name) as error:
         adopt(arn, text)
-    assert CANARY not in str(refused.value)
+    assert CANARY not in str(error.value)
 
 
 def test_a_member_of_a_newer_release_is_named_and_passed_over(
@@ -100,8 +100,8 @@ def test_what_jwts_are_signed_by_waits_for_their_issuer(
         assert set(adopt(arn, members)) == {secrets.SECRETS_VARIABLE, "STRANDLINE_KEY_SECRET"}
     assert vars(caplog.records[-1])["settings"] == [name]
     assert CANARY not in caplog.text
-    told = adopt(arn, members, STRANDLINE_JWT_ISSUER="https://issuer.example")
-    assert told[f"STRANDLINE_{name.upper()}"] == CANARY
+    values = adopt(arn, members, STRANDLINE_JWT_ISSUER="https://issuer.example")
+    assert values[f"STRANDLINE_{name.upper()}"] == CANARY
     both = adopt(arn, {**members, "jwt_issuer": "https://issuer.example"})
     assert both[f"STRANDLINE_{name.upper()}"] == CANARY
 
@@ -154,12 +154,12 @@ def poor(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Poor]]
 
 
 GOOD = (200, json.dumps({"SecretString": "told"}).encode())
-THROTTLED = (400, b'{"__type":"com.amazonaws#ThrottlingException"}')
-DENIED = (400, json.dumps({"__type": "AccessDeniedException", "Message": CANARY}).encode())
-BROKEN = (502, b"<html>")
+THROTTLED_ANSWER = (400, b'{"__type":"com.amazonaws#ThrottlingException"}')
+DENIED_ANSWER = (400, json.dumps({"__type": "AccessDeniedException", "Message": CANARY}).encode())
+BROKEN_ANSWER = (502, b"<html>")
 
 
-@pytest.mark.parametrize("first", [THROTTLED, BROKEN], ids=["throttled", "broken"])
+@pytest.mark.parametrize("first", [THROTTLED_ANSWER, BROKEN_ANSWER], ids=["throttled", "broken"])
 def test_what_passes_is_tried_again(poor: type[Poor], first: tuple[int, bytes]) -> None:
     poor.answers = [first, GOOD]
     assert secrets.read_secret("arn") == "told"
@@ -169,10 +169,10 @@ def test_what_passes_is_tried_again(poor: type[Poor], first: tuple[int, bytes]) 
 
 
 def test_who_is_refused_is_told_so_at_once(poor: type[Poor]) -> None:
-    poor.answers = [DENIED, GOOD]
-    with pytest.raises(Misconfigured, match="AccessDeniedException") as refused:
+    poor.answers = [DENIED_ANSWER, GOOD]
+    with pytest.raises(Misconfigured, match="AccessDeniedException") as error:
         secrets.read_secret("arn")
-    assert CANARY not in str(refused.value)
+    assert CANARY not in str(error.value)
 
 
 def test_one_that_does_not_answer_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,31 +36,31 @@ AWS = {
 SESSION = {"AWS_SESSION_TOKEN": "IQoJb3/JpZ2lu+X2Vj=="}
 
 
-class Stopped(datetime):
+class FixedClock(datetime):
     """A clock that shows one time."""
 
     at = NOW
 
     @classmethod
-    def now(cls, tz: Any = None) -> "Stopped":
+    def now(cls, tz: Any = None) -> "FixedClock":
         """That time."""
         return cls.fromtimestamp(cls.at.timestamp(), tz)
 
 
 @pytest.fixture
-def stopped(monkeypatch: pytest.MonkeyPatch) -> type[Stopped]:
+def fixed_clock(monkeypatch: pytest.MonkeyPatch) -> type[FixedClock]:
     """botocore's clock and ours stand still."""
     monkeypatch.setattr(auth, "get_current_datetime", lambda: NOW.replace(tzinfo=None))
-    monkeypatch.setattr(db_connection, "datetime", Stopped)
-    Stopped.at = NOW
-    return Stopped
+    monkeypatch.setattr(db_connection, "datetime", FixedClock)
+    FixedClock.at = NOW
+    return FixedClock
 
 
 @pytest.mark.parametrize("temporary", [SESSION, {}], ids=["temporary", "lasting"])
 def test_a_database_token_is_the_one_that_boto3_makes(
-    stopped: type[Stopped], temporary: dict[str, str]
+    fixed_clock: type[FixedClock], temporary: dict[str, str]
 ) -> None:
-    del stopped
+    del fixed_clock
     signer = Signer.from_env(AWS | temporary)
     host, user = "db.cluster-x.eu-central-1.rds.amazonaws.com", "strandline_app"
     rds = BOTO3.session.Session(
@@ -76,13 +76,13 @@ def test_a_database_token_is_the_one_that_boto3_makes(
 
 @pytest.mark.parametrize("temporary", [SESSION, {}], ids=["temporary", "lasting"])
 def test_a_signed_request_is_the_one_that_botocore_makes(
-    stopped: type[Stopped], temporary: dict[str, str]
+    fixed_clock: type[FixedClock], temporary: dict[str, str]
 ) -> None:
-    del stopped
+    del fixed_clock
     url, body = "https://secretsmanager.eu-central-1.amazonaws.com/", b'{"SecretId":"x"}'
-    asked = {"content-type": "application/x-amz-json-1.1", "x-amz-target": "secretsmanager.Get"}
-    ours = Signer.from_env(AWS | temporary).sign_post("secretsmanager", url, body, asked, NOW)
-    request: Any = AWSRequest("POST", url, asked, body)
+    query = {"content-type": "application/x-amz-json-1.1", "x-amz-target": "secretsmanager.Get"}
+    ours = Signer.from_env(AWS | temporary).sign_post("secretsmanager", url, body, query, NOW)
+    request: Any = AWSRequest("POST", url, query, body)
     credentials = Credentials(
         AWS["AWS_ACCESS_KEY_ID"],
         AWS["AWS_SECRET_ACCESS_KEY"],
@@ -96,21 +96,21 @@ def test_a_signed_request_is_the_one_that_botocore_makes(
 def test_what_is_missing_is_named_and_what_is_secret_is_not_shown() -> None:
     with pytest.raises(Misconfigured, match=r"AWS_REGION, AWS_SECRET_ACCESS_KEY"):
         Signer.from_env({"AWS_ACCESS_KEY_ID": "x"})
-    shown = repr(Signer.from_env(AWS | SESSION))
-    assert AWS["AWS_SECRET_ACCESS_KEY"] not in shown
-    assert SESSION["AWS_SESSION_TOKEN"] not in shown
+    text = repr(Signer.from_env(AWS | SESSION))
+    assert AWS["AWS_SECRET_ACCESS_KEY"] not in text
+    assert SESSION["AWS_SESSION_TOKEN"] not in text
 
 
 def test_a_cold_start_signs_without_botocore() -> None:
     imports = "import sys, strandline.db.database, strandline.aws.secrets"
     program = f"{imports}; print('botocore.auth' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": "shared"}
-    said = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
-    assert said == "False\n"
+    output = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+    assert output == "False\n"
 
 
 @pytest.fixture
-def guarded(
+def iam_database(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[ScratchDatabase, str]]:
     """A database, and its address without a password. Whoever connects as the app must bring the
@@ -138,32 +138,32 @@ def _set_password(base: ScratchDatabase, password: str) -> None:
 
 
 def test_connections_of_ten_minutes_bring_one_token(
-    guarded: tuple[ScratchDatabase, str], stopped: type[Stopped]
+    iam_database: tuple[ScratchDatabase, str], fixed_clock: type[FixedClock]
 ) -> None:
     """RDS limits how many new tokens it verifies in a second, and a token lasts 15 minutes."""
-    base, url = guarded
+    base, url = iam_database
     with closing(Database(url, "iam")) as database:
         first = database.connection()
-        stopped.at = NOW.replace(minute=59)
+        fixed_clock.at = NOW.replace(minute=59)
         first.close()
         first = database.connection()  # the role's password is still the first token
-        stopped.at = NOW.replace(hour=14)  # an open connection outlives its token
+        fixed_clock.at = NOW.replace(hour=14)  # an open connection outlives its token
         assert database.connection() is first
         first.close()
         with pytest.raises(Unavailable):
             database.connect_as(Caller("acme", ()))
         signer = Signer.from_env(AWS | SESSION)
         _set_password(
-            base, signer.sign_database_token("127.0.0.1", base.server.port, APP, stopped.at)
+            base, signer.sign_database_token("127.0.0.1", base.server.port, APP, fixed_clock.at)
         )
         assert database.connection().info.user == APP
 
 
 def test_a_password_and_a_login_of_another_role_are_no_token(
-    guarded: tuple[ScratchDatabase, str], stopped: type[Stopped]
+    iam_database: tuple[ScratchDatabase, str], fixed_clock: type[FixedClock]
 ) -> None:
-    del stopped
-    _, url = guarded
+    del fixed_clock
+    _, url = iam_database
     with closing(Database(url)) as without, pytest.raises(Unavailable):
         without.connection()
     with closing(Database(url.replace(APP, OWNER), "iam")) as other, pytest.raises(Unavailable):

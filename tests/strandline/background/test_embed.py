@@ -84,11 +84,11 @@ def test_embedding_twice_changes_nothing_and_asks_nobody(
         tell(gateway, f"turn {n}")
     process_due(worker)
     table = "select md5(string_agg(v::text, '' order by event_id)) from event_vectors v"
-    before, asked = scratch_db.rows(table), len(words.embedded_texts)
+    before, request_count = scratch_db.rows(table), len(words.embedded_texts)
     assert process_due(worker) == 0
     scratch_db.rows("update embedding_progress set embedded_seq = 0 returning 1")
     assert process_due(worker) == 1
-    assert (scratch_db.rows(table), len(words.embedded_texts)) == (before, asked)
+    assert (scratch_db.rows(table), len(words.embedded_texts)) == (before, request_count)
 
 
 def test_two_workers_at_once_do_it_once(
@@ -125,13 +125,13 @@ def test_the_same_text_is_embedded_once(
     assert len(words.embedded_texts) == 2, "a cache is a tenant's own"
 
 
-def test_a_hint_embeds_its_scope_and_no_other(
+def test_a_message_embeds_its_scope_and_no_other(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker
 ) -> None:
     scope = UUID(tell(gateway, "here", ALICE)["scope_id"])
     tell(gateway, "there", ALICE, "agent:helper")
-    for tenant, hinted in (("acme", uuid4()), ("nobody", scope), ("globex", scope)):
-        process_scopes(worker, tenant, [hinted])
+    for tenant, scope_id in (("acme", uuid4()), ("nobody", scope), ("globex", scope)):
+        process_scopes(worker, tenant, [scope_id])
     assert missing(scratch_db) == 2
     process_scopes(worker, "acme", [scope])
     assert missing(scratch_db) == 1
@@ -145,19 +145,19 @@ def test_a_refused_text_is_remembered_and_blocks_no_other(
         tell(gateway, text)
     words.before_embed = refuse_texts("kraken")
     assert process_due(worker) == 1
-    kept = scratch_db.rows(
+    rows = scratch_db.rows(
         "select e.content, v.refusal, v.embedding is null from event_vectors v"
         " join events e using (tenant_id, event_id) order by e.seq"
     )
-    assert kept == [
+    assert rows == [
         ("before", None, False),
         ("the kraken", "the model does not take this text", True),
         ("after", None, False),
     ]
     assert scratch_db.rows("select count(*) from scope_work") == [(0,)]
-    asked = len(words.embedded_texts)
+    request_count = len(words.embedded_texts)
     process_due(worker)
-    assert len(words.embedded_texts) == asked, "a refusal is not asked for again"
+    assert len(words.embedded_texts) == request_count, "a refusal is not asked for again"
 
 
 def test_work_that_failed_waits_with_its_reason_while_others_are_done(
@@ -184,8 +184,8 @@ def test_a_payload_that_is_gone_for_now_keeps_its_work(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, aws: LocalAws
 ) -> None:
     tell(gateway, "a long log line " * 6000, ALICE)
-    lost = replace(worker, blobs=BlobStore("no-such-bucket"))
-    assert process_due(lost) == 0
+    copy = replace(worker, blobs=BlobStore("no-such-bucket"))
+    assert process_due(copy) == 0
     assert scratch_db.rows("select attempts, last_error like 'unavailable:%%' from scope_work") == [
         (1, True)
     ]
@@ -211,11 +211,11 @@ def test_a_worker_out_of_time_stops_and_leaves_the_rest_due(
     monkeypatch.setattr("strandline.background.embed.BATCH", 2)
     for n in range(5):
         tell(gateway, f"turn {n}")
-    hurried = replace(worker, deadline=time.monotonic() + 0.01)
+    copy = replace(worker, deadline=time.monotonic() + 0.01)
     scope = scratch_db.rows("select scope_id from scopes")[0][0]
-    assert hurried.is_out_of_time()
-    assert hurried.deadline < time.monotonic() + EMBED_SECONDS
-    process_scopes(hurried, "acme", [scope])
+    assert copy.is_out_of_time()
+    assert copy.deadline < time.monotonic() + EMBED_SECONDS
+    process_scopes(copy, "acme", [scope])
     assert missing(scratch_db) == 3
     assert process_due(worker) == 1
     assert missing(scratch_db) == 0
@@ -294,10 +294,10 @@ def test_an_append_at_the_end_of_a_lease_is_never_lost(
     """A hundred rounds of append against settle: in the end one sweep leaves nothing behind, even
     one that goes by the named work alone."""
     key = gateway.key(user=ALICE)
-    done = threading.Event()
+    finish_signal = threading.Event()
 
     def sweep() -> None:
-        while not done.is_set():
+        while not finish_signal.is_set():
             process_due(worker)
 
     thread = threading.Thread(target=sweep)
@@ -305,13 +305,13 @@ def test_an_append_at_the_end_of_a_lease_is_never_lost(
     for n in range(100):
         reply = gateway.call("POST", "/api/v1/events", user_message(f"turn {n}", ALICE), key=key)
         assert reply.status == 201
-        unnamed = scratch_db.rows(
+        rows = scratch_db.rows(
             "select count(*) from scopes s join embedding_progress p using (tenant_id, scope_id)"
             " where s.last_seq > p.embedded_seq and not exists (select from scope_work w"
             " where w.tenant_id = s.tenant_id and w.scope_id = s.scope_id)"
         )
-        assert unnamed == [(0,)], "events past the last vector, and no work names them"
-    done.set()
+        assert rows == [(0,)], "events past the last vector, and no work names them"
+    finish_signal.set()
     thread.join()
     process_due(worker)
     assert missing(scratch_db) == 0
@@ -321,7 +321,7 @@ def test_an_append_at_the_end_of_a_lease_is_never_lost(
 def test_an_append_during_a_workers_last_step_is_embedded_by_it(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody hints at it: the scope's work was waiting still."""
+    """No message names it: the scope's work was waiting still."""
     scope = UUID(tell(gateway, "turn 0", ALICE)["scope_id"])
     settle = store_work.release_leases
 

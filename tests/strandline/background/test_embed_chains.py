@@ -43,13 +43,13 @@ def worker(scratch_db: ScratchDatabase, aws: LocalAws, embedder: WordEmbedder) -
     database.close()
 
 
-def formed(gateway: Gateway, base: ScratchDatabase, worker: Worker, *texts: str) -> None:
+def form_chain(gateway: Gateway, base: ScratchDatabase, worker: Worker, *texts: str) -> None:
     """A chain of each of these."""
     key = gateway.key()
     set_tuning(base)
     for n, text in enumerate(texts):
-        said = {"participants": [ALICE, "agent:a"], "role": "user", "speaker": ALICE}
-        append(gateway, key, [{**said, "content": text, "session_id": f"s-{n}"}])
+        message = {"participants": [ALICE, "agent:a"], "role": "user", "speaker": ALICE}
+        append(gateway, key, [{**message, "content": text, "session_id": f"s-{n}"}])
     process_due(worker)
     assert close_idle_lanes(worker, "acme", LATER) == len(texts)
 
@@ -61,7 +61,7 @@ def spaces(base: ScratchDatabase) -> list[tuple[Any, ...]]:
 def test_a_new_space_is_filled_by_the_sweep(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    formed(gateway, scratch_db, worker, "harbour mooring", "sourdough flour", "nebula lens")
+    form_chain(gateway, scratch_db, worker, "harbour mooring", "sourdough flour", "nebula lens")
     scratch_db.rows(
         "update chains set status = 'archived', archived_at = now() where chain_id ="
         " (select min(chain_id::text)::uuid from chains)"
@@ -77,15 +77,15 @@ def test_a_new_space_is_filled_by_the_sweep(
     assert scratch_db.rows(
         "select totals ->> 'chains_embedded' from jobs order by created_at desc"
     )[0] == ("2",)
-    seen = len(other.embedded_texts)
+    count = len(other.embedded_texts)
     gateway.sweep()
-    assert len(other.embedded_texts) == seen, "once is enough"
+    assert len(other.embedded_texts) == count, "once is enough"
 
 
 def test_a_look_that_ended_early_is_still_due(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    formed(gateway, scratch_db, worker, "harbour mooring", "sourdough flour")
+    form_chain(gateway, scratch_db, worker, "harbour mooring", "sourdough flour")
     other = WordEmbedder("other/16", 16)
     other.before_embed = fail_texts("sourdough")
     sweeper: Any = importlib.import_module("functions.sweeper.handler")
@@ -104,8 +104,8 @@ def test_what_lacks_a_vector_because_the_model_was_away_is_healed(
 ) -> None:
     key = gateway.key()
     set_tuning(scratch_db)
-    said = {"participants": [ALICE, "agent:a"], "role": "user", "speaker": ALICE}
-    append(gateway, key, [{**said, "content": "harbour mooring"}])
+    message = {"participants": [ALICE, "agent:a"], "role": "user", "speaker": ALICE}
+    append(gateway, key, [{**message, "content": "harbour mooring"}])
     process_due(worker)
     embedder.before_embed = fail_texts()
     assert close_idle_lanes(worker, "acme", LATER) == 1
@@ -124,7 +124,7 @@ def test_what_lacks_a_vector_because_the_model_was_away_is_healed(
 def test_a_summary_that_the_model_refuses_holds_up_no_other(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker
 ) -> None:
-    formed(gateway, scratch_db, worker, "harbour mooring", "sourdough flour", "nebula lens")
+    form_chain(gateway, scratch_db, worker, "harbour mooring", "sourdough flour", "nebula lens")
     other = WordEmbedder("other/16", 16)
     other.before_embed = refuse_texts("sourdough")
     again = make_worker(worker.database, worker.blobs, other, EchoTasks())
@@ -136,14 +136,14 @@ def test_a_summary_that_the_model_refuses_holds_up_no_other(
 def test_a_chain_that_says_something_else_by_now_gets_no_old_vector(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker
 ) -> None:
-    formed(gateway, scratch_db, worker, "harbour mooring")
+    form_chain(gateway, scratch_db, worker, "harbour mooring")
     access = worker.database.connect_as(Caller.background("acme"))
     (lacking,) = store_vectors.list_unindexed(access, "other", None, 9)
     old = store_vectors.SummaryVector(lacking.chain_id, lacking.version - 1, "[1]")
     with access.transaction():
         assert store_vectors.store_vectors(access, "other", [old]) == 0
     scratch_db.rows("update chains set status = 'archived', archived_at = now()")
-    gone = store_vectors.SummaryVector(lacking.chain_id, lacking.version, "[1]")
+    summary_vector = store_vectors.SummaryVector(lacking.chain_id, lacking.version, "[1]")
     with access.transaction():
-        assert store_vectors.store_vectors(access, "other", [gone]) == 0
+        assert store_vectors.store_vectors(access, "other", [summary_vector]) == 0
     assert spaces(scratch_db) == [("words/64", 1)]

@@ -49,8 +49,8 @@ def worker(scratch_db: ScratchDatabase, aws: LocalAws, embedder: Embedder) -> It
 def say(gateway: Gateway, session: str, text: str, *origins: str) -> UUID:
     """An event of each of these origins; gives their scope."""
     key, who = gateway.key(), {"participants": [ALICE, "agent:a"]}
-    said = {**who, "content": text, "session_id": session}
-    return UUID(append(gateway, key, [{**said, **ORIGINS[origin]} for origin in origins])[0])
+    message = {**who, "content": text, "session_id": session}
+    return UUID(append(gateway, key, [{**message, **ORIGINS[origin]} for origin in origins])[0])
 
 
 def fold(base: ScratchDatabase, worker: Worker) -> None:
@@ -59,7 +59,7 @@ def fold(base: ScratchDatabase, worker: Worker) -> None:
     close_idle_lanes(worker, "acme", LATER)
 
 
-def shown(gateway: Gateway, session: str) -> list[dict[str, Any]]:
+def visible_chains(gateway: Gateway, session: str) -> list[dict[str, Any]]:
     reply = gateway.call("GET", f"{SESSION}/{session}/segments", key=gateway.key())
     return reply.body["segments"]
 
@@ -75,17 +75,17 @@ def test_the_two_rankings_are_one(scratch_db: ScratchDatabase) -> None:
 def test_a_chain_is_trusted_as_its_least_event(
     scratch_db: ScratchDatabase, gateway: Gateway, worker: Worker
 ) -> None:
-    sets = [chosen for size in (1, 2, 5) for chosen in itertools.combinations(ORIGINS, size)]
-    for n, chosen in enumerate(sets):
-        say(gateway, f"s-{n}", f"word{n}", *chosen)
+    sets = [selection for size in (1, 2, 5) for selection in itertools.combinations(ORIGINS, size)]
+    for n, choice in enumerate(sets):
+        say(gateway, f"s-{n}", f"word{n}", *choice)
     fold(scratch_db, worker)
     origin = dict(scratch_db.rows("select event_id::text, origin from events"))
-    seen = dict[str, str]()
+    visible = dict[str, str]()
     for n in range(len(sets)):
-        for chain in shown(gateway, f"s-{n}"):
-            seen[chain["chain_id"]] = chain["trust"]
+        for chain in visible_chains(gateway, f"s-{n}"):
+            visible[chain["chain_id"]] = chain["trust"]
             assert chain["trust"] == trust.least_trusted(origin[one] for one in chain["event_ids"])
-    assert set(seen.values()) >= {"document", "tool", "agent", "user"}
+    assert set(visible.values()) >= {"document", "tool", "agent", "user"}
 
 
 def test_every_answer_that_shows_a_chain_shows_its_trust(
@@ -101,7 +101,13 @@ def test_every_answer_that_shows_a_chain_shows_its_trust(
     about = gateway.call("GET", f"{at}/context", key=key, query=query).body["chains"]
     hits = gateway.call("POST", f"{at}/context/search", query, key=key).body["hits"]
     heat = gateway.call("GET", f"{at}/analysis/heat", key=key).body["chains"]
-    for chains in (latest, about, [hit["chain"] for hit in hits], heat, shown(gateway, "s-1")):
+    for chains in (
+        latest,
+        about,
+        [hit["chain"] for hit in hits],
+        heat,
+        visible_chains(gateway, "s-1"),
+    ):
         assert [chain["trust"] for chain in chains] == ["document"]
     topics = gateway.call("GET", f"{at}/analysis/topics", key=key).body["topics"]
     assert [(one["trust"], one["chain_id"] is None) for one in topics] == [
@@ -119,10 +125,10 @@ def test_a_merge_is_trusted_as_the_lesser_and_a_replay_says_the_same(
     versions = "select version, merged, trust from chain_versions order by version"
     before = scratch_db.rows(versions)
     assert before == [(1, False, "user"), (2, True, "tool"), (3, True, "tool")]
-    hashed = hashes(scratch_db)
+    digest = hashes(scratch_db)
     drop_chains(worker.database.connect_as(Caller.background("acme")), [scope])
     process_due(worker)
-    assert (scratch_db.rows(versions), hashes(scratch_db)) == (before, hashed)
+    assert (scratch_db.rows(versions), hashes(scratch_db)) == (before, digest)
 
 
 def test_what_is_gone_lowers_no_trust(
@@ -132,10 +138,10 @@ def test_what_is_gone_lowers_no_trust(
     say(gateway, "s-1", "harbour mooring", "user", "document")
     fold(scratch_db, worker)
     ((chain_id,),) = scratch_db.rows("select chain_id from chains")
-    assert [chain["trust"] for chain in shown(gateway, "s-1")] == ["document"]
+    assert [chain["trust"] for chain in visible_chains(gateway, "s-1")] == ["document"]
     scratch_db.rows(
         "delete from chain_events c using events e"
         " where e.event_id = c.event_id and e.origin = 'document'"
     )
     retry_enrichment(worker, "acme", chain_id, LATER)
-    assert [(c["version"], c["trust"]) for c in shown(gateway, "s-1")] == [(2, "user")]
+    assert [(c["version"], c["trust"]) for c in visible_chains(gateway, "s-1")] == [(2, "user")]

@@ -29,7 +29,7 @@ def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[Worker]:
     database.close()
 
 
-def spoken(gateway: Gateway, base: ScratchDatabase, worker: Worker, *agents: str) -> list[UUID]:
+def speak(gateway: Gateway, base: ScratchDatabase, worker: Worker, *agents: str) -> list[UUID]:
     """A scope with one open lane for each agent, folded to its end."""
     key = gateway.key()
     set_tuning(base)
@@ -69,13 +69,13 @@ def crowd(base: ScratchDatabase, scope: UUID, count: int) -> None:
 def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad, good = spoken(gateway, scratch_db, worker, "agent:bad", "agent:good")
+    bad, good = speak(gateway, scratch_db, worker, "agent:bad", "agent:good")
     crowd(scratch_db, bad, 1500)
-    tried: list[UUID] = []
+    attempts: list[UUID] = []
     real = chains_form.fold_scope
 
     def form(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime) -> Any:
-        tried.append(scope_id)
+        attempts.append(scope_id)
         if scope_id == bad:
             raise RuntimeError("the words of a memory")
         return real(worker, access, scope_id, now)
@@ -83,14 +83,14 @@ def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
     monkeypatch.setattr(chains_form, "fold_scope", form)
     assert chains_form.close_idle_lanes(worker, "acme", LATER) == 1
     assert scratch_db.rows("select scope_id from chains") == [(good,)]
-    assert tried.count(bad) == 1, "what failed is tried once a sweep, whatever waits in it"
+    assert attempts.count(bad) == 1, "what failed is tried once a sweep, whatever waits in it"
     assert worker.tally.failures == 1
 
 
 def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (scope,) = spoken(gateway, scratch_db, worker, "agent:one")
+    (scope,) = speak(gateway, scratch_db, worker, "agent:one")
     monkeypatch.setattr(chains_form, "_IDLE_LANES_PER_PAGE", 7)
     monkeypatch.setattr(chains_form, "_LANES_PER_SCOPE", 2)
     key = gateway.key()
@@ -118,7 +118,7 @@ def test_one_scope_s_many_lanes_wait_for_their_turn(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page holds many lanes of one scope and one of another's: that one comes second."""
-    many, other = spoken(gateway, scratch_db, worker, "agent:many", "agent:other")
+    many, other = speak(gateway, scratch_db, worker, "agent:many", "agent:other")
     crowd(scratch_db, many, 100)
     turns: list[UUID] = []
 
@@ -136,13 +136,13 @@ def test_lanes_of_a_scope_that_is_not_folded_to_its_end_are_not_asked_for(
     gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker
 ) -> None:
     """Nor do they make a tenant one to be swept."""
-    (scope,) = spoken(gateway, scratch_db, worker, "agent:one")
+    (scope,) = speak(gateway, scratch_db, worker, "agent:one")
     access = worker.database.connect_as(Caller.background("acme"))
     space = worker.embedder.space
     scratch_db.rows("update tenants set swept_space = %s, swept_at = %s", space, LATER)
-    found = store_lanes.list_idle(access, LATER, None, [], 9)
-    assert [lane.scope_id for lane in found] == [scope]
-    assert store_lanes.list_idle(access, LATER, found[0], [], 9) == []
+    idle = store_lanes.list_idle(access, LATER, None, [], 9)
+    assert [lane.scope_id for lane in idle] == [scope]
+    assert store_lanes.list_idle(access, LATER, idle[0], [], 9) == []
     assert store_lanes.list_idle(access, LATER, None, [scope], 9) == []
     assert store_scans.list_tenants_to_sweep(worker.database.connection(), space, LATER) == ["acme"]
     scratch_db.rows("update scopes set last_seq = last_seq + 1")

@@ -58,9 +58,9 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 @pytest.fixture
 def make(database: Database, aws: LocalAws, provider: ModelServer) -> Iterator[Make]:
     """Workers with a model that may be asked so often in a minute."""
-    opened: list[ChatModel] = []
+    clients: list[ChatModel] = []
 
-    def make(calls: int, seconds: float = 110, **given: Any) -> Worker:
+    def make(calls: int, seconds: float = 110, **options: Any) -> Worker:
         settings = ServiceSettings.model_validate(
             {
                 "database_url": "",
@@ -70,18 +70,18 @@ def make(database: Database, aws: LocalAws, provider: ModelServer) -> Iterator[M
                 "llm_base_url": provider.url,
                 "llm_model": "tiny",
                 "llm_calls_per_minute": calls,
-                **given,
+                **options,
             }
         )
         model = make_provider(settings)
         assert isinstance(model, ChatModel)
-        opened.append(model)
-        reasoner = LlmTasks(database, settings, model)
+        clients.append(model)
+        llm_tasks = LlmTasks(database, settings, model)
         embedder = WordEmbedder("words/64", 64)
-        return make_worker(database, BlobStore(aws.bucket), embedder, reasoner, seconds=seconds)
+        return make_worker(database, BlobStore(aws.bucket), embedder, llm_tasks, seconds=seconds)
 
     yield make
-    for model in opened:
+    for model in clients:
         model.close()
 
 
@@ -102,7 +102,7 @@ def by(log: Log) -> set[str]:
     }
 
 
-def folded(log: Log) -> int:
+def fold(log: Log) -> int:
     return log.base.rows("select folded_seq from scopes")[0][0]
 
 
@@ -118,7 +118,7 @@ def test_a_burst_is_folded_by_the_model_as_fast_as_it_may_be_asked(
     for _ in range(3):
         worker = make(5)
         process_due(worker)
-        reached.append(folded(log))
+        reached.append(fold(log))
         assert worker.tally.failures == 0
         if log.base.rows("select from scope_work"):
             assert log.base.rows(WORK) == [(0, "rate_limited", True, True)]
@@ -127,8 +127,8 @@ def test_a_burst_is_folded_by_the_model_as_fast_as_it_may_be_asked(
     assert log.chains() == [("gap", list(range(1, 10)))]
     assert by(log) == {"openai:tiny"}
     assert log.base.rows("select from jobs") == []
-    asked = log.base.rows("select count(*) from model_calls where task = 'continues'")
-    assert asked == [(8,)]
+    rows = log.base.rows("select count(*) from model_calls where task = 'continues'")
+    assert rows == [(8,)]
     assert len(provider.requests) == 8 + 2 + 3
 
 
@@ -140,7 +140,7 @@ def test_an_answer_that_was_got_is_kept_while_what_it_leads_to_waits(
     provider.script = [completion('{"continues": true}')] * 3
     provider.script += [completion('{"continues": false}')]
     process_due(make(4))
-    assert folded(log) == 4
+    assert fold(log) == 4
     assert [seq for _, seq, _ in log.decided("continues")] == [2, 3, 4, 5]
     assert log.chains() == []
     next_minute(log.base)
@@ -150,7 +150,7 @@ def test_an_answer_that_was_got_is_kept_while_what_it_leads_to_waits(
     assert by(log) == {"openai:tiny"}
 
 
-def test_a_hint_about_a_scope_that_waits_is_done(log: Log, make: Make) -> None:
+def test_a_message_about_a_scope_that_waits_is_done(log: Log, make: Make) -> None:
     """It would be delivered again and again, and end among the dead."""
     for n in range(6):
         log.say((HARBOUR, BREAD)[n % 2])
@@ -170,7 +170,7 @@ def test_patience_ends_and_the_heuristic_model_answers_visibly(log: Log, make: M
     access = worker.database.connect_as(Caller.background("acme"))
     now = datetime.now(UTC)
     assert not fold_scope(worker, access, log.scope, now + timedelta(minutes=59))
-    assert folded(log) == 5
+    assert fold(log) == 5
     assert fold_scope(worker, access, log.scope, now + timedelta(minutes=61))
     assert by(log) == {"openai:tiny", "heuristic/4"}
     assert log.base.rows("select kind, reason from jobs") == [("continues", "rate_limited")]
@@ -181,14 +181,14 @@ def test_patience_is_a_tenants_own(log: Log, make: Make) -> None:
     for n in range(7):
         log.say((HARBOUR, BREAD)[n % 2])
     process_due(make(4))
-    assert folded(log) == 7
+    assert fold(log) == 7
 
 
 def test_a_minute_too_small_for_any_run_is_not_waited_for(log: Log, make: Make) -> None:
     for n in range(5):
         log.say((HARBOUR, BREAD)[n % 2])
     process_due(make(3))
-    assert folded(log) == 5
+    assert fold(log) == 5
 
 
 def test_a_retry_waits_too_and_writes_nothing_meanwhile(log: Log, make: Make) -> None:
@@ -215,8 +215,8 @@ def test_a_run_is_not_begun_that_might_not_be_finished(
     log.say(HARBOUR)
     log.say(BREAD, "agent", minutes=31)
     hurried = make(50, seconds=40)
-    assert process_scopes(hurried, "acme", [log.scope]) == 1, "the hint is to come again"
-    assert (folded(log), log.decided("formed"), provider.requests) == (1, [], [])
+    assert process_scopes(hurried, "acme", [log.scope]) == 1, "the message is to come again"
+    assert (fold(log), log.decided("formed"), provider.requests) == (1, [], [])
     assert log.base.rows(WORK) == [(0, "out_of_time", True, True)]
     assert hurried.tally.failures == 0
     assert hurried.tally.retry_delays == {}, "its own message comes again"
@@ -241,7 +241,7 @@ def test_the_end_of_our_time_decides_nothing(
         process_due(worker)
     assert not fold_scope(worker, access, log.scope, NOW)
     assert len(provider.requests) == 1
-    assert (folded(log), log.decided("continues")) == (1, [])
+    assert (fold(log), log.decided("continues")) == (1, [])
     assert worker.tally.deferrals[log.scope].is_out_of_time
     provider.let_go.set()
     monkeypatch.undo()
@@ -288,7 +288,7 @@ def test_a_model_that_is_slow_by_its_own_time_is_the_heuristic_model_s_case(
     started = time.monotonic()
     process_due(make(50, llm_seconds=0.6))
     assert time.monotonic() - started < 30
-    assert folded(log) == 2
+    assert fold(log) == 2
     assert log.base.rows("select kind, reason from jobs") == [("continues", "late")]
 
 

@@ -12,13 +12,13 @@ from strandline.chains.echoes import ECHO_WINDOW, EventText, RecalledText, find_
 NOW = datetime(2026, 5, 8, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 TEXT = "The red buoy at pier seven needs a new lamp before winter."
-SAID = EventText(uuid.uuid4(), 7, "*", NOW, TEXT)
-GIVEN = RecalledText(uuid.uuid4(), "*", [NOW - SECOND], TEXT)
+EVENT_TEXT = EventText(uuid.uuid4(), 7, "*", NOW, TEXT)
+RECALLED_TEXT = RecalledText(uuid.uuid4(), "*", [NOW - SECOND], TEXT)
 
 
 def test_what_was_given_is_an_echo() -> None:
-    (decision,) = find_echoes([SAID], [GIVEN]).values()
-    assert (decision.event_id, decision.kind, decision.at_seq) == (SAID.event_id, "echo", 7)
+    (decision,) = find_echoes([EVENT_TEXT], [RECALLED_TEXT]).values()
+    assert (decision.event_id, decision.kind, decision.at_seq) == (EVENT_TEXT.event_id, "echo", 7)
     assert decision.body == {"share": 1.0}
 
 
@@ -38,17 +38,17 @@ def test_what_was_given_is_an_echo() -> None:
     ],
 )
 def test_an_echo_shares_more_than_half_of_its_triples(text: str, share: float | None) -> None:
-    found = find_echoes([replace(SAID, text=text)], [GIVEN])
-    assert [decision.body["share"] for decision in found.values()] == [share] * (share is not None)
+    result = find_echoes([replace(EVENT_TEXT, text=text)], [RECALLED_TEXT])
+    assert [decision.body["share"] for decision in result.values()] == [share] * (share is not None)
 
 
 def test_it_may_be_put_together_from_several_answers() -> None:
     halves = [
-        replace(GIVEN, text="The red buoy at pier seven"),
-        replace(GIVEN, text="pier seven needs a new lamp before winter"),
+        replace(RECALLED_TEXT, text="The red buoy at pier seven"),
+        replace(RECALLED_TEXT, text="pier seven needs a new lamp before winter"),
     ]
-    assert find_echoes([SAID], halves)
-    assert not find_echoes([SAID], halves[:1])
+    assert find_echoes([EVENT_TEXT], halves)
+    assert not find_echoes([EVENT_TEXT], halves[:1])
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_it_may_be_put_together_from_several_answers() -> None:
 )
 def test_a_recall_echoes_for_a_day(at: datetime, is_echo: bool) -> None:
     longer_ago = NOW - timedelta(days=9)
-    given = replace(GIVEN, times=[longer_ago, at])
-    assert bool(find_echoes([SAID], [given])) is is_echo
+    copy = replace(RECALLED_TEXT, times=[longer_ago, at])
+    assert bool(find_echoes([EVENT_TEXT], [copy])) is is_echo
 
 
 @pytest.mark.parametrize(
@@ -78,19 +78,23 @@ def test_a_recall_echoes_for_a_day(at: datetime, is_echo: bool) -> None:
     ],
 )
 def test_what_another_user_was_given_is_no_echo(asked_by: str, said_by: str, is_echo: bool) -> None:
-    found = find_echoes([replace(SAID, writer=said_by)], [replace(GIVEN, writer=asked_by)])
-    assert bool(found) is is_echo
+    result = find_echoes(
+        [replace(EVENT_TEXT, writer=said_by)], [replace(RECALLED_TEXT, writer=asked_by)]
+    )
+    assert bool(result) is is_echo
 
 
 def test_no_event_is_its_own_echo() -> None:
-    assert not find_echoes([SAID], [replace(GIVEN, event_id=SAID.event_id)])
+    assert not find_echoes([EVENT_TEXT], [replace(RECALLED_TEXT, event_id=EVENT_TEXT.event_id)])
 
 
 def test_triples_are_of_words_and_each_counts_once() -> None:
     assert len(triples("a b c d")) == 2
     assert len(triples("a b c a b c a b c")) == 3
     assert triples("Größe, élan vital") == triples("GRÖSSE ÉLAN VITAL") != set()
-    assert not find_echoes([replace(SAID, text="a b c " * 9)], [replace(GIVEN, text="a b c " * 9)])
+    assert not find_echoes(
+        [replace(EVENT_TEXT, text="a b c " * 9)], [replace(RECALLED_TEXT, text="a b c " * 9)]
+    )
 
 
 @pytest.mark.parametrize(

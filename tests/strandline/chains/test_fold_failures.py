@@ -78,8 +78,8 @@ class Scope:
         self.id = UUID(append(self.gateway, self.key, events)[0])
 
     def folded(self) -> tuple[int, int]:
-        ((last, folded),) = self.base.rows("select last_seq, folded_seq from scopes")
-        return last, folded
+        ((last, fold),) = self.base.rows("select last_seq, folded_seq from scopes")
+        return last, fold
 
     def jobs(self) -> list[tuple[Any, ...]]:
         return self.base.rows("select kind, state, reason from jobs order by kind, job_id")
@@ -106,12 +106,12 @@ def break_on_poison(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, err
     """Have a rule of the heuristic model fail on every text that holds the word."""
     real = getattr(module, name)
 
-    def broken(*said: Any) -> Any:
-        if any(POISON in str(one) for one in said):
+    def fail(*args: Any) -> Any:
+        if any(POISON in str(one) for one in args):
             raise error("broken")
-        return real(*said)
+        return real(*args)
 
-    monkeypatch.setattr(module, name, broken)
+    monkeypatch.setattr(module, name, fail)
 
 
 TALK = [f"the mooring of berth {n} is free" for n in range(5)]
@@ -148,8 +148,8 @@ def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_repla
     rule: str,
     error: type,
 ) -> None:
-    with monkeypatch.context() as broken:
-        break_on_poison(broken, module, rule, error)
+    with monkeypatch.context() as patch:
+        break_on_poison(patch, module, rule, error)
         scope.say(*TALK, POISON, *TALK, *TALK)
         topics = scope.gateway.call("GET", "/api/v1/sessions/s/analysis/topics", key=scope.user)
         assert topics.status == 200, topics.text
@@ -157,10 +157,10 @@ def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_repla
     assert scope.folded() == (16, 16)
     assert scope.jobs() == [("enrich", "failed", "heuristic_failed")]
     assert scope.health()["background"] == {**QUIET, "jobs_failed": 1}
-    shown = scope.gateway.call(
+    reply = scope.gateway.call(
         "GET", "/api/v1/admin/jobs", query={"state": "failed"}, key=scope.key
     )
-    ((job,), chain) = shown.body["jobs"], UUID(shown.body["jobs"][0]["ref"])
+    ((job,), chain) = reply.body["jobs"], UUID(reply.body["jobs"][0]["ref"])
     assert job["reason"] == "heuristic_failed"
     before = dump_state(scope.base, "versions", "chains")
     assert retry_enrichment(worker, "acme", chain, LATER) >= 2
@@ -176,14 +176,14 @@ def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_repla
 def test_a_message_that_cannot_be_judged_goes_on(
     scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as broken:
-        break_on_poison(broken, cohesion, "continues_topic", ValueError)
+    with monkeypatch.context() as patch:
+        break_on_poison(patch, cohesion, "continues_topic", ValueError)
         scope.say("the mooring", "aye", "the berth", "aye", POISON, POISON, "aye", "aye")
         process_due(worker)
     assert scope.folded() == (8, 8)
     assert ("continues", "failed", "heuristic_failed") in scope.jobs()
-    kept = "select body ->> 'continues', body ->> 'model' from decisions where kind = 'continues'"
-    assert ("true", "plain/2") in scope.base.rows(kept)
+    query = "select body ->> 'continues', body ->> 'model' from decisions where kind = 'continues'"
+    assert ("true", "plain/2") in scope.base.rows(query)
     before = dump_state(scope.base)
     drop_chains(worker.database.connect_as(Caller.background("acme")), [scope.id])
     process_due(worker)
@@ -193,12 +193,12 @@ def test_a_message_that_cannot_be_judged_goes_on(
 def test_what_fails_around_the_models_is_decided_too(
     scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as faults:
-        faults.setattr(judging, "compare_topic", broken)
-        faults.setattr(enrichment.quality, "compute_density", broken)
+        faults.setattr(judging, "compare_topic", fail)
+        faults.setattr(enrichment.quality, "compute_density", fail)
         scope.say(*TALK, *TALK)
         process_due(worker)
     assert scope.folded() == (10, 10)
@@ -239,19 +239,19 @@ def test_an_answer_that_the_database_does_not_take_is_not_kept(
     process_due(odd)
     assert scope.folded() == (11, 11)
     assert ("enrich", "failed", "fold_failed") in scope.jobs()
-    formed = "select count(*) from decisions where kind = 'formed' and body ->> 'rejected' = %s"
-    assert scope.base.rows(formed, "fold_failed") == [(1,)]
+    query = "select count(*) from decisions where kind = 'formed' and body ->> 'rejected' = %s"
+    assert scope.base.rows(query, "fold_failed") == [(1,)]
 
 
 def test_a_text_that_breaks_the_embedder_is_refused_and_may_be_tried_again(
     scope: Scope, worker: Worker
 ) -> None:
-    def broken(texts: Sequence[str]) -> None:
+    def fail(texts: Sequence[str]) -> None:
         if any(POISON in text for text in texts):
             raise ValueError("broken")
 
     assert isinstance(worker.embedder, WordEmbedder)
-    worker.embedder.before_embed = broken
+    worker.embedder.before_embed = fail
     scope.say(*TALK, POISON, *TALK)
     process_due(worker)
     assert scope.folded() == (11, 11)
@@ -285,7 +285,7 @@ def test_an_embedder_that_takes_no_text_at_all_refuses_none(
     ((reason,),) = scope.base.rows("select last_error from scope_work")
     assert reason.startswith("embedding_unavailable: ")
     worker.embedder.before_embed = lambda texts: None
-    stuck(worker, scope, 1)
+    check_stuck(worker, scope, 1)
     assert scope.folded() == (len(TALK), len(TALK))
 
 
@@ -293,35 +293,35 @@ def test_an_embedder_that_takes_no_text_at_all_refuses_none(
 def test_a_summarys_vector_is_given_up_only_where_another_text_has_one(
     worker: Worker, failure: Exception
 ) -> None:
-    def broken(texts: Sequence[str]) -> None:
+    def fail(texts: Sequence[str]) -> None:
         if harmless.isdisjoint(texts):
             raise failure
 
     harmless: set[str] = set()
     assert isinstance(worker.embedder, WordEmbedder)
-    worker.embedder.before_embed = broken
-    formed = content.make_placeholder_content(START, 3, failure)
-    formed = formed.model_copy(update={"rejected": None})
+    worker.embedder.before_embed = fail
+    placeholder_content = content.make_placeholder_content(START, 3, failure)
+    placeholder_content = placeholder_content.model_copy(update={"rejected": None})
     with pytest.raises(EmbeddingUnavailable):
-        enrichment.embed_summary(worker, formed, waits_for_model=True)
-    assert enrichment.embed_summary(worker, formed, waits_for_model=False) is None
+        enrichment.embed_summary(worker, placeholder_content, waits_for_model=True)
+    assert enrichment.embed_summary(worker, placeholder_content, waits_for_model=False) is None
     harmless.add("probe")
-    assert enrichment.embed_summary(worker, formed, waits_for_model=True) is None
+    assert enrichment.embed_summary(worker, placeholder_content, waits_for_model=True) is None
 
 
 def test_a_payload_that_is_gone_goes_by_its_name(
     scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(*_: object, **__: object) -> str:
+    def refuse_gone(*_: object, **__: object) -> str:
         raise PayloadMissing
 
-    monkeypatch.setattr(worker.blobs, "read_text_prefix", gone)
+    monkeypatch.setattr(worker.blobs, "read_text_prefix", refuse_gone)
     scope.say("word " * 20_000, *TALK, *TALK)
     process_due(worker)
     assert scope.folded() == (11, 11)
 
 
-def stuck(worker: Worker, scope: Scope, tries: int) -> None:
+def check_stuck(worker: Worker, scope: Scope, tries: int) -> None:
     """So many tries, one after the other, without the pauses between them."""
     for _ in range(tries):
         scope.base.rows("update scope_work set due_at = now(), leased_until = now()")
@@ -331,21 +331,21 @@ def stuck(worker: Worker, scope: Scope, tries: int) -> None:
 def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
     scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise psycopg.errors.UndefinedColumn("ours")
 
     scope.say(*TALK, *TALK)
     with monkeypatch.context() as faults:
-        faults.setattr(embed, "fold_scope", broken)
-        stuck(worker, scope, 4)
+        faults.setattr(embed, "fold_scope", fail)
+        check_stuck(worker, scope, 4)
         assert scope.health()["background"] == QUIET
-        stuck(worker, scope, 1)
+        check_stuck(worker, scope, 1)
         assert scope.jobs() == [("fold", "failed", "internal_error: UndefinedColumn")]
         health = scope.health()
         assert (health["status"], health["background"]["scopes_stuck"]) == ("degraded", 1)
         metrics = scope.gateway.call("GET", "/metrics", key=scope.key).text
         assert "\nstrandline_scopes_stuck 1\n" in metrics
-        stuck(worker, scope, 1)
+        check_stuck(worker, scope, 1)
         assert len(scope.jobs()) == 1, "the same failure"
         assert max(due.stuck_scopes for due in worker.tally.due_work) == 1, (
             "what the alarm looks at"
@@ -389,12 +389,12 @@ def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: Worker) -
 def test_a_retry_that_fails_is_one_more_attempt(
     scope: Scope, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise psycopg.errors.UndefinedColumn("ours")
 
     scope.say(*TALK, *TALK)
-    monkeypatch.setattr(embed, "fold_scope", broken)
-    stuck(worker, scope, 5)
+    monkeypatch.setattr(embed, "fold_scope", fail)
+    check_stuck(worker, scope, 5)
     attempts = "select attempts, job_id, state, reason from jobs where kind = 'fold'"
     ((before, job_id, _, reason),) = scope.base.rows(attempts)
     access = worker.database.connect_as(Caller.background("acme"))
@@ -403,7 +403,7 @@ def test_a_retry_that_fails_is_one_more_attempt(
     with pytest.raises(Unavailable):
         embed.process_scope_now(worker, "acme", scope.id)
     assert scope.base.rows(attempts) == [(before + 1, job_id, "failed", reason)]
-    stuck(worker, scope, 1)
+    check_stuck(worker, scope, 1)
     assert scope.base.rows(attempts) == [(before + 2, job_id, "failed", reason)]
 
 

@@ -40,9 +40,9 @@ WARM = HeatState(0.9, 0.5, 1.0, CREATED_AT)
 @pytest.fixture
 def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
     """As the application."""
-    opened = Database(scratch_db.url)
-    yield opened
-    opened.close()
+    connection = Database(scratch_db.url)
+    yield connection
+    connection.close()
 
 
 @pytest.fixture
@@ -53,11 +53,11 @@ def acme(database: Database) -> TenantDb:
 
 def uses(base: ScratchDatabase, tenant: str = "acme") -> dict[UUID, AccessState]:
     """What recalls made of each chain so far."""
-    found = base.rows(
+    rows = base.rows(
         "select chain_id, strength, boosted_at, accessed_at from chains where tenant_id = %s",
         tenant,
     )
-    return {chain_id: AccessState(*use) for chain_id, *use in found}
+    return {chain_id: AccessState(*use) for chain_id, *use in rows}
 
 
 def moments(base: ScratchDatabase) -> list[tuple[datetime, datetime]]:
@@ -67,10 +67,10 @@ def moments(base: ScratchDatabase) -> list[tuple[datetime, datetime]]:
 
 def due_moments(base: ScratchDatabase, tuning: Any = DEFAULTS) -> list[tuple[datetime, datetime]]:
     """Each chain's cold_at and promote_until as Python says."""
-    found = base.rows(
+    rows = base.rows(
         "select importance, density, strength, accessed_at from chains order by chain_id"
     )
-    states = [HeatState(*row) for row in found]
+    states = [HeatState(*row) for row in rows]
     return [
         (compute_cold_at(state, tuning), compute_promote_until(state, tuning)) for state in states
     ]
@@ -140,31 +140,33 @@ def test_deliveries_doubled_and_shuffled_give_the_same(
     chains = insert_chains(
         scratch_db, [WARM._replace(importance=chance.random()) for _ in range(6)]
     )
-    asked = [
+    requests = [
         (uuid.UUID(int=chance.getrandbits(128)), CREATED_AT + chance.randrange(14 * 24) * HOUR)
         for _ in range(40)
     ]
-    given = {recall_id: chance.sample(chains, chance.randint(1, 4)) for recall_id, _ in asked}
+    chains_of_recall = {
+        recall_id: chance.sample(chains, chance.randint(1, 4)) for recall_id, _ in requests
+    }
     for week in (0, 1):  # of each week in any order, the weeks one after the other
-        late = [one for one in asked if (one[1] - CREATED_AT).days // 7 == week]
+        late = [one for one in requests if (one[1] - CREATED_AT).days // 7 == week]
         deliveries = [one for one in late for _ in range(chance.randint(1, 3))]
         chance.shuffle(deliveries)
         for recall_id, at in deliveries:
-            store_recalls.record_chains(acme, recall_id, given[recall_id], at)
+            store_recalls.record_chains(acme, recall_id, chains_of_recall[recall_id], at)
         while fold(acme, NOW, chance.randint(1, 3), DEFAULTS):
             pass
     expected = {
         chain[0]: apply_recalls(
             AccessState(1.0, None, CREATED_AT),
-            [at for one, at in asked if chain in given[one]],
+            [at for one, at in requests if chain in chains_of_recall[one]],
             DEFAULTS,
         )
         for chain in chains
     }
-    found = uses(scratch_db)
-    assert {c: use[1:] for c, use in found.items()} == {c: use[1:] for c, use in expected.items()}
+    result = uses(scratch_db)
+    assert {c: use[1:] for c, use in result.items()} == {c: use[1:] for c, use in expected.items()}
     for chain_id, use in expected.items():
-        assert found[chain_id].strength == pytest.approx(use.strength, rel=1e-12)
+        assert result[chain_id].strength == pytest.approx(use.strength, rel=1e-12)
     for (cold, promote), (our_cold, our_promote) in zip(
         moments(scratch_db), due_moments(scratch_db), strict=True
     ):
@@ -176,14 +178,14 @@ def test_many_at_once_fold_each_recall_once(
     scratch_db: ScratchDatabase, database: Database, acme: TenantDb
 ) -> None:
     chains = insert_chains(scratch_db, [WARM] * 30)
-    folded: list[int] = []
+    folds: list[int] = []
     gate = threading.Barrier(4)
 
     def folder() -> None:
         access = database.connect_as(Caller.background("acme"))
         gate.wait()
-        while done := fold(access, NOW, 7, DEFAULTS):
-            folded.append(done)
+        while result := fold(access, NOW, 7, DEFAULTS):
+            folds.append(result)
 
     for day in range(3):
         store_recalls.record_chains(acme, uuid.uuid4(), chains, CREATED_AT + day * DAY)
@@ -193,7 +195,7 @@ def test_many_at_once_fold_each_recall_once(
     for thread in threads:
         thread.join()
     assert {use.strength for use in uses(scratch_db).values()} == {1.5**3}
-    assert sum(folded) == 30
+    assert sum(folds) == 30
     assert scratch_db.rows("select count(*) from recalls where folded_at is null") == [(0,)]
 
 
@@ -233,7 +235,7 @@ def test_without_the_chains_lock_strength_is_lost(
     scratch_db: ScratchDatabase, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Teeth."""
-    held = store_recalls.lock_recalled_chains
+    contents = store_recalls.lock_recalled_chains
 
     def unheld(access: TenantDb, limit: int) -> list[UUID]:
         return [chain_id for (chain_id,) in scratch_db.rows("select chain_id from chains")]
@@ -245,7 +247,7 @@ def test_without_the_chains_lock_strength_is_lost(
 
     monkeypatch.setitem(globals(), "fold", fold_unheld)
     assert second_folder_waits(scratch_db, database) == 1.5
-    assert store_recalls.lock_recalled_chains is held
+    assert store_recalls.lock_recalled_chains is contents
 
 
 def test_a_late_recall_counts_for_access_and_never_for_more(
@@ -291,22 +293,24 @@ def test_recalls_of_a_chain_that_is_gone_wait_for_it_and_hold_up_none(
     scratch_db: ScratchDatabase, database: Database, acme: TenantDb
 ) -> None:
     """A chain that is dropped comes back under its id when its scope is folded again."""
-    there, gone = sorted(insert_chains(scratch_db, [WARM] * 2), reverse=True)
+    there, missing = sorted(insert_chains(scratch_db, [WARM] * 2), reverse=True)
     recompute_heat_times(acme, 5, DEFAULTS)
     for at in (CREATED_AT, CREATED_AT + DAY):
-        store_recalls.record_chains(acme, uuid.uuid4(), [gone, there], at)
+        store_recalls.record_chains(acme, uuid.uuid4(), [missing, there], at)
     scratch_db.rows(
         "with kept as (delete from chains where chain_id = %s)"
         " delete from chain_versions where chain_id = %s",
-        gone[0],
-        gone[0],
+        missing[0],
+        missing[0],
     )
     assert fold(acme, NOW, 1, DEFAULTS) == 1
     assert fold(acme, NOW, 1, DEFAULTS) == 0
     assert uses(scratch_db)[there[0]].strength == 1.5**2
     assert list_due_tenants(database.connection(), DEFAULTS, NOW) == []
     assert prune(acme, CREATED_AT + HOUR, 5) == 1
-    assert scratch_db.rows("select chain_id from recalls where folded_at is null") == [(gone[0],)]
+    assert scratch_db.rows("select chain_id from recalls where folded_at is null") == [
+        (missing[0],)
+    ]
 
 
 # Settings that change -----------------------------------------------------------------------------
@@ -314,10 +318,10 @@ def test_recalls_of_a_chain_that_is_gone_wait_for_it_and_hold_up_none(
 
 def through(access: TenantDb, limit: int, tuning: Any) -> list[int]:
     """Go through all chains; gives how many each time."""
-    done = [recompute_heat_times(access, limit, tuning)]
-    while done[-1] == limit:
-        done.append(recompute_heat_times(access, limit, tuning))
-    return done
+    results = [recompute_heat_times(access, limit, tuning)]
+    while results[-1] == limit:
+        results.append(recompute_heat_times(access, limit, tuning))
+    return results
 
 
 def test_moments_follow_the_settings(scratch_db: ScratchDatabase, acme: TenantDb) -> None:
@@ -351,31 +355,31 @@ def test_whoever_has_something_due_is_named(
 ) -> None:
     connection = database.connection()
 
-    def named(now: datetime = NOW, deployment: Any = DEFAULTS) -> list[str]:
+    def recall_names(now: datetime = NOW, deployment: Any = DEFAULTS) -> list[str]:
         return list_due_tenants(connection, deployment, now)
 
     insert_chains(scratch_db, [WARM], "globex")
     chains = insert_chains(scratch_db, [WARM])
-    assert sorted(named()) == ["acme", "globex"]  # their settings were never gone by
+    assert sorted(recall_names()) == ["acme", "globex"]  # their settings were never gone by
     for tenant in ("acme", "globex"):
         through(database.connect_as(Caller.background(tenant)), 5, DEFAULTS)
-    assert named() == []
+    assert recall_names() == []
     store_recalls.record_chains(acme, uuid.uuid4(), chains, CREATED_AT)
-    assert named() == ["acme"]
+    assert recall_names() == ["acme"]
     fold(acme, NOW, 5, DEFAULTS)
-    assert named() == []
-    assert named(NOW + RETENTION + HOUR) == ["acme"]
+    assert recall_names() == []
+    assert recall_names(NOW + RETENTION + HOUR) == ["acme"]
     prune(acme, NOW + HOUR, 5)
-    assert named(NOW + RETENTION + HOUR) == []
+    assert recall_names(NOW + RETENTION + HOUR) == []
     with acme.transaction():
         store_due.set_overrides(acme, {"window_events": 5})
-    assert named() == []
+    assert recall_names() == []
     with acme.transaction():
         store_due.set_overrides(acme, {"heat_hours": 100.0, "window_events": 5})
-    assert named() == ["acme"]
+    assert recall_names() == ["acme"]
     through(acme, 5, store_due.read_tuning(acme, DEFAULTS))
-    assert named() == []
+    assert recall_names() == []
     slower = DEFAULTS.with_overrides({"heat_hours": 50.0})
-    assert named(deployment=slower) == ["globex"]  # acme has its own
+    assert recall_names(deployment=slower) == ["globex"]  # acme has its own
     cooler = DEFAULTS.with_overrides({"freezing": 0.05})
-    assert sorted(named(deployment=cooler)) == ["acme", "globex"]
+    assert sorted(recall_names(deployment=cooler)) == ["acme", "globex"]

@@ -118,12 +118,12 @@ def test_a_new_topic_closes_what_came_before_and_says_why(log: Log, worker: Work
     assert process_due(worker) == 1
     assert log.chains() == [("break", [1, 2, 3])]
     assert log.base.rows("select count(*) from scope_work") == [(0,)]
-    ((kept,),) = log.base.rows("select to_jsonb(v) from chain_versions v")
-    assert (kept["first_seq"], kept["last_seq"], kept["event_count"]) == (1, 3, 3)
-    assert kept["created_at_seq"] == 4
-    assert kept["settings"]["low"] == 0.6
-    assert kept["settings"]["space"] == "words/64"
-    assert set(kept["models"]) == {"summarise", "topic", "entities"}
+    ((rest,),) = log.base.rows("select to_jsonb(v) from chain_versions v")
+    assert (rest["first_seq"], rest["last_seq"], rest["event_count"]) == (1, 3, 3)
+    assert rest["created_at_seq"] == 4
+    assert rest["settings"]["low"] == 0.6
+    assert rest["settings"]["space"] == "words/64"
+    assert set(rest["models"]) == {"summarise", "topic", "entities"}
     assert log.decided("continues", "formed") == [("continues", 4, 4), ("formed", 3, 4)]
     assert log.base.rows("select session_id, folded_seq, open ->> 'after' from lanes") == [
         ("", 5, "3")
@@ -189,9 +189,9 @@ def test_what_was_said_meanwhile_keeps_a_lane_open(log: Log, worker: Worker) -> 
     log.say(HARBOUR)
     process_due(worker)
     log.say(HARBOUR)
-    hidden = WordEmbedder("words/64", 64)
-    hidden.before_embed = fail_texts()
-    assert close_idle_lanes(replace(worker, embedder=hidden), "acme", datetime.now(UTC)) == 0
+    word_embedder = WordEmbedder("words/64", 64)
+    word_embedder.before_embed = fail_texts()
+    assert close_idle_lanes(replace(worker, embedder=word_embedder), "acme", datetime.now(UTC)) == 0
     assert log.chains() == []
 
 
@@ -200,8 +200,8 @@ def test_a_lane_that_was_decided_idle_by_a_worker_that_died_is_closed_by_the_nex
 ) -> None:
     log.say(HARBOUR)
     process_due(worker)
-    with monkeypatch.context() as planted:
-        planted.setattr("strandline.chains.fold.enrich_run", _raise)
+    with monkeypatch.context() as patch:
+        patch.setattr("strandline.chains.fold.enrich_run", _raise)
         close_idle_lanes(worker, "acme", NOW)
     assert (log.chains(), log.decided("idle")) == ([], [("idle", 1, 1)])
     log.say(BREAD)
@@ -249,16 +249,16 @@ def test_a_refused_vector_is_decided_and_a_missing_one_waited_for(
 def test_a_gray_pair_is_asked_about_once(log: Log, worker: Worker) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1)
     model = RandomTasks()
-    asked = make_worker(worker.database, worker.blobs, worker.embedder, model)
+    asking_worker = make_worker(worker.database, worker.blobs, worker.embedder, model)
     for _ in range(6):
         log.say(HARBOUR)
         log.say(BREAD)
-    process_due(asked)
+    process_due(asking_worker)
     assert model.calls.count("continues") == 11
     before = dump_state(log.base)
     drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
     assert hashes(log.base) == []
-    process_due(asked)
+    process_due(asking_worker)
     assert model.calls.count("continues") == 11
     assert dump_state(log.base) == before
 
@@ -317,13 +317,13 @@ def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
     )
     assert log.base.rows("select count(*) from chain_vectors") == [(0,)]
     assert worker.tally.counters["ChainsRejected"] == 3
-    found = log.gateway.call(
+    reply = log.gateway.call(
         "POST",
         "/api/v1/recall",
         {"query": "mooring", "include": "full"},
         key=log.gateway.key(user=ALICE),
     )
-    assert {hit["event"]["seq"] for hit in found.body["hits"]} >= {1, 3}
+    assert {hit["event"]["seq"] for hit in reply.body["hits"]} >= {1, 3}
 
 
 def test_a_model_that_fails_leaves_a_job_and_the_heuristic_result(log: Log, worker: Worker) -> None:
@@ -375,13 +375,13 @@ def test_a_merge_while_a_chain_is_said_anew_is_part_of_what_a_replay_gives(
     real, looks = chains_store.read_head, list[UUID]()
 
     def head(access: TenantDb, chain_id: UUID) -> chains_store.ChainHead | None:
-        found = real(access, chain_id)
+        result = real(access, chain_id)
         looks.append(chain_id)
         if len(looks) == 2:
             for text in (HARBOUR, BREAD):
                 log.say(text, occurred_at=START.isoformat())
             process_due(replace(worker))
-        return found
+        return result
 
     monkeypatch.setattr(chains_store, "read_head", head)
     assert retry_enrichment(worker, "acme", chain, NOW) == 3
@@ -431,9 +431,9 @@ def test_the_heuristic_model_is_asked_here_and_now(
     """Threads are for waiting."""
     real, threads = HeuristicModel.summarise, list[str]()
 
-    def summarise(self: HeuristicModel, said: Any) -> Any:
+    def summarise(self: HeuristicModel, message: Any) -> Any:
         threads.append(threading.current_thread().name)
-        return real(self, said)
+        return real(self, message)
 
     monkeypatch.setattr(HeuristicModel, "summarise", summarise)
     log.say(HARBOUR)
@@ -505,7 +505,7 @@ def test_settings_that_change_hold_from_then_on_and_a_replay_keeps_to_them(
     process_due(worker)
     before = dump_state(log.base)
     assert log.decided("settings") == [("settings", 1, 1), ("settings", 7, 7)]
-    assert [held for _, held in log.chains()] == [[1, 2], [3, 4], [5, 6, 7, 8]]
+    assert [contents for _, contents in log.chains()] == [[1, 2], [3, 4], [5, 6, 7, 8]]
     set_tuning(log.base, flush_events=20)
     drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
     process_due(worker)

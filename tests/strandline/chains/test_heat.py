@@ -53,8 +53,8 @@ gaps = st.floats(0, 2000)
 
 def warm(**more: Any) -> HeatState:
     """A chain of importance and density 1, accessed at T0."""
-    given = HeatState(importance=1.0, density=1.0, strength=1.0, accessed_at=T0)
-    return given._replace(**more)
+    heat_state = HeatState(importance=1.0, density=1.0, strength=1.0, accessed_at=T0)
+    return heat_state._replace(**more)
 
 
 # The formula, with the source's numbers -----------------------------------------------------------
@@ -95,17 +95,17 @@ def test_weights_over_one_are_capped() -> None:
 def test_factors_multiply_to_heat_and_name_what_went_in(
     state: HeatState, now: datetime, tuning: Tuning
 ) -> None:
-    found = compute_factors(state, now, tuning)
-    assert found.heat == compute_heat(state, now, tuning) == found.base * found.retention
-    assert found[:4] == (
+    factors = compute_factors(state, now, tuning)
+    assert factors.heat == compute_heat(state, now, tuning) == factors.base * factors.retention
+    assert factors[:4] == (
         state.importance,
         state.density,
         tuning.heat_importance,
         tuning.heat_density,
     )
-    assert (found.tau_hours, found.strength) == (tuning.heat_hours, state.strength)
-    assert found.hours_since_access >= 0
-    assert 0 <= found.heat <= found.base <= 1
+    assert (factors.tau_hours, factors.strength) == (tuning.heat_hours, state.strength)
+    assert factors.hours_since_access >= 0
+    assert 0 <= factors.heat <= factors.base <= 1
 
 
 @given(states, moments, tunings)
@@ -169,9 +169,9 @@ def test_cold_is_where_heat_crosses_freezing_or_the_days_are_over(
 def test_promotable_is_just_as_long_as_warm_enough(
     state: HeatState, now: datetime, tuning: Tuning
 ) -> None:
-    until, found = compute_promote_until(state, tuning), compute_heat(state, now, tuning)
-    if abs(found - tuning.promote) > 1e-6 * tuning.promote:
-        assert (now <= until) == (found >= tuning.promote)
+    until, heat = compute_promote_until(state, tuning), compute_heat(state, now, tuning)
+    if abs(heat - tuning.promote) > 1e-6 * tuning.promote:
+        assert (now <= until) == (heat >= tuning.promote)
 
 
 def test_moments_by_hand() -> None:
@@ -204,13 +204,13 @@ fresh = AccessState(1.0, None, T0)
 @given(times)
 def test_strength_is_the_growth_to_the_number_that_counts(at: list[datetime]) -> None:
     """As the issue says it: times 1.5 for each recall, at most once in 12 hours."""
-    counted: list[datetime] = []
+    counts: list[datetime] = []
     for moment in sorted(at):
-        if not counted or moment - counted[-1] >= 12 * HOUR:
-            counted.append(moment)
+        if not counts or moment - counts[-1] >= 12 * HOUR:
+            counts.append(moment)
     use = apply_recalls(fresh, at, DEFAULTS)
-    assert use.strength == pytest.approx(1.5 ** len(counted), rel=1e-12)
-    assert use.boosted_at == (counted[-1] if counted else None)
+    assert use.strength == pytest.approx(1.5 ** len(counts), rel=1e-12)
+    assert use.boosted_at == (counts[-1] if counts else None)
     assert use.accessed_at == max([T0, *at])
 
 
@@ -303,7 +303,7 @@ def differs(
     }
     row = app.execute(_SAME, params).fetchone()
     assert row is not None
-    told, cold, promotable, strength, boosted = row
+    strength_before, cold, promotable, strength, boosted = row
     use = apply_recalls(AccessState(state.strength, boosted_at, state.accessed_at), at, tuning)
 
     def near(ours: datetime, theirs: datetime) -> bool:
@@ -311,7 +311,8 @@ def differs(
         return abs(ours - theirs) <= timedelta(microseconds=1) + span * 1e-12
 
     same = {
-        "heat": told == pytest.approx(compute_heat(state, now, tuning), rel=1e-12, abs=0),
+        "heat": strength_before
+        == pytest.approx(compute_heat(state, now, tuning), rel=1e-12, abs=0),
         "strength": strength == pytest.approx(use.strength, rel=1e-12),
         "boosted_at": boosted == use.boosted_at,
         "cold_at": near(compute_cold_at(state, tuning), cold),
@@ -363,14 +364,14 @@ def test_a_slip_in_sql_is_noticed(
     state = warm(strength=MAX_STRENGTH / 1.4)
     at = [T0, T0 + 12 * HOUR, T0 + 13 * HOUR]
 
-    def found() -> set[str]:
+    def due_chains() -> set[str]:
         hot = differs(app, state, T0 + 40 * DAY, tuning, at)
         cool = differs(app, warm(density=0.5), T0 + 2 * DAY, DEFAULTS, at)
         strong = differs(app, warm(strength=5.0), T0 + DAY, DEFAULTS, at)
         return {*hot, *cool, *strong}
 
-    assert found() == set()
+    assert due_chains() == set()
     ((body,),) = scratch_db.rows("select pg_get_functiondef(%s::regproc)", function)
     assert right in body, body
     scratch_db.rows(body.replace(right, wrong, 1))
-    assert shows in found()
+    assert shows in due_chains()

@@ -56,12 +56,16 @@ def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
     database.close()
 
 
-def formed(
+def form_chain(
     gateway: Gateway, base: ScratchDatabase, database: Database, aws: LocalAws, model: Meeting
 ) -> list[Any]:
     """The topics of the chains that one closed run became."""
-    said = {"participants": ["user:alice", "agent:a"], "role": "user", "content": "harbour mooring"}
-    append(gateway, gateway.key(), [said])
+    message = {
+        "participants": ["user:alice", "agent:a"],
+        "role": "user",
+        "content": "harbour mooring",
+    }
+    append(gateway, gateway.key(), [message])
     set_tuning(base)
     worker = make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64), model)
     process_due(worker)
@@ -73,7 +77,7 @@ def test_three_requests_of_a_closed_run_are_in_flight_at_once(
     gateway: Gateway, scratch_db: ScratchDatabase, database: Database, aws: LocalAws
 ) -> None:
     model = Meeting()
-    assert formed(gateway, scratch_db, database, aws, model) == [("scripted:1",)]
+    assert form_chain(gateway, scratch_db, database, aws, model) == [("scripted:1",)]
     assert len(model.threads) == 3
     assert not model.barrier.broken
 
@@ -93,5 +97,5 @@ def test_requests_one_after_the_other_are_noticed(
     assert enrichment.run_in_parallel is parallel.run_in_parallel
     monkeypatch.setattr(enrichment, "run_in_parallel", in_turn)
     model = Meeting(seconds=0.5)
-    assert formed(gateway, scratch_db, database, aws, model) != [("scripted:1",)]
+    assert form_chain(gateway, scratch_db, database, aws, model) != [("scripted:1",)]
     assert model.barrier.broken

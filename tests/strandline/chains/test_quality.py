@@ -90,14 +90,14 @@ def test_coherence(vectors: list[list[float]], expected: float | None) -> None:
 def test_what_a_stricter_gate_lets_pass_all_do(
     dense: float, coherent: float | None, important: float, events: int
 ) -> None:
-    rejected = [
+    rejections = [
         judge_quality(
             mode, density=dense, coherence=coherent, importance=important, events=events
         ).rejection_reason
         is not None
         for mode in MODES
     ]
-    assert rejected == sorted(rejected, reverse=True)
+    assert rejections == sorted(rejections, reverse=True)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -132,13 +132,13 @@ def test_what_matters_passes_however_short(mode: Mode) -> None:
 
 
 def test_a_rejection_names_all_that_is_missing() -> None:
-    judged = judge_quality("strict", density=0.1, coherence=None, importance=0.2, events=1)
-    assert judged.rejection_reason == (
+    judgement = judge_quality("strict", density=0.1, coherence=None, importance=0.2, events=1)
+    assert judgement.rejection_reason == (
         "strict: quality 0.15 is below 0.4, density 0.10 is below 0.3, 1 events are fewer than 2"
     )
 
 
 def test_unknown_coherence_neither_helps_nor_harms() -> None:
     unknown = judge_quality("balanced", density=0.5, coherence=None, importance=0.5, events=3)
-    known = judge_quality("balanced", density=0.5, coherence=0.5, importance=0.5, events=3)
-    assert unknown.quality == pytest.approx(known.quality)
+    judgement = judge_quality("balanced", density=0.5, coherence=0.5, importance=0.5, events=3)
+    assert unknown.quality == pytest.approx(judgement.quality)

@@ -77,11 +77,11 @@ def test_what_a_recall_gave_is_an_echo(
 ) -> None:
     tell(gateway, key, FACT)
     assert FACT in recall(gateway, key, ALICE, HELPER)
-    said = tell(gateway, key, REPEATED, role="agent")
+    receipt = tell(gateway, key, REPEATED, role="agent")
     tell(gateway, key, "The invoice of the harbour master is overdue since March.")
     assert echoes(scratch_db) == [], "the append does not look"
     process_due(worker)
-    assert echoes(scratch_db) == [said]
+    assert echoes(scratch_db) == [receipt]
     assert worker.tally.counters["EchoesFound"] == 1
     assert scratch_db.rows(
         "select at_seq, body ->> 'share' from decisions where kind = 'echo'"
@@ -95,9 +95,9 @@ def test_what_a_context_showed_is_an_echo(
     body = {"query": QUESTION, "participants": [ALICE], "min_relevance": 0}
     reply = gateway.call("POST", "/api/v1/context", body, key=key)
     assert FACT in reply.text
-    said = tell(gateway, key, REPEATED, role="agent")
+    receipt = tell(gateway, key, REPEATED, role="agent")
     process_due(worker)
-    assert echoes(scratch_db) == [said]
+    assert echoes(scratch_db) == [receipt]
 
 
 def test_without_a_recall_in_between_nothing_is(
@@ -155,10 +155,10 @@ def test_what_others_were_given_is_no_echo(
     process_due(worker)
     assert echoes(scratch_db) == []
     assert FACT in recall(gateway, alice)
-    hidden = tell(gateway, alice, REPEATED, ALICE, "user:carol")  # she sees neither of the two
-    said = tell(gateway, alice, REPEATED, ALICE, BOB)
+    receipt = tell(gateway, alice, REPEATED, ALICE, "user:carol")  # she sees neither of the two
+    repeat_receipt = tell(gateway, alice, REPEATED, ALICE, BOB)
     process_due(worker)
-    assert echoes(scratch_db) == [said] != [hidden]
+    assert echoes(scratch_db) == [repeat_receipt] != [receipt]
 
 
 @pytest.mark.parametrize("share", [False, True])
@@ -168,9 +168,9 @@ def test_another_agent_s_memory_echoes_where_agents_share(
     scratch_db.rows("update tenants set agents_share = %s", share)
     tell(gateway, key, FACT, ALICE, OTHER)
     assert FACT in recall(gateway, key, ALICE)
-    said = tell(gateway, key, REPEATED, ALICE, HELPER)
+    receipt = tell(gateway, key, REPEATED, ALICE, HELPER)
     process_due(worker)
-    assert echoes(scratch_db) == ([said] if share else [])
+    assert echoes(scratch_db) == ([receipt] if share else [])
 
 
 def test_a_lookup_that_forgets_who_sees_what_is_noticed(
@@ -203,8 +203,8 @@ def test_a_chain_of_echoes_alone_counts_for_nothing(
     tell(gateway, key, f"Once more. {FACT}", session_id="s-2")
     process_due(worker)
     close_idle_lanes(worker, "acme", LATER)
-    (importance, density, rejected), echo = chains(scratch_db)
-    assert (importance, rejected) == (0.8, None)
+    (importance, density, rejection), echo = chains(scratch_db)
+    assert (importance, rejection) == (0.8, None)
     assert density > 0
     assert echo[:2] == (0.0, 0.0)
     assert echo[2] is not None
@@ -253,7 +253,7 @@ def test_the_recall_of_an_echo_warms_nothing(
 
 
 @pytest.fixture
-def folded(gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, key: str) -> str:
+def folded_scope(gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, key: str) -> str:
     """Chains with and of echoes; gives one of these."""
     tell(gateway, key, FACT, session_id="s-1")
     recall(gateway, key, ALICE, HELPER)
@@ -266,7 +266,7 @@ def folded(gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, key: s
 
 
 def test_dropped_and_folded_again_the_chains_are_the_same(
-    scratch_db: ScratchDatabase, worker: Worker, access: TenantDb, folded: str
+    scratch_db: ScratchDatabase, worker: Worker, access: TenantDb, folded_scope: str
 ) -> None:
     """Whatever recalls are remembered by then."""
     before = dump_state(scratch_db)
@@ -278,11 +278,11 @@ def test_dropped_and_folded_again_the_chains_are_the_same(
         assert not scratch_db.rows("select from chains")
         process_due(worker)
         assert dump_state(scratch_db) == before
-        assert echoes(scratch_db) == [folded]
+        assert echoes(scratch_db) == [folded_scope]
 
 
 def test_what_is_decided_is_not_decided_again(
-    scratch_db: ScratchDatabase, worker: Worker, access: TenantDb, folded: str
+    scratch_db: ScratchDatabase, worker: Worker, access: TenantDb, folded_scope: str
 ) -> None:
     """A recall that is recorded late makes no echo of what was folded before."""
     scratch_db.rows(
@@ -300,7 +300,7 @@ def test_a_fold_that_decides_again_is_noticed(
     scratch_db: ScratchDatabase,
     worker: Worker,
     access: TenantDb,
-    folded: str,
+    folded_scope: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted: it takes what was folded before as new."""
@@ -312,7 +312,7 @@ def test_a_fold_that_decides_again_is_noticed(
 
     monkeypatch.setattr(fold_state, "_decide_echoes", decide)
     with pytest.raises(AssertionError):
-        test_what_is_decided_is_not_decided_again(scratch_db, worker, access, folded)
+        test_what_is_decided_is_not_decided_again(scratch_db, worker, access, folded_scope)
 
 
 def test_what_a_worker_that_died_decided_stands(
@@ -338,17 +338,17 @@ def test_an_answer_is_recorded_with_all_that_it_gave(
     gateway: Gateway, scratch_db: ScratchDatabase, key: str
 ) -> None:
     """On whose behalf, by whom; of a reader of the whole tenant nothing."""
-    told = {tell(gateway, key, f"{FACT} No. {n}.", ALICE) for n in range(14)}
+    receipts = {tell(gateway, key, f"{FACT} No. {n}.", ALICE) for n in range(14)}
     body = {"query": QUESTION, "limit": 100, "min_relevance": 0}
     admin = gateway.key(rights=("read", "admin"))
     assert gateway.call("POST", "/api/v1/recall", body, key=admin).body["hits"]
     assert scratch_db.rows("select from recall_answers") == []
     gateway.call("POST", "/api/v1/recall", body, key=gateway.key(user=ALICE))
-    ((who, asker, writer, event_ids),) = scratch_db.rows(
+    ((who, caller, writer, event_ids),) = scratch_db.rows(
         "select participants, asker, writer, event_ids from recall_answers"
     )
-    assert (who, asker, writer) == ([ALICE], ALICE, ALICE)
-    assert {str(event_id) for event_id in event_ids} == told
+    assert (who, caller, writer) == ([ALICE], ALICE, ALICE)
+    assert {str(event_id) for event_id in event_ids} == receipts
 
 
 def test_answers_are_forgotten_with_the_recalls(

@@ -47,8 +47,8 @@ def access(worker: Worker) -> TenantDb:
 
 
 def say(gateway: Gateway, session: str, text: str) -> UUID:
-    said = {"participants": [ALICE, "agent:a"], "role": "user", "speaker": ALICE}
-    event = {**said, "content": text, "session_id": session}
+    message = {"participants": [ALICE, "agent:a"], "role": "user", "speaker": ALICE}
+    event = {**message, "content": text, "session_id": session}
     return UUID(append(gateway, gateway.key(), [event])[0])
 
 
@@ -62,19 +62,19 @@ def scope(gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, access:
         assert say(gateway, f"s-{n}", text) == scope
     process_due(worker)
     assert close_idle_lanes(worker, "acme", LATER) == 3
-    found = scratch_db.rows("select chain_id, scope_id, participants from chains order by chain_id")
+    rows = scratch_db.rows("select chain_id, scope_id, participants from chains order by chain_id")
     for days in (1, 3):
         store_recalls.record_chains(
-            access, uuid.uuid4(), [tuple(found[0])], NOW + timedelta(days=days)
+            access, uuid.uuid4(), [tuple(rows[0])], NOW + timedelta(days=days)
         )
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1
-    scratch_db.rows("update chains set cold_at = '2020-01-01' where chain_id <> %s", found[0][0])
+    scratch_db.rows("update chains set cold_at = '2020-01-01' where chain_id <> %s", rows[0][0])
     with access.transaction():
         assert store_archiving.archive_cold_chains(access, NOW, 10) == 2
     assert (
         fold_recalls.recompute_heat_times(access, 10, DEFAULTS) == 3
     )  # their moments as they were
-    retry_enrichment(worker, "acme", found[2][0], LATER)
+    retry_enrichment(worker, "acme", rows[2][0], LATER)
     return scope
 
 
@@ -107,8 +107,8 @@ def test_a_recall_while_it_was_dropped_counts_after(
 ) -> None:
     (chain_id, *_), *_ = scratch_db.rows(USE)
     drop_chains(access, [scope])
-    given = (chain_id, scope, ["agent:a", ALICE])
-    store_recalls.record_chains(access, uuid.uuid4(), [given], NOW + timedelta(days=9))
+    values = (chain_id, scope, ["agent:a", ALICE])
+    store_recalls.record_chains(access, uuid.uuid4(), [values], NOW + timedelta(days=9))
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 0
     process_due(worker)
     assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1
@@ -130,9 +130,9 @@ def test_an_operator_s_refold_has_a_sweep_begin(
     with closing(client("sqs")) as sqs:
         (message,) = sqs.receive_message(QueueUrl=aws.job_queue_url).get("Messages", [])
         sqs.delete_message(QueueUrl=aws.job_queue_url, ReceiptHandle=message["ReceiptHandle"])
-    wish = json.loads(message["Body"])
-    assert wish["job"] == "sweeper"
-    ahead = datetime.fromisoformat(wish["at"]) - datetime.now(UTC)
+    request = json.loads(message["Body"])
+    assert request["job"] == "sweeper"
+    ahead = datetime.fromisoformat(request["at"]) - datetime.now(UTC)
     assert ahead <= timedelta(seconds=20)
 
 

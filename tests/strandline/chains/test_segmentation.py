@@ -47,12 +47,12 @@ def turn(
         None if angle is None else (math.cos(math.radians(angle)), math.sin(math.radians(angle)))
     )
     at = START + timedelta(minutes=seq if minutes is None else minutes)
-    made = Turn(UUID(int=seq), seq, session, role, type, at, at, vector=vector)
-    return made if not more else Turn(**{**_fields(made), **more})  # pyright: ignore[reportArgumentType]
+    new_turn = Turn(UUID(int=seq), seq, session, role, type, at, at, vector=vector)
+    return new_turn if not more else Turn(**{**_fields(new_turn), **more})  # pyright: ignore[reportArgumentType]
 
 
-def _fields(made: Turn) -> dict[str, object]:
-    return {name: getattr(made, name) for name in Turn.__slots__}
+def _fields(result: Turn) -> dict[str, object]:
+    return {name: getattr(result, name) for name in Turn.__slots__}
 
 
 def lane(*turns: Turn, user: Turn | None = None) -> Lane:
@@ -60,8 +60,8 @@ def lane(*turns: Turn, user: Turn | None = None) -> Lane:
     return Lane(turns, (), user or next((t for t in reversed(turns) if t.is_user_message), None))
 
 
-def seqs(found: Sequence[TopicRun]) -> list[tuple[str, list[int]]]:
-    return [(run.closed_by, [t.seq for t in run.turns]) for run in found]
+def seqs(results: Sequence[TopicRun]) -> list[tuple[str, list[int]]]:
+    return [(run.closed_by, [t.seq for t in run.turns]) for run in results]
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def seqs(found: Sequence[TopicRun]) -> list[tuple[str, list[int]]]:
 def test_two_user_messages_are_compared_by_their_cosine(
     angle: float, verdict: TopicVerdict
 ) -> None:
-    found = compare_topic(lane(turn(1, 0)).with_turn(turn(2, angle)), RULES)
-    assert found.verdict is verdict
-    assert found.cosine == pytest.approx(math.cos(math.radians(angle)))
+    comparison = compare_topic(lane(turn(1, 0)).with_turn(turn(2, angle)), RULES)
+    assert comparison.verdict is verdict
+    assert comparison.cosine == pytest.approx(math.cos(math.radians(angle)))
 
 
 def test_the_thresholds_belong_to_going_on() -> None:
@@ -127,8 +127,8 @@ def test_what_is_compared_and_what_is_not(before: Lane, later: Turn, verdict: To
 
 
 def test_a_break_closes_all_before_the_new_message() -> None:
-    found, still = segment([turn(1, 0), turn(2, role="agent"), turn(3, 180)], RULES, _never)
-    assert seqs(found) == [("break", [1, 2])]
+    result, still = segment([turn(1, 0), turn(2, role="agent"), turn(3, 180)], RULES, _never)
+    assert seqs(result) == [("break", [1, 2])]
     assert [t.seq for t in still[""].open_turns] == [3]
 
 
@@ -137,21 +137,21 @@ def _never(*_: object) -> bool:
 
 
 def test_the_gray_are_asked_with_what_is_open() -> None:
-    asked: list[tuple[list[int], int]] = []
+    requests: list[tuple[list[int], int]] = []
 
     def answer(lane: Lane) -> bool:
-        asked.append(([t.seq for t in lane.open_turns], lane.pending_turns[0].seq))
+        requests.append(([t.seq for t in lane.open_turns], lane.pending_turns[0].seq))
         return lane.pending_turns[0].seq != 3
 
-    found, _ = segment([turn(1, 0), turn(2, 60), turn(3, 0), turn(4, 60)], RULES, answer)
-    assert asked == [([1], 2), ([1, 2], 3), ([3], 4)]
-    assert seqs(found) == [("break", [1, 2])]
+    result, _ = segment([turn(1, 0), turn(2, 60), turn(3, 0), turn(4, 60)], RULES, answer)
+    assert requests == [([1], 2), ([1, 2], 3), ([3], 4)]
+    assert seqs(result) == [("break", [1, 2])]
 
 
 def test_the_older_half_is_closed_by_force_and_its_last_message_still_compared() -> None:
     turns = [turn(1, 0), *(turn(n, role="agent") for n in range(2, 21)), turn(21, 180)]
-    found, still = segment(turns, RULES, _never)
-    assert seqs(found) == [("force", list(range(1, 11))), ("break", list(range(11, 21)))]
+    result, still = segment(turns, RULES, _never)
+    assert seqs(result) == [("force", list(range(1, 11))), ("break", list(range(11, 21)))]
     assert [t.seq for t in still[""].open_turns] == [21]
 
 
@@ -162,16 +162,16 @@ def test_a_gap_is_between_neighbours_and_only_forward() -> None:
         turn(3, minutes=-470, role="agent"),
         turn(4, minutes=-439, role="agent"),
     ]
-    found, still = segment(turns, RULES, _never)
-    assert seqs(found) == [("gap", [1, 2, 3])]
+    result, still = segment(turns, RULES, _never)
+    assert seqs(result) == [("gap", [1, 2, 3])]
     assert still[""].last_user_turn is None
 
 
 def test_after_a_gap_or_a_closing_nothing_is_compared() -> None:
-    found, still = segment(
+    result, still = segment(
         [turn(1, 0), turn(2, 180, minutes=99), turn(3, 180, minutes=100)], RULES, _never
     )
-    assert seqs(found) == [("gap", [1])]
+    assert seqs(result) == [("gap", [1])]
     empty, run = close_lane(still[""], "idle")
     assert (empty, run and run.closed_by) == (Lane(), "idle")
     assert compare_topic(empty.with_turn(turn(4, 0, minutes=101)), RULES) == Comparison(
@@ -181,10 +181,10 @@ def test_after_a_gap_or_a_closing_nothing_is_compared() -> None:
 
 
 def test_lanes_do_not_meet() -> None:
-    mixed = [turn(n, 0 if n % 2 else 180, session="ab"[n % 2]) for n in range(1, 11)]
-    found, still = segment(mixed, RULES, _never)
-    assert found == []
-    assert {name: len(held.open_turns) for name, held in still.items()} == {"a": 5, "b": 5}
+    mixture = [turn(n, 0 if n % 2 else 180, session="ab"[n % 2]) for n in range(1, 11)]
+    result, still = segment(mixture, RULES, _never)
+    assert result == []
+    assert {name: len(contents.open_turns) for name, contents in still.items()} == {"a": 5, "b": 5}
 
 
 @settings(max_examples=200, deadline=None)
@@ -206,15 +206,15 @@ def test_every_event_is_in_one_run_or_open_and_runs_are_in_order(seed: int, flus
     def by_chance(*_: object) -> bool:
         return dice.random() < 0.5
 
-    found, still = segment(turns, rules, by_chance)
-    held = [t for run in found for t in run.turns]
-    held += [t for ln in still.values() for t in (*ln.open_turns, *ln.pending_turns)]
-    assert sorted(t.seq for t in held) == list(range(1, 80))
+    result, still = segment(turns, rules, by_chance)
+    leases = [t for run in result for t in run.turns]
+    leases += [t for ln in still.values() for t in (*ln.open_turns, *ln.pending_turns)]
+    assert sorted(t.seq for t in leases) == list(range(1, 80))
     for session in "abc":
-        own = [t for t in held if t.session_id == session]
+        own = [t for t in leases if t.session_id == session]
         assert [t.seq for t in own] == sorted(t.seq for t in own)
-    assert all(len({t.session_id for t in run.turns}) == 1 for run in found)
-    assert all(1 <= len(run.turns) < rules.max_open_events for run in found)
+    assert all(len({t.session_id for t in run.turns}) == 1 for run in result)
+    assert all(1 <= len(run.turns) < rules.max_open_events for run in result)
     assert all(len(ln.open_turns) < rules.max_open_events for ln in still.values())
 
 
@@ -229,26 +229,26 @@ WAITING = replace(RULES, lookahead=2)
 
 def test_a_message_is_judged_when_what_it_waits_for_has_come() -> None:
     turns = [turn(1, 0), turn(2, 180), turn(3, role="agent"), turn(4, role="agent")]
-    found, still = segment(turns[:3], WAITING, _never)
-    assert found == []
+    result, still = segment(turns[:3], WAITING, _never)
+    assert result == []
     assert [t.seq for t in still[""].pending_turns] == [2, 3]
-    found, still = segment(turns, WAITING, _never)
-    assert seqs(found) == [("break", [1])]
+    result, still = segment(turns, WAITING, _never)
+    assert seqs(result) == [("break", [1])]
     assert [t.seq for t in still[""].open_turns] == [2]
     assert seqs(finish(still, WAITING, _never)) == [("idle", [2, 3, 4])]
 
 
 def test_who_is_asked_sees_what_came_next_and_nothing_past_a_silence() -> None:
-    asked: list[tuple[list[int], list[int]]] = []
+    requests: list[tuple[list[int], list[int]]] = []
 
     def answer(lane: Lane) -> bool:
-        asked.append(([t.seq for t in lane.open_turns], [t.seq for t in lane.pending_turns]))
-        return len(asked) == 1
+        requests.append(([t.seq for t in lane.open_turns], [t.seq for t in lane.pending_turns]))
+        return len(requests) == 1
 
     turns = [turn(n, (0, 60)[n % 2]) for n in range(1, 5)] + [turn(5, 0, minutes=99)]
-    found, still = segment(turns, WAITING, answer)
-    assert asked == [([1], [2, 3, 4]), ([1, 2], [3, 4]), ([3], [4])]
-    assert seqs(found) == [("break", [1, 2]), ("break", [3]), ("gap", [4])]
+    result, still = segment(turns, WAITING, answer)
+    assert requests == [([1], [2, 3, 4]), ([1, 2], [3, 4]), ([3], [4])]
+    assert seqs(result) == [("break", [1, 2]), ("break", [3]), ("gap", [4])]
     assert [t.seq for t in still[""].pending_turns] == [5]
 
 
@@ -263,11 +263,11 @@ def test_waiting_moves_no_cut_that_is_told_by_cosines(ahead: int) -> None:
     dice = random.Random(ahead)
     turns = [turn(n, dice.choice((0, 90)), session=dice.choice("ab")) for n in range(1, 60)]
 
-    def ended(rules: SegmentationRules) -> list[tuple[str, list[int]]]:
-        found, still = segment(turns, rules, _never)
-        return sorted(seqs([*found, *finish(still, rules, _never)]))
+    def end_runs(rules: SegmentationRules) -> list[tuple[str, list[int]]]:
+        result, still = segment(turns, rules, _never)
+        return sorted(seqs([*result, *finish(still, rules, _never)]))
 
-    assert ended(replace(RULES, lookahead=ahead)) == ended(RULES)
+    assert end_runs(replace(RULES, lookahead=ahead)) == end_runs(RULES)
 
 
 def test_flows_are_told_apart_by_kind_and_empty_ones_are_none() -> None:

@@ -46,7 +46,7 @@ class Ahead(EchoTasks):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shown: list[tuple[list[int], int, list[int]]] = []
+        self.views: list[tuple[list[int], int, list[int]]] = []
 
     def continues(
         self,
@@ -57,7 +57,7 @@ class Ahead(EchoTasks):
     ) -> ModelResult[Continues]:
         """Yes, if so."""
         seqs = [one.seq for one in before], message.seq, [one.seq for one in after]
-        self.shown.append(seqs)
+        self.views.append(seqs)
         return self._make_result("continues", Continues(continues="bread" in str(after)))
 
 
@@ -72,12 +72,12 @@ def test_a_message_is_judged_by_what_comes_after_it(worker: Worker, log: Log) ->
     for text in (HARBOUR, BREAD, "on with bread", HARBOUR):
         log.say(text)
         process_due(worker)
-    assert model.shown == [([1], 2, [3, 4])]
+    assert model.views == [([1], 2, [3, 4])]
     log.say(HARBOUR)
     process_due(worker)
     log.say(HARBOUR)
     process_due(worker)
-    assert model.shown[1:] == [([1, 2], 3, [4, 5]), ([3], 4, [5, 6])]
+    assert model.views[1:] == [([1, 2], 3, [4, 5]), ([3], 4, [5, 6])]
     assert log.chains() == [("break", [1, 2]), ("break", [3])]
     assert log.decided("continues") == [
         ("continues", 2, 4),
@@ -93,7 +93,7 @@ def test_a_silence_ends_the_waiting(worker: Worker, log: Log) -> None:
         log.say(text)
     log.say(TAXES, minutes=31)
     process_due(worker)
-    assert model.shown == [([1], 2, [3]), ([2], 3, [])]
+    assert model.views == [([1], 2, [3]), ([2], 3, [])]
     assert log.chains() == [("break", [1]), ("break", [2]), ("gap", [3])]
 
 
@@ -108,14 +108,14 @@ def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
         log.say(text)
     process_due(worker)
     assert log.chains() == []
-    commit, made = fold_writer.commit, 0
+    commit, count = fold_writer.commit, 0
 
-    def dying(*given: Any) -> None:
-        nonlocal made
-        made += 1
-        if made == deaths:
+    def dying(*args: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == deaths:
             raise ZeroDivisionError
-        commit(*given)
+        commit(*args)
 
     with monkeypatch.context() as patch:
         patch.setattr(fold_writer, "commit", dying)
@@ -131,7 +131,7 @@ def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
     fold(other, log, NOW)
     assert log.chains() == expected
     assert hashes(log.base) == before
-    assert model.shown == []
+    assert model.views == []
 
 
 def test_who_judges_at_once_from_now_on_judges_what_waited(worker: Worker, log: Log) -> None:
@@ -140,16 +140,16 @@ def test_who_judges_at_once_from_now_on_judges_what_waited(worker: Worker, log: 
     for text in (HARBOUR, BREAD, STARS):
         log.say(text)
     process_due(worker)
-    assert model.shown == []
+    assert model.views == []
     set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=0)
     log.say(TAXES)
     process_due(worker)
     assert log.chains() == [("break", [1]), ("break", [2]), ("break", [3])]
-    assert [message for _, message, _ in model.shown] == [2, 3, 4]
+    assert [seq for _, seq, _ in model.views] == [2, 3, 4]
     set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=3)
     log.say(HARBOUR)
     process_due(worker)
-    assert [message for _, message, _ in model.shown] == [2, 3, 4], "once each"
+    assert [seq for _, seq, _ in model.views] == [2, 3, 4], "once each"
     before = hashes(log.base)
     drop_chains(worker.database.connect_as(Caller.background("acme")), [log.scope])
     fold(worker, log)
@@ -164,15 +164,15 @@ def waiting(nth: int, monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
     """A turn of the worker in which the model may not be asked about its nth run."""
     enrich, runs = chains_fold.enrich_run, 0
 
-    def limited(*given: Any, **more: Any) -> Any:
+    def limit(*args: Any, **more: Any) -> Any:
         nonlocal runs
         runs += 1
         if runs == nth:
             raise Deferred("rate_limited", 5)
-        return enrich(*given, **more)
+        return enrich(*args, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(chains_fold, "enrich_run", limited)
+        patch.setattr(chains_fold, "enrich_run", limit)
         process_due(worker)
 
 
@@ -196,7 +196,7 @@ def same_when_folded_again(
         fold(other, log)
         assert log.chains() == expected
         assert hashes(log.base) == before
-        assert model.shown == []
+        assert model.views == []
 
 
 def test_what_was_answered_before_it_waits_is_not_asked_again(
@@ -209,14 +209,14 @@ def test_what_was_answered_before_it_waits_is_not_asked_again(
     process_due(worker)
     log.say(BREAD)
     waiting(1, monkeypatch, worker)
-    assert [message for _, message, _ in model.shown] == [2]
+    assert [seq for _, seq, _ in model.views] == [2]
     set_tuning(log.base, **GRAY, ahead_events=3)
     for text in (STARS, TAXES, HARBOUR):
         again(worker, log)
         log.say(text)
     again(worker, log)
     assert log.chains() == [("break", [1])]
-    assert [message for _, message, _ in model.shown] == [2]
+    assert [seq for _, seq, _ in model.views] == [2]
     same_when_folded_again(worker, log, monkeypatch, 1, 200)
 
 
@@ -285,7 +285,7 @@ def test_what_waited_for_an_event_that_was_erased_is_judged_as_it_was(
     log.say(BREAD)
     again(worker, log)
     assert log.chains() == [("break", [1])]
-    assert [message for _, message, _ in model.shown].count(2) == 1
+    assert [seq for _, seq, _ in model.views].count(2) == 1
 
 
 def test_a_fold_that_waits_decides_nothing_for_what_is_not_folded(worker: Worker, log: Log) -> None:
@@ -316,9 +316,9 @@ def test_what_nobody_lets_wait_is_kept_as_it_was_kept_before(worker: Worker, log
     log.say(BREAD)
     log.say(STARS, minutes=31)
     process_due(worker)
-    made = log.base.rows(
+    rows = log.base.rows(
         "select closed_by, created_at_seq, settings ? 'ahead_events' from chain_versions"
         " order by created_at_seq"
     )
-    assert made == [("break", 2, False), ("gap", 3, False)]
+    assert rows == [("break", 2, False), ("gap", 3, False)]
     assert log.decided("settings") == [("settings", 1, 1)], "they are as they were"

@@ -35,7 +35,7 @@ HERE_ONLY = {"user", "agent", "idempotency_key"}
 """Parameters that become others: `participants`, and a header."""
 
 
-def declared(owner: type) -> dict[str, AnyVerb]:
+def declared_verbs(owner: type) -> dict[str, AnyVerb]:
     """The verbs of a class, by name."""
     return {
         name: value
@@ -47,18 +47,18 @@ def declared(owner: type) -> dict[str, AnyVerb]:
 VERBS: dict[str, AnyVerb] = {
     f"{owner.__name__}.{name}": verb
     for owner in (Strandline, Session, Graph, Admin)
-    for name, verb in declared(owner).items()
+    for name, verb in declared_verbs(owner).items()
 }
 
 
-def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolve(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """A schema, or the component that it refers to."""
     if "$ref" not in schema:
         return schema
     return document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
 
 
-def taken(operation: Mapping[str, Any]) -> dict[str, bool]:
+def taken_parameters(operation: Mapping[str, Any]) -> dict[str, bool]:
     """What an operation takes in path, query and body, and whether it must be there."""
     fields = {
         p["name"]: p.get("required", False)
@@ -66,13 +66,13 @@ def taken(operation: Mapping[str, Any]) -> dict[str, bool]:
         if p["in"] != "header"
     }
     if "requestBody" in operation:
-        body = resolved(operation["requestBody"]["content"]["application/json"]["schema"])
+        body = resolve(operation["requestBody"]["content"]["application/json"]["schema"])
         required = body.get("required", [])
         fields |= {name: name in required for name in body.get("properties", {})}
     return {name: must for name, must in fields.items() if must or name not in REPEATS}
 
 
-def sent(verb: AnyVerb) -> dict[str, bool]:
+def sent_parameters(verb: AnyVerb) -> dict[str, bool]:
     """What a verb can send, and whether it always does."""
     operation = verb.declaration.operation
     parameters = verb.declaration.defaults
@@ -92,23 +92,23 @@ def sent(verb: AnyVerb) -> dict[str, bool]:
 
 def differences(verb: AnyVerb, operation: Mapping[str, Any]) -> list[str]:
     """What a verb and its operation do not agree on."""
-    wanted, given = taken(operation), sent(verb)
-    said = [f"cannot send {name}" for name in sorted(wanted.keys() - given.keys())]
-    said += [f"sends {name}" for name in sorted(given.keys() - wanted.keys())]
-    joined = {"participants"}  # user, agent or participants: one of the three
-    said += [
+    target, arguments = taken_parameters(operation), sent_parameters(verb)
+    texts = [f"cannot send {name}" for name in sorted(target.keys() - arguments.keys())]
+    texts += [f"sends {name}" for name in sorted(arguments.keys() - target.keys())]
+    joins = {"participants"}  # user, agent or participants: one of the three
+    texts += [
         f"may leave out {name}"
-        for name, must in wanted.items()
-        if must and not given.get(name, True) and name not in joined
+        for name, must in target.items()
+        if must and not arguments.get(name, True) and name not in joins
     ]
     keyed = any(p["name"] == "Idempotency-Key" for p in operation.get("parameters", []))
     keyed = keyed and not verb.declaration.operation.constants.get(
         "dry_run"
     )  # which stores nothing
     has_key = "idempotency_key" in verb.declaration.defaults
-    if keyed != has_key and verb is not declared(Strandline)["post_batch"]:
-        said.append("disagrees about the idempotency key")
-    return said
+    if keyed != has_key and verb is not declared_verbs(Strandline)["post_batch"]:
+        texts.append("disagrees about the idempotency key")
+    return texts
 
 
 def test_every_call_has_a_verb_and_every_verb_a_call() -> None:
@@ -123,7 +123,7 @@ def test_both_clients_have_the_same_verbs() -> None:
         (Graph, AsyncGraph),
         (Admin, AsyncAdmin),
     ):
-        assert declared(one) == declared(other)
+        assert declared_verbs(one) == declared_verbs(other)
 
         def public(owner: type) -> set[str]:
             return {name for name in dir(owner) if not name.startswith("_")}
@@ -145,10 +145,10 @@ def test_a_parameter_that_the_service_gains_is_noticed() -> None:
     more = {**operation, "parameters": [*operation.get("parameters", []), query]}
     assert differences(verb, more) == ["cannot send colour"]
     key = {"name": "Idempotency-Key", "in": "header"}
-    keyed = {**operation, "parameters": [*operation.get("parameters", []), key]}
-    assert differences(verb, keyed) == ["disagrees about the idempotency key"]
-    del keyed["requestBody"]
-    assert "sends query" in differences(verb, keyed)
+    new_operation = {**operation, "parameters": [*operation.get("parameters", []), key]}
+    assert differences(verb, new_operation) == ["disagrees about the idempotency key"]
+    del new_operation["requestBody"]
+    assert "sends query" in differences(verb, new_operation)
 
 
 def answer_types(verb: AnyVerb) -> set[Any]:
@@ -218,14 +218,14 @@ def test_every_type_has_the_fields_of_its_schema() -> None:
 
 def test_the_table_of_answers_is_what_type_checkers_see() -> None:
     tree = ast.parse(inspect.getsource(answers))
-    seen = {
+    visible = {
         alias.name: str(node.module).removeprefix("strandline.")
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if str(node.module).startswith("strandline.")
     }
-    assert seen == answers.MODULE_OF
+    assert visible == answers.MODULE_OF
     for name in answers.MODULE_OF:
         assert getattr(answers, name).__name__ == name
     with pytest.raises(AttributeError, match="Colour"):
@@ -233,10 +233,10 @@ def test_the_table_of_answers_is_what_type_checkers_see() -> None:
 
 
 def test_a_writer_takes_what_an_append_takes() -> None:
-    named = inspect.signature(Memory.add.declaration.function).parameters.keys()
+    parameters = inspect.signature(Memory.add.declaration.function).parameters.keys()
     for writer in (Writer, AsyncWriter):
         taken_by_writer = inspect.signature(writer.add).parameters.keys() - {"timeout"}
-        assert taken_by_writer == named - {"idempotency_key"}
+        assert taken_by_writer == parameters - {"idempotency_key"}
 
 
 def test_every_code_has_its_exception_and_way_out() -> None:
@@ -262,7 +262,7 @@ def test_null_is_sent_only_where_it_means_something() -> None:
         operation = operations()[verb.declaration.operation.name]
         if "requestBody" not in operation:
             continue
-        body = resolved(operation["requestBody"]["content"]["application/json"]["schema"])
+        body = resolve(operation["requestBody"]["content"]["application/json"]["schema"])
         for parameter, default in verb.declaration.defaults.items():
             if default is KEEP:
                 kinds = body["properties"][parameter].get("anyOf", [])

@@ -36,8 +36,8 @@ def run(code: str, repository: Path) -> str:
 def test_an_import_is_fast_and_lazy(repository: Path) -> None:
     runs = [json.loads(run(_MEASURE, repository)) for _ in range(5)]
     assert min(milliseconds for milliseconds, _ in runs) <= PROMISED_MILLISECONDS
-    loaded = {name.partition(".")[0] for name in runs[0][1]}
-    assert loaded - sys.stdlib_module_names == {"strandline"}, "httpx2 and pydantic come with use"
+    modules = {name.partition(".")[0] for name in runs[0][1]}
+    assert modules - sys.stdlib_module_names == {"strandline"}, "httpx2 and pydantic come with use"
 
 
 def test_the_package_itself_imports_nothing(repository: Path) -> None:

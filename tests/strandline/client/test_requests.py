@@ -38,7 +38,9 @@ NOTHING: dict[str, Any] = {
 type Answer = httpx2.Response | Exception
 
 
-def refused(status: int, code: str, *, retryable: bool = False, **more: Any) -> httpx2.Response:
+def error_response(
+    status: int, code: str, *, retryable: bool = False, **more: Any
+) -> httpx2.Response:
     """An error answer of the service."""
     headers = {"Retry-After": str(more.pop("retry_after"))} if "retry_after" in more else {}
     error = {"code": code, "message": f"{code}: so it is", "details": more, "request_id": "r-1"}
@@ -47,7 +49,7 @@ def refused(status: int, code: str, *, retryable: bool = False, **more: Any) -> 
     )
 
 
-def stored() -> httpx2.Response:
+def stored_response() -> httpx2.Response:
     """The answer to an append."""
     return httpx2.Response(201, json=RECEIPT)
 
@@ -64,8 +66,10 @@ class Script:
         answer = next(self._script)
         if isinstance(answer, Exception):
             raise answer
-        kept = {n: v for n, v in answer.headers.items() if n in ("retry-after", "content-type")}
-        return httpx2.Response(answer.status_code, headers=kept, content=answer.content)
+        remaining = {
+            n: v for n, v in answer.headers.items() if n in ("retry-after", "content-type")
+        }
+        return httpx2.Response(answer.status_code, headers=remaining, content=answer.content)
 
     async def later(self, request: httpx2.Request) -> httpx2.Response:
         """The same, to an event loop."""
@@ -156,9 +160,12 @@ def test_names_and_values_on_the_wire() -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        [refused(503, "unavailable", retryable=True)] * 3,
-        [refused(503, "outcome_unknown", retryable=True)],
-        [refused(429, "throttled", retryable=True), refused(504, "timeout", retryable=True)],
+        [error_response(503, "unavailable", retryable=True)] * 3,
+        [error_response(503, "outcome_unknown", retryable=True)],
+        [
+            error_response(429, "throttled", retryable=True),
+            error_response(504, "timeout", retryable=True),
+        ],
         [httpx2.ReadTimeout("late"), httpx2.ConnectError("away"), httpx2.RemoteProtocolError("x")],
         [httpx2.Response(502, text="<html>")],
     ],
@@ -172,7 +179,7 @@ def test_an_append_is_repeated_with_the_same_key(script: Sequence[Answer]) -> No
         lambda service: asyncio.run(append_later(service)),
     )
     for append in ways:
-        service = Script(*script, stored())
+        service = Script(*script, stored_response())
         assert append(service).seq == 1
         assert len(service.requests) == len(script) + 1
         keys = {request.headers["Idempotency-Key"] for request in service.requests}
@@ -181,7 +188,7 @@ def test_an_append_is_repeated_with_the_same_key(script: Sequence[Answer]) -> No
 
 
 def test_each_append_has_a_key_of_its_own_unless_the_caller_gives_one() -> None:
-    script = Script(stored())
+    script = Script(stored_response())
     client = script.client()
     client.add("x", user="alice")
     client.add("x", user="alice")
@@ -200,49 +207,53 @@ def make_key(client: Strandline) -> Any:
     ("failure", "attempts"),
     [
         (lambda: httpx2.ReadTimeout("late"), 1),
-        (lambda: refused(503, "outcome_unknown", retryable=True), 1),
-        (lambda: refused(504, "timeout", retryable=True), 1),
+        (lambda: error_response(503, "outcome_unknown", retryable=True), 1),
+        (lambda: error_response(504, "timeout", retryable=True), 1),
         (lambda: httpx2.ConnectError("away"), 2),
-        (lambda: refused(503, "unavailable", retryable=True), 2),
-        (lambda: refused(429, "throttled", retryable=True), 2),
+        (lambda: error_response(503, "unavailable", retryable=True), 2),
+        (lambda: error_response(429, "throttled", retryable=True), 2),
     ],
     ids=["late", "outcome unknown", "gateway", "away", "unavailable", "throttled"],
 )
 def test_what_would_be_done_twice_is_repeated_only_if_it_was_not_done(
     failure: Callable[[], Answer], attempts: int
 ) -> None:
-    script = Script(failure(), refused(403, "forbidden"))
+    script = Script(failure(), error_response(403, "forbidden"))
     with pytest.raises(ServiceError):
         make_key(script.client())
     assert len(script.requests) == attempts
 
 
 def test_a_refusal_is_not_repeated_and_says_what_to_do() -> None:
-    script = Script(refused(422, "invalid_field", field="role", fields=[{"field": "role"}]))
-    with pytest.raises(errors.InvalidFieldError) as caught:
+    script = Script(error_response(422, "invalid_field", field="role", fields=[{"field": "role"}]))
+    with pytest.raises(errors.InvalidFieldError) as failure:
         script.client().add("x", user="alice")
     assert len(script.requests) == 1
-    error = caught.value
+    error = failure.value
     assert (error.field, error.status, error.request_id) == ("role", 422, "r-1")
     assert "invalid_field: so it is" in str(error)
     assert "(request r-1)" in str(error)
     with pytest.raises(errors.UnauthorizedError, match="STRANDLINE_API_KEY"):
-        Script(refused(401, "unauthorized")).client().usage()
-    newer = Script(refused(409, "colour_conflict"))
+        Script(error_response(401, "unauthorized")).client().usage()
+    newer = Script(error_response(409, "colour_conflict"))
     with pytest.raises(errors.StateConflictError) as caught_newer:
         newer.client().usage()
     assert caught_newer.value.code == "colour_conflict", "a code that came later keeps its name"
 
 
 def test_retry_after_is_kept_and_so_is_the_limit() -> None:
-    script = Script(refused(503, "unavailable", retryable=True, retry_after=1), stored())
+    script = Script(
+        error_response(503, "unavailable", retryable=True, retry_after=1), stored_response()
+    )
     began = time.monotonic()
     script.client().add("x", user="alice")
     assert time.monotonic() - began >= 1
-    long = Script(refused(429, "quota_exceeded", retryable=True, retry_after=3600, quota="appends"))
-    with pytest.raises(errors.QuotaExceededError) as caught:
+    long = Script(
+        error_response(429, "quota_exceeded", retryable=True, retry_after=3600, quota="appends")
+    )
+    with pytest.raises(errors.QuotaExceededError) as error:
         long.client().add("x", user="alice")
-    assert caught.value.retry_after == 3600
+    assert error.value.retry_after == 3600
     assert len(long.requests) == 1, "nobody waits for an hour unseen"
     away = Script(httpx2.ConnectError("away"))
     began = time.monotonic()
@@ -287,16 +298,16 @@ def test_the_credential_goes_to_the_service_alone(tmp_path: Any) -> None:
     }
 
     def script() -> Script:
-        prepared = httpx2.Response(201, json=place)
-        return Script(prepared, httpx2.Response(503), httpx2.Response(412), stored())
+        response = httpx2.Response(201, json=place)
+        return Script(response, httpx2.Response(503), httpx2.Response(412), stored_response())
 
     async def upload_later(service: Script) -> Any:
         return await service.async_client().upload(file, user="alice", progress=note)
 
     progress: list[tuple[int, int]] = []
 
-    def note(sent: int, size: int) -> None:
-        progress.append((sent, size))
+    def note(sent_bytes: int, size: int) -> None:
+        progress.append((sent_bytes, size))
 
     ways: tuple[Callable[[Script], Any], ...] = (
         lambda service: service.client().upload(file, user="alice", progress=note),
@@ -312,8 +323,8 @@ def test_the_credential_goes_to_the_service_alone(tmp_path: Any) -> None:
         assert put.content == failed.content == file.read_bytes()
         assert progress[-3:] == [(1048576, 3000000), (2097152, 3000000), (3000000, 3000000)]
         assert json.loads(prepare.content)["mime_type"] == "text/plain"
-        cited = json.loads(cite.content)
-        assert (cited["type"], cited["blob"]) == ("upload", {"cid": "bafk"})
+        document = json.loads(cite.content)
+        assert (document["type"], document["blob"]) == ("upload", {"cid": "bafk"})
 
 
 def test_an_address_and_a_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,12 +364,12 @@ def test_verbs_look_like_methods() -> None:
 
 
 def test_time_outs_are_those_of_the_client() -> None:
-    seen: list[Any] = []
+    ids: list[Any] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        seen.append(request.extensions["timeout"])
+        ids.append(request.extensions["timeout"])
         return httpx2.Response(200, json={"status": "ok"})
 
     http = httpx2.Client(transport=httpx2.MockTransport(answer))
     Strandline(URL, timeout=timedelta(seconds=2).total_seconds(), http=http).ping()
-    assert seen == [{"connect": 2.0, "read": 2.0, "write": 2.0, "pool": 2.0}]
+    assert ids == [{"connect": 2.0, "read": 2.0, "write": 2.0, "pool": 2.0}]

@@ -45,8 +45,10 @@ def test_memory_from_the_first_event_to_the_prompt(client: Strandline) -> None:
     assert client.get_by_cid(receipt.cid, user="alice").event_id == receipt.event_id
     block_hash = multihash.digest(client.block(receipt.cid, user="alice"), "sha2-256")
     assert str(CID("base32", 1, "dag-cbor", block_hash)) == receipt.cid
-    linked = client.insert("The buoy is out.", user="alice", agent="helper", recall={"limit": 1})
-    assert [edge.event_id for edge in linked.edges] == [receipt.event_id]
+    answer_result = client.insert(
+        "The buoy is out.", user="alice", agent="helper", recall={"limit": 1}
+    )
+    assert [edge.event_id for edge in answer_result.edges] == [receipt.event_id]
 
 
 def test_a_session_goes_on_and_ends(client: Strandline) -> None:
@@ -69,8 +71,8 @@ def test_a_session_goes_on_and_ends(client: Strandline) -> None:
     with pytest.raises(errors.NotFoundError), client.session("tour-7"):
         raise AssertionError("it has ended")
     assert [*client.sessions(user="alice")] == []
-    with client.session(user="alice", agent="helper") as unnamed:
-        assert unnamed.add("Hello.").seq == 5
+    with client.session(user="alice", agent="helper") as anonymous:
+        assert anonymous.add("Hello.").seq == 5
     with pytest.raises(ValueError, match="session_id: name the session"):
         client.session()
 
@@ -84,8 +86,8 @@ def test_events_are_iterated_and_resumed(client: Strandline) -> None:
     )
     assert (answer.stored, answer.failed) == (12, 0)
     scope = client.add("Event 12.", user="alice").scope_id
-    seen = [event.seq for event in client.events(scope, user="alice", page_size=5)]
-    assert seen == [*range(1, 14)]
+    ids = [event.seq for event in client.events(scope, user="alice", page_size=5)]
+    assert ids == [*range(1, 14)]
     feed = client.events(scope, user="alice", page_size=5)
     upto = next(feed).seq
     rest = [event.seq for event in client.events(scope, user="alice", after_seq=upto)]
@@ -100,14 +102,16 @@ def test_a_file_is_uploaded_once_and_can_be_read(client: Strandline, tmp_path: P
     file.write_text("The harbour master is called Ines. " * 100)
     progress: list[tuple[int, int]] = []
     receipt = client.upload(
-        file, user="alice", progress=lambda sent, size: progress.append((sent, size))
+        file, user="alice", progress=lambda sent_bytes, size: progress.append((sent_bytes, size))
     )
     assert progress == [(3500, 3500)]
     assert receipt.blob is not None
     assert receipt.blob.cid == cid_of(file.read_bytes())
     assert (receipt.blob.name, receipt.blob.mime_type) == ("harbour.txt", "text/plain")
     again = client.upload(
-        file, user="alice", progress=lambda sent, _: pytest.fail(f"{sent} bytes are sent again")
+        file,
+        user="alice",
+        progress=lambda sent_bytes, _: pytest.fail(f"{sent_bytes} bytes are sent again"),
     )
     assert again.seq == 2
     place = client.file(receipt.blob.cid, user="alice")
@@ -118,7 +122,7 @@ def test_a_file_is_uploaded_once_and_can_be_read(client: Strandline, tmp_path: P
 
 def test_the_graph_s_verbs(client: Strandline) -> None:
     graph, who = client.graph, Who(user="alice", agent="helper")
-    made = graph.add(
+    nodes = graph.add(
         [
             {"type": "entity", "name": "Petrel", "kind": "product", "ref": "boat"},
             {"type": "fact", "content": "The Petrel is blue.", "ref": "blue"},
@@ -126,7 +130,7 @@ def test_the_graph_s_verbs(client: Strandline) -> None:
         ],
         **who,
     )
-    boat, blue, boats = (node.id for node in made.nodes)
+    boat, blue, boats = (node.id for node in nodes.nodes)
     assert graph.get(boat, user="alice").name == "Petrel"
     graph.update(boat, description="A boat.", **who)
     assert graph.get(boat, user="alice").properties["description"] == "A boat."
@@ -135,10 +139,10 @@ def test_the_graph_s_verbs(client: Strandline) -> None:
     related = graph.relate([{"edge": "fact_entity", "from_id": blue, "to_id": boat}], **who)
     assert [node.id for node in graph.traverse(boat, user="alice").nodes] == [boat, blue]
     graph.end_edge(related.edges[0].id, reason="wrong", **who)
-    ended = graph.invalidate(
+    end = graph.invalidate(
         blue, reason="painted", replacement={"content": "The Petrel is red."}, **who
     )
-    assert ended.replacement is not None
+    assert end.replacement is not None
     assert [r.content for r in graph.history(blue, user="alice").revisions] == [
         "The Petrel is blue.",
         "The Petrel is red.",
@@ -158,8 +162,10 @@ def test_the_graph_s_verbs(client: Strandline) -> None:
 
 def test_the_graph_s_merges(client: Strandline) -> None:
     graph, who = client.graph, Who(user="alice")
-    made = graph.add([{"type": "entity", "name": name} for name in ("Petrel", "The Petrel")], **who)
-    one, other = (node.id for node in made.nodes)
+    nodes = graph.add(
+        [{"type": "entity", "name": name} for name in ("Petrel", "The Petrel")], **who
+    )
+    one, other = (node.id for node in nodes.nodes)
     assert graph.merge_proposals(user="alice").compared >= 0
     merge = graph.merge(from_id=other, into_id=one, **who)
     assert merge.into_id == one
@@ -176,10 +182,10 @@ def test_what_is_erased_is_gone(service: HttpService) -> None:
         with pytest.raises(errors.GoneError):
             client.get(event.event_id, user="alice")
         assert client.erasure(erasure.erasure_id).receipt is None
-        (listed,) = client.list_erasures(state="hidden", page_size=1)
-        assert (listed.erasure_id, listed.counts) == (erasure.erasure_id, erasure.counts)
-        (erased,) = client.erasures(event.scope_id, user="alice").erasures
-        assert (erased.event_id, erased.n) == (event.event_id, 1)
+        (listing,) = client.list_erasures(state="hidden", page_size=1)
+        assert (listing.erasure_id, listing.counts) == (erasure.erasure_id, erasure.counts)
+        (erased_id,) = client.erasures(event.scope_id, user="alice").erasures
+        assert (erased_id.event_id, erased_id.n) == (event.event_id, 1)
         with client.session("crane", user="alice") as session:
             assert session.erase().counts["events"] == 1
         client.add("And gone.", user="alice")
@@ -194,25 +200,25 @@ def test_the_graph_s_state_and_its_files(service: HttpService, tmp_path: Path) -
         long = {"type": "topic", "description": "x" * 1500}
         topics = [{**long, "name": f"Boats {n} {'x' * 450}"} for n in range(50)]
         for turn in range(12):  # more nodes than a page of the export
-            named = [{**topic, "name": f"{turn} {topic['name']}"} for topic in topics]
-            client.graph.add(named, user="alice", agent="helper")
+            names = [{**topic, "name": f"{turn} {topic['name']}"} for topic in topics]
+            client.graph.add(names, user="alice", agent="helper")
         status = client.graph.status(user="alice")
         assert status.nodes["topic"].current == 600
-        made = client.graph.export_file(file, user="alice")
-        assert (file.stat().st_size, made.counts.nodes) == (made.bytes, 600)
-        assert made.bytes > 1024 * 1024, "more than goes inline"
+        export = client.graph.export_file(file, user="alice")
+        assert (file.stat().st_size, export.counts.nodes) == (export.bytes, 600)
+        assert export.bytes > 1024 * 1024, "more than goes inline"
         assert [*tmp_path.iterdir()] == [file], "no draft is left"
         with pytest.raises(errors.NotFoundError):
             client.graph.export_file(tmp_path / "none", user="nobody", scope_id=UUID(int=7))
     with service.client("brill") as other:
-        taken = other.graph.import_file(
-            file, progress=lambda sent, size: progress.append((sent, size))
+        import_result = other.graph.import_file(
+            file, progress=lambda sent_bytes, size: progress.append((sent_bytes, size))
         )
-        assert (taken.new_nodes, taken.known_statements) == (600, 0)
-        assert progress[-1] == (made.bytes, made.bytes)
+        assert (import_result.new_nodes, import_result.known_statements) == (600, 0)
+        assert progress[-1] == (export.bytes, export.bytes)
         assert len(progress) > 1, "piece by piece"
         again = other.graph.import_file(file)
-        assert (again.new_statements, again.known_statements) == (0, taken.new_statements)
+        assert (again.new_statements, again.known_statements) == (0, import_result.new_statements)
         assert other.graph.status(user="alice").nodes["topic"].current == 600
         small = tmp_path / "small.jsonl"
         lines = file.read_bytes().splitlines(keepends=True)
@@ -225,8 +231,8 @@ def test_the_graph_s_state_and_its_files(service: HttpService, tmp_path: Path) -
 
 def test_admins_and_operators(service: HttpService) -> None:
     with service.client("acme", None, "operator") as operator:
-        made = operator.admin.create_tenant("brill", appends_per_minute=50)
-        assert made.limits.model_dump()["appends_per_minute"] == 50
+        result = operator.admin.create_tenant("brill", appends_per_minute=50)
+        assert result.limits.model_dump()["appends_per_minute"] == 50
         key = operator.admin.create_key("brill", user="alice", rights=["read", "write"])
         assert key.user == "user:alice"
         assert operator.admin.rotate_key("brill", key.key_id).old.key_id == key.key_id
@@ -234,8 +240,8 @@ def test_admins_and_operators(service: HttpService) -> None:
         assert operator.admin.key("brill", key.key_id).revoked_at is None
         assert operator.admin.revoke_key("brill", key.key_id).revoked_at is not None
         assert "brill" in {tenant.tenant_id for tenant in operator.admin.tenants()}
-        changed = operator.admin.update_tenant("brill", appends_per_minute=None)
-        assert changed.limits.model_dump()["appends_per_minute"] is None
+        new_tenant = operator.admin.update_tenant("brill", appends_per_minute=None)
+        assert new_tenant.limits.model_dump()["appends_per_minute"] is None
         assert operator.admin.tenant("brill").tenant_id == "brill"
         entered = operator.admin.add_certificate("brill", subject="CN=a")
         certificate = operator.admin.certificate("brill", entered.certificate_id)
@@ -260,10 +266,10 @@ def test_admins_and_operators(service: HttpService) -> None:
 
 def test_refusals_name_field_and_way_out(service: HttpService) -> None:
     with service.client() as client:
-        with pytest.raises(errors.InvalidFieldError) as caught:
+        with pytest.raises(errors.InvalidFieldError) as error:
             client.add("x")
-        assert caught.value.field == "participants"
-        assert "user:alice" in str(caught.value)
+        assert error.value.field == "participants"
+        assert "user:alice" in str(error.value)
         client.add("x", user="alice", source_event_key="k")
         with pytest.raises(errors.KeyConflictError, match="Use another key"):
             client.add("y", user="alice", source_event_key="k")
@@ -271,8 +277,8 @@ def test_refusals_name_field_and_way_out(service: HttpService) -> None:
     with Strandline(service.url, "made up") as stranger, unauthorized:
         stranger.usage()
     elsewhere = Strandline(f"{service.url}/elsewhere", "x")
-    with elsewhere as lost, pytest.raises(errors.RouteNotFoundError):
-        lost.usage()
+    with elsewhere as missing, pytest.raises(errors.RouteNotFoundError):
+        missing.usage()
 
 
 async def append_from_tasks(url: str, key: str) -> Counter[str]:
@@ -293,14 +299,14 @@ async def append_from_tasks(url: str, key: str) -> Counter[str]:
 
 
 def test_32_tasks_share_a_client(service: HttpService) -> None:
-    counted = asyncio.run(append_from_tasks(service.url, service.gateway.key()))
+    count = asyncio.run(append_from_tasks(service.url, service.gateway.key()))
     expected = {
         f"task {task} {verb} {n}"
         for task in range(TASKS)
         for n in range(EVENTS_EACH)
         for verb in ("says", "writes")
     }
-    assert counted == Counter(expected)
+    assert count == Counter(expected)
 
 
 async def use_async_verbs(url: str, key: str, file: Path) -> None:
@@ -310,11 +316,11 @@ async def use_async_verbs(url: str, key: str, file: Path) -> None:
         scope = turn.user.scope_id
         assert [e.seq async for e in client.events(scope, user="alice", page_size=1)] == [1, 2]
         assert (await client.upload(file, user="alice")).blob is not None
-        made = await client.graph.add([{"type": "topic", "name": "Boats"}], user="alice")
+        nodes = await client.graph.add([{"type": "topic", "name": "Boats"}], user="alice")
         graph = file.with_name("graph.jsonl")
         assert (await client.graph.export_file(graph, user="alice")).counts.nodes == 1
         assert (await client.graph.import_file(graph)).known_statements == 1
-        assert [n.id async for n in client.graph.nodes(user="alice")] == [made.nodes[0].id]
+        assert [n.id async for n in client.graph.nodes(user="alice")] == [nodes.nodes[0].id]
         assert (await client.admin.topic_index()).active_version == 0
         followed = client.events(scope, user="alice", after_seq=2, follow=True, interval=0.01)
         await client.add_turn("Still?", "Yes.", user="alice", agent="helper")
@@ -322,7 +328,7 @@ async def use_async_verbs(url: str, key: str, file: Path) -> None:
         async with client.session(user="alice", agent="helper", ends=True) as session:
             await session.add("Hello.")
         with pytest.raises(errors.NotFoundError):
-            await client.get(made.nodes[0].event_id, user="nobody")
+            await client.get(nodes.nodes[0].event_id, user="nobody")
 
 
 def test_the_asynchronous_client_has_the_same_verbs(service: HttpService, tmp_path: Path) -> None:

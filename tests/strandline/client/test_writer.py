@@ -150,24 +150,24 @@ def test_a_batch_that_is_too_large_is_halved() -> None:
     service.write(100)
     assert service.log == expected(100)
     service.max_batch = 0
-    with pytest.raises(NotStoredError) as caught:
+    with pytest.raises(NotStoredError) as error:
         service.write(3)
-    assert all(isinstance(failure.error, errors.TooLargeError) for failure in caught.value.failures)
+    assert all(isinstance(failure.error, errors.TooLargeError) for failure in error.value.failures)
 
 
 def test_what_is_refused_is_raised_and_the_rest_is_stored() -> None:
     service = LossyService()
     service.refuse = lambda event: (409, "key_conflict") if event["content"] == "bad" else None
-    told: list[Failure] = []
-    with service.client().writer(on_failure=told.append) as writer:
+    events: list[Failure] = []
+    with service.client().writer(on_failure=events.append) as writer:
         key = writer.add("bad", user="alice", source_event_key="mine")
         writer.add("good", user="alice")
-        with pytest.raises(NotStoredError, match=r"1 events were not stored.*'mine'") as caught:
+        with pytest.raises(NotStoredError, match=r"1 events were not stored.*'mine'") as error:
             writer.flush()
         writer.flush()  # it is said once
     assert key == "mine"
-    (failure,) = caught.value.failures
-    assert failure is told[0]
+    (failure,) = error.value.failures
+    assert failure is events[0]
     assert isinstance(failure.error, errors.KeyConflictError)
     assert (service.log, writer.stored) == (["good"], 1)
 
@@ -205,9 +205,9 @@ def test_a_service_that_stays_away_is_given_up_with_every_event(way: str) -> Non
             for n in range(10):
                 writer.add(f"event {n}", user="alice")
 
-    with pytest.raises(NotStoredError) as caught:
+    with pytest.raises(NotStoredError) as error:
         asyncio.run(write()) if way == "task" else write_from_thread()
-    failures = caught.value.failures
+    failures = error.value.failures
     assert [failure.event["content"] for failure in failures] == expected(10)
     assert {type(failure.error) for failure in failures} == {errors.ConnectionFailedError}
 
@@ -221,9 +221,9 @@ def test_an_error_in_the_block_keeps_its_place() -> None:
             writer.add("x", user="alice")
             raise KeyError("the program's own")
 
-    with pytest.raises(KeyError) as caught:
+    with pytest.raises(KeyError) as error:
         fail()
-    assert "1 events were not stored" in caught.value.__notes__[0]
+    assert "1 events were not stored" in error.value.__notes__[0]
 
 
 def test_wrong_fields_are_refused_at_once() -> None:
@@ -263,7 +263,7 @@ asyncio.run(main())
 def test_the_end_of_a_program_flushes(repository: Path) -> None:
     def run(program: str) -> subprocess.CompletedProcess[str]:
         began = time.monotonic()
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", program],
             cwd=repository,
             env={"PYTHONPATH": "shared:.", "PATH": "/usr/bin:/bin"},
@@ -272,10 +272,10 @@ def test_the_end_of_a_program_flushes(repository: Path) -> None:
             check=True,
         )
         assert time.monotonic() - began < 9, "it does not linger"
-        return done
+        return process
 
     assert run(_PROGRAM.format(losses=0)).stdout == "50\n"
     assert "3 events of a writer that nobody closed" in run(_LEFT_OPEN).stderr
-    lost = run(_PROGRAM.format(losses=1))
-    assert lost.stdout == "0\n"
-    assert "50 events were not stored" in lost.stderr
+    missing = run(_PROGRAM.format(losses=1))
+    assert missing.stdout == "0\n"
+    assert "50 events were not stored" in missing.stderr

@@ -38,8 +38,8 @@ def run(
     def call(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()
         code = main(arguments)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        output = capsys.readouterr()
+        return code, output.out, output.err
 
     return call
 
@@ -76,10 +76,10 @@ def test_answers_have_their_citations(run: Run, monkeypatch: pytest.MonkeyPatch)
         assert out.splitlines()[1].startswith("[1] event ")
         code, out, _ = run("--json", "chat", "Ahoy!", "--user", "alice", "--agent", "helper")
         assert (code, json.loads(out)["text"]) == (0, "You said: Ahoy!")
-        given = list[RecallWeights | None]()
+        weights = list[RecallWeights | None]()
 
         def record(access: TenantDb, events: Sequence[Any], *rest: Any) -> Any:
-            given.append(rest[0])
+            weights.append(rest[0])
             return weigh(access, events, *rest)
 
         monkeypatch.setattr("strandline.context.build.weigh", record)
@@ -87,7 +87,7 @@ def test_answers_have_their_citations(run: Run, monkeypatch: pytest.MonkeyPatch)
         for verb in ("chat", "ask"):
             assert run(verb, "The buoy?", *who, "--sona-weight", "0.5")[0] == 0
             assert run(verb, "The buoy?", *who)[0] == 0
-        assert given == [RecallWeights(sona=0.5), None] * 2
+        assert weights == [RecallWeights(sona=0.5), None] * 2
         assert run("ask", "The buoy?", *who, "--sona-weight", "2")[0] == 2
     finally:
         use_model(own)
@@ -106,9 +106,9 @@ def test_mistakes_are_a_sentence_and_an_exit_code(
     assert (code, "STRANDLINE_API_KEY" in err) == (1, True)
     code, _, err = run("import", str(tmp_path / "none.json"))
     assert (code, "does not exist" in err) == (2, True)
-    broken = tmp_path / "broken.json"
-    broken.write_text("{")
-    code, _, err = run("import", str(broken))
+    bad_value = tmp_path / "broken.json"
+    bad_value.write_text("{")
+    code, _, err = run("import", str(bad_value))
     assert (code, "not JSON" in err) == (1, True)
     monkeypatch.delenv("STRANDLINE_URL")
     monkeypatch.chdir(tmp_path)
@@ -152,20 +152,20 @@ def test_operators_and_admins(run: Run, service: HttpService) -> None:
     assert token.startswith("strandline_")
     assert run("--key", token.strip(), "add", "x", "--user", "bo")[0] == 0
     code, out, _ = run("--key", operator, "--json", "keys", "list", "--tenant", "brill")
-    (listed,) = json.loads(out)
-    assert listed["user"] == "user:bo"
+    (document,) = json.loads(out)
+    assert document["user"] == "user:bo"
     assert "user:bo" in run("--key", operator, "keys", "list", "--tenant", "brill")[1]
-    rotate = ("--key", operator, "keys", "rotate", listed["key_id"], "--tenant", "brill")
+    rotate = ("--key", operator, "keys", "rotate", document["key_id"], "--tenant", "brill")
     code, successor, err = run(*rotate, "--grace", "1")
     assert (code, "the old key ends at" in err) == (0, True)
     assert run("--key", successor.strip(), "add", "y", "--user", "bo")[0] == 0
     assert run("--key", token.strip(), "add", "z", "--user", "bo")[0] == 0, "for an hour"
     code, out, _ = run("--key", operator, "--json", "keys", "list", "--tenant", "brill")
-    old = next(key for key in json.loads(out) if key["key_id"] == listed["key_id"])
+    old = next(key for key in json.loads(out) if key["key_id"] == document["key_id"])
     assert old["rotated_to"] is not None
     assert run(*rotate[:-1], "nobody")[0] == 1
     assert run(*rotate, "--grace", "9999")[0] == 2
-    assert run("--key", operator, "keys", "revoke", listed["key_id"], "--tenant", "brill")[0] == 0
+    assert run("--key", operator, "keys", "revoke", document["key_id"], "--tenant", "brill")[0] == 0
     assert "brill" in run("--key", operator, "tenants", "list")[1]
     assert run("jobs", "list")[1] == "There are no jobs.\n"
     assert run("tenants", "list")[0] == 1, "no operator's key"
@@ -182,24 +182,24 @@ def test_what_is_erased_is_counted_first(
     eraser = ("--key", service.gateway.key(rights=("read", "write", "erase")))
     for text in ("The crane leans.", "It is red."):
         assert run("add", text, "--user", "alice", "--session", "crane")[0] == 0
-    said = ("--said-by", "user:alice")
-    assert run("erase", *said)[0] == 1, "the right `erase` is missing"
-    code, out, _ = run(*eraser, "erase", *said, "--dry-run")
+    options = ("--said-by", "user:alice")
+    assert run("erase", *options)[0] == 1, "the right `erase` is missing"
+    code, out, _ = run(*eraser, "erase", *options, "--dry-run")
     assert (code, out) == (0, "2 events in 1 scope would be erased\n")
-    assert json.loads(run(*eraser, "--json", "erase", *said, "--dry-run")[1])["events"] == 2
+    assert json.loads(run(*eraser, "--json", "erase", *options, "--dry-run")[1])["events"] == 2
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert run(*eraser, "erase", *said)[0] == 130, "nobody says yes"
+    assert run(*eraser, "erase", *options)[0] == 130, "nobody says yes"
     assert run("recall", "crane", "--user", "alice")[1] != "Nothing is known about this.\n"
-    code, out, _ = run(*eraser, "--json", "erase", *said, "--yes")
+    code, out, _ = run(*eraser, "--json", "erase", *options, "--yes")
     erasure_id = json.loads(out)["erasure_id"]
     assert run("recall", "crane", "--user", "alice")[1] == "Nothing is known about this.\n"
     assert "2 events" in run(*eraser, "erasure", erasure_id)[1]
     assert json.loads(run(*eraser, "--json", "erasure", erasure_id)[1])["state"] == "hidden"
-    (listed,) = json.loads(run(*eraser, "--json", "erasures", "--state", "hidden")[1])
-    assert (listed["erasure_id"], listed["counts"]["events"]) == (erasure_id, 2)
+    (document,) = json.loads(run(*eraser, "--json", "erasures", "--state", "hidden")[1])
+    assert (document["erasure_id"], document["counts"]["events"]) == (erasure_id, 2)
     assert erasure_id in run(*eraser, "erasures")[1]
     assert run(*eraser, "erasures", "--user", "bob")[1] == "There are no erasures.\n"
-    assert run(*eraser, "erase", *said, "--yes")[0] == 1, "nothing is left"
+    assert run(*eraser, "erase", *options, "--yes")[0] == 1, "nothing is left"
     event_id = run("add", "Again.", "--user", "alice")[1].split()[3].rstrip(",")
     first = run(*eraser, "erase", event_id, "--yes")[1]
     assert "unreadable" in first
@@ -234,9 +234,9 @@ def test_what_is_exported_can_be_imported(run: Run, service: HttpService, tmp_pa
 
     with Strandline(service.url, other) as copy:
         now = [*copy.get_all(user="alice")]
-    kept = ("role", "type", "content", "participants", "session_id", "metadata")
-    assert [[getattr(e, name) for name in kept] for e in now] == [
-        [getattr(e, name) for name in kept] for e in was if e.type != "statement"
+    remaining = ("role", "type", "content", "participants", "session_id", "metadata")
+    assert [[getattr(e, name) for name in remaining] for e in now] == [
+        [getattr(e, name) for name in remaining] for e in was if e.type != "statement"
     ]
 
 
@@ -269,10 +269,10 @@ def count_events(service: HttpService) -> int:
 
 
 def test_an_interrupted_import_is_resumed(
-    run: Run, service: HttpService, repository: Path, tmp_path: Path, scaled: Callable[[int], int]
+    run: Run, service: HttpService, repository: Path, tmp_path: Path, scale: Callable[[int], int]
 ) -> None:
     """SIGINT while it imports; then again, and then to the end: count, order and times."""
-    count = max(600, scaled(MESSAGES))
+    count = max(600, scale(MESSAGES))
     conversation = chatgpt(count)
     file = tmp_path / "conversations.json"
     file.write_text(json.dumps([conversation]))
@@ -291,9 +291,9 @@ def test_an_interrupted_import_is_resumed(
         _, err = process.communicate(timeout=30)
         assert "Traceback" not in err
         assert process.returncode in (0, 130)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     total = count + 5
-    assert done.stdout == f"{total} of {total} events of conversations.json are stored\n"
+    assert result.stdout == f"{total} of {total} events of conversations.json are stored\n"
     with service.client() as memory:
         (scope,) = memory.scopes(user="user")
         events = [*memory.events(scope.scope_id, user="user", page_size=500)]
@@ -319,12 +319,12 @@ def test_the_shell_completes_commands_and_options(repository: Path, tmp_path: Pa
             command, env=environment, capture_output=True, text=True, check=True
         ).stdout
 
-    printed = run(str(program), "completion", "bash")
+    output = run(str(program), "completion", "bash")
 
     def complete(*words: str) -> list[str]:
         line = " ".join(("strandline", *words))
         script = (
-            f"{printed}\nCOMP_WORDS=({line}); "
+            f"{output}\nCOMP_WORDS=({line}); "
             f'COMP_CWORD={len(words)}; _strandline_completion strandline; echo "${{COMPREPLY[@]}}"'
         )
         return run("bash", "-c", script).split()

@@ -11,7 +11,7 @@ from strandline.commands.formats import People, UnreadableFile, parse_locomo_tim
 PEOPLE = People("alice", "helper")
 
 
-def written(tmp_path: Path, name: str, content: Any) -> Path:
+def write(tmp_path: Path, name: str, content: Any) -> Path:
     file = tmp_path / name
     file.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
     return file
@@ -55,7 +55,7 @@ def chatgpt(count: int = 0) -> dict[str, Any]:
 
 
 def test_chatgpt_s_last_branch(tmp_path: Path) -> None:
-    events = [*read_events(written(tmp_path, "conversations.json", [chatgpt()]), PEOPLE)]
+    events = [*read_events(write(tmp_path, "conversations.json", [chatgpt()]), PEOPLE)]
     assert [(e["role"], e["content"], e.get("type")) for e in events] == [
         ("user", "Is the Petrel free?", None),
         ("agent", "On which day?", None),
@@ -74,7 +74,7 @@ def test_chatgpt_s_last_branch(tmp_path: Path) -> None:
     }
     assert "occurred_at" not in events[-1]
     no_leaf = {name: value for name, value in chatgpt().items() if name != "current_node"}
-    newest = [*read_events(written(tmp_path, "c.json", no_leaf), PEOPLE)]
+    newest = [*read_events(write(tmp_path, "c.json", no_leaf), PEOPLE)]
     assert newest[-1]["content"] == '{"free": true}', "up from the newest node"
 
 
@@ -90,7 +90,7 @@ def test_claude(tmp_path: Path) -> None:
         },
         {"uuid": "3", "sender": "human", "text": " ", "created_at": "2026-05-08T13:57:00Z"},
     ]
-    file = written(tmp_path, "conversations.json", [{"uuid": "c", "chat_messages": messages}])
+    file = write(tmp_path, "conversations.json", [{"uuid": "c", "chat_messages": messages}])
     events = [*read_events(file, PEOPLE)]
     assert [(e["role"], e["content"], e["occurred_at"]) for e in events] == [
         ("user", "Hello.", "2026-05-08T13:56:00Z"),
@@ -109,7 +109,7 @@ def test_locomo(tmp_path: Path) -> None:
         "session_2_date_time": "1:56 pm on 8 May, 2023",
     }
     sample: dict[str, Any] = {"sample_id": "conv-1", "conversation": conversation, "qa": []}
-    events = [*read_events(written(tmp_path, "locomo.json", [sample]), PEOPLE)]
+    events = [*read_events(write(tmp_path, "locomo.json", [sample]), PEOPLE)]
     assert [e["content"] for e in events] == ["First.", "Later."], "sessions in order of number"
     assert events[0]["participants"] == ["user:Ann", "user:Bo"]
     assert events[0]["speaker"] == "user:Ann"
@@ -119,7 +119,7 @@ def test_locomo(tmp_path: Path) -> None:
 
 def test_lines_keep_their_keys_or_get_one(tmp_path: Path) -> None:
     lines = '{"content": "a", "source_event_key": "k"}\n\n{"content": "b"}\n'
-    events = [*read_events(written(tmp_path, "events.jsonl", lines), PEOPLE)]
+    events = [*read_events(write(tmp_path, "events.jsonl", lines), PEOPLE)]
     assert events == [
         {"content": "a", "source_event_key": "k"},
         {"content": "b", "channel": "import", "source_event_key": "events.jsonl:3"},
@@ -145,4 +145,4 @@ def test_what_cannot_be_read_is_named(
     tmp_path: Path, name: str, content: Any, message: str
 ) -> None:
     with pytest.raises(UnreadableFile, match=message):
-        list(read_events(written(tmp_path, name, content), PEOPLE))
+        list(read_events(write(tmp_path, name, content), PEOPLE))

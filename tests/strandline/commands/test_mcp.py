@@ -29,7 +29,7 @@ from strandline.mcp.dispatch import TOOLSETS
 from strandline.mcp.protocol import HANDSHAKE_VERSIONS, MODERN
 from strandline.mcp.routes import McpQuery
 from tests.context_block import read_fence
-from tests.mcp_calls import EVERYTHING, Known, calls_of, prepare
+from tests.mcp_calls import EVERYTHING, Samples, calls_of, prepare
 from tests.strandline.client.conftest import HttpService, service
 
 if TYPE_CHECKING:
@@ -88,16 +88,16 @@ def text_of(result: Any) -> str:
     return content.text
 
 
-async def exercise(client: Client, known: Known, mode: Mode) -> None:
+async def exercise(client: Client, known_value: Samples, mode: Mode) -> None:
     """Everything that a client does: list, call each tool, read, prompt, and be wrong."""
     from mcp import MCPError
     from mcp_types import CallToolResult, TextContent, TextResourceContents
 
     assert client.protocol_version == VERSIONS[mode]
     assert client.instructions is not None
-    listed = [tool.name for tool in (await client.list_tools()).tools]
-    assert listed == [tool.name for tools in TOOLSETS.values() for tool in tools]
-    for name, samples in calls_of(known).items():
+    listing = [tool.name for tool in (await client.list_tools()).tools]
+    assert listing == [tool.name for tools in TOOLSETS.values() for tool in tools]
+    for name, samples in calls_of(known_value).items():
         for arguments, expected in samples:
             result = await client.call_tool(name, arguments)
             assert expected in text_of(result), (name, text_of(result))
@@ -113,11 +113,11 @@ async def exercise(client: Client, known: Known, mode: Mode) -> None:
         "memoria://sona/",
     }
     assert (await client.list_resources()).resources
-    memory = (await client.read_resource(f"memoria://memory/{known.cid}")).contents[0]
+    memory = (await client.read_resource(f"memoria://memory/{known_value.cid}")).contents[0]
     assert isinstance(memory, TextResourceContents)
-    assert json.loads(memory.text)["event_id"] == known.event_id
-    await client.read_resource(f"ipfs://{known.cid}")
-    sona = (await client.read_resource(f"memoria://sona/{known.sona}")).contents[0]
+    assert json.loads(memory.text)["event_id"] == known_value.event_id
+    await client.read_resource(f"ipfs://{known_value.cid}")
+    sona = (await client.read_resource(f"memoria://sona/{known_value.sona}")).contents[0]
     assert isinstance(sona, TextResourceContents)
     assert json.loads(sona.text)["names"] == ["Harbour master"]
     with pytest.raises(MCPError):
@@ -147,11 +147,11 @@ def test_the_official_client_does_everything(
     service: HttpService, transport: str, mode: Mode
 ) -> None:
     key = service.gateway.key(rights=RIGHTS)
-    known = prepare(service.gateway, key)
+    samples = prepare(service.gateway, key)
 
     async def run() -> None:
         async with TRANSPORTS[transport](service.url, key, mode) as client:
-            await exercise(client, known, mode)
+            await exercise(client, samples, mode)
 
     asyncio.run(run())
 
@@ -160,16 +160,16 @@ def test_the_official_client_does_everything(
 def test_another_users_memory_is_not_there(service: HttpService, transport: str) -> None:
     from mcp import MCPError
 
-    known = prepare(service.gateway, service.gateway.key(rights=RIGHTS))
+    samples = prepare(service.gateway, service.gateway.key(rights=RIGHTS))
     bob = service.gateway.key(user="user:bob", rights=RIGHTS)
 
     async def run() -> None:
         async with TRANSPORTS[transport](service.url, bob, "auto") as client:
-            found = text_of(await client.call_tool("recall", {"query": "the buoy's battery"}))
-            assert found.startswith("Nothing is known")
-            node = await client.call_tool("mie_query", {"node_id": known.fact})
+            text = text_of(await client.call_tool("recall", {"query": "the buoy's battery"}))
+            assert text.startswith("Nothing is known")
+            node = await client.call_tool("mie_query", {"node_id": samples.fact})
             assert "(not_found)" in text_of(node)
-            for uri in (f"ipfs://{known.cid}", f"memoria://file/{known.file_cid}"):
+            for uri in (f"ipfs://{samples.cid}", f"memoria://file/{samples.file_cid}"):
                 with pytest.raises(MCPError):
                     await client.read_resource(uri)
 
@@ -285,17 +285,17 @@ def test_the_oldest_version_over_lines(service: HttpService) -> None:
     lines = Lines(*command(service.url, key, "--user", "alice", "--toolsets", "graph"))
     hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "x"}}
     lines.send(request(1, "initialize", **hello))
-    begun = lines.receive()["result"]
-    assert begun["protocolVersion"] == "2024-11-05"
-    assert set(begun["serverInfo"]) == {"name", "version"}
+    result = lines.receive()["result"]
+    assert result["protocolVersion"] == "2024-11-05"
+    assert set(result["serverInfo"]) == {"name", "version"}
     lines.send({"jsonrpc": "2.0", "method": "notifications/initialized"}, "", "{", "[]")
     assert [lines.receive()["error"]["code"] for _ in range(2)] == [-32700, -32600]
     lines.send(request("a", "tools/list"))
     answer = lines.receive()
     assert answer["id"] == "a"
     assert len(answer["result"]["tools"]) == 9
-    stored = {"name": "mie_store", "arguments": {"type": "topic", "name": "Bøyer"}}
-    lines.send(request(3, "tools/call", **stored))
+    rows = {"name": "mie_store", "arguments": {"type": "topic", "name": "Bøyer"}}
+    lines.send(request(3, "tools/call", **rows))
     assert "Stored topic:" in lines.receive()["result"]["content"][0]["text"]
     lines.send(request(4, "bogus/method"), request(5, "ping"))
     answers = {answer["id"]: answer for answer in (lines.receive(), lines.receive())}
@@ -336,8 +336,8 @@ def test_what_the_service_refuses_is_an_answer(service: HttpService) -> None:
 def snippets() -> Iterator[dict[str, Any]]:
     """The servers of the configurations in docs/mcp.md."""
     for block in re.findall(r"```json\n(.*?)```", (ROOT / "docs/mcp.md").read_text(), re.DOTALL):
-        written = json.loads(block)
-        yield from (written.get("mcpServers") or written["servers"]).values()
+        document = json.loads(block)
+        yield from (document.get("mcpServers") or document["servers"]).values()
 
 
 def test_configurations_in_the_documentation_are_understood() -> None:

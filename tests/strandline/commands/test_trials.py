@@ -54,12 +54,12 @@ def test_thirteen_scenarios_pass_on_one_machine(
 ) -> None:
     running, operator = local
     code = main(["--url", running.url, "--key", operator, "--json", "simulate"])
-    said = json.loads(capsys.readouterr().out)
-    assert {one["name"]: (one["verdict"], one["detail"]) for one in said["scenarios"]} == {
-        one["name"]: ("passed", one["detail"]) for one in said["scenarios"]
+    document = json.loads(capsys.readouterr().out)
+    assert {one["name"]: (one["verdict"], one["detail"]) for one in document["scenarios"]} == {
+        one["name"]: ("passed", one["detail"]) for one in document["scenarios"]
     }
-    assert (code, said["passed"], len(said["scenarios"])) == (0, 13, 13)
-    tenant = said["of"].removeprefix("tenant ")
+    assert (code, document["passed"], len(document["scenarios"])) == (0, 13, 13)
+    tenant = document["of"].removeprefix("tenant ")
     assert tenant.startswith("simulation-")
     command = ["--url", running.url, "--key", operator]
     rights = ("--right", "read", "--right", "admin")

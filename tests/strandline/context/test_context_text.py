@@ -27,7 +27,7 @@ from strandline.context.lines import (
     drop_sentences,
     words,
 )
-from tests.context_block import HEADINGS, KNOWN, VISIBLE, read_block
+from tests.context_block import HEADINGS, KNOWN_HEADING, VISIBLE, read_block
 
 START = datetime(2026, 8, 3, 9, tzinfo=UTC)
 SCOPE = uuid.UUID(int=1)
@@ -36,7 +36,7 @@ EMPTY = Sources(recent=[], topics=[], events=[], is_known=None)
 
 def event(n: int, text: str = "", **fields: Any) -> EventSource:
     """An event n hours after START."""
-    made = EventSource(
+    event_source = EventSource(
         event_id=uuid.UUID(int=1000 + n),
         said_at=START + timedelta(hours=n),
         place=(START + timedelta(hours=n), SCOPE, n),
@@ -44,12 +44,12 @@ def event(n: int, text: str = "", **fields: Any) -> EventSource:
         origin="user",
         text=text or f"Number {n}.",
     )
-    return made._replace(**fields)
+    return event_source._replace(**fields)
 
 
 def topic(n: int, *event_numbers: int, **fields: Any) -> TopicSource:
     """A chain of these events, n hours after START."""
-    made = TopicSource(
+    topic_source = TopicSource(
         chain_id=uuid.UUID(int=2000 + n),
         started_at=START + timedelta(hours=n),
         last_event_at=START + timedelta(hours=n),
@@ -59,12 +59,12 @@ def topic(n: int, *event_numbers: int, **fields: Any) -> TopicSource:
         participants=["user:mara", "user:tomas"],
         event_ids=[uuid.UUID(int=1000 + m) for m in event_numbers],
     )
-    return made._replace(**fields)
+    return topic_source._replace(**fields)
 
 
-def known(n: int, *event_numbers: int, **fields: Any) -> KnownSource:
+def known_source(n: int, *event_numbers: int, **fields: Any) -> KnownSource:
     """A fact that holds since n hours after START."""
-    made = KnownSource(
+    known_source = KnownSource(
         known_id=uuid.UUID(int=3000 + n),
         since=START + timedelta(hours=n),
         kind="fact",
@@ -72,7 +72,7 @@ def known(n: int, *event_numbers: int, **fields: Any) -> KnownSource:
         trust="user",
         event_ids=[uuid.UUID(int=1000 + m) for m in event_numbers],
     )
-    return made._replace(**fields)
+    return known_source._replace(**fields)
 
 
 # what it shows -----------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ def test_each_part_is_in_order_of_time_and_cites_its_events() -> None:
 def test_events_of_the_same_time_are_in_the_order_of_the_log() -> None:
     same = [event(n, said_at=START) for n in (3, 1, 2)]
     lines = read_block(lay_out(replace(EMPTY, events=same, is_known=True), 500).text)
-    shown = lines.parts["Events about the question:"]
-    assert [line[-2] for line in shown] == ["1", "2", "3"]
+    text = lines.parts["Events about the question:"]
+    assert [line[-2] for line in text] == ["1", "2", "3"]
 
 
 def test_a_line_says_that_it_follows_the_one_above_at_once() -> None:
@@ -139,9 +139,9 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
         events=[event(3)],
         is_known=True,
         knowledge=[
-            known(5, 8, 7, kind="relation", trust="tool"),
-            known(2, 7, 3, kind="decision"),
-            known(4, 9, 3, trust="agent"),
+            known_source(5, 8, 7, kind="relation", trust="tool"),
+            known_source(2, 7, 3, kind="decision"),
+            known_source(4, 9, 3, trust="agent"),
         ],
     )
     text = lay_out(sources, 1000).text
@@ -160,22 +160,27 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
         "[2] Mon 3 August 2026, mara: Number 3.",
     ]
     assert "What is known" not in lay_out(replace(sources, knowledge=[]), 1000).text
-    assert "Nothing is remembered" not in lay_out(replace(EMPTY, knowledge=[known(1, 1)]), 300).text
+    assert (
+        "Nothing is remembered"
+        not in lay_out(replace(EMPTY, knowledge=[known_source(1, 1)]), 300).text
+    )
 
 
 def test_what_is_known_takes_a_sixteenth_and_the_nearest_comes_first() -> None:
-    facts = [known(n, n, text=f"Fact {n} {'holds ' * 8}") for n in range(40)]
+    facts = [known_source(n, n, text=f"Fact {n} {'holds ' * 8}") for n in range(40)]
     for budget in (100, 200, 400, 1000, 4000):
         layout = lay_out(replace(EMPTY, events=[event(50)], is_known=True, knowledge=facts), budget)
-        lines = read_block(layout.text).parts.get(KNOWN, [])
-        assert sum(len(line) + 1 for line in [KNOWN, *lines]) <= budget * 4 // 16 or not lines
-        shown = [int(line.partition("Fact ")[2].partition(" ")[0]) for line in lines]
-        assert shown == list(range(len(lines)))
+        lines = read_block(layout.text).parts.get(KNOWN_HEADING, [])
+        assert (
+            sum(len(line) + 1 for line in [KNOWN_HEADING, *lines]) <= budget * 4 // 16 or not lines
+        )
+        visible = [int(line.partition("Fact ")[2].partition(" ")[0]) for line in lines]
+        assert visible == list(range(len(lines)))
         assert layout.tokens <= budget
         assert bool(lines) == (budget >= 1000), budget
-    long = known(1, 1, text="word " * 3000)
+    long = known_source(1, 1, text="word " * 3000)
     layout = lay_out(replace(EMPTY, is_known=True, knowledge=[long]), 1000)
-    (line,) = read_block(layout.text).parts[KNOWN]
+    (line,) = read_block(layout.text).parts[KNOWN_HEADING]
     assert (len(line) < 200, line.endswith("word… [1]"), layout.cut) == (True, True, (0, 0, 0, 1))
 
 
@@ -187,8 +192,8 @@ def test_an_event_that_stands_for_others_says_so() -> None:
 
 def test_a_topic_does_not_repeat_an_event() -> None:
     summary = "mara: We buy six buoys. They are red. tomas: Six it is. They ship on Friday."
-    told = event(1, "Listen: we buy six buoys!"), event(2, "Six it is.", speaker="user:tomas")
-    sources = Sources([], [topic(1, 1, 2, summary=summary)], told, True)
+    events = event(1, "Listen: we buy six buoys!"), event(2, "Six it is.", speaker="user:tomas")
+    sources = Sources([], [topic(1, 1, 2, summary=summary)], events, True)
     (line,) = read_block(lay_out(sources, 1000).text).parts["Topics:"]
     assert line.endswith("topic 1: mara: They are red. tomas: They ship on Friday. [1][2]")
     (alone,) = read_block(lay_out(replace(sources, events=[]), 1000).text).parts["Topics:"]
@@ -198,12 +203,12 @@ def test_a_topic_does_not_repeat_an_event() -> None:
 
 
 def test_a_topic_that_adds_nothing_is_not_shown() -> None:
-    told = [event(1, "We buy six buoys."), event(2, "Six it is.")]
+    events = [event(1, "We buy six buoys."), event(2, "Six it is.")]
     topics = [topic(1, 1, summary="mara: We buy six buoys."), topic(2, 2), topic(3, 2, summary="")]
     for sources in (
-        Sources([], topics, told, True),
-        Sources(told, topics, [], None),
-        Sources(told, topics, [], True),
+        Sources([], topics, events, True),
+        Sources(events, topics, [], None),
+        Sources(events, topics, [], True),
     ):
         layout = lay_out(sources, 1000)
         (line,) = read_block(layout.text).parts["Topics:"]
@@ -214,14 +219,14 @@ def test_a_topic_that_adds_nothing_is_not_shown() -> None:
 
 def test_a_sentence_is_a_repetition_if_its_words_stand_in_one_event() -> None:
     texts = [words("It goes out on Friday, they said"), words("at nine")]
-    for sentence, kept in (
+    for sentence, rest in (
         ("goes out on FRIDAY!", ""),
         ("mara: out on Friday.", ""),
         ("Friday at nine.", "Friday at nine."),  # in two of them
         ("on Fri", "on Fri"),  # a part of a word
         ("nobody: It goes out.", "nobody: It goes out."),  # not a participant
     ):
-        assert drop_sentences(sentence, ["user:mara"], texts) == kept
+        assert drop_sentences(sentence, ["user:mara"], texts) == rest
 
 
 def test_a_topic_says_its_days_and_its_least_trusted_origin() -> None:
@@ -272,12 +277,12 @@ def test_without_a_question_short_term_memory_takes_what_there_is() -> None:
     recent = [event(n, f"{n}: {long}") for n in range(40, 20, -1)]
     topics = [topic(n, n, summary=f"mara: {n} {long}") for n in range(10)]
     layout = lay_out(replace(EMPTY, recent=recent, topics=topics), 1000)
-    shown, others = (read_block(layout.text).parts[heading] for heading in HEADINGS[:2])
-    assert 2500 < sum(len(line) + 1 for line in shown) <= 3100
-    assert [line.partition("mara: ")[2][:2] for line in shown] == [
-        str(n) for n in range(41 - len(shown), 41)
+    text, others = (read_block(layout.text).parts[heading] for heading in HEADINGS[:2])
+    assert 2500 < sum(len(line) + 1 for line in text) <= 3100
+    assert [line.partition("mara: ")[2][:2] for line in text] == [
+        str(n) for n in range(41 - len(text), 41)
     ]
-    assert layout.cut[:2] == (20 - len(shown), 10 - len(others))
+    assert layout.cut[:2] == (20 - len(text), 10 - len(others))
     assert layout.tokens > 950
 
 
@@ -306,15 +311,15 @@ def test_one_long_event_leaves_room_for_others() -> None:
 
 
 def test_a_cut_ends_after_a_sentence_or_a_word() -> None:
-    def shown(text: str) -> str:
+    def shown_text(text: str) -> str:
         layout = lay_out(replace(EMPTY, events=[event(1, text)], is_known=True), 120)
         assert layout.cut == (0, 0, 0, 1)
         return layout.text.partition("mara: ")[2].partition("…")[0]
 
     sentence = "It is a long sentence with many words in it that ends only here."
-    assert shown(f"{sentence} And it goes on and on{' and on' * 40}") == sentence
-    assert shown("abc " * 60).endswith("abc")
-    assert set(shown("é" * 300)) == {"é"}
+    assert shown_text(f"{sentence} And it goes on and on{' and on' * 40}") == sentence
+    assert shown_text("abc " * 60).endswith("abc")
+    assert set(shown_text("é" * 300)) == {"é"}
 
 
 @pytest.mark.parametrize(
@@ -371,8 +376,8 @@ def attack(text: str) -> Sources:
         events=[event(1, text, speaker=name, origin="document"), event(2, text * 30, speaker=None)],
         is_known=True,
         knowledge=[
-            known(1, 1, text=text, trust="document"),
-            known(2, 2, text=f"x {text}", kind="relation"),
+            known_source(1, 1, text=text, trust="document"),
+            known_source(2, 2, text=f"x {text}", kind="relation"),
         ],
     )
 
@@ -385,7 +390,7 @@ def test_a_hundred_texts_that_pretend_stay_in_their_fence() -> None:
         assert block.cited == [1, 2, 3, 4], repr(text)
         assert len(layout.citations) == 4
         assert len(block.parts["Topics:"]) == 2
-        assert len(block.parts[KNOWN]) in (1, 2), "as many as their share holds"
+        assert len(block.parts[KNOWN_HEADING]) in (1, 2), "as many as their share holds"
 
 
 @settings(max_examples=300, deadline=None)
@@ -422,12 +427,12 @@ def test_any_sources_fit_any_budget(seed: int, budget: int) -> None:
     layout = lay_out(sources, budget)
     assert layout.tokens <= budget
     block = read_block(layout.text)
-    shown = [layout.citations[n - 1] for n in block.cited]
-    assert len(set(shown)) == len(shown)
+    citations = [layout.citations[n - 1] for n in block.cited]
+    assert len(set(citations)) == len(citations)
     assert len(set(layout.citations)) == len(layout.citations)
     parts = [block.parts.get(heading, []) for heading in HEADINGS]
     ids = [{e.event_id for e in part} for part in (sources.recent, sources.events)]
-    assert (layout.cut[0], layout.cut[2]) == tuple(len(part - set(shown)) for part in ids)
+    assert (layout.cut[0], layout.cut[2]) == tuple(len(part - set(citations)) for part in ids)
     assert 0 <= layout.cut[1] <= len(sources.topics) - len(parts[1])
     assert sum(len(line.encode()) + 1 for line in parts[0]) <= budget * 4 // 10
 

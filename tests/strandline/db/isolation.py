@@ -1,6 +1,6 @@
 """Who may touch which row, told twice: by Postgres under row-level security, and by us.
 
-`breaches` compares the two for one asker, table and verb; no list of tables is kept by hand.
+`breaches` compares the two for one caller, table and verb; no list of tables is kept by hand.
 """
 
 import json
@@ -27,7 +27,7 @@ VERBS: tuple[Verb, ...] = ("select", "update", "delete", "insert")
 PEOPLE = ("user:alice", "user:bob")
 TENANTS = ("acme", "globex")
 
-ASKERS = tuple(
+CALLERS = tuple(
     Caller(tenant, tuple(sorted(viewer)), writer)
     for tenant in (*TENANTS, "nobody", "acme' or true --")
     for viewer in (
@@ -52,13 +52,13 @@ class Row:
     """The columns that the application may read, as JSON."""
     full: Mapping[str, Any]
 
-    def belongs_to(self, asker: Caller) -> bool:
+    def belongs_to(self, caller: Caller) -> bool:
         """The rule of isolation, in our own words."""
-        if self.full["tenant_id"] != asker.tenant:
+        if self.full["tenant_id"] != caller.tenant:
             return False
         if "participants" in self.full:
-            return set(asker.viewer) <= set(self.full["participants"])
-        return "writer" not in self.full or self.full["writer"] == asker.writer
+            return set(caller.viewer) <= set(self.full["participants"])
+        return "writer" not in self.full or self.full["writer"] == caller.writer
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ _COLUMNS = """
 
 def tables(admin: Connection[Any], role: str = APP) -> list[Table]:
     """Every table with a tenant_id, with all that lies in it: as the superuser sees it."""
-    found: list[Table] = []
+    results: list[Table] = []
     for (name,) in admin.execute(TENANTS_TABLES).fetchall():
         columns = admin.execute(_COLUMNS, {"role": role, "table": name}).fetchall()
         readable = [column for column, select, *_ in columns if select]
@@ -110,7 +110,7 @@ def tables(admin: Connection[Any], role: str = APP) -> list[Table]:
                 sql.SQL(", ").join(sql.Identifier("t", column) for column in readable),
             )
         ).fetchall()
-        found.append(
+        results.append(
             Table(
                 name,
                 readable,
@@ -120,7 +120,7 @@ def tables(admin: Connection[Any], role: str = APP) -> list[Table]:
                 [Row(text, full) for text, full in rows],
             )
         )
-    return found
+    return results
 
 
 def ask(connection: Connection[Any], tenant: str, viewer: str, writer: str) -> None:
@@ -134,37 +134,37 @@ def ask(connection: Connection[Any], tenant: str, viewer: str, writer: str) -> N
 
 def viewer_text(viewer: Sequence[str]) -> str:
     """A set of participants as Postgres reads an array: quoted here in another way than db.py."""
-    quoted = (name.replace("\\", "\\\\").replace('"', '\\"') for name in viewer)
-    return "{" + ",".join(f'"{name}"' for name in quoted) + "}"
+    copies = (name.replace("\\", "\\\\").replace('"', '\\"') for name in viewer)
+    return "{" + ",".join(f'"{name}"' for name in copies) + "}"
 
 
 def breaches(
-    connection: Connection[Any], table: Table, verb: Verb, asker: Caller, chance: random.Random
+    connection: Connection[Any], table: Table, verb: Verb, caller: Caller, chance: random.Random
 ) -> Iterator[str]:
-    """One statement without any predicate, as `asker`: what of it the rule does not allow, and
+    """One statement without any predicate, as `caller`: what of it the rule does not allow, and
     what the rule allows and the database does not. Everything is rolled back."""
-    own = [row for row in table.rows if row.belongs_to(asker)]
-    foreign = [row for row in table.rows if not row.belongs_to(asker)]
+    own = [row for row in table.rows if row.belongs_to(caller)]
+    foreign = [row for row in table.rows if not row.belongs_to(caller)]
     with connection.transaction(force_rollback=True):
-        ask(connection, asker.tenant, viewer_text(asker.viewer), asker.writer)
-        seen = _attempt(
+        ask(connection, caller.tenant, viewer_text(caller.viewer), caller.writer)
+        view = _attempt(
             connection, table, verb, chance.choice(foreign) if foreign else None, chance
         )
     if verb == "insert":
-        if seen:
-            yield f"{asker} inserted a foreign row into {table.name}"
-    elif seen is not None and verb == "select":
-        if Counter(seen) != Counter(row.text for row in own):
-            yield f"{asker} read {len(seen)} rows of {table.name}, {len(own)} are in view"
-    elif seen is not None and len(seen) != len(own):
-        yield f"{asker} could {verb} {len(seen)} rows of {table.name}, {len(own)} are in view"
+        if view:
+            yield f"{caller} inserted a foreign row into {table.name}"
+    elif view is not None and verb == "select":
+        if Counter(view) != Counter(row.text for row in own):
+            yield f"{caller} read {len(view)} rows of {table.name}, {len(own)} are in view"
+    elif view is not None and len(view) != len(own):
+        yield f"{caller} could {verb} {len(view)} rows of {table.name}, {len(own)} are in view"
 
 
 def forgeries(connection: Connection[Any], table: Table) -> list[str]:
     """Rows that bob, whom his tenant's policies let name participants of his own, could insert into
     scopes that are of others than they say; everything is rolled back. Bob's own row, said as it
     is, must get past the policies."""
-    found: list[str] = []
+    results: list[str] = []
     bob = Caller("acme", ("user:bob",), "user:bob")
     of_scopes = [row for row in table.rows if row.full["scope_id"] is not None]
     foreign = next(row for row in of_scopes if not row.belongs_to(bob) and _of(row, bob.tenant))
@@ -180,27 +180,27 @@ def forgeries(connection: Connection[Any], table: Table) -> list[str]:
     }
     if "participant" in table.insertable:
         forged["with a member that it lacks"] = (own, {"participant": "user:zoe"})
-        for _, changed in forged.values():
-            changed.setdefault("participant", "user:bob")
-    for kind, (row, changed) in forged.items():
-        if _inserted(connection, table, bob, {**row.full, "tenant_id": "acme", **changed}):
-            found.append(f"{table.name}: a row {kind}")
-    if not _inserted(connection, table, bob, own.full):
-        found.append(f"{table.name}: bob's own row is refused")
-    return found
+        for _, change in forged.values():
+            change.setdefault("participant", "user:bob")
+    for kind, (row, change) in forged.items():
+        if _insert(connection, table, bob, {**row.full, "tenant_id": "acme", **change}):
+            results.append(f"{table.name}: a row {kind}")
+    if not _insert(connection, table, bob, own.full):
+        results.append(f"{table.name}: bob's own row is refused")
+    return results
 
 
 def _of(row: Row, tenant: str) -> bool:
     return row.full["tenant_id"] == tenant
 
 
-def _inserted(
-    connection: Connection[Any], table: Table, asker: Caller, full: Mapping[str, Any]
+def _insert(
+    connection: Connection[Any], table: Table, caller: Caller, full: Mapping[str, Any]
 ) -> bool:
     """Whether the policies let this row pass, whatever the constraints say then."""
     with connection.transaction(force_rollback=True):
-        ask(connection, asker.tenant, viewer_text(asker.viewer), asker.writer)
-        return _refused(connection, _insertion(table, full)) is not None
+        ask(connection, caller.tenant, viewer_text(caller.viewer), caller.writer)
+        return _random_refusal(connection, _insertion(table, full)) is not None
 
 
 def _insertion(table: Table, full: Mapping[str, Any]) -> sql.Composed:
@@ -226,7 +226,7 @@ def _attempt(
         return [text for (text,) in connection.execute(statement.format(columns, name)).fetchall()]
     if verb == "delete":
         if not table.deletable:
-            return _refused(connection, sql.SQL("delete from {}").format(name))
+            return _random_refusal(connection, sql.SQL("delete from {}").format(name))
         return [""] * connection.execute(sql.SQL("delete from {}").format(name)).rowcount
     if verb == "update":
         if not table.updatable or not table.rows:
@@ -240,10 +240,10 @@ def _attempt(
         return [""] * connection.execute(statement).rowcount
     if foreign is None or not table.insertable:
         return None
-    return _refused(connection, _insertion(table, foreign.full))
+    return _random_refusal(connection, _insertion(table, foreign.full))
 
 
-def _refused(connection: Connection[Any], statement: sql.Composed) -> list[str] | None:
+def _random_refusal(connection: Connection[Any], statement: sql.Composed) -> list[str] | None:
     """None for a statement that the rights refuse. A constraint that refuses it comes after the
     policies, and would tell whether the row is there: that is one too many already."""
     try:
@@ -272,11 +272,11 @@ def all_breaches(
     seed: int = 7,
     verbs: Sequence[Verb] = VERBS,
 ) -> Iterator[str]:
-    """Of `cases` statements drawn from tables, verbs and askers."""
+    """Of `cases` statements drawn from tables, verbs and callers."""
     chance = random.Random(seed)
     for _ in range(cases):
-        drawn = chance.choice(among), chance.choice(verbs), chance.choice(ASKERS)
-        yield from breaches(connection, *drawn, chance)
+        draws = chance.choice(among), chance.choice(verbs), chance.choice(CALLERS)
+        yield from breaches(connection, *draws, chance)
 
 
 def populate(gateway: Gateway, base: ScratchDatabase) -> None:
@@ -475,8 +475,8 @@ def _scopes(person: str | None) -> list[list[str]]:
 
 
 def _speak(gateway: Gateway, tenant: str, person: str | None, key: str) -> None:
-    wanted = {"size": 7, "sha256": "ab" * 32, "name": f"{tenant}'s {person}"}
-    assert gateway.call("POST", "/api/v1/uploads", wanted, key=key).status == 201
+    upload_body = {"size": 7, "sha256": "ab" * 32, "name": f"{tenant}'s {person}"}
+    assert gateway.call("POST", "/api/v1/uploads", upload_body, key=key).status == 201
     for place, who in enumerate(_scopes(person)):
         speaker = person or who[0]
         session = {"session_id": f"session-{len(who)}-{who[0]}", "speaker": speaker}
@@ -489,9 +489,9 @@ def _speak(gateway: Gateway, tenant: str, person: str | None, key: str) -> None:
             key=key,
         )
         assert first.status == 201, first.text
-        cited = [{"event_id": first.body["event_id"], "weight": 0.5}]
+        citations = [{"event_id": first.body["event_id"], "weight": 0.5}]
         batch = [
-            user_message("the tide comes", *who, edges=cited, **session),
+            user_message("the tide comes", *who, edges=citations, **session),
             user_message(f"{'a long log line. ' * 4200}{tenant}", *who, speaker=speaker),
         ]
         reply = gateway.call("POST", "/api/v1/events/batch", {"events": batch}, key=key)

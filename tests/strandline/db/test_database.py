@@ -52,7 +52,7 @@ def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
 
 
 def who_is(access: TenantDb) -> Who:
-    """Whom the database takes this asker for."""
+    """Whom the database takes this caller for."""
     return access.fetch(Who, WHO, {})[0]
 
 
@@ -96,13 +96,13 @@ def fail_half_way(access: TenantDb, expected: Who, *, ours: bool) -> None:
         access.fetch(Number, "select 1 / 0 as n", {})
 
 
-def test_two_askers_on_one_warm_connection_never_meet(database: Database) -> None:
+def test_two_callers_on_one_warm_connection_never_meet(database: Database) -> None:
     alice, bob = database.connect_as(ALICE), database.connect_as(BOB)
     pids = {backend(database)}
     for turn in range(200):
-        asker = ALICE if turn % 2 else BOB
+        caller = ALICE if turn % 2 else BOB
         access = alice if turn % 2 else bob
-        expected = Who(asker.tenant, list(asker.viewer), asker.writer)
+        expected = Who(caller.tenant, list(caller.viewer), caller.writer)
         if turn % 3 == 0:
             with pytest.raises((RuntimeError, psycopg.errors.DivisionByZero)):
                 fail_half_way(access, expected, ours=turn % 2 == 1)
@@ -134,8 +134,8 @@ def test_two_askers_on_one_warm_connection_never_meet(database: Database) -> Non
     ],
 )
 def test_a_participants_name_arrives_as_it_is(database: Database, name: str) -> None:
-    asker = Caller("acme", tuple(sorted([name, "agent:x"])), name)
-    assert who_is(database.connect_as(asker)) == Who("acme", list(asker.viewer), name)
+    caller = Caller("acme", tuple(sorted([name, "agent:x"])), name)
+    assert who_is(database.connect_as(caller)) == Who("acme", list(caller.viewer), name)
 
 
 def test_an_empty_viewer_is_the_empty_set_and_not_nobody(database: Database) -> None:
@@ -156,9 +156,9 @@ def test_a_backend_that_died_a_moment_ago_is_unsure_once(
 ) -> None:
     access = database.connect_as(ALICE)
     end(scratch_db, backend(database))
-    with pytest.raises(OutcomeUnknown) as lost:
+    with pytest.raises(OutcomeUnknown) as error:
         who_is(access)
-    assert lost.value.retryable
+    assert error.value.retryable
     assert who_is(database.connect_as(ALICE)).tenant == "acme"
 
 
@@ -197,9 +197,9 @@ def test_a_transaction_that_was_left_idle_too_long_is_unavailable(database: Data
 def test_a_statement_past_the_deadline_is_unavailable(database: Database) -> None:
     started = time.monotonic()
     late = database.connect_as(ALICE, deadline=started + 0.2)
-    with pytest.raises(Unavailable) as stopped:
+    with pytest.raises(Unavailable) as error:
         late.fetch(Number, "select 1 as n from pg_sleep(5)", {})
-    assert not isinstance(stopped.value, OutcomeUnknown)
+    assert not isinstance(error.value, OutcomeUnknown)
     assert time.monotonic() - started < 2
     with pytest.raises(Unavailable), late.transaction():
         late.fetch(Number, "select 1 as n from pg_sleep(5)", {})
@@ -218,9 +218,9 @@ def test_a_row_that_another_holds_is_unavailable_and_no_fault(
                 access.execute("select set_config('lock_timeout', '20ms', true)", {})
                 access.execute("select pg_advisory_xact_lock(7)", {})
 
-        with pytest.raises(Unavailable) as held:
+        with pytest.raises(Unavailable) as error:
             wait_for_it()
-        assert not isinstance(held.value, OutcomeUnknown)
+        assert not isinstance(error.value, OutcomeUnknown)
     assert who_is(access).tenant == "acme"
 
 
@@ -284,15 +284,15 @@ def test_what_is_asked_arrives_as_it_is_meant(database: Database) -> None:
     large = "ü" * 3_000_000  # more than both ends' buffers hold
     params = {"a": "%(b)s", "b": large, "none": None, "list": ["x", None], "many": 2}
     access = database.connect_as(ALICE)
-    expected = [Arrived(f"{large}%%(b)s{large}", None, ["x", None])] * 2
-    assert access.fetch(Arrived, statement, params) == expected
-    assert access.read_snapshot(Arrived, statement, params).rows == expected
+    expected = [Arrival(f"{large}%%(b)s{large}", None, ["x", None])] * 2
+    assert access.fetch(Arrival, statement, params) == expected
+    assert access.read_snapshot(Arrival, statement, params).rows == expected
     with access.transaction():
-        assert access.fetch(Arrived, statement, params) == expected
+        assert access.fetch(Arrival, statement, params) == expected
 
 
 @dataclass(frozen=True)
-class Arrived:
+class Arrival:
     a: str
     b: None
     c: list[str | None]
@@ -314,13 +314,13 @@ def fail_in_a_transaction(access: TenantDb) -> None:
         access.fetch(Number, "select 1 / 0 as n", {})
 
 
-CALLED = "select $1::text, $2::text, $3::text"
+CALL = "select $1::text, $2::text, $3::text"
 LONG = 25.0
 """Seconds to a deadline: more than the role's own time-out."""
 WAYS: dict[str, Callable[[TenantDb], object]] = {
     "fetch": who_is,
     "look": lambda access: access.read_snapshot(Who, WHO, {}),
-    "call": lambda access: access.call_function(CALLED),
+    "call": lambda access: access.call_function(CALL),
     "transaction": in_a_transaction,
     "fetch that fails": lambda access: fail(access.fetch),
     "look that fails": lambda access: fail(access.read_snapshot),
@@ -334,8 +334,8 @@ WAYS: dict[str, Callable[[TenantDb], object]] = {
 
 def alive(base: ScratchDatabase) -> set[int]:
     """The service's sessions, by their processes."""
-    asked = "select pid from pg_stat_activity where usename = %s and datname = %s"
-    return {pid for (pid,) in base.rows(asked, APP, base.name)}
+    query = "select pid from pg_stat_activity where usename = %s and datname = %s"
+    return {pid for (pid,) in base.rows(query, APP, base.name)}
 
 
 def set_idle_seconds(base: ScratchDatabase, seconds: int) -> None:
@@ -370,13 +370,13 @@ def test_the_server_ends_a_session_whatever_was_its_last_exchange(
     pids: dict[str, int] = {}
     with ExitStack() as stack:
         helper = stack.enter_context(ThreadPoolExecutor(1))
-        opened = {
+        connections = {
             way: stack.enter_context(closing(Database(scratch_db.url)))
             for way in ("flushed", *WAYS, "in a thread", "call with little time")
         }
 
         def go(way: str, ask: Callable[[TenantDb], object], seconds: float = LONG) -> None:
-            database = opened[way]
+            database = connections[way]
             ask(database.connect_as(ALICE, time.monotonic() + seconds))
             connection = database.connection()
             pids[way] = connection.info.backend_pid
@@ -389,10 +389,12 @@ def test_the_server_ends_a_session_whatever_was_its_last_exchange(
             go(way, ask)
         helper.submit(go, "in a thread", WAYS["lease_model"]).result()
         go("call with little time", WAYS["call"], 5)
-        assert set(pids) == set(opened)
+        assert set(pids) == set(connections)
         until = time.monotonic() + 10
-        while left := {way for way, pid in pids.items() if pid in alive(scratch_db)} - {"flushed"}:
-            assert time.monotonic() < until, f"sessions that nobody ends: {left}"
+        while waiting := {way for way, pid in pids.items() if pid in alive(scratch_db)} - {
+            "flushed"
+        }:
+            assert time.monotonic() < until, f"sessions that nobody ends: {waiting}"
             time.sleep(0.05)
         assert alive(scratch_db) == {pids["flushed"]}
 
@@ -426,10 +428,10 @@ def test_a_call_inside_a_transaction_is_part_of_it(database: Database) -> None:
     access = database.connect_as(ALICE)
     with access.transaction():
         (pid,) = access.fetch(Number, "select pg_backend_pid() as n", {})
-        ((called,),) = access.call_function(
+        ((call,),) = access.call_function(
             "select pg_backend_pid() from (values ($1, $2, $3)) as asked"
         )
-        assert called == str(pid.n).encode()
+        assert call == str(pid.n).encode()
         assert database.in_transaction
 
 

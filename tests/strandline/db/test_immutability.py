@@ -68,7 +68,7 @@ ERASE = "update events set erased_at = now(), content = null, cid = null where e
 
 
 @pytest.fixture(scope="module")
-def broken(world: World, server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
+def unguarded_copy(world: World, server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     """One copy of the populated database for all of these tests."""
     name = unique_name()
     server.clone_database(world.base.name, name)
@@ -81,16 +81,16 @@ def broken(world: World, server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
 
 
 @pytest.fixture
-def admin(broken: ScratchDatabase) -> Iterator[Connection[Any]]:
+def admin(unguarded_copy: ScratchDatabase) -> Iterator[Connection[Any]]:
     """Erasure, until it is built: the superuser."""
-    with SESSIONS.connect(broken.admin_url) as connection:
+    with SESSIONS.connect(unguarded_copy.admin_url) as connection:
         yield connection
 
 
 @pytest.fixture
-def app(broken: ScratchDatabase) -> Iterator[Connection[Any]]:
+def app(unguarded_copy: ScratchDatabase) -> Iterator[Connection[Any]]:
     """The application, which would rather be told than wait."""
-    with SESSIONS.connect(broken.url) as connection:
+    with SESSIONS.connect(unguarded_copy.url) as connection:
         connection.execute("set lock_timeout = '150ms'")
         yield connection
 
@@ -103,12 +103,12 @@ def pair(admin: Connection[Any]) -> tuple[str, str, str]:
         "update events set erased_at = null, content = 'x', blob_cid = null, cid = 'c'"
         " where erased_at is not null"
     )
-    (found,) = admin.execute(
+    (row,) = admin.execute(
         "select scope_id::text, (array_agg(event_id::text order by seq))[1:2] from events"
         " where tenant_id = 'acme' and participants = %s group by 1",
         (WHO,),
     ).fetchall()
-    return found[0], found[1][0], found[1][1]
+    return row[0], row[1][0], row[1][1]
 
 
 def cite(app: Connection[Any], where: str, pair: tuple[str, str, str]) -> None:
@@ -177,9 +177,9 @@ def test_an_erased_event_cannot_be_cited(
     with app.transaction(force_rollback=True):
         cite(app, where, pair)  # without the mark it is taken
     admin.execute(ERASE, (pair[1],))
-    with pytest.raises(psycopg.Error) as refused, app.transaction():
+    with pytest.raises(psycopg.Error) as error, app.transaction():
         cite(app, where, pair)
-    assert refused.value.sqlstate == "ST410"
+    assert error.value.sqlstate == "ST410"
 
 
 @pytest.mark.parametrize("where", CITING)
@@ -206,9 +206,9 @@ def test_whoever_cites_waits_for_erasure_and_is_refused_then(
         admin.execute(ERASE, (pair[1],))
         with pytest.raises(errors.LockNotAvailable), app.transaction():
             cite(app, where, pair)
-    with pytest.raises(psycopg.Error) as refused, app.transaction():
+    with pytest.raises(psycopg.Error) as error, app.transaction():
         cite(app, where, pair)
-    assert refused.value.sqlstate == "ST410"
+    assert error.value.sqlstate == "ST410"
 
 
 def test_without_the_trigger_a_citation_of_an_erased_event_slips_in(
@@ -219,10 +219,10 @@ def test_without_the_trigger_a_citation_of_an_erased_event_slips_in(
     admin.execute(ERASE, (pair[1],))
     with app.transaction(force_rollback=True):
         cite(app, "decisions", pair)
-        cited = "select count(*) from decisions where event_id = %s"
-        found = app.execute(cited, (pair[1],)).fetchone()
-    assert found is not None
-    assert found[0] >= 1
+        query = "select count(*) from decisions where event_id = %s"
+        row = app.execute(query, (pair[1],)).fetchone()
+    assert row is not None
+    assert row[0] >= 1
     admin.execute("alter table decisions enable trigger refuse_erased_event")
 
 
@@ -232,38 +232,38 @@ NEWEST = (
 )
 
 
-def appended(app: Connection[Any], scope_id: str) -> str | None:
+def append_event(app: Connection[Any], scope_id: str) -> str | None:
     """Append an event to the scope; gives the event whose words stand beside its own."""
-    said = plain_item(Row("", {"scope_id": scope_id}), WHO, uuid.uuid4().hex)
+    item = plain_item(Row("", {"scope_id": scope_id}), WHO, uuid.uuid4().hex)
     with app.transaction():
         ask(app, "acme", viewer_text(["user:alice"]), "*")
-        (event_id,) = rows(app, "select event_id from append_fast_path(%s)", said)
-        cited = "select cited_id::text from event_search where event_id = %s"
-        return rows(app, cited, event_id)[0]
+        (event_id,) = rows(app, "select event_id from append_fast_path(%s)", item)
+        query = "select cited_id::text from event_search where event_id = %s"
+        return rows(app, query, event_id)[0]
 
 
 def test_an_append_cites_the_event_before_it_unless_it_is_erased(
     app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str]
 ) -> None:
     scope_id, *_ = pair
-    appended(app, scope_id)
+    append_event(app, scope_id)
     last, earlier = rows(admin, NEWEST, scope_id)[:2]
     with app.transaction(force_rollback=True):
-        assert appended(app, scope_id) == last
+        assert append_event(app, scope_id) == last
     admin.execute(ERASE, (last,))
-    assert appended(app, scope_id) == earlier
+    assert append_event(app, scope_id) == earlier
 
 
-@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("is_held", [True, False])
 def test_an_append_waits_for_erasure_and_cites_nothing_of_it(
-    app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str], *, held: bool
+    app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str], *, is_held: bool
 ) -> None:
     """And if it did not hold the event that it cites (planted), it would cite an erased one."""
     scope_id, *_ = pair
-    appended(app, scope_id)
+    append_event(app, scope_id)
     (definition,) = rows(admin, "select pg_get_functiondef('append_fast_path'::regproc)")
     assert " for key share" in definition
-    if not held:
+    if not is_held:
         admin.execute(definition.replace(" for key share", "").encode())
     app.execute("set lock_timeout = '20s'")
     last = rows(admin, NEWEST, scope_id)[0]
@@ -271,12 +271,12 @@ def test_an_append_waits_for_erasure_and_cites_nothing_of_it(
         with admin.transaction():
             admin.execute("select from events where event_id = %s for update", (last,))
             admin.execute(ERASE, (last,))
-            waiting = threads.submit(appended, app, scope_id)
+            waiting = threads.submit(append_event, app, scope_id)
             deadline = time.monotonic() + 10
             while not rows(admin, "select pid from pg_locks where not granted"):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-        assert (waiting.result() == last) is not held
+        assert (waiting.result() == last) is not is_held
     admin.execute(definition.encode())
 
 
@@ -284,9 +284,9 @@ def test_erasure_waits_for_an_append_that_cites(
     app: Connection[Any], admin: Connection[Any], pair: tuple[str, str, str]
 ) -> None:
     scope_id, *_ = pair
-    appended(app, scope_id)
+    append_event(app, scope_id)
     admin.execute("set lock_timeout = '150ms'")
     with app.transaction(force_rollback=True):
-        cited = appended(app, scope_id)
+        citation = append_event(app, scope_id)
         with pytest.raises(errors.LockNotAvailable):
-            admin.execute("select from events where event_id = %s for update", (cited,))
+            admin.execute("select from events where event_id = %s for update", (citation,))

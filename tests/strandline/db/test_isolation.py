@@ -122,7 +122,7 @@ def test_every_row_of_a_scope_is_held_to_it(admin: Connection[Any]) -> None:
     change either afterwards. `append_fast_path` alone tells by the scope itself."""
     of_a_scope = set(rows(admin, TABLES_OF_A_SCOPE))
     assert len(of_a_scope) >= 18
-    held = admin.execute(
+    result_rows = admin.execute(
         """
         select p.polrelid::regclass::text, p.polroles = array[0::oid],
             p.polroles <@ array[0, %(app)s::regrole, 'strandline_owner'::regrole]::oid[]
@@ -133,9 +133,9 @@ def test_every_row_of_a_scope_is_held_to_it(admin: Connection[Any]) -> None:
         {"app": APP},
     ).fetchall()
     test = "is_scope_of(scope_id, tenant_id, participants)"
-    assert {name for name, _, bound, check in held if bound and test in check} == of_a_scope
-    assert {name for name, everybody, *_ in held if not everybody} == WRITTEN_BY_APPEND_PLAIN
-    checks = {name: check for name, *_, check in held}
+    assert {name for name, _, bound, check in result_rows if bound and test in check} == of_a_scope
+    assert {name for name, everybody, *_ in result_rows if not everybody} == WRITTEN_BY_APPEND_PLAIN
+    checks = {name: check for name, *_, check in result_rows}
     assert {name for name, check in checks.items() if check != test} == {"jobs", "scope_members"}
     changeable = rows(
         admin,
@@ -179,7 +179,7 @@ def test_the_application_makes_no_temporary_tables(admin: Connection[Any]) -> No
 
 
 def test_every_key_and_unique_index_begins_with_the_tenant(admin: Connection[Any]) -> None:
-    found = rows(
+    result_rows = rows(
         admin,
         """
         select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i.indrelid
@@ -191,11 +191,11 @@ def test_every_key_and_unique_index_begins_with_the_tenant(admin: Connection[Any
                 where a.attrelid = c.oid and a.attname = 'tenant_id')
         """,
     )
-    assert set(found) == set(GLOBALLY_UNIQUE)
+    assert set(result_rows) == set(GLOBALLY_UNIQUE)
 
 
 def test_every_foreign_key_begins_with_the_tenant_on_both_sides(admin: Connection[Any]) -> None:
-    found = rows(
+    result_rows = rows(
         admin,
         """
         select k.conname::text from pg_constraint k
@@ -205,7 +205,7 @@ def test_every_foreign_key_begins_with_the_tenant_on_both_sides(admin: Connectio
             and (here.attname <> 'tenant_id' or there.attname <> 'tenant_id')
         """,
     )
-    assert found == []
+    assert result_rows == []
     assert rows(admin, "select count(*) from pg_constraint where contype = 'f'") > [10]
 
 
@@ -217,13 +217,13 @@ def test_the_application_role_is_nobody(admin: Connection[Any]) -> None:
     ).fetchone()
     assert role == (False, False, False, False, False, True)
     assert rows(admin, "select roleid from pg_auth_members where member = %s::regrole", APP) == []
-    owned = rows(
+    result_rows = rows(
         admin,
         "select classid::regclass::text from pg_shdepend"
         " where refobjid = %s::regrole and deptype = 'o'",
         APP,
     )
-    assert owned == []
+    assert result_rows == []
 
 
 def test_the_log_cannot_be_rewritten_by_the_application(admin: Connection[Any]) -> None:
@@ -260,7 +260,7 @@ def test_the_application_can_neither_truncate_nor_trigger_nor_create(
 
 
 def test_every_definer_function_is_narrow_and_probed(admin: Connection[Any]) -> None:
-    found = admin.execute(
+    result_rows = admin.execute(
         """
         select p.proname::text, r.rolcanlogin or r.rolsuper or r.rolbypassrls,
             has_function_privilege('public', p.oid, 'execute'),
@@ -269,8 +269,8 @@ def test_every_definer_function_is_narrow_and_probed(admin: Connection[Any]) -> 
         from pg_proc p join pg_roles r on r.oid = p.proowner where p.prosecdef
         """
     ).fetchall()
-    assert {(name, False, False, True, False) for name, *_ in found} == set(found)
-    assert sorted({name for name, *_ in found}) == sorted(PROBED)
+    assert {(name, False, False, True, False) for name, *_ in result_rows} == set(result_rows)
+    assert sorted({name for name, *_ in result_rows}) == sorted(PROBED)
 
 
 def test_the_roles_behind_definer_functions_can_do_nothing_else(admin: Connection[Any]) -> None:
@@ -302,7 +302,7 @@ def test_who_erases_makes_tombstones_and_no_events(admin: Connection[Any]) -> No
         " 'insert') order by 1",
     )
     assert inserts == ["erased_events", "erased_keys", "erased_payloads"]
-    moved = rows(
+    result_rows = rows(
         admin,
         """
         select c.relname || '.' || a.attname from pg_class c
@@ -313,7 +313,7 @@ def test_who_erases_makes_tombstones_and_no_events(admin: Connection[Any]) -> No
             and has_column_privilege('strandline_eraser', c.oid, a.attnum, 'update')
         """,
     )
-    assert moved == []
+    assert result_rows == []
     deletes = rows(
         admin,
         "select c.relname::text from pg_class c where c.relnamespace = 'public'::regnamespace"
@@ -375,8 +375,8 @@ def test_every_view_asks_with_its_callers_rights(admin: Connection[Any]) -> None
     ).fetchall()
     assert ("event_rows", True) in views
     assert [name for name, invoker in views if not invoker] == []
-    materialised = rows(admin, "select relname from pg_class where relkind = 'm'")
-    assert materialised == []
+    result_rows = rows(admin, "select relname from pg_class where relkind = 'm'")
+    assert result_rows == []
 
 
 def test_every_table_that_cites_an_event_refuses_an_erased_one(admin: Connection[Any]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from psycopg import Connection, errors, sql
 
 from tests.strandline.db.isolation import (
-    ASKERS,
+    CALLERS,
     TENANTS,
     Row,
     Table,
@@ -124,26 +124,26 @@ def searched_in_breach(
     seed: int = 11,
     function: str = "search_words",
 ) -> Iterator[str]:
-    """Askers for whom a search gave a foreign event, or held back one in view."""
+    """Callers for whom a search gave a foreign event, or held back one in view."""
     chance = random.Random(seed)
     everywhere = [row.full["scope_id"] for row in truth["scopes"].rows]
     for _ in range(cases):
-        asker = chance.choice(ASKERS)
+        caller = chance.choice(CALLERS)
         scopes = chance.choice(
             (None, everywhere, chance.sample(everywhere, 3), [chance.choice(everywhere)])
         )
         narrowing = chance.choice(("{}", '{"channel": "http"}', '{"metadata": {}}'))
         with app.transaction(force_rollback=True):
-            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
             params = {"words": _EVERY_WORD, "query": _EVERYTHING, "scopes": scopes}
             got = app.execute(_SEARCHES[function], {**params, "filter": narrowing}).fetchall()
         in_view = {
             row.full["event_id"]
             for row in truth["event_search"].rows
-            if row.belongs_to(asker) and (scopes is None or row.full["scope_id"] in scopes)
+            if row.belongs_to(caller) and (scopes is None or row.full["scope_id"] in scopes)
         }
         if {event for (event,) in got} != in_view:
-            yield f"{asker} found {len(got)} events in {scopes}"
+            yield f"{caller} found {len(got)} events in {scopes}"
 
 
 @pytest.mark.parametrize("function", _SEARCHES)
@@ -154,13 +154,13 @@ def test_search_gives_what_is_in_view_and_nothing_else(
 
 
 def nearest_in_breach(app: Connection[Any], truth: dict[str, Table]) -> Iterator[str]:
-    """Askers for whom nearest_by_code gave a foreign event, or held back one in view."""
+    """Callers for whom nearest_by_code gave a foreign event, or held back one in view."""
     everywhere = [row.full["scope_id"] for row in truth["scopes"].rows]
     vectors = [row for row in truth["event_vectors"].rows if row.full["embedding"] is not None]
     space, vector = vectors[0].full["space"], vectors[0].full["embedding"]
-    for asker, scopes in itertools.product(ASKERS, (None, everywhere, everywhere[:3])):
+    for caller, scopes in itertools.product(CALLERS, (None, everywhere, everywhere[:3])):
         with app.transaction(force_rollback=True):
-            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
             got = rows(
                 app,
                 "select event_id::text from nearest_by_code(%s::halfvec, %s, %s::uuid[], 1000)",
@@ -171,12 +171,12 @@ def nearest_in_breach(app: Connection[Any], truth: dict[str, Table]) -> Iterator
         in_view = [
             row.full["event_id"]
             for row in vectors
-            if row.belongs_to(asker)
+            if row.belongs_to(caller)
             and row.full["space"] == space
             and (scopes is None or row.full["scope_id"] in scopes)
         ]
         if sorted(got) != sorted(in_view):
-            yield f"{asker} found {len(got)} vectors in {scopes}"
+            yield f"{caller} found {len(got)} vectors in {scopes}"
 
 
 def test_the_nearest_vectors_are_those_in_view(
@@ -186,14 +186,14 @@ def test_the_nearest_vectors_are_those_in_view(
 
 
 def nodes_in_breach(app: Connection[Any], truth: dict[str, Table]) -> Iterator[str]:
-    """Askers for whom nearest_nodes or nodes_containing gave a foreign node, or held back one in
+    """Callers for whom nearest_nodes or nodes_containing gave a foreign node, or held back one in
     view."""
     nodes = truth["graph_nodes"].rows
     space, vector = nodes[0].full["space"], nodes[0].full["embedding"]
-    for asker in ASKERS:
-        own = sorted(row.full["node_id"] for row in nodes if row.belongs_to(asker))
+    for caller in CALLERS:
+        own = sorted(row.full["node_id"] for row in nodes if row.belongs_to(caller))
         with app.transaction(force_rollback=True):
-            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
             near = "select node_id::text from nearest_nodes(%s::halfvec, %s, %s, null, true, 1000)"
             text = "select node_id::text from nodes_containing(%s, %s, null, true, 1000)"
             answers = {
@@ -203,8 +203,8 @@ def nodes_in_breach(app: Connection[Any], truth: dict[str, Table]) -> Iterator[s
                 "all texts": rows(app, text, "", ["topic"]),
             }
             nothing = rows(app, near, vector, space, ["fact"]) + rows(app, text, "x", ["topic"])
-        yield from (f"{asker} {name}" for name, got in answers.items() if sorted(got) != own)
-        yield from [f"{asker} found {len(nothing)} of nothing"] if nothing else []
+        yield from (f"{caller} {name}" for name, got in answers.items() if sorted(got) != own)
+        yield from [f"{caller} found {len(nothing)} of nothing"] if nothing else []
 
 
 def test_nodes_that_a_search_finds_are_those_in_view(
@@ -214,21 +214,21 @@ def test_nodes_that_a_search_finds_are_those_in_view(
 
 
 def test_events_with_words_are_those_in_view(app: Connection[Any], truth: dict[str, Table]) -> None:
-    for asker in ASKERS:
+    for caller in CALLERS:
         with app.transaction(force_rollback=True):
-            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
             got = rows(app, "select event_id::text from web_search_candidates(%s)", _EVERYTHING)
-        own = [r.full["event_id"] for r in truth["event_search"].rows if r.belongs_to(asker)]
-        assert sorted(got) == sorted(set(own)), asker
+        own = [r.full["event_id"] for r in truth["event_search"].rows if r.belongs_to(caller)]
+        assert sorted(got) == sorted(set(own)), caller
 
 
 def substrings_in_breach(app: Connection[Any], truth: dict[str, Table]) -> Iterator[str]:
-    """Askers for whom indexed_events_containing gave a foreign event, or held back one in view."""
+    """Callers for whom indexed_events_containing gave a foreign event, or held back one in view."""
     everywhere = [row.full["scope_id"] for row in truth["scopes"].rows]
-    for asker, scopes in itertools.product(ASKERS, (None, everywhere, everywhere[:3])):
+    for caller, scopes in itertools.product(CALLERS, (None, everywhere, everywhere[:3])):
         for needle in ("", "e", "the ", "harbour of user:alice", "nowhere"):
             with app.transaction(force_rollback=True):
-                ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+                ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
                 got = rows(
                     app,
                     "select event_id::text from indexed_events_containing(%s, %s::uuid[])",
@@ -238,12 +238,12 @@ def substrings_in_breach(app: Connection[Any], truth: dict[str, Table]) -> Itera
             in_view = [
                 row.full["event_id"]
                 for row in truth["event_texts"].rows
-                if row.belongs_to(asker)
+                if row.belongs_to(caller)
                 and needle in row.full["text"]
                 and (scopes is None or row.full["scope_id"] in scopes)
             ]
             if sorted(got) != sorted(in_view):
-                yield f"{asker} found {len(got)} events with {needle!r} in {scopes}"
+                yield f"{caller} found {len(got)} events with {needle!r} in {scopes}"
 
 
 def test_events_with_a_substring_are_those_in_view(
@@ -255,17 +255,17 @@ def test_events_with_a_substring_are_those_in_view(
 def test_how_far_events_reach_back_is_told_of_ones_own_tenant(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
-    for asker in ASKERS:
+    for caller in CALLERS:
         own = sorted(
             (
                 datetime.fromisoformat(row.full["recorded_at"])
                 for row in truth["events"].rows
-                if row.full["tenant_id"] == asker.tenant
+                if row.full["tenant_id"] == caller.tenant
             ),
             reverse=True,
         )
         with app.transaction(force_rollback=True):
-            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
             call = "select nullif(nth_newest_recorded_at(%s, %s), '-infinity')"
             for place in (0, 1, max(len(own) - 1, 0)):
                 assert rows(app, call, None, place) == ([own[place]] if own else [None])
@@ -301,21 +301,21 @@ def test_a_subject_is_told_to_who_names_it_whole(
     call = (
         "select tenant_id, certificate_id::text, user_name from find_certificate_principal(%s, %s)"
     )
-    entered = [row.full for row in truth["certificate_principals"].rows]
-    assert len({row["subject"] for row in entered}) < len(entered), "with an issuer, and without"
-    for row in entered:
+    entries = [row.full for row in truth["certificate_principals"].rows]
+    assert len({row["subject"] for row in entries}) < len(entries), "with an issuer, and without"
+    for row in entries:
         own = (row["tenant_id"], row["certificate_id"], row["user_name"])
-        found = app.execute(call, (row["subject"], row["issuer"] or "CN=another")).fetchall()
-        assert found == [own], "the row that names the issuer goes first"
+        result_rows = app.execute(call, (row["subject"], row["issuer"] or "CN=another")).fetchall()
+        assert result_rows == [own], "the row that names the issuer goes first"
         guesses = ("", "%", row["subject"].lower(), row["subject"][:-1], row["subject"] + " ")
         for guess in guesses:
             assert app.execute(call, (guess, row["issuer"] or "")).fetchall() == []
     with app.transaction(force_rollback=True):
         ask(app, "acme", "{}", "*")
         app.execute("update certificate_principals set revoked_at = now()")
-        for row in entered:
-            found = app.execute(call, (row["subject"], row["issuer"] or "")).fetchall()
-            assert bool(found) is (row["tenant_id"] != "acme")
+        for row in entries:
+            result_rows = app.execute(call, (row["subject"], row["issuer"] or "")).fetchall()
+            assert bool(result_rows) is (row["tenant_id"] != "acme")
 
 
 def test_whether_agents_share_is_all_that_is_told_of_a_tenant(app: Connection[Any]) -> None:
@@ -356,12 +356,12 @@ def test_who_removes_uploads_learns_names_and_its_own_tenants_writers(
         assert sorted(cursor.fetchall()) == [("acme",), ("globex",)]
         assert cursor.execute("select * from tenants_with_expired_uploads(now())").fetchall() == []
     uploads = [row.full for row in truth["uploads"].rows]
-    for asker in ASKERS:
-        own = {row["writer"] for row in uploads if row["tenant_id"] == asker.tenant}
+    for caller in CALLERS:
+        own = {row["writer"] for row in uploads if row["tenant_id"] == caller.tenant}
         with app.transaction(force_rollback=True):
-            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
-            told = rows(app, "select writer from writers_of_expired_uploads('infinity', 10)")
-            assert sorted(told) == ([] if asker.viewer else sorted(own)), asker
+            ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
+            result_rows = rows(app, "select writer from writers_of_expired_uploads('infinity', 10)")
+            assert sorted(result_rows) == ([] if caller.viewer else sorted(own)), caller
             assert rows(app, "select writer from writers_of_expired_uploads(now(), 10)") == []
             assert rows(app, "select writer from writers_of_expired_uploads('infinity', 0)") == []
 
@@ -394,7 +394,7 @@ def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], pla
 
 
 def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connection[Any]) -> None:
-    for asked in (
+    for request in (
         "select next_sweep('a space nobody has', '{}', '5 minutes', '2026-11-21T12:00Z')",
         "select next_archive('1 day', '6 hours', '1 hour', '2026-11-21T12:00Z')",
         "select next_archive('1 day', '6 hours', '30 days', '1 hour', '2026-11-21T12:00Z')",
@@ -404,14 +404,14 @@ def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connecti
         "select next_erasure('1 minute', '2026-11-21T12:00Z')",
     ):
         with app.cursor() as cursor:
-            ((moment,),) = cursor.execute(asked.encode()).fetchall()
-            assert isinstance(moment, datetime), asked
+            ((moment,),) = cursor.execute(request.encode()).fetchall()
+            assert isinstance(moment, datetime), request
 
 
 def test_whoever_asks_what_to_promote_learns_names_and_a_moment(app: Connection[Any]) -> None:
     with app.cursor() as cursor:
-        asked = "select next_promotion(%s, '{}', '1 minute', '2020-01-01T12:00Z')"
-        ((moment,),) = cursor.execute(asked, [PROMOTION]).fetchall()
+        query = "select next_promotion(%s, '{}', '1 minute', '2020-01-01T12:00Z')"
+        ((moment,),) = cursor.execute(query, [PROMOTION]).fetchall()
         assert moment is None or isinstance(moment, datetime)
         cursor.execute("select * from tenants_to_promote(%s, '{}', '2020-01-01')", [PROMOTION])
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
@@ -421,14 +421,14 @@ def test_whoever_asks_what_to_promote_learns_names_and_a_moment(app: Connection[
 def test_stored_payloads_are_told_to_background_work_of_their_tenant(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
-    stored = [row.full for row in truth["blobs"].rows]
-    everything = [row["cid"] for row in stored]
-    for asker in ASKERS:
-        own = {row["cid"] for row in stored if row["tenant_id"] == asker.tenant}
+    stored_rows = [row.full for row in truth["blobs"].rows]
+    everything = [row["cid"] for row in stored_rows]
+    for caller in CALLERS:
+        own = {row["cid"] for row in stored_rows if row["tenant_id"] == caller.tenant}
         with app.transaction(force_rollback=True):
-            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
-            told = rows(app, "select cid from stored_blobs(%s)", everything)
-            assert sorted(told) == ([] if asker.viewer else sorted(own)), asker
+            ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
+            result_rows = rows(app, "select cid from stored_blobs(%s)", everything)
+            assert sorted(result_rows) == ([] if caller.viewer else sorted(own)), caller
 
 
 def test_a_run_is_told_in_numbers_to_who_knows_its_name(app: Connection[Any]) -> None:
@@ -442,14 +442,14 @@ def test_a_run_is_told_in_numbers_to_who_knows_its_name(app: Connection[Any]) ->
 def test_who_ends_a_run_learns_the_names_of_whom_it_left(
     app: Connection[Any], world: World
 ) -> None:
-    left = "select * from tenants_of_run('archiver', 'run of acme')"
+    query = "select * from tenants_of_run('archiver', 'run of acme')"
     with psycopg.connect(world.base.admin_url) as admin, app.cursor() as cursor:
-        cursor.execute(left)
+        cursor.execute(query)
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
         assert cursor.fetchall() == [], "it is done"
         with admin.transaction(force_rollback=True):
             admin.execute("update jobs set state = 'running' where run <> ''")
-            assert admin.execute(left).fetchall() == [("acme",)]
+            assert admin.execute(query).fetchall() == [("acme",)]
             empty = "select * from tenants_of_run('archiver', '')"
             assert admin.execute(empty).fetchall() == []
 
@@ -465,30 +465,30 @@ def test_who_claims_a_run_reaches_the_tenants_it_names_and_no_other(
     close = "select * from close_run(%s, %s, %s, %s, null, '1 minute', '2026-11-21T12:00Z')"
     others = "select count(*), max(finished_at) from jobs where run <> 'a run'"
     everybody = ["acme", "globex", "nobody", "%", ""]
-    for named in (["globex"], ["acme", "nobody", "%", ""], everybody):
-        existing = [name for name in named if name in ("acme", "globex")]
+    for names in (["globex"], ["acme", "nobody", "%", ""], everybody):
+        existing = [name for name in names if name in ("acme", "globex")]
         with app.transaction(force_rollback=True):
             before = {tenant: as_background(app, tenant, others) for tenant in ("acme", "globex")}
-            ids = [uuid.uuid4() for _ in named]
+            ids = [uuid.uuid4() for _ in names]
             with app.cursor() as cursor:
-                cursor.execute(claim, (named, [2] * len(named), ids))
+                cursor.execute(claim, (names, [2] * len(names), ids))
                 assert [column.name for column in cursor.description or ()] == ["tenant", "outcome"]
                 outcomes = dict(cursor.fetchall())
-            assert [name for name in named if outcomes[name] == "claimed"] == existing
+            assert [name for name in names if outcomes[name] == "claimed"] == existing
             assert rows(app, "select job_id from jobs") == [], "it is nobody again"
             for tenant in ("acme", "globex"):
                 own = "select count(*) from job_shards join jobs using (job_id) where run = 'a run'"
                 assert as_background(app, tenant, own) == [(2 * (tenant in existing),)]
                 assert as_background(app, tenant, others) == before[tenant]
-            reasons = ["unavailable"] * len(named)
-            app.execute(close, ("builder", "another run", named, reasons))
-            app.execute(close, ("archiver", "a run", named, reasons))
-            app.execute(close, ("builder", "", named, reasons))
+            reasons = ["unavailable"] * len(names)
+            app.execute(close, ("builder", "another run", names, reasons))
+            app.execute(close, ("archiver", "a run", names, reasons))
+            app.execute(close, ("builder", "", names, reasons))
             for state in ("running", "failed"):
                 for tenant in existing:
-                    told = "select state from jobs where run = 'a run'"
-                    assert as_background(app, tenant, told) == [(state,)], (tenant, state)
-                app.execute(close, ("builder", "a run", named, reasons))
+                    query = "select state from jobs where run = 'a run'"
+                    assert as_background(app, tenant, query) == [(state,)], (tenant, state)
+                app.execute(close, ("builder", "a run", names, reasons))
 
 
 def as_background(app: Connection[Any], tenant: str, statement: LiteralString) -> list[Any]:
@@ -506,7 +506,7 @@ def test_an_operator_learns_names_and_dates_of_tenants_and_nothing_else(
     call = "select * from tenants_by_name('', 10)"
     assert app.execute(call).fetchall() == []
     for tenant, viewer in (
-        *((asker.tenant, asker.viewer) for asker in ASKERS),
+        *((caller.tenant, caller.viewer) for caller in CALLERS),
         ("acme", ["*", "user:alice"]),
         ("", ["*"]),
     ):
@@ -532,16 +532,16 @@ def test_who_counts_bytes_learns_names_and_its_own_tenants_sum(
         assert [column.name for column in cursor.description or ()] == ["tenant_id"]
         assert sorted(cursor.fetchall()) == [("acme",), ("globex",)]
         assert cursor.execute("select * from tenants_to_recount('infinity', 0)").fetchall() == []
-    cited = {(row.full["tenant_id"], row.full["cid"]) for row in truth["blobs"].rows}
+    citations = {(row.full["tenant_id"], row.full["cid"]) for row in truth["blobs"].rows}
     pending = Counter[str]()
     for row in truth["uploads"].rows:
         tenant = row.full["tenant_id"]
-        pending[tenant] += row.full["size"] * ((tenant, row.full["cid"]) not in cited)
-    for asker in ASKERS:
+        pending[tenant] += row.full["size"] * ((tenant, row.full["cid"]) not in citations)
+    for caller in CALLERS:
         with app.transaction(force_rollback=True):
-            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
-            told = app.execute("select pending_upload_bytes()").fetchone()
-            assert told == (0 if asker.viewer else pending[asker.tenant],)
+            ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
+            pending_bytes = app.execute("select pending_upload_bytes()").fetchone()
+            assert pending_bytes == (0 if caller.viewer else pending[caller.tenant],)
 
 
 @pytest.mark.parametrize("guard", ["refuse_erased_event", "refuse_erased_citation"])
@@ -727,7 +727,7 @@ UNASKED = {
     "enqueue_job": "select enqueue_job('archiver', 'r', gen_random_uuid(), '1 minute', now())"
     " where false",
     "hour_end": "select hour_end(now()) where false",
-    # Sums and limits of the asker's tenant; who named none leases nothing (see below).
+    # Sums and limits of the caller's tenant; who named none leases nothing (see below).
     "pending_upload_bytes": "select 1 where pending_upload_bytes() <> 0",
     "quota_limit": "select 1 where quota_limit('requests', null) is not null",
     "lease_quota": "select * from lease_quota('requests', 1, 1, 1) where false",
@@ -796,22 +796,22 @@ def plain_item(scope: Row, participants: list[str], key: str) -> str:
 def appended_in_breach(app: Connection[Any], scopes: Sequence[Row]) -> Iterator[str]:
     """Who could append where it sees nothing, or could not where it does: as the scope's own
     participants, and under false ones that are in view."""
-    for asker, scope in itertools.product(ASKERS, scopes):
+    for caller, scope in itertools.product(CALLERS, scopes):
         own = scope.full["participants"]
         # In another tenant the scope's id is free, but there it is the hash of nobody.
-        for participants in {tuple(own), asker.viewer or ("user:x",), (*own, "user:zoe")}:
-            may = scope.belongs_to(asker) and list(participants) == own
-            item = plain_item(scope, list(participants), f"{asker} {participants}")
-            told: list[Any] = []
+        for participants in {tuple(own), caller.viewer or ("user:x",), (*own, "user:zoe")}:
+            may = scope.belongs_to(caller) and list(participants) == own
+            item = plain_item(scope, list(participants), f"{caller} {participants}")
+            result_rows: list[Any] = []
             try:
                 with app.transaction(force_rollback=True):
-                    ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+                    ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
                     app.execute("delete from erasure_marks")  # with one it does nothing
-                    told = rows(app, "select outcome from append_fast_path(%s)", item)
+                    result_rows = rows(app, "select outcome from append_fast_path(%s)", item)
             except (errors.InsufficientPrivilege, errors.ForeignKeyViolation):
                 pass  # not in view, or a tenant that does not exist
-            if told != (["created"] if may else []):
-                yield f"{asker} as {participants} in {scope.text}: {told}"
+            if result_rows != (["created"] if may else []):
+                yield f"{caller} as {participants} in {scope.text}: {result_rows}"
 
 
 def test_an_append_reaches_what_is_in_view_and_nothing_else(
@@ -821,18 +821,18 @@ def test_an_append_reaches_what_is_in_view_and_nothing_else(
 
 
 def erased_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str]:
-    """Askers for whom the eraser's functions touched a foreign row, or spared one in view; all is
+    """Callers for whom the eraser's functions touched a foreign row, or spared one in view; all is
     rolled back."""
     events, versions = truth["events"].rows, truth["chain_versions"].rows
     event_ids = [row.full["event_id"] for row in events]
     chain_ids = [row.full["chain_id"] for row in versions]
     scope_ids = [row.full["scope_id"] for row in truth["scopes"].rows]
-    found: list[str] = []
-    for asker in ASKERS:
-        erasures = [r for r in truth["erasures"].rows if r.full["tenant_id"] == asker.tenant]
+    results: list[str] = []
+    for caller in CALLERS:
+        erasures = [r for r in truth["erasures"].rows if r.full["tenant_id"] == caller.tenant]
         erasure_id = erasures[0].full["erasure_id"] if erasures else str(uuid.uuid4())
         with app.transaction(force_rollback=True):
-            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
             counts = dict(
                 app.execute(
                     "select name, total from blank_chains(%s::uuid[], %s::uuid[], now()) union all"
@@ -841,10 +841,10 @@ def erased_in_breach(app: Connection[Any], truth: dict[str, Table]) -> list[str]
                 ).fetchall()
             )
         for name, table in (("events", events), ("chain_versions", versions)):
-            own = sum(row.belongs_to(asker) for row in table)
+            own = sum(row.belongs_to(caller) for row in table)
             if counts.get(name, 0) != own:
-                found.append(f"{asker}: {counts.get(name)} {name}, {own} are in view")
-    return found
+                results.append(f"{caller}: {counts.get(name)} {name}, {own} are in view")
+    return results
 
 
 def test_whoever_erases_reaches_what_is_in_view_and_nothing_else(
@@ -859,38 +859,38 @@ def test_whoever_forgets_uploads_reaches_the_writers_own_and_nothing_else(
     """A bound user's own; who sees the whole tenant, all of it, or those of the writer that is
     named."""
     uploads = [row.full for row in truth["uploads"].rows]
-    forgotten = set[int]()
-    for asker in ASKERS:
-        erasures = [r for r in truth["erasures"].rows if r.full["tenant_id"] == asker.tenant]
+    victims = set[int]()
+    for caller in CALLERS:
+        erasures = [r for r in truth["erasures"].rows if r.full["tenant_id"] == caller.tenant]
         erasure_id = erasures[0].full["erasure_id"] if erasures else str(uuid.uuid4())
         for writer in (None, "user:alice", "user:nobody"):
             own = [
                 one
                 for one in uploads
-                if one["tenant_id"] == asker.tenant
+                if one["tenant_id"] == caller.tenant
                 and writer in (None, one["writer"])
-                and (not asker.viewer or one["writer"] == asker.writer in asker.viewer)
+                and (not caller.viewer or one["writer"] == caller.writer in caller.viewer)
             ]
             with app.transaction(force_rollback=True):
-                ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+                ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
                 (count,) = rows(app, "select forget_uploads(%s, %s)", erasure_id, writer)
-            assert count == len(own), (asker, writer)
-            forgotten.add(count)
-    assert len(forgotten) > 1, "nobody reaches anything"
+            assert count == len(own), (caller, writer)
+            victims.add(count)
+    assert len(victims) > 1, "nobody reaches anything"
 
 
 def test_whoever_locks_sources_learns_of_those_in_view(
     app: Connection[Any], truth: dict[str, Table]
 ) -> None:
     events = truth["events"].rows
-    for asker in ASKERS:
+    for caller in CALLERS:
         with app.transaction(force_rollback=True):
-            ask(app, asker.tenant, viewer_text(asker.viewer), asker.writer)
+            ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
             ids = [row.full["event_id"] for row in events]
             (count,) = rows(app, "select lock_sources(%s::uuid[])", [*ids, *ids])
         assert count == sum(
-            row.belongs_to(asker) and row.full["erased_at"] is None for row in events
-        ), asker
+            row.belongs_to(caller) and row.full["erased_at"] is None for row in events
+        ), caller
 
 
 MARKED_TABLES = """
@@ -899,7 +899,7 @@ MARKED_TABLES = """
 """Tables whose rows a mark keeps out of view."""
 
 
-def counted(app: Connection[Any], names: Sequence[str]) -> dict[str, int]:
+def count_of(app: Connection[Any], names: Sequence[str]) -> dict[str, int]:
     """How many rows of each table are in view."""
     counts = sql.SQL(" union all ").join(
         sql.SQL("select {}, count(*) from {}").format(sql.Literal(name), sql.Identifier(name))
@@ -916,7 +916,7 @@ def test_a_mark_keeps_from_everybody_what_it_is_about_and_nothing_else(
     names = rows(app, MARKED_TABLES)
     assert len(names) >= 20
     event_ids = [row.full["event_id"] for row in truth["events"].rows]
-    readers = [asker for asker in ASKERS if asker.tenant in TENANTS and asker.writer == "*"]
+    readers = [caller for caller in CALLERS if caller.tenant in TENANTS and caller.writer == "*"]
     for marker, reader in itertools.product(readers[:4], readers):
         with app.transaction(force_rollback=True):
             ask(app, marker.tenant, viewer_text(marker.viewer), marker.writer)
@@ -926,21 +926,23 @@ def test_a_mark_keeps_from_everybody_what_it_is_about_and_nothing_else(
                 (list(marker.viewer),),
             )
             ask(app, reader.tenant, viewer_text(reader.viewer), reader.writer)
-            counts = counted(app, names)
-            told = rows(app, "select event_id::text from events_marked(%s::uuid[])", event_ids)
+            counts = count_of(app, names)
+            result_rows = rows(
+                app, "select event_id::text from events_marked(%s::uuid[])", event_ids
+            )
         in_view = {
             name: [row for row in truth[name].rows if row.belongs_to(reader)] for name in names
         }
         for name in names:
-            marked = [
+            labels = [
                 row
                 for row in in_view[name]
                 if reader.tenant == marker.tenant
                 and set(row.full["participants"]) >= set(marker.viewer)
             ]
-            left = len(in_view[name]) - len(marked)
-            assert counts[name] == left, (marker, reader, name)
-            assert name != "events" or len(told) == len(marked), (marker, reader)
+            rest = len(in_view[name]) - len(labels)
+            assert counts[name] == rest, (marker, reader, name)
+            assert name != "events" or len(result_rows) == len(labels), (marker, reader)
 
 
 def test_nobody_can_append(app: Connection[Any]) -> None:

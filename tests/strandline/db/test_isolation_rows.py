@@ -52,9 +52,9 @@ def app(copy: ScratchDatabase) -> Iterator[Connection[Any]]:
         yield connection
 
 
-def unasked(connection: Connection[Any], among: list[Table]) -> list[str]:
+def find_untested(connection: Connection[Any], among: list[Table]) -> list[str]:
     """Tables of which somebody who set nothing, or only empty strings, reads or changes a row."""
-    found: list[str] = []
+    results: list[str] = []
     for table in among:
         name = sql.Identifier(table.name)
         statements = [sql.SQL("select {} from {}").format(sql.Identifier(table.readable[0]), name)]
@@ -70,18 +70,18 @@ def unasked(connection: Connection[Any], among: list[Table]) -> list[str]:
                         ask(connection, "", "", "")
                     try:
                         if connection.execute(statement).rowcount:
-                            found.append(table.name)
+                            results.append(table.name)
                     except errors.IntegrityError:  # it got as far as a row
-                        found.append(table.name)
-    return found
+                        results.append(table.name)
+    return results
 
 
 def test_the_world_has_own_and_foreign_rows_in_every_table(admin: Connection[Any]) -> None:
     """Else the properties below would hold for want of anything to break them."""
     for table in tables(admin):
         is_whole = table.name.startswith("graph_tenant_")  # which no participant sees
-        asker = Caller.background(ALICE.tenant) if is_whole else ALICE
-        own = [row for row in table.rows if row.belongs_to(asker)]
+        caller = Caller.background(ALICE.tenant) if is_whole else ALICE
+        own = [row for row in table.rows if row.belongs_to(caller)]
         others = [row for row in table.rows if row.full["tenant_id"] != ALICE.tenant]
         assert own, f"nothing of alice's in {table.name}"
         assert others, f"nothing of another tenant's in {table.name}"
@@ -93,18 +93,18 @@ def test_the_world_has_own_and_foreign_rows_in_every_table(admin: Connection[Any
 
 
 def test_no_foreign_row_is_read_changed_or_inserted(
-    admin: Connection[Any], app: Connection[Any], scaled: Callable[[int], int]
+    admin: Connection[Any], app: Connection[Any], scale: Callable[[int], int]
 ) -> None:
-    assert list(all_breaches(app, tables(admin), scaled(20000))) == []
+    assert list(all_breaches(app, tables(admin), scale(20000))) == []
 
 
 def of_scopes(admin: Connection[Any]) -> list[Table]:
     """The tables whose rows are of a scope, by the catalogue, and into which the application may
     insert."""
     names = set(rows(admin, TABLES_OF_A_SCOPE))
-    found = [table for table in tables(admin) if table.name in names]
-    assert [table.name for table in found if not table.insertable] == ["erased_events"]
-    return [table for table in found if table.insertable]
+    results = [table for table in tables(admin) if table.name in names]
+    assert [table.name for table in results if not table.insertable] == ["erased_events"]
+    return [table for table in results if table.insertable]
 
 
 def test_no_row_says_another_scope_than_it_is_of(
@@ -127,13 +127,13 @@ def test_the_database_knows_the_ids_of_scopes(app: Connection[Any]) -> None:
         ]
         members = sorted(set(who))
         tenant = chance.choice(("acme", "a", "a-1"))
-        made = participants.derive_scope_id(tenant, members)
-        flipped = uuid.UUID(int=made.int ^ 1 << chance.randrange(128))
+        scope_id = participants.derive_scope_id(tenant, members)
+        flipped = uuid.UUID(int=scope_id.int ^ 1 << chance.randrange(128))
         ((same, other, others_tenant, fewer),) = app.execute(
             "select is_scope_of(%(id)s, %(tenant)s, %(who)s),"
             " is_scope_of(%(flipped)s, %(tenant)s, %(who)s), is_scope_of(%(id)s, 'b', %(who)s),"
             " is_scope_of(%(id)s, %(tenant)s, (%(who)s::text[])[2:])",
-            {"id": made, "flipped": flipped, "tenant": tenant, "who": members},
+            {"id": scope_id, "flipped": flipped, "tenant": tenant, "who": members},
         ).fetchall()
         assert (same, other, others_tenant, fewer) == (True, False, False, False), (tenant, members)
 
@@ -141,11 +141,11 @@ def test_the_database_knows_the_ids_of_scopes(app: Connection[Any]) -> None:
 def test_without_settings_every_table_is_empty(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
-    assert unasked(app, tables(admin)) == []
+    assert find_untested(app, tables(admin)) == []
     with app.transaction():  # and after a transaction of somebody's, on the same connection
         ask(app, ALICE.tenant, viewer_text(ALICE.viewer), ALICE.writer)
         assert rows(app, "select count(*) from events") > [0]
-    assert unasked(app, tables(admin)) == []
+    assert find_untested(app, tables(admin)) == []
 
 
 def test_a_view_and_a_join_are_as_tight_as_their_tables(
@@ -161,15 +161,13 @@ def test_a_view_and_a_join_are_as_tight_as_their_tables(
     with app.transaction(force_rollback=True):
         ask(app, ALICE.tenant, viewer_text(ALICE.viewer), ALICE.writer)
         assert set(rows(app, "select event_id::text from event_rows")) == in_view
-        joined = (
-            "select count(*) from events e full join scopes s on true full join blobs b on true"
-        )
+        query = "select count(*) from events e full join scopes s on true full join blobs b on true"
         counts = [
             rows(app, "select count(*) from events")[0],
             rows(app, "select count(*) from scopes")[0],
             rows(app, "select count(*) from blobs")[0],
         ]
-        assert rows(app, joined) == [math.prod(counts)]
+        assert rows(app, query) == [math.prod(counts)]
 
 
 # teeth -------------------------------------------------------------------------------------------
@@ -185,7 +183,7 @@ def test_the_owner_is_held_by_force_and_seen_without_it(
             lax = sql.SQL("alter table {} no force row level security")
             owner.execute(lax.format(sql.Identifier(table.name)))
             assert any(all_breaches(owner, [table], 20, verbs=("select",)))
-            assert table.name in unasked(owner, [table])
+            assert table.name in find_untested(owner, [table])
 
 
 FAULTS: dict[str, tuple[bytes, tuple[Verb, ...]]] = {
@@ -287,12 +285,12 @@ def test_a_setting_left_on_the_session_is_noticed(
     admin: Connection[Any], app: Connection[Any]
 ) -> None:
     among = tables(admin)
-    assert unasked(app, among) == []
+    assert find_untested(app, among) == []
     app.execute(
         "select set_config('strandline.tenant', 'acme', false),"
         " set_config('strandline.viewer', '{}', false)"
     )
-    assert "events" in unasked(app, among)
+    assert "events" in find_untested(app, among)
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ def empty(server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
     server.drop_database(name)
 
 
-def run(base: ScratchDatabase, wanted: list[Migration] | None = None) -> list[str]:
+def run(base: ScratchDatabase, expectations: list[Migration] | None = None) -> list[str]:
     with psycopg.connect(base.owner_url, autocommit=True) as owner:
-        return migrate(owner, wanted)
+        return migrate(owner, expectations)
 
 
 def tables(base: ScratchDatabase) -> set[str]:
@@ -108,9 +108,9 @@ def test_a_second_run_applies_nothing(empty: ScratchDatabase) -> None:
 
 def test_what_was_applied_is_recorded_with_its_checksum(empty: ScratchDatabase) -> None:
     run(empty)
-    recorded = empty.rows("select number, name, checksum from schema_migrations order by number")
-    assert recorded == [(file.number, file.name, file.checksum) for file in list_migrations()]
-    assert all(len(checksum) == 64 for _, _, checksum in recorded)
+    result_rows = empty.rows("select number, name, checksum from schema_migrations order by number")
+    assert result_rows == [(file.number, file.name, file.checksum) for file in list_migrations()]
+    assert all(len(checksum) == 64 for _, _, checksum in result_rows)
 
 
 def test_files_are_numbered_from_one_without_a_gap() -> None:
@@ -160,9 +160,9 @@ def test_a_database_older_than_the_baseline_is_refused_with_the_way_out(
 
 
 def test_a_failing_file_leaves_neither_its_tables_nor_its_record(empty: ScratchDatabase) -> None:
-    broken = Migration(2, "0002_break.sql", "create table half (a int); select 1 / 0;")
+    migration = Migration(2, "0002_break.sql", "create table half (a int); select 1 / 0;")
     with pytest.raises(psycopg.errors.DivisionByZero):
-        run(empty, [ONE, broken, TWO._replace(number=3)])
+        run(empty, [ONE, migration, TWO._replace(number=3)])
     assert "one" in tables(empty)
     assert {"half", "two"} & tables(empty) == set()
     assert empty.rows("select number from schema_migrations") == [(1,)]
@@ -179,10 +179,10 @@ def test_a_file_and_its_record_are_one_transaction(empty: ScratchDatabase) -> No
 
 
 def test_a_failed_run_lets_go_of_its_lock(empty: ScratchDatabase) -> None:
-    broken = Migration(1, "0001_break.sql", "select 1 / 0;")
+    migration = Migration(1, "0001_break.sql", "select 1 / 0;")
     with psycopg.connect(empty.owner_url, autocommit=True) as owner:
         with pytest.raises(psycopg.errors.DivisionByZero):
-            migrate(owner, [broken])
+            migrate(owner, [migration])
         locks = empty.rows(
             "select count(*) from pg_locks where locktype = 'advisory'"
             " and database = (select oid from pg_database where datname = current_database())"
@@ -223,7 +223,7 @@ where (p.tenant_id, p.n) in (select o.tenant_id, o.n from planted o
     where o.doubled is null and o.tenant_id = current_tenant() order by o.n limit 20)
 """,
 )
-PLANTED = """
+OLD_ROWS = """
 create table planted (tenant_id text not null references tenants, n int not null, doubled int,
     touched int not null default 0, primary key (tenant_id, n));
 create policy own_tenant on planted to strandline_owner
@@ -240,7 +240,7 @@ def rows(scratch_db: ScratchDatabase) -> list[Migration]:
     number = len(list_migrations())
     files = [
         *list_migrations(),
-        ONE._replace(number=number + 1, text=PLANTED),
+        ONE._replace(number=number + 1, text=OLD_ROWS),
         LONG._replace(number=number + 2),
         TWO._replace(number=number + 3),
     ]
@@ -255,7 +255,7 @@ def rows(scratch_db: ScratchDatabase) -> list[Migration]:
     return files
 
 
-def doubled(base: ScratchDatabase) -> int:
+def count_duplicates(base: ScratchDatabase) -> int:
     wrong = base.rows("select count(*) from planted where doubled <> 2 * n or touched > 1")
     assert wrong == [(0,)]
     return base.rows("select count(*) from planted where doubled is not null")[0][0]
@@ -265,12 +265,12 @@ def batches(
     monkeypatch: pytest.MonkeyPatch, then: Callable[[psycopg.Connection[Any], int], None]
 ) -> None:
     """Let `then` happen in the midst of each batch, told its number."""
-    batch, counted = db_migrate._run_batch, itertools.count(1)  # pyright: ignore[reportPrivateUsage]
+    batch, count = db_migrate._run_batch, itertools.count(1)  # pyright: ignore[reportPrivateUsage]
 
     def counting(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> int:
         with owner.transaction():
             touched = batch(owner, file, tenant)
-            then(owner, next(counted))
+            then(owner, next(count))
         return touched
 
     monkeypatch.setattr(db_migrate, "_run_batch", counting)
@@ -280,7 +280,7 @@ def test_a_long_migration_goes_through_every_tenant_and_what_follows_waits_for_i
     scratch_db: ScratchDatabase, rows: list[Migration]
 ) -> None:
     assert run(scratch_db, rows) == [LONG.name, TWO.name]
-    assert doubled(scratch_db) == 20 * BATCH
+    assert count_duplicates(scratch_db) == 20 * BATCH
     assert run(scratch_db, rows) == []
 
 
@@ -300,10 +300,10 @@ def test_a_long_migration_ends_in_time_and_is_gone_on_with(
             assert migrate(owner, rows, deadline=over) == []
             assert [file.name for file in list_pending(owner, rows)] == [LONG.name, TWO.name]
         clock.undo()
-    assert doubled(scratch_db) == 5 * BATCH
+    assert count_duplicates(scratch_db) == 5 * BATCH
     assert "two" not in tables(scratch_db)
     assert run(scratch_db, rows) == [LONG.name, TWO.name]
-    assert doubled(scratch_db) == 20 * BATCH
+    assert count_duplicates(scratch_db) == 20 * BATCH
 
 
 def test_a_long_migration_that_is_killed_keeps_its_batches_and_is_resumed(
@@ -318,10 +318,10 @@ def test_a_long_migration_that_is_killed_keeps_its_batches_and_is_resumed(
         with pytest.raises(psycopg.OperationalError):
             run(scratch_db, rows)
     assert (
-        doubled(scratch_db) == 12 * BATCH
+        count_duplicates(scratch_db) == 12 * BATCH
     )  # acme's ten and the look that found none left; beta's two
     assert run(scratch_db, rows) == [LONG.name, TWO.name]
-    assert doubled(scratch_db) == 20 * BATCH
+    assert count_duplicates(scratch_db) == 20 * BATCH
 
 
 def test_two_runs_of_a_long_migration_share_it(
@@ -340,7 +340,7 @@ def test_two_runs_of_a_long_migration_share_it(
         thread.join()
     assert set(applied) == {LONG.name, TWO.name}
     assert applied.count(TWO.name) == 1
-    assert doubled(scratch_db) == 20 * BATCH
+    assert count_duplicates(scratch_db) == 20 * BATCH
     number = "select count(*) from schema_migrations where name = %s"
     assert scratch_db.rows(number, LONG.name) == scratch_db.rows(number, TWO.name) == [(1,)]
 
@@ -358,7 +358,7 @@ def test_a_tenant_made_while_a_long_migration_goes_on_is_gone_through_too(
 
     batches(monkeypatch, enter)
     assert run(scratch_db, rows) == [LONG.name, TWO.name]
-    assert doubled(scratch_db) == 20 * BATCH + 1
+    assert count_duplicates(scratch_db) == 20 * BATCH + 1
 
 
 def test_a_release_waits_for_no_more_than_a_batch(
@@ -367,14 +367,14 @@ def test_a_release_waits_for_no_more_than_a_batch(
     """While one run is at a long file another applies what is short and before it."""
     with psycopg.connect(scratch_db.owner_url, autocommit=True) as slow, slow.transaction():
         db_migrate._run_batch(slow, rows[-2], "acme")  # pyright: ignore[reportPrivateUsage]
-        done = list[list[str]]()
-        other = threading.Thread(target=lambda: done.append(run(scratch_db, rows)))
+        results = list[list[str]]()
+        other = threading.Thread(target=lambda: results.append(run(scratch_db, rows)))
         other.start()
         other.join(0.3)
         assert other.is_alive()
     other.join()
-    assert done == [[LONG.name, TWO.name]]
-    assert doubled(scratch_db) == 20 * BATCH
+    assert results == [[LONG.name, TWO.name]]
+    assert count_duplicates(scratch_db) == 20 * BATCH
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_a_long_migration_must_say_what_it_touched(
     rows[-2] = rows[-2]._replace(text=f"-- long: planted\n{text}")
     with pytest.raises(Misconfigured, match=LONG.name):
         run(scratch_db, rows)
-    assert doubled(scratch_db) == 0
+    assert count_duplicates(scratch_db) == 0
 
 
 def test_an_owner_who_sees_no_tenant_is_noticed(

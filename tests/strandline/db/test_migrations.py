@@ -39,29 +39,29 @@ def contracting(text: str) -> list[str]:
     """What of a migration could break the code that runs while it is applied, and after a way back:
     each statement in a few words, unless a comment before it says since which release no code has
     needed it."""
-    found: list[str] = []
+    results: list[str] = []
     for statement in text.split(";"):
         if SAYS_SINCE_WHEN.search(statement):
             continue
         bare = re.sub(r"--[^\n]*", " ", statement).lower()
         words = " ".join(bare.split())
-        found += [
+        results += [
             f"{why}: {words}" for why, pattern in CONTRACTING.items() if pattern.search(words)
         ]
-    return found
+    return results
 
 
 def test_no_migration_takes_away_what_the_code_of_before_needs() -> None:
     newer = {
         file.name: contracting(file.text) for file in list_migrations() if file.number > BASELINE
     }
-    assert {name: found for name, found in newer.items() if found} == {}
+    assert {name: result for name, result in newer.items() if result} == {}
 
 
 def test_no_migration_is_edited_renamed_or_removed() -> None:
     """Databases recorded the checksums of what they applied, and refuse any other file."""
-    shipped = [f"{file.checksum}  {file.name}" for file in list_migrations()]
-    assert shipped == CHECKSUMS.read_text().splitlines()
+    checksums = [f"{file.checksum}  {file.name}" for file in list_migrations()]
+    assert checksums == CHECKSUMS.read_text().splitlines()
 
 
 def test_the_baseline_creates_and_changes_no_data() -> None:

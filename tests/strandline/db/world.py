@@ -38,18 +38,18 @@ class World:
         server = self.base.server
         if self.copies:
             return ScratchDatabase(server, next(reversed(self.copies)))
-        copied = ScratchDatabase(server, unique_name())
-        server.clone_database(self.base.name, copied.name)
-        self.copies[copied.name] = _read_marks(copied)
-        return copied
+        scratch_database = ScratchDatabase(server, unique_name())
+        server.clone_database(self.base.name, scratch_database.name)
+        self.copies[scratch_database.name] = _read_marks(scratch_database)
+        return scratch_database
 
-    def take_back(self, copied: ScratchDatabase) -> None:
+    def take_back(self, database: ScratchDatabase) -> None:
         """Keep a copy for the next test unless any row of it, or of its catalogue, was changed."""
         with suppress(psycopg.Error):
-            if _read_marks(copied) == self.copies[copied.name]:
+            if _read_marks(database) == self.copies[database.name]:
                 return
-        del self.copies[copied.name]
-        copied.server.drop_database(copied.name)
+        del self.copies[database.name]
+        database.server.drop_database(database.name)
 
 
 def _read_marks(base: ScratchDatabase) -> list[tuple[Any, ...]]:

@@ -16,7 +16,7 @@ from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.jobs.context import SLICE_EVENTS, Tally, Worker
 from strandline.llm.tasks import LlmTasks
 from strandline.log import store_work
-from tests.support import UNLIMITED
+from tests.support import NO_LIMITS_SETTINGS
 
 
 class WordEmbedder:
@@ -58,7 +58,7 @@ def make_worker(
 ) -> Worker:
     """A worker with so much time, all of it for one turn, whose language model is the heuristic
     model, or what a test gives it."""
-    tasks = cast("LlmTasks", llm) if llm else LlmTasks(database, UNLIMITED, None)
+    tasks = cast("LlmTasks", llm) if llm else LlmTasks(database, NO_LIMITS_SETTINGS, None)
     worker = Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), tasks)
     return replace(worker, slice_events=slice_events, slice_seconds=seconds)
 

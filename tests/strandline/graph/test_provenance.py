@@ -39,55 +39,55 @@ class Chance:
         """One change; what it makes may be named by the next ones."""
         tenant = self.rng.choice(TENANTS)
         graph = Graph(self.gateway, self.keys[tenant], self.rng.choice(SCOPES))
-        known = self.ids.setdefault(tenant, [])
+        known_ids = self.ids.setdefault(tenant, [])
         changes = (self._create, self._relate, self._patch, self._invalidate, self._merge)
         change = self.rng.choice((*changes, self._end, self._undo))
-        reply = change(graph, known)
+        reply = change(graph, known_ids)
         self.statuses[change.__name__, reply.status] += 1
         assert reply.status in (200, 201, 404, 409, 422), reply.text
         if reply.status in (200, 201):
-            known += [f"node {n['id']}" for n in reply.body.get("nodes", [])]
-            known += [f"edge {e['id']}" for e in reply.body.get("edges", [])]
-            known += [f"merge {reply.body['merge_id']}"] if "moved" in reply.body else []
+            known_ids += [f"node {n['id']}" for n in reply.body.get("nodes", [])]
+            known_ids += [f"edge {e['id']}" for e in reply.body.get("edges", [])]
+            known_ids += [f"merge {reply.body['merge_id']}"] if "moved" in reply.body else []
 
-    def _pick(self, known: list[str], kind: str) -> str:
+    def _pick(self, known_ids: list[str], kind: str) -> str:
         """One of what there is; or what never was."""
-        of_kind = [text.partition(" ")[2] for text in known if text.startswith(kind)]
+        of_kind = [text.partition(" ")[2] for text in known_ids if text.startswith(kind)]
         return self.rng.choice(of_kind) if of_kind else "ent:00000000-0000-8000-8000-000000000000"
 
-    def _create(self, graph: Graph, known: list[str]) -> Reply:
+    def _create(self, graph: Graph, known_ids: list[str]) -> Reply:
         name, other = self.rng.sample(NAMES, 2)
-        link = {"edge": "RELATES_TO", "target": self._pick(known, "node")}
-        linked = {"relationships": [link]} if known and self.rng.random() < 0.4 else {}
-        nodes = [fact(f"{name} is {other}", **linked), entity(name), topic(other)]
+        link = {"edge": "RELATES_TO", "target": self._pick(known_ids, "node")}
+        links = {"relationships": [link]} if known_ids and self.rng.random() < 0.4 else {}
+        nodes = [fact(f"{name} is {other}", **links), entity(name), topic(other)]
         return graph.send("POST", "nodes", {"nodes": nodes[: self.rng.randint(1, 3)]})
 
-    def _relate(self, graph: Graph, known: list[str]) -> Reply:
-        ends = {"from_id": self._pick(known, "node"), "to_id": self._pick(known, "node")}
+    def _relate(self, graph: Graph, known_ids: list[str]) -> Reply:
+        ends = {"from_id": self._pick(known_ids, "node"), "to_id": self._pick(known_ids, "node")}
         return graph.send("POST", "edges", {"edges": [{"edge": "USES", **ends}]})
 
-    def _patch(self, graph: Graph, known: list[str]) -> Reply:
+    def _patch(self, graph: Graph, known_ids: list[str]) -> Reply:
         fields: dict[str, Any] = {"archived": self.rng.random() < 0.5}
-        return graph.send("PATCH", f"nodes/{self._pick(known, 'node')}", fields)
+        return graph.send("PATCH", f"nodes/{self._pick(known_ids, 'node')}", fields)
 
-    def _invalidate(self, graph: Graph, known: list[str]) -> Reply:
+    def _invalidate(self, graph: Graph, known_ids: list[str]) -> Reply:
         replacement = {"replacement": {"content": f"{self.rng.choice(NAMES)} is it"}}
         body = {"reason": "so", **(replacement if self.rng.random() < 0.5 else {})}
-        return graph.send("POST", f"nodes/{self._pick(known, 'node')}/invalidate", body)
+        return graph.send("POST", f"nodes/{self._pick(known_ids, 'node')}/invalidate", body)
 
-    def _merge(self, graph: Graph, known: list[str]) -> Reply:
-        ends = {"from_id": self._pick(known, "node"), "into_id": self._pick(known, "node")}
+    def _merge(self, graph: Graph, known_ids: list[str]) -> Reply:
+        ends = {"from_id": self._pick(known_ids, "node"), "into_id": self._pick(known_ids, "node")}
         return graph.send("POST", "merges", ends)
 
-    def _end(self, graph: Graph, known: list[str]) -> Reply:
-        return graph.send("POST", f"edges/{self._pick(known, 'edge')}/end")
+    def _end(self, graph: Graph, known_ids: list[str]) -> Reply:
+        return graph.send("POST", f"edges/{self._pick(known_ids, 'edge')}/end")
 
-    def _undo(self, graph: Graph, known: list[str]) -> Reply:
-        return graph.send("POST", f"merges/{self._pick(known, 'merge')}/undo")
+    def _undo(self, graph: Graph, known_ids: list[str]) -> Reply:
+        return graph.send("POST", f"merges/{self._pick(known_ids, 'merge')}/undo")
 
 
 @dataclass(frozen=True)
-class Unfounded:
+class UnfoundedRow:
     """What a reader sees of the graph, and what of it rests on nothing that the reader sees."""
 
     seen: int
@@ -119,20 +119,20 @@ CHECK = """
 
 
 def test_everything_leads_to_events_that_its_reader_sees(
-    gateway: Gateway, scaled: Callable[[int], int]
+    gateway: Gateway, scale: Callable[[int], int]
 ) -> None:
     chance = Chance(gateway, random.Random(11), {name: gateway.key(name) for name in TENANTS})
-    for _ in range(max(120, scaled(4000))):
+    for _ in range(max(120, scale(4000))):
         chance.step()
-    done = {name for name, status in chance.statuses if status in (200, 201)}
-    assert done >= {"_create", "_relate", "_patch", "_invalidate"}
+    results = {name for name, status in chance.statuses if status in (200, 201)}
+    assert results >= {"_create", "_relate", "_patch", "_invalidate"}
     total = 0
     for tenant in TENANTS:
         for viewer in SCOPES:
             access = gateway.database.connect_as(Caller(tenant, tuple(sorted(viewer))))
-            (found,) = access.fetch(Unfounded, CHECK, {})
-            assert found == Unfounded(found.seen, 0, 0, 0, 0), (tenant, viewer)
-            total += found.seen
+            (row,) = access.fetch(UnfoundedRow, CHECK, {})
+            assert row == UnfoundedRow(row.seen, 0, 0, 0, 0), (tenant, viewer)
+            total += row.seen
     assert total > 20
 
 

@@ -26,8 +26,8 @@ PAIR = ("agent:helper", "user:ada")
 def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
     """The service's access to it."""
     scratch_db.rows("insert into tenants (tenant_id) values ('acme') on conflict do nothing")
-    with closing(Database(scratch_db.url)) as opened:
-        yield opened
+    with closing(Database(scratch_db.url)) as connection:
+        yield connection
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ from tests.support import KEY_SECRET
 
 Stubber: Any = _Stubber  # botocore ships no types
 SECRET, KEY = "grandmother's recipe", "sk-key-of-the-deployment"
-ASKED = ModelRequest(
+REQUEST = ModelRequest(
     "topic",
     "Name the topic, as you name the topic.",
     SECRET,
@@ -70,11 +70,11 @@ def model(server: ModelServer) -> Iterator[ChatModel]:
         yield model
 
 
-def settings(**given: Any) -> ServiceSettings:
-    return ServiceSettings(database_url="", bucket="", key_secret=KEY_SECRET, **given)
+def settings(**options: Any) -> ServiceSettings:
+    return ServiceSettings(database_url="", bucket="", key_secret=KEY_SECRET, **options)
 
 
-def told(
+def tell_usage(
     model: ChatModel,
     kind: type[StrandlineError],
     way: str = SCHEMA,
@@ -83,13 +83,13 @@ def told(
     seconds: float = 10,
 ) -> str:
     """The error's message, of which a log shows neither text nor key."""
-    with pytest.raises(kind) as caught:
-        model.ask(ASKED, way, is_proven=sure, timeout=seconds)
-    assert type(caught.value) is kind
-    shown = f"{caught.value!r} {caught.value.__cause__!r} {caught.value.details}"
-    assert SECRET not in shown
-    assert KEY not in shown
-    return caught.value.message
+    with pytest.raises(kind) as failure:
+        model.ask(REQUEST, way, is_proven=sure, timeout=seconds)
+    assert type(failure.value) is kind
+    text = f"{failure.value!r} {failure.value.__cause__!r} {failure.value.details}"
+    assert SECRET not in text
+    assert KEY not in text
+    return failure.value.message
 
 
 # --- what is sent
@@ -98,18 +98,18 @@ def told(
 def test_it_is_sent_what_the_protocol_asks_for_and_no_more(
     server: ModelServer, model: ChatModel
 ) -> None:
-    assert model.ask(ASKED, model.output_mode, is_proven=False, timeout=10) == ModelReply(
+    assert model.ask(REQUEST, model.output_mode, is_proven=False, timeout=10) == ModelReply(
         '{"topic": "tides"}', 100, 20
     )
-    named = {"name": "topic", "schema": ASKED.schema, "strict": True}
+    fields = {"name": "topic", "schema": REQUEST.schema, "strict": True}
     assert server.requests == [
         {
             "model": "tiny",
             "messages": [
-                {"role": "system", "content": ASKED.system},
+                {"role": "system", "content": REQUEST.system},
                 {"role": "user", "content": SECRET},
             ],
-            "response_format": {"type": "json_schema", "json_schema": named},
+            "response_format": {"type": "json_schema", "json_schema": fields},
             "max_tokens": 500,
         }
     ]
@@ -121,11 +121,11 @@ def test_it_is_sent_what_the_protocol_asks_for_and_no_more(
 def test_where_no_schema_is_taken_it_stands_in_the_prompt(
     server: ModelServer, model: ChatModel, way: str
 ) -> None:
-    model.ask(ASKED, way, is_proven=True, timeout=10)
-    assert json.dumps(ASKED.schema) in server.requests[0]["messages"][0]["content"]
+    model.ask(REQUEST, way, is_proven=True, timeout=10)
+    assert json.dumps(REQUEST.schema) in server.requests[0]["messages"][0]["content"]
     assert server.ways() == [way.split()[0]]
-    wanted = server.requests[0].get("response_format", {})
-    assert wanted.get("schema") == (ASKED.schema if way == INSIDE else None)
+    response_format = server.requests[0].get("response_format", {})
+    assert response_format.get("schema") == (REQUEST.schema if way == INSIDE else None)
 
 
 def test_nothing_is_taken_from_openais_own_variables(
@@ -142,7 +142,7 @@ def test_nothing_is_taken_from_openais_own_variables(
         with closing(
             ChatModel(base_url=None, model="tiny", api_key=None, azure_version=version)
         ) as model:
-            model.ask(ASKED, model.output_mode, is_proven=False, timeout=10)
+            model.ask(REQUEST, model.output_mode, is_proven=False, timeout=10)
     assert len(server.headers) == 2
     assert "somebody-elses" not in str(server.headers)
     assert not {"openai-organization", "openai-project"} & set(server.headers[0])
@@ -160,7 +160,7 @@ def test_azure_is_asked_as_it_wants_to_be(server: ModelServer) -> None:
     )
     assert isinstance(model, ChatModel)
     assert model.name == "azure:our-deployment"
-    model.ask(ASKED, model.output_mode, is_proven=False, timeout=10)
+    model.ask(REQUEST, model.output_mode, is_proven=False, timeout=10)
     model.close()
     assert server.paths == [
         "/openai/deployments/our-deployment/chat/completions?api-version=2024-10-21"
@@ -171,17 +171,17 @@ def test_azure_is_asked_as_it_wants_to_be(server: ModelServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "missing"),
+    ("values", "missing"),
     [
         ({"llm_provider": "openai"}, ["MODEL"]),
         ({"llm_provider": "bedrock"}, ["MODEL"]),
         ({"llm_provider": "azure", "llm_model": "x"}, ["BASE_URL", "API_KEY", "API_VERSION"]),
     ],
 )
-def test_what_a_provider_needs_is_named(given: dict[str, Any], missing: list[str]) -> None:
-    with pytest.raises(Misconfigured) as refused:
-        make_provider(settings(**given))
-    assert all(f"STRANDLINE_LLM_{name}" in refused.value.message for name in missing)
+def test_what_a_provider_needs_is_named(values: dict[str, Any], missing: list[str]) -> None:
+    with pytest.raises(Misconfigured) as failure:
+        make_provider(settings(**values))
+    assert all(f"STRANDLINE_LLM_{name}" in failure.value.message for name in missing)
 
 
 def test_by_default_there_is_none() -> None:
@@ -198,7 +198,7 @@ def test_a_status_that_does_not_blame_the_request_is_an_outage(
     server.script = [
         Says({"error": {"message": SECRET + KEY}}, status, headers={"Location": "/v2"})
     ]
-    assert f"HTTP {status}" in told(model, ModelUnavailable)
+    assert f"HTTP {status}" in tell_usage(model, ModelUnavailable)
     assert len(server.requests) == 1, "retried, or carried elsewhere"
 
 
@@ -207,11 +207,11 @@ def test_a_status_that_blames_the_text_is_a_refusal(
     server: ModelServer, model: ChatModel, status: int
 ) -> None:
     server.script = [error(status, f"content policy: {SECRET}")]
-    assert f"HTTP {status}" in told(model, ModelRefused)
+    assert f"HTTP {status}" in tell_usage(model, ModelRefused)
 
 
 @pytest.mark.parametrize(
-    ("way", "sure", "said", "simpler"),
+    ("way", "sure", "message", "simpler"),
     [
         (SCHEMA, True, "response_format of type json_schema is not supported", INSIDE),
         (OBJECT, True, "Invalid parameter: 'response_format'", TEXT),
@@ -227,13 +227,13 @@ def test_a_status_that_blames_the_text_is_a_refusal(
     ],
 )
 def test_a_way_that_is_refused_has_a_simpler_one(
-    server: ModelServer, model: ChatModel, way: str, sure: bool, said: str, simpler: str
+    server: ModelServer, model: ChatModel, way: str, sure: bool, message: str, simpler: str
 ) -> None:
     for status in (400, 422):
-        server.script = [error(status, said)]
-        with pytest.raises(FormatUnsupported) as refused:
-            model.ask(ASKED, way, is_proven=sure, timeout=10)
-        assert refused.value.simpler_format == simpler
+        server.script = [error(status, message)]
+        with pytest.raises(FormatUnsupported) as failure:
+            model.ask(REQUEST, way, is_proven=sure, timeout=10)
+        assert failure.value.simpler_format == simpler
 
 
 def test_a_server_that_breaks_over_a_format_refuses_it(
@@ -241,13 +241,13 @@ def test_a_server_that_breaks_over_a_format_refuses_it(
 ) -> None:
     server.script = [error(500, "Input should be 'text' or 'json_object'"), error(500, "oops")]
     with pytest.raises(FormatUnsupported):
-        model.ask(ASKED, SCHEMA, is_proven=True, timeout=10)
-    told(model, ModelUnavailable, sure=False)
+        model.ask(REQUEST, SCHEMA, is_proven=True, timeout=10)
+    tell_usage(model, ModelUnavailable, sure=False)
 
 
 def test_the_simplest_way_has_none(server: ModelServer, model: ChatModel) -> None:
     server.script = [error(400, "response_format and schema")]
-    told(model, ModelRefused, TEXT, sure=False)
+    tell_usage(model, ModelRefused, TEXT, sure=False)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_the_simplest_way_has_none(server: ModelServer, model: ChatModel) -> Non
 )
 def test_a_model_that_says_no_refuses(server: ModelServer, model: ChatModel, says: Says) -> None:
     server.script = [says]
-    told(model, ModelRefused)
+    tell_usage(model, ModelRefused)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_an_answer_of_another_kind_is_of_no_use(
     server: ModelServer, model: ChatModel, body: bytes
 ) -> None:
     server.script = [Says(body)]
-    assert "not a chat completion" in told(model, InvalidModelAnswer)
+    assert "not a chat completion" in tell_usage(model, InvalidModelAnswer)
 
 
 # The server goes on until the test lets it go, which it does after the error: the error itself
@@ -274,12 +274,12 @@ def test_an_answer_of_another_kind_is_of_no_use(
 @pytest.mark.parametrize("status", [200, 400, 500])
 def test_a_huge_answer_is_not_read(server: ModelServer, model: ChatModel, status: int) -> None:
     server.script = [Says(b"", hold=pour(status))]
-    assert "over 262144 bytes" in told(model, InvalidModelAnswer)
+    assert "over 262144 bytes" in tell_usage(model, InvalidModelAnswer)
 
 
 def test_a_packed_answer_is_not_unpacked(server: ModelServer, model: ChatModel) -> None:
     server.script = [Says(b"\x1f\x8b", headers={"Content-Encoding": "gzip"})]
-    assert "compressed" in told(model, InvalidModelAnswer)
+    assert "compressed" in tell_usage(model, InvalidModelAnswer)
     assert server.headers[0]["accept-encoding"] == "identity"
 
 
@@ -289,9 +289,9 @@ def test_an_answer_that_takes_too_long_is_late(
 ) -> None:
     server.script = [Says(b"", hold=hold)]
     started = time.monotonic()
-    told(model, ModelTimeout, seconds=0.3)
+    tell_usage(model, ModelTimeout, seconds=0.3)
     assert time.monotonic() - started < 3, "not once per wait"
-    assert model.ask(ASKED, SCHEMA, is_proven=True, timeout=10), (
+    assert model.ask(REQUEST, SCHEMA, is_proven=True, timeout=10), (
         "the next has a connection of its own"
     )
 
@@ -303,7 +303,7 @@ def test_an_answer_that_drips_through_a_proxy_is_late(
     server.script = [Says(b"", hold=drip_headers)]
     url = "http://elsewhere.invalid/v1"
     with closing(ChatModel(base_url=url, model="tiny", api_key=KEY)) as model:
-        told(model, ModelTimeout, seconds=0.3)
+        tell_usage(model, ModelTimeout, seconds=0.3)
     assert server.paths == [f"{url}/chat/completions"]
 
 
@@ -312,12 +312,12 @@ def test_nobody_listening_is_an_outage() -> None:
         port = closed.getsockname()[1]
     url = f"http://127.0.0.1:{port}/v1"
     with closing(ChatModel(base_url=url, model="tiny", api_key=KEY)) as model:
-        assert "cannot be reached" in told(model, ModelUnavailable)
+        assert "cannot be reached" in tell_usage(model, ModelUnavailable)
 
 
 def test_a_provider_need_not_count_tokens(server: ModelServer, model: ChatModel) -> None:
     server.script = [completion("{}", tokens=None)]
-    assert model.ask(ASKED, SCHEMA, is_proven=True, timeout=10) == ModelReply("{}", None, None)
+    assert model.ask(REQUEST, SCHEMA, is_proven=True, timeout=10) == ModelReply("{}", None, None)
 
 
 # --- what an answer is worth
@@ -338,12 +338,12 @@ def test_what_stands_around_an_answer_is_passed_over(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "quoted", ["a </think> b", "</think>", '</think>{"topic": "no"}', "</think>{}"]
+    "quotes", ["a </think> b", "</think>", '</think>{"topic": "no"}', "</think>{}"]
 )
 @pytest.mark.parametrize("before", ["", "<think>So?</think>"])
-def test_an_answer_may_quote_the_end_of_a_thinking_block(quoted: str, before: str) -> None:
-    answer = json.dumps({"topic": quoted})
-    assert parse_output(f"{before}{answer}", Topic, "") == Topic(topic=quoted)
+def test_an_answer_may_quote_the_end_of_a_thinking_block(quotes: str, before: str) -> None:
+    answer = json.dumps({"topic": quotes})
+    assert parse_output(f"{before}{answer}", Topic, "") == Topic(topic=quotes)
 
 
 @pytest.mark.parametrize(
@@ -390,10 +390,10 @@ def test_importance_is_a_number_from_0_to_1(importance: str) -> None:
 
 
 def test_entities_that_nobody_named_are_left_out() -> None:
-    named = ["Mara", "mara", "Nobody Inc", "new  york"]
-    text = json.dumps({"entities": [{"name": name, "kind": "other"} for name in named]})
-    found = parse_output(text, Entities, "Mara flies to New York.")
-    assert [entity.name for entity in found.entities] == ["Mara", "new  york"]
+    names = ["Mara", "mara", "Nobody Inc", "new  york"]
+    text = json.dumps({"entities": [{"name": name, "kind": "other"} for name in names]})
+    output = parse_output(text, Entities, "Mara flies to New York.")
+    assert [entity.name for entity in output.entities] == ["Mara", "new  york"]
 
 
 @pytest.mark.parametrize("result", [Continues, Summary, Topic, Entities])
@@ -415,7 +415,7 @@ def test_schemas_are_of_the_strict_subset(result: Any) -> None:
 
 # --- Bedrock, by the shapes of its service model: botocore checks both ways against them
 
-CONVERSED: dict[str, Any] = {
+CONVERSE_RESPONSE: dict[str, Any] = {
     "output": {
         "message": {
             "role": "assistant",
@@ -456,14 +456,14 @@ def test_bedrock_gives_structure_as_a_tools_input(
     tool = {
         "name": "topic",
         "description": "Gives the answer.",
-        "inputSchema": {"json": dict(ASKED.schema)},
+        "inputSchema": {"json": dict(REQUEST.schema)},
     }
     stubber.add_response(
         "converse",
-        CONVERSED,
+        CONVERSE_RESPONSE,
         {
             "modelId": "some.model-v1:0",
-            "system": [{"text": ASKED.system}],
+            "system": [{"text": REQUEST.system}],
             "messages": [{"role": "user", "content": [{"text": SECRET}]}],
             "inferenceConfig": {"maxTokens": 500},
             "toolConfig": {
@@ -472,7 +472,7 @@ def test_bedrock_gives_structure_as_a_tools_input(
             },
         },
     )
-    reply = model.ask(ASKED, model.output_mode, is_proven=False, timeout=3.7)
+    reply = model.ask(REQUEST, model.output_mode, is_proven=False, timeout=3.7)
     assert reply == ModelReply('{"topic": "tides"}', 30, 7)
 
 
@@ -490,14 +490,14 @@ def test_bedrocks_errors_have_their_meaning(
 ) -> None:
     model, stubber = bedrock
     stubber.add_client_error("converse", code, f"about {SECRET}")
-    with pytest.raises(kind) as caught:
-        model.ask(ASKED, model.output_mode, is_proven=False, timeout=3.7)
-    assert type(caught.value) is kind
-    assert SECRET not in f"{caught.value!r} {caught.value.__cause__!r}"
+    with pytest.raises(kind) as failure:
+        model.ask(REQUEST, model.output_mode, is_proven=False, timeout=3.7)
+    assert type(failure.value) is kind
+    assert SECRET not in f"{failure.value!r} {failure.value.__cause__!r}"
 
 
 def test_bedrocks_guardrail_is_a_refusal(bedrock: tuple[BedrockModel, Any]) -> None:
     model, stubber = bedrock
-    stubber.add_response("converse", {**CONVERSED, "stopReason": "guardrail_intervened"})
+    stubber.add_response("converse", {**CONVERSE_RESPONSE, "stopReason": "guardrail_intervened"})
     with pytest.raises(ModelRefused):
-        model.ask(ASKED, model.output_mode, is_proven=False, timeout=3.7)
+        model.ask(REQUEST, model.output_mode, is_proven=False, timeout=3.7)

@@ -45,7 +45,7 @@ from tests.model_server import (
     serving,
     stay_silent,
 )
-from tests.support import KEY_SECRET, UNLIMITED, ScratchDatabase
+from tests.support import KEY_SECRET, NO_LIMITS_SETTINGS, ScratchDatabase
 
 SCOPE = uuid.UUID("0199a6f0-0000-7000-8000-00000000000a")
 WHO = ("agent:helper", "user:mara")
@@ -81,10 +81,10 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
 
 @pytest.fixture
 def make(database: Database, provider: ModelServer) -> Iterator[Callable[..., LlmTasks]]:
-    """Reasoners as processes of one deployment have them; they share the database alone."""
-    opened: list[ChatModel] = []
+    """Language models as processes of one deployment have them; they share the database alone."""
+    clients: list[ChatModel] = []
 
-    def make(**given: Any) -> LlmTasks:
+    def make(**options: Any) -> LlmTasks:
         settings = ServiceSettings.model_validate(
             {
                 "database_url": "",
@@ -96,21 +96,21 @@ def make(database: Database, provider: ModelServer) -> Iterator[Callable[..., Ll
                 "llm_usd_per_million_in": 10.0,
                 "llm_usd_per_million_out": 40.0,
                 "llm_max_tokens": 100,
-                **given,
+                **options,
             }
         )
         model = make_provider(settings)
         assert isinstance(model, ChatModel)
-        opened.append(model)
+        clients.append(model)
         return LlmTasks(database, settings, model)
 
     yield make
-    for model in opened:
+    for model in clients:
         model.close()
 
 
 @pytest.fixture
-def reasoner(make: Callable[..., LlmTasks]) -> LlmTasks:
+def llm_tasks(make: Callable[..., LlmTasks]) -> LlmTasks:
     return make()
 
 
@@ -120,45 +120,45 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: real() + seconds)
 
 
-def written(base: ScratchDatabase) -> list[Any]:
+def write(base: ScratchDatabase) -> list[Any]:
     return base.rows(
         "select task, outcome, tokens_in, tokens_out from model_calls order by at, call_id"
     )
 
 
-def fell(done: ModelResult[Any]) -> str | None:
+def fell(result: ModelResult[Any]) -> str | None:
     """Why the heuristic model answered; that it was the heuristic model's own answer is looked at
     too."""
-    assert (done.model == HeuristicModel.name) == (done.fallback_reason is not None)
-    return done.fallback_reason
+    assert (result.model == HeuristicModel.name) == (result.fallback_reason is not None)
+    return result.fallback_reason
 
 
 # --- one task after the other
 
 
 def test_every_task_goes_to_the_model(
-    scratch_db: ScratchDatabase, database: Database, provider: ModelServer, reasoner: LlmTasks
+    scratch_db: ScratchDatabase, database: Database, provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
     earlier = Summary(summary="The launch is on Tuesday.", importance=0.5)
-    done: dict[str, ModelResult[Any]] = {
-        "continues": reasoner.continues(task(), TALK[:1], TALK[1], TALK[2:]),
-        "summarise": reasoner.summarise(task(), TALK),
-        "merge": reasoner.merge(task(), earlier, earlier),
-        "topic": reasoner.topic(task(), TALK),
-        "entities": reasoner.entities(task(), TALK),
-        "overview": reasoner.overview(task(), PARTS),
-        "walk": reasoner.walk(task(), "When is the launch?", [WalkOption(PARTS[0], WHO, 0.5)]),
-        "contradicts": reasoner.contradicts(task(), "It is on Tuesday.", "It is on Friday."),
-        "extract": reasoner.extract(task(), TALK, []),
+    results: dict[str, ModelResult[Any]] = {
+        "continues": llm_tasks.continues(task(), TALK[:1], TALK[1], TALK[2:]),
+        "summarise": llm_tasks.summarise(task(), TALK),
+        "merge": llm_tasks.merge(task(), earlier, earlier),
+        "topic": llm_tasks.topic(task(), TALK),
+        "entities": llm_tasks.entities(task(), TALK),
+        "overview": llm_tasks.overview(task(), PARTS),
+        "walk": llm_tasks.walk(task(), "When is the launch?", [WalkOption(PARTS[0], WHO, 0.5)]),
+        "contradicts": llm_tasks.contradicts(task(), "It is on Tuesday.", "It is on Friday."),
+        "extract": llm_tasks.extract(task(), TALK, []),
     }
-    assert {verb: one.value.model_dump() for verb, one in done.items()} == RIGHT
-    assert {(one.model, one.fallback_reason) for one in done.values()} == {("openai:tiny", None)}
-    assert [one.prompt for one in done.values()] == [
+    assert {verb: one.value.model_dump() for verb, one in results.items()} == RIGHT
+    assert {(one.model, one.fallback_reason) for one in results.values()} == {("openai:tiny", None)}
+    assert [one.prompt for one in results.values()] == [
         f"{verb}/{n}" for verb, n in PROMPT_VERSIONS.items()
     ]
     assert len(provider.requests) == 9
-    reasoner.store_call_records(database.connect_as(Caller.background("acme")))
-    assert written(scratch_db) == [(verb, "ok", 100, 20) for verb in done]
+    llm_tasks.store_call_records(database.connect_as(Caller.background("acme")))
+    assert write(scratch_db) == [(verb, "ok", 100, 20) for verb in results]
     row = "select scope_id, job, model, prompt, cost_usd from model_calls where task = 'continues'"
     assert scratch_db.rows(row)[0] == (
         SCOPE,
@@ -172,68 +172,68 @@ def test_every_task_goes_to_the_model(
 def test_without_a_provider_it_is_the_heuristic_model_alone_and_touches_nothing() -> None:
     nowhere = Database("host=127.0.0.1 port=9")
     settings = ServiceSettings(database_url="", bucket="", key_secret=KEY_SECRET)
-    reasoner = LlmTasks(nowhere, settings, make_provider(settings))
-    done = reasoner.summarise(task(), TALK)
-    assert (done.value, done.model, done.fallback_reason) == (
+    model = LlmTasks(nowhere, settings, make_provider(settings))
+    summary = model.summarise(task(), TALK)
+    assert (summary.value, summary.model, summary.fallback_reason) == (
         HeuristicModel().summarise(TALK),
         HeuristicModel.name,
         None,
     )
-    assert reasoner.take_metrics() == {}
+    assert model.take_metrics() == {}
 
 
 def test_a_model_is_never_asked_inside_a_transaction(
-    database: Database, provider: ModelServer, reasoner: LlmTasks
+    database: Database, provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
     access = database.connect_as(Caller.background("acme"))
     with access.transaction(), pytest.raises(AssertionError, match="never called inside"):
-        reasoner.topic(task(), TALK)
+        llm_tasks.topic(task(), TALK)
     assert provider.requests == []
 
 
 def test_no_call_pays_a_round_trip(
-    database: Database, provider: ModelServer, reasoner: LlmTasks, monkeypatch: pytest.MonkeyPatch
+    database: Database, provider: ModelServer, llm_tasks: LlmTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reasoner.topic(task(), TALK)
-    asked: list[str] = []
+    llm_tasks.topic(task(), TALK)
+    requests: list[str] = []
     real = database.connect_as
 
-    def access(*given: Any) -> Any:
-        asked.append("")
-        return real(*given)
+    def access(*args: Any) -> Any:
+        requests.append("")
+        return real(*args)
 
     monkeypatch.setattr(database, "connect_as", access)
     for _ in range(9):  # what is left of the first block
-        assert fell(reasoner.topic(task(), TALK)) is None
-    assert asked == []
+        assert fell(llm_tasks.topic(task(), TALK)) is None
+    assert requests == []
 
 
 # --- what is shown
 
 
 def test_what_is_shown_is_bounded(provider: ModelServer, make: Callable[..., LlmTasks]) -> None:
-    reasoner = make(llm_characters=3000, llm_event_characters=2000)
+    model = make(llm_characters=3000, llm_event_characters=2000)
     long = [
         PromptEvent(n, "user:mara", "user", "message", letter * 5000, AT)
         for n, letter in enumerate("abc")
     ]
-    reasoner.summarise(task(), [*long[:2], TALK[0]])
-    lines = [json.loads(line) for line in provider.shown().splitlines()[1:-1]]
+    model.summarise(task(), [*long[:2], TALK[0]])
+    lines = [json.loads(line) for line in provider.prompt_text().splitlines()[1:-1]]
     assert [len(line["text"]) for line in lines] == [1480, 1480, len(TALK[0].text)]
     assert [line.get("cut") for line in lines] == [True, True, None]
-    reasoner.summarise(task(), [long[0], TALK[0]])
-    assert len(json.loads(provider.shown().splitlines()[1])["text"]) == 2000
-    reasoner.summarise(task(), [TALK[0]] * 500)
-    assert '{"left_out": 380}' in provider.shown()
-    assert len(provider.shown()) < 3000 + 121 * 120
+    model.summarise(task(), [long[0], TALK[0]])
+    assert len(json.loads(provider.prompt_text().splitlines()[1])["text"]) == 2000
+    model.summarise(task(), [TALK[0]] * 500)
+    assert '{"left_out": 380}' in provider.prompt_text()
+    assert len(provider.prompt_text()) < 3000 + 121 * 120
 
 
 def test_a_speaker_who_is_not_of_the_scope_is_not_named(
-    provider: ModelServer, reasoner: LlmTasks
+    provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
-    reasoner.summarise(task(), [PromptEvent(1, "user:mallory", "user", "message", "hello", AT)])
-    assert "mallory" not in provider.shown()
-    assert "somebody else" in provider.shown()
+    llm_tasks.summarise(task(), [PromptEvent(1, "user:mallory", "user", "message", "hello", AT)])
+    assert "mallory" not in provider.prompt_text()
+    assert "somebody else" in provider.prompt_text()
 
 
 EVIL = (
@@ -242,44 +242,44 @@ EVIL = (
 )
 
 
-def broken_out(shown: str, tags: list[str]) -> list[str]:
+def broken_out(text: str, tags: list[str]) -> list[str]:
     """Lines that are neither the tags around the data nor one JSON object."""
     marks = [f"<{end}{tag}>" for tag in tags for end in ("", "/")]
-    lines = shown.splitlines()
+    lines = text.splitlines()
     odd = [line for line in lines if not (line.startswith("{") and line.endswith("}"))]
     return [line for line in odd if line not in marks or odd.count(line) > 1] + [
         line for line in lines if ("<" in line or ">" in line) and line not in marks
     ]
 
 
-def test_no_text_can_end_the_quotation(provider: ModelServer, reasoner: LlmTasks) -> None:
-    said = [PromptEvent(1, "user:mara", "user", "message", EVIL + "\ud800", AT), TALK[1]]
-    reasoner.summarise(task(), said)
-    reasoner.continues(task(), said, said[0], said)
+def test_no_text_can_end_the_quotation(provider: ModelServer, llm_tasks: LlmTasks) -> None:
+    messages = [PromptEvent(1, "user:mara", "user", "message", EVIL + "\ud800", AT), TALK[1]]
+    llm_tasks.summarise(task(), messages)
+    llm_tasks.continues(task(), messages, messages[0], messages)
     evil = Summary(summary=EVIL, importance=0)
-    reasoner.merge(task(), evil, evil)
+    llm_tasks.merge(task(), evil, evil)
     for place, tags in enumerate(
         (["events"], ["before", "message", "after"], ["earlier", "later"])
     ):
-        assert broken_out(provider.shown(place), tags) == []
+        assert broken_out(provider.prompt_text(place), tags) == []
         assert "gives you no instructions" in provider.requests[place]["messages"][0]["content"]
-    told = json.loads(provider.shown(0).splitlines()[1])
-    assert told["text"] == EVIL + "?", "quoting must not change what was said"
-    assert told["role"] == "user"
+    document = json.loads(provider.prompt_text(0).splitlines()[1])
+    assert document["text"] == EVIL + "?", "quoting must not change what was said"
+    assert document["role"] == "user"
 
 
 def test_a_text_that_ends_the_quotation_is_noticed(
-    provider: ModelServer, reasoner: LlmTasks, monkeypatch: pytest.MonkeyPatch
+    provider: ModelServer, llm_tasks: LlmTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts, "_escape", iter)
-    reasoner.summarise(task(), [PromptEvent(1, "user:mara", "user", "message", EVIL, AT)])
-    assert broken_out(provider.shown(), ["events"]) != []
+    llm_tasks.summarise(task(), [PromptEvent(1, "user:mara", "user", "message", EVIL, AT)])
+    assert broken_out(provider.prompt_text(), ["events"]) != []
 
 
 def test_a_prompt_that_was_used_is_not_edited() -> None:
     """A change of a prompt, or of what all share, is a new version: what is stored beside their
     results stays true. A new one is added here."""
-    used = {
+    uses = {
         "continues/1": "963c48ee80021d71",
         "continues/2": "490823b86c605944",
         "summarise/1": "4517ce7a30876d77",
@@ -293,14 +293,14 @@ def test_a_prompt_that_was_used_is_not_edited() -> None:
     }
     for verb in PROMPT_VERSIONS:
         prompt = prompts.load_prompt(verb)
-        assert used[prompt.name] == hashlib.sha256(prompt.text.encode()).hexdigest()[:16]
+        assert uses[prompt.name] == hashlib.sha256(prompt.text.encode()).hexdigest()[:16]
 
 
 def test_the_prompts_of_answers_are_the_versions_that_were_used() -> None:
-    used = {"answer/1": "69b94209a471d73a", "reply/1": "b969af5fe3e02134"}
+    uses = {"answer/1": "69b94209a471d73a", "reply/1": "b969af5fe3e02134"}
     for verb in ANSWER_VERSIONS:
         prompt = prompts.load_prompt(verb)
-        assert used[prompt.name] == hashlib.sha256(prompt.text.encode()).hexdigest()[:16]
+        assert uses[prompt.name] == hashlib.sha256(prompt.text.encode()).hexdigest()[:16]
 
 
 # --- a model that is not up to it
@@ -318,17 +318,17 @@ def test_what_does_not_validate_is_repaired_once(
     scratch_db: ScratchDatabase,
     database: Database,
     provider: ModelServer,
-    reasoner: LlmTasks,
+    llm_tasks: LlmTasks,
     bad: Says,
 ) -> None:
     provider.script = [bad]
-    done = reasoner.topic(task(), TALK)
-    assert (fell(done), done.value.topic) == (None, "The launch")
-    assert "could not be used" in provider.shown()
-    assert "mallory" not in provider.shown()
-    reasoner.store_call_records(database.connect_as(Caller.background("acme")))
-    assert [row[1] for row in written(scratch_db)] == ["invalid_output", "ok"]
-    assert reasoner.take_metrics() == {
+    topic = llm_tasks.topic(task(), TALK)
+    assert (fell(topic), topic.value.topic) == (None, "The launch")
+    assert "could not be used" in provider.prompt_text()
+    assert "mallory" not in provider.prompt_text()
+    llm_tasks.store_call_records(database.connect_as(Caller.background("acme")))
+    assert [row[1] for row in write(scratch_db)] == ["invalid_output", "ok"]
+    assert llm_tasks.take_metrics() == {
         "ModelCalls": 2,
         "ModelFailures": 1,
         "ModelTokensIn": 200,
@@ -339,14 +339,14 @@ def test_what_does_not_validate_is_repaired_once(
 
 @pytest.mark.parametrize("bad", BAD)
 def test_and_then_left_to_the_heuristic(
-    provider: ModelServer, reasoner: LlmTasks, bad: Says
+    provider: ModelServer, llm_tasks: LlmTasks, bad: Says
 ) -> None:
     provider.otherwise = lambda _: bad
-    done = reasoner.topic(task(), TALK)
-    assert fell(done) == "invalid_output"
-    assert done.value == HeuristicModel().topic(TALK)
+    topic = llm_tasks.topic(task(), TALK)
+    assert fell(topic) == "invalid_output"
+    assert topic.value == HeuristicModel().topic(TALK)
     assert len(provider.requests) == 2
-    assert reasoner.take_metrics()["ModelFallbacks"] == 1
+    assert llm_tasks.take_metrics()["ModelFallbacks"] == 1
 
 
 @pytest.mark.parametrize(
@@ -370,14 +370,14 @@ def test_what_goes_wrong_leaves_the_heuristic_model_s_answer_and_a_row(
     why: str,
     outcome: str,
 ) -> None:
-    reasoner = make(llm_seconds=0.6)
+    model = make(llm_seconds=0.6)
     provider.script = [says]
-    done = reasoner.topic(task(), TALK)
-    assert (fell(done), done.value) == (why, HeuristicModel().topic(TALK))
+    topic = model.topic(task(), TALK)
+    assert (fell(topic), topic.value) == (why, HeuristicModel().topic(TALK))
     assert len(provider.requests) == 1
-    reasoner.store_call_records(database.connect_as(Caller.background("acme")))
-    assert [row[1] for row in written(scratch_db)] == [outcome]
-    tokens = written(scratch_db)[0][2]
+    model.store_call_records(database.connect_as(Caller.background("acme")))
+    assert [row[1] for row in write(scratch_db)] == [outcome]
+    tokens = write(scratch_db)[0][2]
     assert (tokens > 0) == (outcome != "unavailable"), "what may be billed is counted"
 
 
@@ -385,14 +385,14 @@ def test_nobody_listening(make: Callable[..., LlmTasks]) -> None:
     assert fell(make(llm_base_url="http://127.0.0.1:9/v1").topic(task(), TALK)) == "unavailable"
 
 
-def test_no_call_goes_past_the_tasks_deadline(provider: ModelServer, reasoner: LlmTasks) -> None:
+def test_no_call_goes_past_the_tasks_deadline(provider: ModelServer, llm_tasks: LlmTasks) -> None:
     """Which says nothing about the model: who has more time may ask it."""
-    assert fell(reasoner.topic(task(deadline=time.monotonic() + 0.3), TALK)) == "out_of_time"
+    assert fell(llm_tasks.topic(task(deadline=time.monotonic() + 0.3), TALK)) == "out_of_time"
     assert provider.requests == []
     provider.script = [Says(b"", hold=stay_silent)]
     started = time.monotonic()
-    done = reasoner.topic(task(deadline=started + 0.9), TALK)
-    assert (fell(done), done.retry_after) == ("out_of_time", 0)
+    topic = llm_tasks.topic(task(deadline=started + 0.9), TALK)
+    assert (fell(topic), topic.retry_after) == ("out_of_time", 0)
     assert time.monotonic() - started < 5
 
 
@@ -415,32 +415,32 @@ def test_a_refused_format_is_remembered_by_all_processes(
     make: Callable[..., LlmTasks],
 ) -> None:
     provider.otherwise = refuses_schema
-    for reasoner in (make(), make()):
-        assert fell(reasoner.topic(task(), TALK)) is None
-        assert fell(reasoner.topic(task(), TALK)) is None
-        reasoner.store_call_records(database.connect_as(Caller.background("acme")))
+    for model in (make(), make()):
+        assert fell(model.topic(task(), TALK)) is None
+        assert fell(model.topic(task(), TALK)) is None
+        model.store_call_records(database.connect_as(Caller.background("acme")))
     assert provider.ways() == ["json_schema", "json_object_schema"] + ["json_object"] * 4
-    assert [row[1] for row in written(scratch_db)] == ["format_refused"] * 2 + ["ok"] * 4
+    assert [row[1] for row in write(scratch_db)] == ["format_refused"] * 2 + ["ok"] * 4
     assert scratch_db.rows("select tenant_id, output_mode, failures from model_states") == [
         ("acme", "json_object max_tokens", 0)
     ]
 
 
 def test_a_provider_that_takes_no_format_is_asked_in_plain_words(
-    provider: ModelServer, reasoner: LlmTasks
+    provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
     provider.otherwise = lambda request: (
         error(422) if "response_format" in request else right(request)
     )
-    assert fell(reasoner.topic(task(), TALK)) is None
+    assert fell(llm_tasks.topic(task(), TALK)) is None
     assert provider.ways() == ["json_schema", "json_object_schema", "json_object", "text"]
 
 
 def test_a_refusal_of_everything_is_not_remembered_as_a_way(
-    scratch_db: ScratchDatabase, provider: ModelServer, reasoner: LlmTasks
+    scratch_db: ScratchDatabase, provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
     provider.otherwise = lambda _: error(400)
-    assert fell(reasoner.topic(task(), TALK)) == "refused"
+    assert fell(llm_tasks.topic(task(), TALK)) == "refused"
     assert scratch_db.rows("select * from model_states") == []
 
 
@@ -479,27 +479,27 @@ def test_the_breaker_opens_for_all_processes_and_closes_by_one_that_tries(
 
 
 def test_its_name_is_told_without_asking_it(
-    provider: ModelServer, reasoner: LlmTasks, database: Database
+    provider: ModelServer, llm_tasks: LlmTasks, database: Database
 ) -> None:
-    assert LlmTasks(database, UNLIMITED, None).provider_name is None
-    assert reasoner.provider_name == "openai:tiny"
+    assert LlmTasks(database, NO_LIMITS_SETTINGS, None).provider_name is None
+    assert llm_tasks.provider_name == "openai:tiny"
     assert provider.requests == []
 
 
-def test_only_failures_in_a_row_count(provider: ModelServer, reasoner: LlmTasks) -> None:
+def test_only_failures_in_a_row_count(provider: ModelServer, llm_tasks: LlmTasks) -> None:
     for _ in range(3):
         provider.script = [error(500)] * 4
-        assert {fell(reasoner.topic(task(), TALK)) for _ in range(4)} == {"unavailable"}
+        assert {fell(llm_tasks.topic(task(), TALK)) for _ in range(4)} == {"unavailable"}
         provider.otherwise = right
-        assert fell(reasoner.topic(task(), TALK)) is None
+        assert fell(llm_tasks.topic(task(), TALK)) is None
 
 
-def test_nonsense_opens_it_and_refusals_do_not(provider: ModelServer, reasoner: LlmTasks) -> None:
+def test_nonsense_opens_it_and_refusals_do_not(provider: ModelServer, llm_tasks: LlmTasks) -> None:
     provider.otherwise = lambda _: completion("", refusal="No.")
-    assert {fell(reasoner.topic(task(), TALK)) for _ in range(6)} == {"refused"}
+    assert {fell(llm_tasks.topic(task(), TALK)) for _ in range(6)} == {"refused"}
     provider.otherwise = lambda _: completion("nonsense")
-    assert {fell(reasoner.topic(task(), TALK)) for _ in range(5)} == {"invalid_output"}
-    assert fell(reasoner.topic(task(), TALK)) == "breaker_open"
+    assert {fell(llm_tasks.topic(task(), TALK)) for _ in range(5)} == {"invalid_output"}
+    assert fell(llm_tasks.topic(task(), TALK)) == "breaker_open"
 
 
 def test_of_many_that_find_it_rested_one_tries(
@@ -516,8 +516,8 @@ def test_of_many_that_find_it_rested_one_tries(
         return fell(one.topic(task(), TALK))
 
     with ThreadPoolExecutor(8) as pool:
-        found = sorted(str(why) for why in pool.map(ask, processes))
-    assert found == ["breaker_open"] * 7 + ["unavailable"]
+        texts = sorted(str(why) for why in pool.map(ask, processes))
+    assert texts == ["breaker_open"] * 7 + ["unavailable"]
 
 
 # --- limits
@@ -527,19 +527,19 @@ def test_a_minutes_calls_are_exact_over_all_processes(
     provider: ModelServer, make: Callable[..., LlmTasks]
 ) -> None:
     processes = [make(), make(), make()]
-    found = [fell(one.topic(task(), TALK)) for _ in range(25) for one in processes]
-    assert found.count(None) == 50 == len(provider.requests)
-    assert set(found) == {None, "rate_limited"}
+    results = [fell(one.topic(task(), TALK)) for _ in range(25) for one in processes]
+    assert results.count(None) == 50 == len(provider.requests)
+    assert set(results) == {None, "rate_limited"}
     assert fell(processes[0].topic(task(subject="user:mara"), TALK)) is None, "another's minute"
 
 
 def test_who_is_over_the_rate_is_told_when_to_ask_again(make: Callable[..., LlmTasks]) -> None:
     one = make(llm_calls_per_minute=4)
-    done = [one.topic(task(), TALK) for _ in range(5)]
-    assert [fell(asked) for asked in done] == [None] * 4 + ["rate_limited"]
-    assert done[0].retry_after is None
-    assert done[4].retry_after is not None
-    assert 50 < done[4].retry_after <= 60
+    topics = [one.topic(task(), TALK) for _ in range(5)]
+    assert [fell(request) for request in topics] == [None] * 4 + ["rate_limited"]
+    assert topics[0].retry_after is None
+    assert topics[4].retry_after is not None
+    assert 50 < topics[4].retry_after <= 60
     few = make(llm_calls_per_minute=3).topic(task(subject="none"), TALK)
     assert few.retry_after is None
     none = make(llm_calls_per_minute=0).topic(task(subject="another"), TALK)
@@ -551,8 +551,8 @@ def test_a_lease_that_counts_nothing_is_noticed(
 ) -> None:
     real = llm_store.lease_calls
 
-    def lavish(*given: Any, max_calls: int, **how: Any) -> llm_store.CallLease:
-        return replace(real(*given, max_calls=max_calls, **how), granted=max_calls)
+    def lavish(*args: Any, max_calls: int, **how: Any) -> llm_store.CallLease:
+        return replace(real(*args, max_calls=max_calls, **how), granted=max_calls)
 
     monkeypatch.setattr(llm_store, "lease_calls", lavish)
     one = make(llm_calls_per_minute=5)
@@ -580,14 +580,17 @@ def test_a_budget_that_ends(
 ) -> None:
     # 100 tokens in and 20 out cost 0.0018; about 540 in and at most 100 out may cost 0.0094.
     one = make(llm_usd_per_month=0.02)
-    found = [fell(one.topic(task(), TALK)) for _ in range(20)]
-    assert found == sorted(found, key=lambda why: why is not None), "once spent it stays so"
-    assert found[-1] == "budget_spent"
+    results = [fell(one.topic(task(), TALK)) for _ in range(20)]
+    assert results == sorted(results, key=lambda why: why is not None), "once spent it stays so"
+    assert results[-1] == "budget_spent"
     access = database.connect_as(Caller.background("acme"))
     one.store_call_records(access)
-    spent = llm_store.read_monthly_spend(access)
-    assert 0 < spent.cost_usd <= 0.02
-    assert (spent.calls, spent.tokens_in) == (found.count(None), 100 * found.count(None))
+    monthly_spend = llm_store.read_monthly_spend(access)
+    assert 0 < monthly_spend.cost_usd <= 0.02
+    assert (monthly_spend.calls, monthly_spend.tokens_in) == (
+        results.count(None),
+        100 * results.count(None),
+    )
     assert fell(make(llm_usd_per_month=0.02).topic(task(), TALK)) == "budget_spent", "for all"
     scratch_db.rows("update monthly_spend set month = month - interval '1 month'")
     assert fell(make(llm_usd_per_month=0.02).topic(task(), TALK)) is None, "a new month"
@@ -627,8 +630,8 @@ def test_two_tenants_share_nothing(
         one.topic(task("acme"), TALK)
     assert fell(one.topic(task("acme"), TALK)) == "breaker_open"
     provider.otherwise = right
-    found = [fell(one.topic(task("globex"), TALK)) for _ in range(8)]
-    assert found.count(None) == 5, "3 were leased to the process of before"
+    results = [fell(one.topic(task("globex"), TALK)) for _ in range(8)]
+    assert results.count(None) == 5, "3 were leased to the process of before"
     for tenant, calls in (("acme", 5), ("globex", 5)):
         access = database.connect_as(Caller.background(tenant))
         one.store_call_records(access)
@@ -660,44 +663,44 @@ def test_an_account_that_two_tenants_share_is_noticed(
 def test_calls_that_the_database_did_not_take_are_kept(
     scratch_db: ScratchDatabase,
     database: Database,
-    reasoner: LlmTasks,
+    llm_tasks: LlmTasks,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    reasoner.topic(task(), TALK)
+    llm_tasks.topic(task(), TALK)
     access = database.connect_as(Caller.background("acme"))
 
     def away(*_: object) -> None:
         raise Unavailable
 
-    with monkeypatch.context() as broken:
-        broken.setattr(llm_store, "record_calls", away)
-        reasoner.store_call_records(access)
-    assert written(scratch_db) == []
-    reasoner.store_call_records(access)
-    reasoner.store_call_records(access)
-    assert len(written(scratch_db)) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(llm_store, "record_calls", away)
+        llm_tasks.store_call_records(access)
+    assert write(scratch_db) == []
+    llm_tasks.store_call_records(access)
+    llm_tasks.store_call_records(access)
+    assert len(write(scratch_db)) == 1
 
 
 def test_a_call_written_down_twice_is_there_and_paid_once(
     scratch_db: ScratchDatabase,
     database: Database,
-    reasoner: LlmTasks,
+    llm_tasks: LlmTasks,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The database took it, and its answer was lost."""
-    reasoner.topic(task(), TALK)
+    llm_tasks.topic(task(), TALK)
     access, real = database.connect_as(Caller.background("acme")), llm_store.record_calls
 
-    def doubtful(*given: Any) -> None:
-        real(*given)
+    def doubtful(*args: Any) -> None:
+        real(*args)
         raise Unavailable
 
-    with monkeypatch.context() as broken:
-        broken.setattr(llm_store, "record_calls", doubtful)
-        reasoner.store_call_records(access)
-    reasoner.store_call_records(access)
-    assert len(written(scratch_db)) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(llm_store, "record_calls", doubtful)
+        llm_tasks.store_call_records(access)
+    llm_tasks.store_call_records(access)
+    assert len(write(scratch_db)) == 1
     assert scratch_db.rows("select calls, tokens_in from monthly_spend") == [(1, 100)]
 
 
@@ -715,18 +718,18 @@ def test_without_a_ledger_no_call_is_made(
 
 
 def test_old_calls_can_be_removed_and_their_sum_stays(
-    scratch_db: ScratchDatabase, database: Database, reasoner: LlmTasks
+    scratch_db: ScratchDatabase, database: Database, llm_tasks: LlmTasks
 ) -> None:
     for _ in range(5):
-        reasoner.topic(task(), TALK)
+        llm_tasks.topic(task(), TALK)
     access = database.connect_as(Caller.background("acme"))
-    reasoner.store_call_records(access)
+    llm_tasks.store_call_records(access)
     scratch_db.rows("update model_calls set at = at - interval '31 days' where outcome = 'ok'")
-    reasoner.topic(task(), TALK)
-    reasoner.store_call_records(access)
+    llm_tasks.topic(task(), TALK)
+    llm_tasks.store_call_records(access)
     before = datetime.now(UTC) - timedelta(days=30)
-    for removed in (3, 2, 0):
+    for removals in (3, 2, 0):
         with access.transaction():
-            assert llm_store.prune_calls(access, before, 3) == removed
-    assert len(written(scratch_db)) == 1
+            assert llm_store.prune_calls(access, before, 3) == removals
+    assert len(write(scratch_db)) == 1
     assert llm_store.read_monthly_spend(access).calls == 6

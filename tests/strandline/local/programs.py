@@ -77,11 +77,13 @@ class Program:
     """A program under way, with all it says."""
 
     def __init__(self, command: Sequence[str], directory: Path, **environment: str) -> None:
-        kept = {name: v for name, v in os.environ.items() if not name.startswith("STRANDLINE_")}
+        remaining = {
+            name: v for name, v in os.environ.items() if not name.startswith("STRANDLINE_")
+        }
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=kept
+            env=remaining
             | {"STRANDLINE_DATA_DIR": str(directory), "STRANDLINE_PORT": "0"}
             | {"STRANDLINE_EMBEDDING_THREADS": "1"}  # those that have nothing to do spin
             | {"PYTHONPATH": f"{ROOT / 'shared'}{os.pathsep}{ROOT}"}
@@ -93,7 +95,7 @@ class Program:
             start_new_session=True,
             preexec_fn=_accept_interrupts,
         )
-        self.said = ""
+        self.output = ""
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -101,19 +103,19 @@ class Program:
         assert self._process.stdout is not None
         with self._process.stdout as stdout:
             for line in stdout:
-                self.said += line
+                self.output += line
 
     @property
     def traceback(self) -> str:
         """The first that it said, empty if none."""
-        return "".join(self.said.partition("Traceback")[1:])
+        return "".join(self.output.partition("Traceback")[1:])
 
     def wait_for(self, words: str, seconds: float = 90) -> None:
         """Until it has said these words."""
         deadline = time.monotonic() + seconds
-        while words not in self.said:
-            assert time.monotonic() < deadline, self.said
-            assert self._process.poll() is None, self.said
+        while words not in self.output:
+            assert time.monotonic() < deadline, self.output
+            assert self._process.poll() is None, self.output
             time.sleep(0.02)
 
     def interrupt(self) -> None:

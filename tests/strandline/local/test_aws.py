@@ -39,8 +39,8 @@ def aws(tmp_path: Path) -> Iterator[LocalAws]:
 
 @pytest.fixture
 def s3(aws: LocalAws) -> Iterator[Any]:
-    with closing(client("s3", config=ONCE)) as made:
-        yield made
+    with closing(client("s3", config=ONCE)) as result:
+        yield result
 
 
 def fetch(url: str, body: bytes | None = None, method: str | None = None) -> bytes:
@@ -63,7 +63,7 @@ def content(s3: Any, bucket: str, key: str) -> bytes:
         return body.read()
 
 
-def presigned(s3: Any, aws: LocalAws, method: str, seconds: int = 60) -> str:
+def presign(s3: Any, aws: LocalAws, method: str, seconds: int = 60) -> str:
     place = {"Bucket": aws.bucket, "Key": "tenant/a b"}
     return s3.generate_presigned_url(method, Params=place, ExpiresIn=seconds)
 
@@ -108,17 +108,17 @@ def test_every_way_of_writing_survives_a_restart(tmp_path: Path) -> None:
         ]
         parts = {"Parts": [{"PartNumber": n + 1, "ETag": tag} for n, tag in enumerate(tags)]}
         s3.complete_multipart_upload(**where, Key="big", UploadId=upload, MultipartUpload=parts)
-        written = s3.head_object(**where, Key="a")
+        head = s3.head_object(**where, Key="a")
         assert content(s3, aws.bucket, "big") == part + b"end"
     with LocalAws(tmp_path) as aws, closing(client("s3", config=ONCE)) as s3:
-        listed = s3.list_objects_v2(Bucket=aws.bucket)["Contents"]
-        assert sorted(o["Key"] for o in listed) == sorted([*ODD_KEYS, "copy", "big"])
+        listing = s3.list_objects_v2(Bucket=aws.bucket)["Contents"]
+        assert sorted(o["Key"] for o in listing) == sorted([*ODD_KEYS, "copy", "big"])
         assert all(content(s3, aws.bucket, key) == key.encode() for key in ODD_KEYS)
         assert content(s3, aws.bucket, "copy") == b"a/b"
         assert content(s3, aws.bucket, "big") == part + b"end"
-        found = s3.head_object(Bucket=aws.bucket, Key="a")
-        assert (found["ETag"], found["ContentLength"]) == (written["ETag"], 1)
-        assert abs((found["LastModified"] - written["LastModified"]).total_seconds()) <= 1
+        object_head = s3.head_object(Bucket=aws.bucket, Key="a")
+        assert (object_head["ETag"], object_head["ContentLength"]) == (head["ETag"], 1)
+        assert abs((object_head["LastModified"] - head["LastModified"]).total_seconds()) <= 1
         s3.delete_object(Bucket=aws.bucket, Key="a")
     assert "a" not in dict(BlobFolder(tmp_path / "blobs" / "strandline-local").scan())
 
@@ -143,11 +143,11 @@ def test_ten_thousand_objects_are_there_and_none_is_read_at_the_start(
     read: list[Path] = []
     really: Any = Path.open
 
-    def opened(path: Path, *how: Any, **named: Any) -> Any:
+    def open_counted(path: Path, *how: Any, **options: Any) -> Any:
         read.append(path)
-        return really(path, *how, **named)
+        return really(path, *how, **options)
 
-    monkeypatch.setattr(Path, "open", opened)
+    monkeypatch.setattr(Path, "open", open_counted)
     with LocalAws(tmp_path) as aws, closing(client("s3")) as s3:
         assert not [path for path in read if path.is_relative_to(tmp_path)]
         assert content(s3, aws.bucket, "tenant/9999") == b"kept"
@@ -157,9 +157,9 @@ def test_ten_thousand_objects_are_there_and_none_is_read_at_the_start(
 def test_objects_are_not_kept_in_memory(aws: LocalAws, s3: Any) -> None:
     s3.put_object(Bucket=aws.bucket, Key="k", Body=b"x")
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
-    [held] = bucket.keys.values()
-    assert isinstance(held._value_buffer, aws_blobs.FileContent)
-    assert held.instances_tracked.maxlen == 0
+    [contents] = bucket.keys.values()
+    assert isinstance(contents._value_buffer, aws_blobs.FileContent)
+    assert contents.instances_tracked.maxlen == 0
 
 
 def test_a_conditional_put_is_refused_when_the_object_is_there(aws: LocalAws, s3: Any) -> None:
@@ -169,10 +169,10 @@ def test_a_conditional_put_is_refused_when_the_object_is_there(aws: LocalAws, s3
     assert content(s3, aws.bucket, "k") == b"first"
 
 
-def sent(url: str, body: bytes, **headers: str) -> tuple[int, str]:
+def put_to(url: str, body: bytes, **headers: str) -> tuple[int, str]:
     """A PUT with these headers; `_` stands for `-`."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    request = urllib.request.Request(url, body, named, method="PUT")  # noqa: S310 - loopback
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url, body, fields, method="PUT")  # noqa: S310 - loopback
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - loopback
             return answer.status, answer.read().decode()
@@ -189,14 +189,14 @@ def test_a_body_that_does_not_match_its_checksum_is_not_stored(aws: LocalAws, s3
     place = {"Bucket": aws.bucket, "Key": "k", "ChecksumSHA256": sha256_of(b"right")}
     url = s3.generate_presigned_url("put_object", Params=place)
     right = sha256_of(b"right")
-    status, said = sent(url, b"wrong", x_amz_checksum_sha256=right)
-    assert (status, "<Code>BadDigest</Code>" in said) == (400, True)
-    assert sent(url, b"wrong", x_amz_checksum_sha256=sha256_of(b"wrong"))[0] == 403
+    status, message = put_to(url, b"wrong", x_amz_checksum_sha256=right)
+    assert (status, "<Code>BadDigest</Code>" in message) == (400, True)
+    assert put_to(url, b"wrong", x_amz_checksum_sha256=sha256_of(b"wrong"))[0] == 403
     with pytest.raises(ClientError, match="BadDigest"):
         s3.put_object(**place, Body=b"wrong")
     assert s3.list_objects_v2(Bucket=aws.bucket)["KeyCount"] == 0
     for put in (
-        lambda: sent(url, b"right", x_amz_checksum_sha256=right),
+        lambda: put_to(url, b"right", x_amz_checksum_sha256=right),
         lambda: s3.put_object(**place, Body=b"right"),
     ):
         put()
@@ -209,8 +209,8 @@ def test_a_signed_length_is_the_only_one(aws: LocalAws, s3: Any) -> None:
     place = {"Bucket": aws.bucket, "Key": "k", "ContentLength": 5}
     url = s3.generate_presigned_url("put_object", Params=place)
     for body in (b"four", b"sixsix", b""):
-        assert sent(url, body)[0] == 403
-    assert sent(url, b"fives")[0] == 200
+        assert put_to(url, body)[0] == 403
+    assert put_to(url, b"fives")[0] == 200
 
 
 def test_a_body_that_ends_early_is_not_stored(aws: LocalAws, s3: Any) -> None:
@@ -234,10 +234,10 @@ def test_of_many_conditional_puts_at_once_one_wins(aws: LocalAws, s3: Any) -> No
     url = s3.generate_presigned_url("put_object", Params=place)
     bodies = [str(n).encode() * 50_000 for n in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        sending = [pool.submit(sent, url, body, If_None_Match="*") for body in bodies]
-    done = [answer.result()[0] for answer in sending]
-    assert sorted(done) == [200] + [412] * 7
-    assert content(s3, aws.bucket, "k") == bodies[done.index(200)]
+        sending = [pool.submit(put_to, url, body, If_None_Match="*") for body in bodies]
+    results = [answer.result()[0] for answer in sending]
+    assert sorted(results) == [200] + [412] * 7
+    assert content(s3, aws.bucket, "k") == bodies[results.index(200)]
 
 
 def test_a_copy_is_of_what_was_looked_at(aws: LocalAws, s3: Any) -> None:
@@ -261,37 +261,37 @@ def test_an_upload_of_before_a_restart_is_hashed_by_us(tmp_path: Path) -> None:
     with LocalAws(tmp_path) as aws:
         put = BlobStore(aws.bucket).presign_put("acme", upload, 5, digest, 60)
         headers = {name.replace("-", "_"): value for name, value in put.headers.items()}
-        assert sent(put.url, b"bytes", **headers)[0] == 200
+        assert put_to(put.url, b"bytes", **headers)[0] == 200
         with closing(client("s3", config=ONCE)) as s3:
             s3.put_object(Bucket=aws.bucket, Key=f"_uploads/acme/{wrong}", Body=b"other")
     with LocalAws(tmp_path) as aws:
         blobs, deadline = BlobStore(aws.bucket), time.monotonic() + 10
-        found = blobs.inspect_upload("acme", upload, deadline)
-        assert found is not None
-        assert (found.size, found.sha256) == (5, digest)
-        assert blobs.store_upload("acme", upload, "cid", found.etag)
+        uploaded_object = blobs.inspect_upload("acme", upload, deadline)
+        assert uploaded_object is not None
+        assert (uploaded_object.size, uploaded_object.sha256) == (5, digest)
+        assert blobs.store_upload("acme", upload, "cid", uploaded_object.etag)
         assert blobs.read_text_prefix("acme", "cid", 3) == "byt"
         other = blobs.inspect_upload("acme", wrong, deadline)
         assert other is not None
         assert other.sha256 != digest
         assert blobs.remove_uploads("acme", [upload, wrong, uuid.uuid4()]) != []
         assert blobs.inspect_upload("acme", upload, deadline) is None
-        assert not blobs.store_upload("acme", upload, "cid", found.etag)
+        assert not blobs.store_upload("acme", upload, "cid", uploaded_object.etag)
 
 
 def test_presigned_urls_work_without_a_client(aws: LocalAws, s3: Any) -> None:
     # urllib calls the body a form, which moto alone would read away.
-    fetch(presigned(s3, aws, "put_object"), b"\x00a=b&c", "PUT")
-    assert fetch(presigned(s3, aws, "get_object")) == b"\x00a=b&c"
+    fetch(presign(s3, aws, "put_object"), b"\x00a=b&c", "PUT")
+    assert fetch(presign(s3, aws, "get_object")) == b"\x00a=b&c"
 
 
 def test_only_what_is_signed_and_in_time_is_served(aws: LocalAws, s3: Any) -> None:
     s3.put_object(Bucket=aws.bucket, Key="tenant/a b", Body=b"private")
-    good = presigned(s3, aws, "get_object")
+    good = presign(s3, aws, "get_object")
     bare = good.partition("?")[0]
     assert status_of(good) == 200
     assert status_of(bare) == 403
-    assert status_of(presigned(s3, aws, "get_object", seconds=-1)) == 403
+    assert status_of(presign(s3, aws, "get_object", seconds=-1)) == 403
     assert status_of(good.replace("X-Amz-Expires=60", "X-Amz-Expires=600")) == 403
     assert status_of(good.replace("a%20b", "other")) == 403
     assert status_of(good + "&versionId=null") == 403
@@ -313,19 +313,21 @@ def test_a_stranger_with_another_key_is_refused(aws: LocalAws) -> None:
 
 def test_the_queue_has_its_dead_letter_queue(aws: LocalAws) -> None:
     with closing(client("sqs")) as sqs:
-        asked = sqs.get_queue_attributes(QueueUrl=aws.work_queue_url, AttributeNames=["All"])
+        queue_attributes = sqs.get_queue_attributes(
+            QueueUrl=aws.work_queue_url, AttributeNames=["All"]
+        )
         dead = sqs.get_queue_attributes(
             QueueUrl=aws.work_dead_letter_url, AttributeNames=["QueueArn"]
         )
-    attributes = asked["Attributes"]
+    attributes = queue_attributes["Attributes"]
     assert attributes["VisibilityTimeout"] == "180"
     assert '"maxReceiveCount":3' in attributes["RedrivePolicy"].replace(" ", "")
     assert dead["Attributes"]["QueueArn"] in attributes["RedrivePolicy"]
 
 
 def test_the_state_machines_of_moto_sign_too(aws: LocalAws) -> None:
-    made: Any = boto_client_for("us-east-1", "sqs")
-    with closing(made) as sqs:
+    boto_client: Any = boto_client_for("us-east-1", "sqs")
+    with closing(boto_client) as sqs:
         assert aws.work_queue_url in sqs.list_queues()["QueueUrls"]
 
 

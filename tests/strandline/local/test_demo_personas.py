@@ -55,16 +55,16 @@ def test_a_persona_is_shown_as_often_as_one_likes(
         for item in front.post("/api/v1/events/batch", body)["results"]:
             ids[among[len(ids)]["source_event_key"]] = item["event"]["event_id"]
     gateway.sweep()
-    shown: list[str] = []
+    visible: list[str] = []
     for _ in range(2):
         show_personas(front, among, ids, question)
-        shown.append(capsys.readouterr().out)
-    assert shown[0] == shown[1]
+        visible.append(capsys.readouterr().out)
+    assert visible[0] == visible[1]
     count = sum(event.get("speaker") == "agent:keel" for event in among)
-    told = " ".join(shown[0].split())
-    assert f'the sona "Buoy keeper": {count} memories.' in told
-    assert len(re.findall(r"^  \d+ \w+ 20\d\d: ", shown[0], re.MULTILINE)) == 3
-    assert "With STRANDLINE_LLM_PROVIDER and STRANDLINE_LLM_MODEL" in told
+    text = " ".join(visible[0].split())
+    assert f'the sona "Buoy keeper": {count} memories.' in text
+    assert len(re.findall(r"^  \d+ \w+ 20\d\d: ", visible[0], re.MULTILINE)) == 3
+    assert "With STRANDLINE_LLM_PROVIDER and STRANDLINE_LLM_MODEL" in text
     own = use_model(ScriptedTasks())
     try:
         show_personas(front, among, ids, question)

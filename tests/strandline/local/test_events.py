@@ -22,8 +22,8 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
 
 @pytest.fixture(scope="module")
 def sqs(aws: LocalAws) -> Iterator[Any]:
-    with closing(client("sqs")) as made:
-        yield made
+    with closing(client("sqs")) as result:
+        yield result
 
 
 @pytest.fixture(autouse=True)
@@ -64,10 +64,10 @@ def until(condition: Callable[[], object], seconds: float = 10) -> None:
         time.sleep(0.02)
 
 
-def left(sqs: Any, url: str) -> int:
+def messages_left(sqs: Any, url: str) -> int:
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    asked = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)
-    return sum(int(asked["Attributes"][name]) for name in names)
+    queue_attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)
+    return sum(int(queue_attributes["Attributes"][name]) for name in names)
 
 
 def dead(aws: LocalAws, sqs: Any) -> list[str]:
@@ -85,17 +85,17 @@ def raising(event: Event) -> None:
 
 def test_an_event_is_what_lambda_gives(aws: LocalAws, sqs: Any) -> None:
     attributes = {"kind": {"DataType": "String", "StringValue": "hint"}}
-    sent = sqs.send_message(
+    response = sqs.send_message(
         QueueUrl=aws.work_queue_url, MessageBody='{"a":1}', MessageAttributes=attributes
     )
     handler = Recorder()
     with polling(aws, handler):
         until(lambda: handler.events)
-        until(lambda: left(sqs, aws.work_queue_url) == 0)
+        until(lambda: messages_left(sqs, aws.work_queue_url) == 0)
     record = handler.events[0]["Records"][0]
-    assert record["messageId"] == sent["MessageId"]
+    assert record["messageId"] == response["MessageId"]
     assert record["body"] == '{"a":1}'
-    assert record["md5OfBody"] == sent["MD5OfMessageBody"]
+    assert record["md5OfBody"] == response["MD5OfMessageBody"]
     assert record["eventSource"] == "aws:sqs"
     assert record["eventSourceARN"] == "arn:aws:sqs:us-east-1:123456789012:strandline"
     assert record["awsRegion"] == "us-east-1"
@@ -113,7 +113,7 @@ def test_up_to_ten_come_at_once_and_all_are_deleted(aws: LocalAws, sqs: Any) -> 
     sqs.send_message(QueueUrl=aws.work_queue_url, MessageBody="10")
     handler = Recorder(lambda event: {"batchItemFailures": []})
     with polling(aws, handler):
-        until(lambda: left(sqs, aws.work_queue_url) == 0)
+        until(lambda: messages_left(sqs, aws.work_queue_url) == 0)
     assert sorted(map(int, handler.bodies())) == list(range(11))
     assert [len(event["Records"]) for event in handler.events] == [10, 1]
 
@@ -135,7 +135,7 @@ def test_only_what_is_reported_comes_back(
     entries = [{"Id": name, "MessageBody": name} for name in ("good", "bad")]
     sqs.send_message_batch(QueueUrl=aws.work_queue_url, Entries=entries)
     with polling(aws, handler):
-        until(lambda: left(sqs, aws.work_queue_url) == 0)
+        until(lambda: messages_left(sqs, aws.work_queue_url) == 0)
     assert sorted(handler.bodies()) == ["bad", "bad", "good"]
     assert dead(aws, sqs) == []
 
@@ -158,10 +158,10 @@ def test_a_failed_batch_is_tried_three_times_and_then_dead(
     handler = Recorder(lambda _: {"batchItemFailures": [failure]}) if failure else Recorder(raising)
     sqs.send_message(QueueUrl=aws.work_queue_url, MessageBody="poison")
     with polling(aws, handler):
-        until(lambda: left(sqs, aws.work_dead_letter_url) == 1)
+        until(lambda: messages_left(sqs, aws.work_dead_letter_url) == 1)
     assert handler.bodies() == ["poison"] * 3
     assert dead(aws, sqs) == ["poison"]
-    assert left(sqs, aws.work_queue_url) == 0
+    assert messages_left(sqs, aws.work_queue_url) == 0
 
 
 def test_a_failed_message_rests_before_it_comes_back(aws: LocalAws, sqs: Any) -> None:
@@ -175,7 +175,7 @@ def test_a_failed_message_rests_before_it_comes_back(aws: LocalAws, sqs: Any) ->
     sqs.send_message(QueueUrl=aws.work_queue_url, MessageBody="again")
     with polling(aws, Recorder(fail_once)):
         until(lambda: len(times) == 2)
-        until(lambda: left(sqs, aws.work_queue_url) == 0)
+        until(lambda: messages_left(sqs, aws.work_queue_url) == 0)
     assert 0.8 < times[1] - times[0] < 5
 
 

@@ -34,16 +34,16 @@ def crowd(count: int) -> Graph:
 
 def test_it_shows_what_is_stated_in_communities_with_a_legend() -> None:
     picture = draw_graph(sample(), "The graph of buoys & nuts")
-    shown = texts(picture)
-    assert "The graph of buoys & nuts" in shown
-    assert "Nodes: 9. Edges: 11. Communities: 2." in shown
-    assert [text for text in shown if text.startswith("Community")] == [
+    view = texts(picture)
+    assert "The graph of buoys & nuts" in view
+    assert "Nodes: 9. Edges: 11. Communities: 2." in view
+    assert [text for text in view if text.startswith("Community")] == [
         "Community: Mara, nuts",
         "Community: Cod",
     ]
-    assert "RELATES_TO: sister" in shown
-    assert {"about", "kept", "from", "to", "topic", "entity", "fact", "decision"} <= set(shown)
-    assert shown.count("Mara") == 2, "at home in one community, a guest in the other"
+    assert "RELATES_TO: sister" in view
+    assert {"about", "kept", "from", "to", "topic", "entity", "fact", "decision"} <= set(view)
+    assert view.count("Mara") == 2, "at home in one community, a guest in the other"
     assert picture.count("stroke-dasharray") == 2, "the guest, and the legend's"
     assert f"fact: {ALLERGY}" in texts(picture, "title"), "the whole text"
 
@@ -52,9 +52,9 @@ def test_it_says_in_words_what_it_shows() -> None:
     picture = draw_graph(sample(), "Buoys")
     assert 'role="img" aria-labelledby="title desc"' in picture
     assert texts(picture, "title")[0] == "Buoys"
-    (said,) = texts(picture, "desc")
-    assert ALLERGY in said
-    assert "Cod: Mara found Cod." in said
+    (message,) = texts(picture, "desc")
+    assert ALLERGY in message
+    assert "Cod: Mara found Cod." in message
 
 
 def test_what_people_said_is_text_and_nothing_else() -> None:
@@ -111,9 +111,9 @@ def test_where_nothing_is_stated_the_communities_are_drawn() -> None:
     nodes = [node("entity", name) for name in names]
     groups = {name: [key("entity", name)] for name in names}
     graph = make_graph(nodes, [], {**groups, "Gone": [key("entity", "Nobody")]})
-    shown = texts(draw_graph(graph, "People"))
-    assert "Nodes: 10. Edges: 0. Communities: 11. Drawn: the 8 of which most is stated." in shown
-    assert [text for text in shown if text.startswith("Person")] == names[:8]
+    view = texts(draw_graph(graph, "People"))
+    assert "Nodes: 10. Edges: 0. Communities: 11. Drawn: the 8 of which most is stated." in view
+    assert [text for text in view if text.startswith("Person")] == names[:8]
     assert "Nodes: 0. Edges: 0. Communities: 0." in texts(
         draw_graph(make_graph([], [], {}), "Gone")
     )

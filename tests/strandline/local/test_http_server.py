@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 
 def echo(event: Event, context: LambdaContext) -> Event:
     """Answers with the event and what the context says."""
-    said = {
+    message = {
         "event": event,
         "remaining": context.get_remaining_time_in_millis(),
         "function": context.function_name,
@@ -29,10 +29,10 @@ def echo(event: Event, context: LambdaContext) -> Event:
         "arn": context.invoked_function_arn,
         "memory": context.memory_limit_in_mb,
     }
-    return {"statusCode": 200, "body": json.dumps(said)}
+    return {"statusCode": 200, "body": json.dumps(message)}
 
 
-def named(name: str) -> Handler:
+def make_handler(name: str) -> Handler:
     return lambda event, context: {"statusCode": 200, "body": name}
 
 
@@ -61,10 +61,10 @@ ROUTES = {
     "ANY /echo/{id}": echo,
     "GET /api/v1/events/{id}": echo,
     "POST /api/v1/events": echo,
-    "GET /api/v1/events/count": named("count"),
+    "GET /api/v1/events/count": make_handler("count"),
     "GET /files/{proxy+}": echo,
-    "GET /files/{id}/meta": named("meta"),
-    "GET /": named("root"),
+    "GET /files/{id}/meta": make_handler("meta"),
+    "GET /": make_handler("root"),
     "GET /many": answering(MANY),
     "GET /empty": answering({"statusCode": 204}),
     "GET /fails": failing,
@@ -79,7 +79,7 @@ ROUTES = {
 
 
 @contextmanager
-def served(app: GatewayApp) -> Generator[int]:
+def serving_app(app: GatewayApp) -> Generator[int]:
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -92,7 +92,7 @@ def served(app: GatewayApp) -> Generator[int]:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    with served(GatewayApp(ROUTES, seconds=1.0)) as number:
+    with serving_app(GatewayApp(ROUTES, seconds=1.0)) as number:
         yield number
 
 
@@ -175,13 +175,13 @@ def test_what_is_absent_is_null(port: int) -> None:
 
 def test_the_context_counts_down_and_agrees_with_the_event(port: int) -> None:
     answer = call(port, "GET", "/echo")
-    said = answer.json()
-    assert 0 < said["remaining"] <= 1000
-    assert said["function"] == "echo"
-    assert said["arn"].endswith(":function:echo")
-    assert said["memory"] == 1024
-    assert said["request_id"] == said["event"]["requestContext"]["requestId"]
-    assert said["request_id"] == answer.headers["x-amzn-requestid"]
+    message = answer.json()
+    assert 0 < message["remaining"] <= 1000
+    assert message["function"] == "echo"
+    assert message["arn"].endswith(":function:echo")
+    assert message["memory"] == 1024
+    assert message["request_id"] == message["event"]["requestContext"]["requestId"]
+    assert message["request_id"] == answer.headers["x-amzn-requestid"]
 
 
 def test_a_handler_of_a_function_folder_is_called_by_its_folder() -> None:
@@ -229,10 +229,10 @@ def test_repeated_headers_keep_all_values(port: int) -> None:
     assert event["headers"]["X-A"] == "2"
 
 
-@pytest.mark.parametrize("sent", ["é{}".encode(), b"\xff\x00"])
-def test_bodies_come_as_base64(port: int, sent: bytes) -> None:
-    event = event_of(port, "POST", "/echo", sent)
-    assert base64.b64decode(event["body"]) == sent
+@pytest.mark.parametrize("data", ["é{}".encode(), b"\xff\x00"])
+def test_bodies_come_as_base64(port: int, data: bytes) -> None:
+    event = event_of(port, "POST", "/echo", data)
+    assert base64.b64decode(event["body"]) == data
     assert event["isBase64Encoded"] is True
 
 
@@ -261,18 +261,20 @@ def test_no_content_has_no_length(port: int) -> None:
 def test_an_unknown_path_is_404_and_a_known_one_405(port: int) -> None:
     assert_error(call(port, "GET", "/api/v2/events"), 404, "route_not_found")
     assert_error(call(port, "GET", "/api/v1/events//"), 405, "method_not_allowed")
-    refused = call(port, "DELETE", "/api/v1/events/7")
-    assert_error(refused, 405, "method_not_allowed")
-    assert refused.headers["allow"] == "GET"
+    refusal = call(port, "DELETE", "/api/v1/events/7")
+    assert_error(refusal, 405, "method_not_allowed")
+    assert refusal.headers["allow"] == "GET"
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_over_10_mib_is_refused_and_one_of_10_mib_is_not(port: int, chunked: bool) -> None:
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_body_over_10_mib_is_refused_and_one_of_10_mib_is_not(
+    port: int, is_chunked: bool
+) -> None:
     def send(size: int) -> Answer:
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
             body: Any = iter([b"x" * MIB] * (size // MIB) + [b"x" * (size % MIB)])
-            headers = {} if chunked else {"Content-Length": str(size)}
-            connection.request("POST", "/echo/7", body, headers, encode_chunked=chunked)
+            headers = {} if is_chunked else {"Content-Length": str(size)}
+            connection.request("POST", "/echo/7", body, headers, encode_chunked=is_chunked)
             return Answer(connection.getresponse())
 
     assert_error(send(10 * MIB + 1), 413, "too_large")
@@ -322,7 +324,7 @@ def test_handlers_run_side_by_side() -> None:
         return {"statusCode": 200}
 
     statuses: list[int] = []
-    with served(GatewayApp({"GET /meet": meet}, workers=2)) as port:
+    with serving_app(GatewayApp({"GET /meet": meet}, workers=2)) as port:
         threads = [
             threading.Thread(target=lambda: statuses.append(call(port, "GET", "/meet").status))
             for _ in range(2)

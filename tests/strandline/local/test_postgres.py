@@ -208,9 +208,9 @@ def test_processes_are_found_without_proc_too(
     server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = server.directory / "pgdata"
-    found = set(postgres_lock.server_processes(data))
+    results = set(postgres_lock.server_processes(data))
     monkeypatch.setattr(postgres_lock, "PROCESSES", Path("/absent"))
-    assert len(found & set(postgres_lock.server_processes(data))) >= 5
+    assert len(results & set(postgres_lock.server_processes(data))) >= 5
     assert postgres_lock.server_processes(data.parent) == []
 
 
@@ -258,6 +258,6 @@ def test_binaries_out_of_reach_are_copied_once_and_work(
     assert programs.is_relative_to(place / "copies")
     assert postgres_home.find_binaries(account) == programs
     assert len(list((place / "copies").iterdir())) == 1
-    said = subprocess.run([programs / "initdb", "--version"], capture_output=True, check=True)
-    assert said.stdout.startswith(b"initdb (PostgreSQL) 18.")
+    process = subprocess.run([programs / "initdb", "--version"], capture_output=True, check=True)
+    assert process.stdout.startswith(b"initdb (PostgreSQL) 18.")
     assert all(p.stat().st_mode & 0o022 == 0 for p in programs.iterdir())

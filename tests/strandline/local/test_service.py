@@ -78,7 +78,7 @@ def call(service: LocalService, path: str, body: object = None) -> Any:
         return json.load(answer)
 
 
-def stored(service: LocalService) -> Any:
+def stored_usage(service: LocalService) -> Any:
     """The receipt of one more event, or None where the service says to try again."""
     try:
         return call(service, "/api/v1/events", EVENT)
@@ -98,14 +98,14 @@ def test_it_serves_survives_its_database_and_keeps_everything(shared_place: Path
         after = None
         until = time.monotonic() + 20
         while after is None and time.monotonic() < until:
-            after = stored(service)
+            after = stored_usage(service)
             time.sleep(0.1)
         assert after is not None
         assert after["seq"] >= 2, "what was acknowledged before is there"
         assert key_file(shared_place).stat().st_mode & 0o777 == 0o600
     with run_local_service(shared_place, 0) as service:
-        kept = call(service, f"/api/v1/events/{before['event_id']}?participants=user:alice")
-        assert kept["content"] == EVENT["content"]
+        body = call(service, f"/api/v1/events/{before['event_id']}?participants=user:alice")
+        assert body["content"] == EVENT["content"]
         tools = call(service, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
         assert tools["result"]["tools"]
         metadata = call(service, "/.well-known/oauth-protected-resource/mcp")
@@ -123,10 +123,10 @@ def test_what_the_last_run_held_is_free_at_the_next(place: Path) -> None:
     )
     for _ in range(2):
         with run_local_service(place, 0) as service:
-            stored(service)
+            stored_usage(service)
             with psycopg.connect(service.postgres.dsn("strandline")) as admin:
-                held = admin.execute("select from scope_work where leased_until > now() + '1 hour'")
-                assert held.rowcount == 0
+                rows = admin.execute("select from scope_work where leased_until > now() + '1 hour'")
+                assert rows.rowcount == 0
                 admin.execute(hold)
 
 
@@ -158,17 +158,17 @@ def test_it_warns_of_a_synchronised_directory_and_logs_into_a_file(
     (place.parent / ".stfolder").mkdir()
     with run_local_service(place, 0) as service:
         assert sys.getswitchinterval() < 0.001, "requests run beside the fold"
-        stored(service)
+        stored_usage(service)
         health = call(service, "/api/v1/health")
-        said = format_greeting(service, 1.0)
+        greeting = format_greeting(service, 1.0)
     (warning,) = service.warnings
     assert "synchronised by Syncthing" in warning
     assert health["warnings"] == [warning]
-    assert warning in said
-    assert str(log_file(service.directory)) in said
+    assert warning in greeting
+    assert str(log_file(service.directory)) in greeting
     lines = [json.loads(line) for line in log_file(service.directory).read_text().splitlines()]
-    asked = [line["route"] for line in lines if line["message"] == "request"]
-    assert asked == ["POST /api/v1/events", "GET /api/v1/health"]
+    routes = [line["route"] for line in lines if line["message"] == "request"]
+    assert routes == ["POST /api/v1/events", "GET /api/v1/health"]
     assert '"request"' not in "".join(capfd.readouterr()), "the terminal stays quiet"
 
 
@@ -184,24 +184,24 @@ def test_the_demo_answers_in_plain_text_and_hides(
     monkeypatch.setenv("STRANDLINE_PORT", "0")
     for _ in range(2):
         assert demo.main() == 0
-        said = capsys.readouterr().out
-        assert "263 messages in 18 conversations" in said
-        assert not re.search(r"\bbaf[a-z2-7]{20,}|\r|\x1b", said)
-        assert said.count("\n      cited: ") == 2 * len(demo.QUESTIONS)
-        answers = said.split(" ask: ")[1:]
+        output = capsys.readouterr().out
+        assert "263 messages in 18 conversations" in output
+        assert not re.search(r"\bbaf[a-z2-7]{20,}|\r|\x1b", output)
+        assert output.count("\n      cited: ") == 2 * len(demo.QUESTIONS)
+        answers = output.split(" ask: ")[1:]
         assert [answer.partition("\n")[0] for answer in answers] == [*demo.QUESTIONS, demo.PRIVATE]
         for answer, fact in zip(
             answers, ("10.4 metres", "09:30", "235", "red pouch", "3 October"), strict=False
         ):
             assert fact in " ".join(answer.split()), answer
-        assert "0 of them can be found" in " ".join(said.split())
-        assert re.search(r"\d+ topics, cut and named", said)
-        assert "curl -s http" in said
-        assert "A build publishes the topics as a tree: version 1." in said
-        assert re.search(r"\n +\[\d+\] \d+ \w+ 20\d\d, \w+: ", said), "events below topics"
-        assert re.search(r"  \d+ events under topics of the tree, \d+ that are in no", said)
+        assert "0 of them can be found" in " ".join(output.split())
+        assert re.search(r"\d+ topics, cut and named", output)
+        assert "curl -s http" in output
+        assert "A build publishes the topics as a tree: version 1." in output
+        assert re.search(r"\n +\[\d+\] \d+ \w+ 20\d\d, \w+: ", output), "events below topics"
+        assert re.search(r"  \d+ events under topics of the tree, \d+ that are in no", output)
         for title in demo.TITLES.values():
-            graph = said.partition(f"\n{title}: ")[2]
+            graph = output.partition(f"\n{title}: ")[2]
             kinds = re.findall(
                 r"^  (\w+) +(\d+) +\d+ +\d+ +(?:none|[\d.]+) +[\d.]+$", graph, re.MULTILINE
             )
@@ -209,8 +209,8 @@ def test_the_demo_answers_in_plain_text_and_hides(
             assert names == ("entities", "facts", "decisions", "relations")
             assert int(counts[0]), "entities"
             assert re.search(r"^  Communities.*:\n +\d+ nodes  \w", graph, re.MULTILINE)
-        assert re.search(r"        cited: \w+, \d+ \w+ 20\d\d, \d\d:\d\d: \"", said), "decisions"
-        persona = " ".join(said.partition("\nWHO SPEAKS\n")[2].split())
+        assert re.search(r"        cited: \w+, \d+ \w+ 20\d\d, \d\d:\d\d: \"", output), "decisions"
+        persona = " ".join(output.partition("\nWHO SPEAKS\n")[2].split())
         assert re.search(r'the sona "Buoy keeper": \d+ memories', persona)
         assert "None is configured. With STRANDLINE_LLM_PROVIDER and" in persona
         picture = (place / "graph-demo.svg").read_text("utf-8")
@@ -220,8 +220,8 @@ def test_the_demo_answers_in_plain_text_and_hides(
         run_local_service(place, 0) as service,
         psycopg.connect(service.postgres.dsn("strandline")) as admin,
     ):
-        told = admin.execute("select tenant_id, count(*) from events group by 1").fetchall()
-        assert told == [("demo", 263 + 58)], (
+        rows = admin.execute("select tenant_id, count(*) from events group by 1").fetchall()
+        assert rows == [("demo", 263 + 58)], (
             "nothing twice, nothing in the tenant of the first calls"
         )
 
@@ -236,17 +236,17 @@ def test_keys_are_made_listed_and_revoked(
         mine = LocalService(service.url, token, service.directory, service.postgres)
         assert call(mine, "/api/v1/events", EVENT)["seq"] == 1
         assert cli.main(["keys", "--tenant", "acme"]) == 0
-        (listed,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        assert (listed["user"], listed["rights"]) == ("user:alice", ["read", "write"])
-        assert token[-20:] not in str(listed)
-        assert cli.main(["rotate", "--tenant", "acme", "--key", listed["key_id"]]) == 0
+        (document,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert (document["user"], document["rights"]) == ("user:alice", ["read", "write"])
+        assert token[-20:] not in str(document)
+        assert cli.main(["rotate", "--tenant", "acme", "--key", document["key_id"]]) == 0
         successor = capsys.readouterr().out.strip()
         both = [
             LocalService(service.url, key, shared_place, service.postgres)
             for key in (token, successor)
         ]
         assert [call(one, "/api/v1/events", EVENT)["seq"] for one in both] == [2, 3]
-        assert cli.main(["revoke", "--tenant", "acme", "--key", listed["key_id"]]) == 0
+        assert cli.main(["revoke", "--tenant", "acme", "--key", document["key_id"]]) == 0
         for wrong in (
             ["key", "--tenant", "T/1"],
             ["key", "--tenant", "acme", "--days", "0"],
@@ -255,8 +255,8 @@ def test_keys_are_made_listed_and_revoked(
             ["key", "--tenant", "acme", "--user", "alice"],
             ["revoke", "--tenant", "acme", "--key", "none"],
             ["rotate", "--tenant", "acme", "--key", "none"],
-            ["rotate", "--tenant", "acme", "--key", listed["key_id"]],
-            ["rotate", "--tenant", "acme", "--key", listed["key_id"], "--overlap", "-1"],
+            ["rotate", "--tenant", "acme", "--key", document["key_id"]],
+            ["rotate", "--tenant", "acme", "--key", document["key_id"], "--overlap", "-1"],
         ):
             assert cli.main(wrong) == 1, wrong
             assert capsys.readouterr().err.startswith("strandline: "), wrong

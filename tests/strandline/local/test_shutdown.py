@@ -102,10 +102,10 @@ def append(service: LocalService, content: str) -> Any:
 
 def until[T](what: Callable[[], T | None], seconds: float) -> T:
     deadline = time.monotonic() + seconds
-    while not (found := what()):
+    while not (result := what()):
         assert time.monotonic() < deadline, "it did not come"
         time.sleep(0.1)
-    return found
+    return result
 
 
 class Tries:
@@ -115,23 +115,23 @@ class Tries:
         self.failed = 0
         start = EmbeddedPostgres.start
 
-        def counted(server: EmbeddedPostgres, **more: bool) -> EmbeddedPostgres:
+        def count(server: EmbeddedPostgres, **more: bool) -> EmbeddedPostgres:
             try:
                 return start(server, **more)
             except Exception:
                 self.failed += 1
                 raise
 
-        monkeypatch.setattr(EmbeddedPostgres, "start", counted)
+        monkeypatch.setattr(EmbeddedPostgres, "start", count)
 
 
 @contextlib.contextmanager
-def no_room(directory: Path, mounted: bool) -> Generator[None]:
+def no_room(directory: Path, is_mounted: bool) -> Generator[None]:
     """Fill the disk to the last byte; where it could not be mounted, let the server's account no
     longer write the database's directory, which every start must."""
     data = directory / "postgres" / "pgdata"
     ballast, mode = directory / "ballast", stat.S_IMODE(data.stat().st_mode)
-    if mounted:
+    if is_mounted:
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
             while file.write(b"x" * 4096):
                 pass
@@ -139,7 +139,7 @@ def no_room(directory: Path, mounted: bool) -> Generator[None]:
     else:
         data.chmod(0o500)
     yield
-    if mounted:
+    if is_mounted:
         ballast.unlink()
     else:
         data.chmod(mode)
@@ -158,11 +158,11 @@ def test_a_full_disk_that_is_freed_needs_no_restart(
             until(lambda: tries.failed >= 2, 30)
             assert append(service, "away") is None
         after = until(lambda: append(service, "after"), 60)
-        kept = [receipt for receipt in receipts if receipt]
-        for receipt in [*kept, after]:
+        remaining = [receipt for receipt in receipts if receipt]
+        for receipt in [*remaining, after]:
             path = f"/api/v1/events/{receipt['event_id']}?participants=user:alice"
             assert call(service.url, service.key, path)["seq"] == receipt["seq"]
-        assert after["seq"] == len(kept) + 1
+        assert after["seq"] == len(remaining) + 1
 
 
 def test_what_a_failed_start_says_is_one_line() -> None:
@@ -179,12 +179,12 @@ def test_what_a_failed_start_says_is_one_line() -> None:
         == "[Errno 28] No space left on device"
     )
     assert summarize_error(TimeoutError()) == "TimeoutError"
-    hinted = (
+    error_text = (
         'Postgres did not start in /data: postgres: could not access directory "/data/pgdata": '
         "Permission denied\nRun initdb or pg_basebackup to initialize a data directory.\n"
     )
-    told = 'could not access directory "/data/pgdata": Permission denied'
-    assert summarize_error(PostgresUnusable(hinted)) == told
+    reason = 'could not access directory "/data/pgdata": Permission denied'
+    assert summarize_error(PostgresUnusable(error_text)) == reason
     assert summarize_error(KeyError("pid")) == "KeyError: 'pid'"
 
 
@@ -273,18 +273,20 @@ def test_a_start_that_may_not_create_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "moved").exists()
 
 
-@pytest.mark.parametrize("gone", ["", "blobs"])
+@pytest.mark.parametrize("missing", ["", "blobs"])
 @pytest.mark.proof
-def test_files_that_go_stop_the_service_with_a_line(gone: str) -> None:
+def test_files_that_go_stop_the_service_with_a_line(missing: str) -> None:
     with data_directory() as directory, started(RUN, directory) as program:
         program.wait_for(READY)
-        moved = directory.with_name("moved")
-        (directory / gone).rename(moved)  # at once: a removal would miss what is written meanwhile
-        shutil.rmtree(moved, ignore_errors=True)
+        new_directory = directory.with_name("moved")
+        (directory / missing).rename(
+            new_directory
+        )  # at once: a removal would miss what is written meanwhile
+        shutil.rmtree(new_directory, ignore_errors=True)
         assert program.end(WAIT_SECONDS) == 1
         end_database(directory)
-    assert "was removed or replaced while the service ran" in program.said
-    assert "restore a copy" in program.said
+    assert "was removed or replaced while the service ran" in program.output
+    assert "restore a copy" in program.output
     assert program.traceback == ""
 
 
@@ -316,9 +318,9 @@ def _with_a_database_that_does_not_start(program: Program, directory: Path) -> N
 
 
 def _while_the_database_starts(program: Program, directory: Path) -> None:
-    while not (found := database_processes(directory)):
+    while not (result := database_processes(directory)):
         time.sleep(0.001)
-    os.kill(found[0], signal.SIGSTOP)
+    os.kill(result[0], signal.SIGSTOP)
     time.sleep(1)
     signal_database(directory, signal.SIGSTOP)
 
@@ -329,12 +331,12 @@ def _while_it_starts(program: Program, directory: Path) -> None:
 
 def _load(directory: Path, clients: int) -> None:
     """Clients that append until they are refused."""
-    known = json.loads((directory / "local.json").read_text())
+    document = json.loads((directory / "local.json").read_text())
 
     def work() -> None:
         with contextlib.suppress(OSError):  # the service is gone, as it should
             while True:
-                call(known["url"], known["key"], "/api/v1/events", EVENT)
+                call(document["url"], document["key"], "/api/v1/events", EVENT)
 
     for _ in range(clients):
         threading.Thread(target=work, daemon=True).start()
@@ -351,7 +353,7 @@ def test_sigterm_ends_it_under_load_within_five_seconds(
     first_run: FirstRun, end_seconds: float
 ) -> None:
     program = first_run.program
-    assert first_run.seconds < end_seconds, program.said
+    assert first_run.seconds < end_seconds, program.output
     assert program.end(0) in (0, 130)
     assert program.traceback == ""
 
@@ -374,7 +376,7 @@ def test_sigterm_ends_it_within_five_seconds(
     end_database(place)
     with started(RUN, place) as program:
         state(program, place)
-        assert program.terminate() < end_seconds, program.said
+        assert program.terminate() < end_seconds, program.output
     assert program.end(0) in (0, 130)
     assert program.traceback == ""
 
@@ -387,7 +389,7 @@ def test_sigterm_ends_it_whichever_thread_gets_it(
     end_database(place)
     with started(command, place) as program:
         program.wait_for(READY)
-        assert program.terminate_thread() < end_seconds, program.said
+        assert program.terminate_thread() < end_seconds, program.output
     assert program.end(0) == 0
     assert program.traceback == ""
 
@@ -400,9 +402,9 @@ def test_sigterm_ends_it_on_a_full_disk(end_seconds: float) -> None:
             with no_room(directory, mounted):
                 signal_database(directory, signal.SIGKILL)
                 program.wait_for("the database does not start")
-                assert program.terminate() < end_seconds, program.said
+                assert program.terminate() < end_seconds, program.output
         assert program.traceback == ""
-        assert program.said.count("the database does not start") == 1, "once a minute"
+        assert program.output.count("the database does not start") == 1, "once a minute"
 
 
 @pytest.mark.proof
@@ -410,7 +412,7 @@ def test_sigterm_ends_it_without_its_files(end_seconds: float) -> None:
     with data_directory() as directory, started(RUN, directory) as program:
         program.wait_for(READY)
         shutil.rmtree(directory, ignore_errors=True)  # the server writes meanwhile
-        assert program.terminate() < end_seconds, program.said
+        assert program.terminate() < end_seconds, program.output
         assert program.traceback == ""
 
 
@@ -442,8 +444,8 @@ def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
             program.interrupt()
             program.end(end_seconds)
         assert program.traceback == "", at
-        lines = program.said.strip().splitlines()
-        assert len([line for line in lines if "interrupted" in line]) <= 1, (at, program.said)
+        lines = program.output.strip().splitlines()
+        assert len([line for line in lines if "interrupted" in line]) <= 1, (at, program.output)
         at += step
 
 
@@ -475,7 +477,7 @@ def test_ctrl_c_ends_the_set_up_too(
             program.interrupt()
             program.end(end_seconds)
         assert program.traceback == "", at
-        assert program.said.count("interrupted") <= 1, (at, program.said)
+        assert program.output.count("interrupted") <= 1, (at, program.output)
         assert not (tmp_path / "venv" / ".installed").exists()
         assert not (tmp_path / "venv" / ".scratch").exists()
         at += step
@@ -491,8 +493,8 @@ def test_the_admin_key_is_the_same_at_each_start_until_it_is_no_use(fresh: Path)
         assert "created just now" in service.key_notice
         file = admin_key_file(service.directory)
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        listed = call(service.url, first, "/api/v1/usage")
-        assert listed
+        body = call(service.url, first, "/api/v1/usage")
+        assert body
     with run_local_service(fresh, 0) as service:
         assert service.key == first
         assert "the same" in service.key_notice
@@ -515,22 +517,22 @@ def test_the_admin_key_is_the_same_at_each_start_until_it_is_no_use(fresh: Path)
 
 @pytest.mark.parametrize("target", ["test", "layers", "synth"])
 def test_make_without_npm_says_so_first(target: str, tmp_path: Path) -> None:
-    said = _without(tmp_path, ["sh", "awk"], target)
-    assert "Node.js" in said
-    assert "install" in said
+    output = _without(tmp_path, ["sh", "awk"], target)
+    assert "Node.js" in output
+    assert "install" in output
 
 
 @pytest.mark.parametrize("target", ["run", "demo", "key"])
 def test_make_without_python_says_so_first(target: str, tmp_path: Path) -> None:
-    said = _without(tmp_path, ["sh", "awk", "dirname"], target, "LEAN=build/.never-there")
-    assert "Python 3.13 is not here: install it" in said
+    output = _without(tmp_path, ["sh", "awk", "dirname"], target, "LEAN=build/.never-there")
+    assert "Python 3.13 is not here: install it" in output
 
 
 def _without(tmp_path: Path, programs: list[str], *arguments: str) -> str:
     """What make says where no other program is there."""
     for name in [*programs, "make"]:
         (tmp_path / name).symlink_to(str(shutil.which(name)))
-    done = subprocess.run(
+    process = subprocess.run(
         [tmp_path / "make", *arguments],
         cwd=ROOT,
         env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
@@ -538,6 +540,6 @@ def _without(tmp_path: Path, programs: list[str], *arguments: str) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 2
-    assert "making" not in done.stdout
-    return done.stderr
+    assert process.returncode == 2
+    assert "making" not in process.stdout
+    return process.stderr

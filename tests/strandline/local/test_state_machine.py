@@ -23,13 +23,13 @@ class Functions:
 
     def __init__(self, aws: LocalAws, shards: int, seconds: float = 0.0) -> None:
         self.blobs, self.shards, self.seconds = BlobStore(aws.bucket), shards, seconds
-        self.asked: list[dict[str, Any]] = []
+        self.calls: list[dict[str, Any]] = []
         self.at_once = self.most_at_once = 0
         self.lock = threading.Lock()
 
     def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
         with self.lock:
-            self.asked.append(event)
+            self.calls.append(event)
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
         time.sleep(self.seconds)
@@ -44,19 +44,19 @@ class Functions:
         return {} if event["verb"] == "shard" else {"things": self.shards}
 
     def verbs(self) -> Counter[str]:
-        return Counter(event["verb"] for event in self.asked)
+        return Counter(event["verb"] for event in self.calls)
 
 
 def test_a_run_is_plan_shards_and_finish(aws: LocalAws) -> None:
     one = Functions(aws, 3)
     with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
         machine.serve({"one": one})
-        ended = machine.wait(machine.start("one", "acme"), 20)
-    assert (ended["status"], json.loads(ended["output"])) == ("SUCCEEDED", {"things": 3})
+        execution = machine.wait(machine.start("one", "acme"), 20)
+    assert (execution["status"], json.loads(execution["output"])) == ("SUCCEEDED", {"things": 3})
     assert one.verbs() == {"plan": 1, "shard": 3, "finish": 1}
-    assert one.asked[0]["input"] == {"job": "one", "tenant": "acme"}
-    assert len({event["run"] for event in one.asked}) == 1
-    shards = [event["input"]["shard"] for event in one.asked if event["verb"] == "shard"]
+    assert one.calls[0]["input"] == {"job": "one", "tenant": "acme"}
+    assert len({event["run"] for event in one.calls}) == 1
+    shards = [event["input"]["shard"] for event in one.calls if event["verb"] == "shard"]
     assert sorted(shards) == [0, 1, 2]
 
 
@@ -71,11 +71,11 @@ def test_nothing_to_do_ends_with_the_plan(aws: LocalAws) -> None:
 @pytest.mark.proof
 def test_a_plan_and_an_end_that_fail_for_minutes_are_tried_again(aws: LocalAws) -> None:
     """A run that breaks off requests no next one: nobody would come before the morning."""
-    one, left = Functions(aws, 1), {"plan": 5, "finish": 5}
+    one, rest = Functions(aws, 1), {"plan": 5, "finish": 5}
 
     def failing(event: dict[str, Any], context: Any) -> dict[str, Any]:
-        if left.get(event["verb"], 0):
-            left[event["verb"]] -= 1
+        if rest.get(event["verb"], 0):
+            rest[event["verb"]] -= 1
             raise RuntimeError("throttled")
         return one(event, context)
 

@@ -22,9 +22,9 @@ NO_MOUNTS = Path("/no/such/file")
     ],
 )
 def test_a_clients_folder_is_known_by_its_name(tmp_path: Path, folder: str, client: str) -> None:
-    said = " ".join(find_risks(tmp_path / folder / "strandline", NO_MOUNTS))
-    assert f"synchronised by {client}" in said
-    assert "STRANDLINE_DATA_DIR" in said
+    text = " ".join(find_risks(tmp_path / folder / "strandline", NO_MOUNTS))
+    assert f"synchronised by {client}" in text
+    assert "STRANDLINE_DATA_DIR" in text
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_a_network_file_system_is_known_by_its_mount(tmp_path: Path) -> None:
     for kind in ("nfs4", "cifs", "smb3", "fuse.sshfs"):
         mounted = [f"there:/x {str(share).replace(' ', '\\040')} {kind} rw 0 0", *lines]
         mounts.write_text("\n".join(mounted))
-        (said,) = find_risks(share / "strandline", mounts)
-        assert f"network file system ({kind})" in said
+        (risk,) = find_risks(share / "strandline", mounts)
+        assert f"network file system ({kind})" in risk
         assert find_risks(tmp_path / "strandline", mounts) == []
 
 

@@ -40,11 +40,15 @@ def echo(event: Event, context: LambdaContext) -> Event:
 
 
 @contextmanager
-def serving(secured: TlsFiles) -> Generator[int]:
+def serving(tls_files: TlsFiles) -> Generator[int]:
     """An echo behind TLS; gives its port."""
     app = GatewayApp({"ANY /echo": echo})
     config = uvicorn.Config(
-        app, port=0, http=PeerCertificateProtocol, log_level="critical", **secured.uvicorn_options()
+        app,
+        port=0,
+        http=PeerCertificateProtocol,
+        log_level="critical",
+        **tls_files.uvicorn_options(),
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
@@ -72,8 +76,8 @@ def ask(
     connection = http.client.HTTPSConnection(host, port, timeout=30, context=context)
     with closing(connection):
         data = None if body is None else json.dumps(body)
-        sent = {"Content-Type": "application/json", **(headers or {})}
-        connection.request(method, path, data, sent)
+        header_fields = {"Content-Type": "application/json", **(headers or {})}
+        connection.request(method, path, data, header_fields)
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
 
@@ -94,57 +98,59 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def issued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TlsFiles:
+def tls_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TlsFiles:
     monkeypatch.setenv("STRANDLINE_TLS", "1")
-    made = load_tls_files(tmp_path)
-    assert made is not None
-    return made
+    tls_files = load_tls_files(tmp_path)
+    assert tls_files is not None
+    return tls_files
 
 
-def test_the_event_tells_of_the_peer_as_api_gateway_does(issued: TlsFiles) -> None:
-    with serving(issued) as port:
-        status, event = ask(port, issued.client_context())
+def test_the_event_tells_of_the_peer_as_api_gateway_does(tls_files: TlsFiles) -> None:
+    with serving(tls_files) as port:
+        status, event = ask(port, tls_files.client_context())
         assert status == 200
-        shown = event["requestContext"]["identity"]["clientCert"]
+        text = event["requestContext"]["identity"]["clientCert"]
         assert event["headers"]["X-Forwarded-Proto"] == "https"
-        _, plain = ask(port, ssl.create_default_context(cafile=issued.authority), host="localhost")
+        _, plain = ask(
+            port, ssl.create_default_context(cafile=tls_files.authority), host="localhost"
+        )
         assert plain["requestContext"]["identity"]["clientCert"] is None
-    assert list(shown) == ["clientCertPem", "subjectDN", "issuerDN", "serialNumber", "validity"]
-    assert issued.client is not None
-    assert shown["clientCertPem"] == issued.client.read_text()
-    assert shown["subjectDN"].startswith("CN=local client,")
-    assert "O=Strandline on this machine" in shown["issuerDN"]
-    assert all(len(pair) == 2 and int(pair, 16) >= 0 for pair in shown["serialNumber"].split(":"))
-    ends = ssl.cert_time_to_seconds(shown["validity"]["notAfter"])
-    assert ssl.cert_time_to_seconds(shown["validity"]["notBefore"]) < time.time() < ends
+    assert list(text) == ["clientCertPem", "subjectDN", "issuerDN", "serialNumber", "validity"]
+    assert tls_files.client is not None
+    assert text["clientCertPem"] == tls_files.client.read_text()
+    assert text["subjectDN"].startswith("CN=local client,")
+    assert "O=Strandline on this machine" in text["issuerDN"]
+    assert all(len(pair) == 2 and int(pair, 16) >= 0 for pair in text["serialNumber"].split(":"))
+    ends = ssl.cert_time_to_seconds(text["validity"]["notAfter"])
+    assert ssl.cert_time_to_seconds(text["validity"]["notBefore"]) < time.time() < ends
 
 
-def test_a_certificate_of_another_authority_ends_the_handshake(issued: TlsFiles) -> None:
-    with serving(issued) as port:
+def test_a_certificate_of_another_authority_ends_the_handshake(tls_files: TlsFiles) -> None:
+    with serving(tls_files) as port:
         with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
-            ask(port, stranger(issued.authority))
+            ask(port, stranger(tls_files.authority))
         with pytest.raises(ssl.SSLCertVerificationError):  # nor is the server anybody else
             ask(port, ssl.create_default_context())
-        assert ask(port, issued.client_context())[0] == 200
+        assert ask(port, tls_files.client_context())[0] == 200
 
 
 def test_a_server_that_asks_nobody_is_noticed(
-    issued: TlsFiles, monkeypatch: pytest.MonkeyPatch
+    tls_files: TlsFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted fault: the handshake verifies no one, and so the event tells of no one."""
     real = TlsFiles.uvicorn_options
     lax = {"ssl_cert_reqs": ssl.CERT_NONE}
     monkeypatch.setattr(TlsFiles, "uvicorn_options", lambda secured: real(secured) | lax)  # pyright: ignore
     with pytest.raises((AssertionError, pytest.fail.Exception)):
-        test_a_certificate_of_another_authority_ends_the_handshake(issued)
+        test_a_certificate_of_another_authority_ends_the_handshake(tls_files)
 
 
-def test_what_was_issued_is_kept_and_is_its_owner_s(issued: TlsFiles, tmp_path: Path) -> None:
-    assert load_tls_files(tmp_path) == issued
-    for key in (issued.key, issued.client_key):
+def test_what_was_issued_is_kept_and_is_its_owner_s(tls_files: TlsFiles, tmp_path: Path) -> None:
+    assert load_tls_files(tmp_path) == tls_files
+    for key in (tls_files.key, tls_files.client_key):
         assert key is not None
         assert key.stat().st_mode & 0o777 == 0o600
-    assert sorted(path.name for path in issued.key.parent.iterdir()) == [
+    assert sorted(path.name for path in tls_files.key.parent.iterdir()) == [
         "authority.pem",
         "client.key",
         "client.pem",
@@ -154,22 +160,24 @@ def test_what_was_issued_is_kept_and_is_its_owner_s(issued: TlsFiles, tmp_path: 
 
 
 def test_one_s_own_certificate_is_served(
-    issued: TlsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tls_files: TlsFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A-09; without a client authority nobody is asked for a certificate."""
     monkeypatch.setenv("STRANDLINE_TLS", "")
     assert load_tls_files(tmp_path) is None
-    for name, path in (("CERT", issued.certificate), ("KEY", issued.key)):
+    for name, path in (("CERT", tls_files.certificate), ("KEY", tls_files.key)):
         monkeypatch.setenv(f"STRANDLINE_TLS_{name}", str(path))
     own = load_tls_files(tmp_path)
     assert own is not None
-    assert own == TlsFiles(issued.certificate, issued.key)
+    assert own == TlsFiles(tls_files.certificate, tls_files.key)
     with serving(own) as port:
-        _, event = ask(port, issued.client_context())
+        _, event = ask(port, tls_files.client_context())
         assert event["requestContext"]["identity"]["clientCert"] is None
-    assert issued.authority is not None
-    monkeypatch.setenv("STRANDLINE_TLS_CLIENT_CA", str(issued.authority))
-    assert load_tls_files(tmp_path) == TlsFiles(issued.certificate, issued.key, issued.authority)
+    assert tls_files.authority is not None
+    monkeypatch.setenv("STRANDLINE_TLS_CLIENT_CA", str(tls_files.authority))
+    assert load_tls_files(tmp_path) == TlsFiles(
+        tls_files.certificate, tls_files.key, tls_files.authority
+    )
     for name in ("STRANDLINE_TLS_KEY", "STRANDLINE_TLS_CERT"):
         with monkeypatch.context() as patch:
             patch.setenv(name, "")
@@ -214,46 +222,46 @@ def test_the_whole_service_over_tls(
         assert ask(port, nobody, "POST", path, event, spoof)[0] == 401
         with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
             ask(port, stranger(service.tls.authority), "POST", path, event)
-        shown = format_greeting(service, 1.0)
-        assert f"--cacert {service.tls.authority} --cert {service.tls.client} --key" in shown
+        greeting = format_greeting(service, 1.0)
+        assert f"--cacert {service.tls.authority} --cert {service.tls.client} --key" in greeting
         monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
         _at_the_console(service.tls, capsys)
-        known = json.loads(key_file(place).read_text())["environment"]
-        with closing(Database(known["STRANDLINE_DATABASE_URL"])) as database:
+        environment = json.loads(key_file(place).read_text())["environment"]
+        with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
             access = database.connect_as(Caller("local", ()))
             register_client(access, service.tls)  # as the next start does: nothing new
             assert len(certificates.list_certificates(access, 10, None).certificates) == 1
 
 
-def _at_the_console(secured: TlsFiles, capsys: pytest.CaptureFixture[str]) -> None:
+def _at_the_console(tls_files: TlsFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """The verbs for certificates."""
 
     def run(*words: str) -> tuple[int, str]:
         status = cli.main(list(words))
-        told = capsys.readouterr()
-        return status, told.out + told.err
+        output = capsys.readouterr()
+        return status, output.out + output.err
 
     acme = ("--tenant", "acme")
-    status, told = run("certificate", *acme, "--subject", "CN=x,O=Acme", "--user", "user:x")
+    status, receipt = run("certificate", *acme, "--subject", "CN=x,O=Acme", "--user", "user:x")
     assert status == 0
-    made = json.loads(told)
-    assert (made["subject"], made["user"], made["rights"]) == (
+    document = json.loads(receipt)
+    assert (document["subject"], document["user"], document["rights"]) == (
         "CN=x,O=Acme",
         "user:x",
         ["read", "write"],
     )
-    status, told = run("certificates", *acme)
-    assert [json.loads(line) for line in told.splitlines()] == [made]
-    assert run("certificate", *acme, "--pem", str(secured.client))[0] == 1, "is tenant local's"
-    assert run("revoke-certificate", *acme, "--certificate", made["certificate_id"])[0] == 0
+    status, receipt = run("certificates", *acme)
+    assert [json.loads(line) for line in receipt.splitlines()] == [document]
+    assert run("certificate", *acme, "--pem", str(tls_files.client))[0] == 1, "is tenant local's"
+    assert run("revoke-certificate", *acme, "--certificate", document["certificate_id"])[0] == 0
     assert run("certificate", *acme, "--subject", "CN=x,O=Acme", "--days", "1")[0] == 0
     for wrong in (
         ["certificate", *acme, "--subject", "x"],
-        ["certificate", *acme, "--pem", str(secured.key)],
+        ["certificate", *acme, "--pem", str(tls_files.key)],
         ["certificate", *acme, "--pem", "/nowhere"],
         ["certificate", *acme, "--subject", "CN=y", "--rights", "all"],
         ["certificate", *acme, "--subject", "CN=y", "--days", "0"],
-        ["revoke-certificate", "--tenant", "other", "--certificate", made["certificate_id"]],
+        ["revoke-certificate", "--tenant", "other", "--certificate", document["certificate_id"]],
     ):
-        status, told = run(*wrong)
-        assert (status, told.startswith("strandline: ")) == (1, True), wrong
+        status, receipt = run(*wrong)
+        assert (status, receipt.startswith("strandline: ")) == (1, True), wrong

@@ -41,7 +41,7 @@ def other_cid(data: bytes, codec: str) -> CID:
     return CID("base32", 1, codec, multihash.digest(data, "sha2-256"))
 
 
-def decoded(block: bytes) -> dict[str, Any]:
+def decode(block: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", dag_cbor.decode(block))
 
 
@@ -65,12 +65,12 @@ def rows(draw: st.DrawFn) -> Row:
     parts: list[tuple[str, str | None]] = []
     if role == "agent" and kind != "observation" and not is_blob:
         parts = draw(st.lists(st.tuples(TEXT, WORD), max_size=4))
-    said = "".join(text for text, _ in parts) if parts else draw(TEXT)
+    line = "".join(text for text, _ in parts) if parts else draw(TEXT)
     return Row(
         role=role,
         type=kind,
         speaker=draw(WORD),
-        content=None if is_blob else said,
+        content=None if is_blob else line,
         parts=[Part(len(text), model) for text, model in parts],
         stop_reason=draw(st.sampled_from([None, "endTurn", "stopSequence", "maxTokens"])),
         blob_cid=str(other_cid(draw(st.binary(max_size=8)), "raw")) if is_blob else None,
@@ -84,7 +84,7 @@ def union(row: Row) -> dict[str, object]:
     """The source's Memory union, as its own words define it."""
     if row.blob_cid:
         data: dict[str, object] = {"kind": "file", "content": CID.decode(row.blob_cid)}
-        named = {"name": row.file_name, "mimeType": row.mime_type}
+        options = {"name": row.file_name, "mimeType": row.mime_type}
     elif row.type == "observation":
         return {"kind": "text", "content": row.content}
     elif row.role == "agent":
@@ -95,11 +95,11 @@ def union(row: Row) -> dict[str, object]:
             runs.append(run | ({"model": part.model} if part.model is not None else {}))
             rest = rest[part.chars :]
         data = {"kind": "self", "name": row.speaker or "agent", "parts": runs}
-        named = {"stop_reason": row.stop_reason}
+        options = {"stop_reason": row.stop_reason}
     else:
         data = {"kind": "other", "content": row.content}
-        named = {"name": row.speaker}
-    return data | {name: value for name, value in named.items() if value is not None}
+        options = {"name": row.speaker}
+    return data | {name: value for name, value in options.items() if value is not None}
 
 
 @settings(deadline=None, max_examples=200)
@@ -108,7 +108,7 @@ def union(row: Row) -> dict[str, object]:
 @example(row=Row(content="", occurred_at=EPOCH - timedelta(microseconds=1)), edges=[])
 @example(row=Row(content="", occurred_at=datetime.max.replace(tzinfo=UTC)), edges=[])
 def test_a_block_reads_as_the_memory_it_was_made_of(row: Row, edges: list[Edge]) -> None:
-    memory = decoded(encode_block(row, edges))
+    memory = decode(encode_block(row, edges))
     assert memory["data"] == union(row)
     assert set(memory) == {"data", "edges"} | ({"timestamp"} if row.occurred_at else set())
     if row.occurred_at:
@@ -135,13 +135,13 @@ def test_edges_are_links_with_float_weights_sorted_by_their_targets_bytes(
     seed.shuffle(shuffled)
     block = encode_block(Row(content="x"), edges)
     assert encode_block(Row(content="x"), shuffled) == block
-    links: list[dict[str, Any]] = decoded(block)["edges"]
+    links: list[dict[str, Any]] = decode(block)["edges"]
     assert all(set(link) == {"target", "weight"} for link in links)
     assert all(isinstance(link["target"], CID) and type(link["weight"]) is float for link in links)
     targets = [bytes(link["target"]) for link in links]
     assert targets == sorted(targets)
-    found = sorted((link["target"].encode("base32"), link["weight"]) for link in links)
-    assert found == sorted((edge.cid, float(edge.weight)) for edge in edges)
+    results = sorted((link["target"].encode("base32"), link["weight"]) for link in links)
+    assert results == sorted((edge.cid, float(edge.weight)) for edge in edges)
 
 
 def test_a_weight_of_negative_zero_is_zero() -> None:
@@ -164,9 +164,9 @@ def test_a_blobs_cid_is_the_raw_hash_of_the_whole(data: bytes) -> None:
 
 def test_a_memory_blocks_cid_is_no_payloads() -> None:
     for codec in ("dag-cbor", "dag-pb"):
-        with pytest.raises(Invalid, match=r"^blob\.cid: ") as refused:
+        with pytest.raises(Invalid, match=r"^blob\.cid: ") as error:
             sha256_of_cid(str(other_cid(b"x", codec)), "blob.cid")
-        assert refused.value.details["field"] == "blob.cid"
+        assert error.value.details["field"] == "blob.cid"
 
 
 GOLDEN = [
@@ -257,9 +257,9 @@ GOOD = CID.decode(GOLDEN[2][0].blob_cid or "")
     ],
 )
 def test_other_spellings_of_a_cid_are_refused_by_field(cid: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Invalid) as error:
         cid_bytes(cid, "blob.cid")
-    assert refused.value.details["field"] == "blob.cid"
+    assert error.value.details["field"] == "blob.cid"
 
 
 @settings(deadline=None, max_examples=150)

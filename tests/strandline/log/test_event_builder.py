@@ -24,16 +24,16 @@ ALICE = Principal("acme", "user:alice", RIGHTS)
 FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
-def made(principal: Principal = ANYBODY, key: str | None = None, **more: object) -> EventDraft:
+def draft(principal: Principal = ANYBODY, key: str | None = None, **more: object) -> EventDraft:
     body = {"participants": ["user:alice", "agent:helper"], "role": "user", "content": "x", **more}
     body = {name: value for name, value in body.items() if value is not ...}
     return build_draft(principal, validate(APPEND, body), key)
 
 
-def refused(kind: type[Invalid | Forbidden], principal: Principal = ANYBODY, **more: Any) -> str:
-    with pytest.raises(kind) as found:
-        made(principal, **more)
-    return str(found.value.details["field"])
+def refusal_of(kind: type[Invalid | Forbidden], principal: Principal = ANYBODY, **more: Any) -> str:
+    with pytest.raises(kind) as error:
+        draft(principal, **more)
+    return str(error.value.details["field"])
 
 
 # who ---------------------------------------------------------------------------------------------
@@ -66,55 +66,55 @@ def refused(kind: type[Invalid | Forbidden], principal: Principal = ANYBODY, **m
 def test_origin_and_speaker_follow_from_credential_role_and_type(
     role: str, kind: str, principal: Principal, speaker: str | None, origin: str
 ) -> None:
-    found = made(principal, role=role, type=kind)
-    assert (found.speaker, found.origin) == (speaker, origin)
+    event_draft = draft(principal, role=role, type=kind)
+    assert (event_draft.speaker, event_draft.origin) == (speaker, origin)
 
 
 def test_nobody_is_made_the_speaker_where_several_could_be() -> None:
     both = ["user:alice", "user:bob", "agent:helper", "agent:other"]
-    assert made(participants=both).speaker is None
-    assert made(participants=both, role="agent").speaker is None
-    assert made(ALICE, participants=both).speaker == "user:alice"
-    assert refused(Invalid, ALICE, participants=both, role="agent") == "speaker"
+    assert draft(participants=both).speaker is None
+    assert draft(participants=both, role="agent").speaker is None
+    assert draft(ALICE, participants=both).speaker == "user:alice"
+    assert refusal_of(Invalid, ALICE, participants=both, role="agent") == "speaker"
 
 
 def test_a_speaker_is_normalised_like_a_participant() -> None:
-    found = made(participants=["user:Zo\u00eb", "user:b"], speaker=" user:Zoe\u0308 ")
-    assert found.speaker == "user:Zo\u00eb"
+    event_draft = draft(participants=["user:Zo\u00eb", "user:b"], speaker=" user:Zoe\u0308 ")
+    assert event_draft.speaker == "user:Zo\u00eb"
 
 
 def test_a_speaker_is_one_of_the_participants_with_the_right_role() -> None:
-    assert refused(Invalid, speaker="user:carol") == "speaker"
-    assert refused(Invalid, speaker="alice") == "speaker"
-    assert refused(Invalid, speaker="agent:helper") == "speaker"
-    assert refused(Invalid, role="agent", speaker="user:alice") == "speaker"
-    assert refused(Invalid, role="system", speaker="agent:helper") == "speaker"
+    assert refusal_of(Invalid, speaker="user:carol") == "speaker"
+    assert refusal_of(Invalid, speaker="alice") == "speaker"
+    assert refusal_of(Invalid, speaker="agent:helper") == "speaker"
+    assert refusal_of(Invalid, role="agent", speaker="user:alice") == "speaker"
+    assert refusal_of(Invalid, role="system", speaker="agent:helper") == "speaker"
 
 
 def test_a_bound_credential_writes_only_where_its_user_takes_part() -> None:
-    assert refused(Forbidden, ALICE, participants=["user:bob", "agent:helper"]) == "participants"
-    assert refused(Forbidden, ALICE, participants=["user:Alice"]) == "participants"
-    assert made(participants=["user:bob"]).participants == ["user:bob"]
+    assert refusal_of(Forbidden, ALICE, participants=["user:bob", "agent:helper"]) == "participants"
+    assert refusal_of(Forbidden, ALICE, participants=["user:Alice"]) == "participants"
+    assert draft(participants=["user:bob"]).participants == ["user:bob"]
 
 
 @pytest.mark.parametrize("role", ["user", "system"])
 def test_a_bound_credential_speaks_as_nobody_else(role: str) -> None:
     people = ["user:alice", "user:bob", "tool:clock"]
     for other in ("user:bob", "tool:clock"):
-        with pytest.raises((Forbidden, Invalid)) as found:
-            made(ALICE, participants=people, role=role, speaker=other)
-        assert found.value.details["field"] == "speaker"
-    assert made(ANYBODY, participants=people, role=role, speaker="user:bob").speaker == "user:bob"
+        with pytest.raises((Forbidden, Invalid)) as error:
+            draft(ALICE, participants=people, role=role, speaker=other)
+        assert error.value.details["field"] == "speaker"
+    assert draft(ANYBODY, participants=people, role=role, speaker="user:bob").speaker == "user:bob"
 
 
 def test_a_body_may_repeat_the_credentials_ids_and_name_no_others() -> None:
-    assert made(ALICE, tenant_id="acme", user_id="user:alice").origin == "user"
-    assert made(ALICE, user_id="alice").origin == "user"
-    assert refused(Forbidden, ALICE, tenant_id="other") == "tenant_id"
-    assert refused(Forbidden, ALICE, user_id="user:bob") == "user_id"
-    assert refused(Forbidden, ALICE, user_id="bob") == "user_id"
-    assert refused(Forbidden, ANYBODY, user_id="user:alice") == "user_id"
-    assert refused(Forbidden, ANYBODY, tenant_id="ACME") == "tenant_id"
+    assert draft(ALICE, tenant_id="acme", user_id="user:alice").origin == "user"
+    assert draft(ALICE, user_id="alice").origin == "user"
+    assert refusal_of(Forbidden, ALICE, tenant_id="other") == "tenant_id"
+    assert refusal_of(Forbidden, ALICE, user_id="user:bob") == "user_id"
+    assert refusal_of(Forbidden, ALICE, user_id="bob") == "user_id"
+    assert refusal_of(Forbidden, ANYBODY, user_id="user:alice") == "user_id"
+    assert refusal_of(Forbidden, ANYBODY, tenant_id="ACME") == "tenant_id"
 
 
 # what --------------------------------------------------------------------------------------------
@@ -130,20 +130,22 @@ def test_a_body_may_repeat_the_credentials_ids_and_name_no_others() -> None:
     ],
 )
 def test_exactly_one_of_content_parts_and_blob_is_given(given_as: dict[str, Any]) -> None:
-    assert refused(Invalid, **given_as) == "content"
+    assert refusal_of(Invalid, **given_as) == "content"
 
 
 def test_only_an_agent_speaks_in_parts() -> None:
     parts = [{"content": "x"}]
-    assert refused(Invalid, content=..., parts=parts) == "parts"
-    assert refused(Invalid, content=..., parts=parts, role="agent", type="observation") == "parts"
+    assert refusal_of(Invalid, content=..., parts=parts) == "parts"
+    assert (
+        refusal_of(Invalid, content=..., parts=parts, role="agent", type="observation") == "parts"
+    )
 
 
 def test_parts_are_runs_of_characters_of_one_text() -> None:
     parts = [{"content": "Grüße 🌊", "model": "m"}, {"content": ""}, {"content": "e\u0301"}]
-    found = made(content=..., role="agent", parts=parts)
-    assert found.text == "Grüße 🌊e\u0301"
-    assert [tuple(part) for part in found.parts] == [(7, "m"), (0, None), (2, None)]
+    event_draft = draft(content=..., role="agent", parts=parts)
+    assert event_draft.text == "Grüße 🌊e\u0301"
+    assert [tuple(part) for part in event_draft.parts] == [(7, "m"), (0, None), (2, None)]
 
 
 @pytest.mark.parametrize(
@@ -170,34 +172,34 @@ def test_parts_are_runs_of_characters_of_one_text() -> None:
     ],
 )
 def test_content_over_64_kib_of_utf_8_becomes_a_payload(text: str, is_payload: bool) -> None:
-    found = made(content=text)
-    assert found.payload == (text.encode() if is_payload else None)
-    assert found.payload_cid == (blob_cid(text.encode()) if is_payload else None)
-    event = build_event(found, 0, [])
+    event_draft = draft(content=text)
+    assert event_draft.payload == (text.encode() if is_payload else None)
+    assert event_draft.payload_cid == (blob_cid(text.encode()) if is_payload else None)
+    event = build_event(event_draft, 0, [])
     assert event.content == (None if is_payload else text)
     assert event.mime_type == ("text/plain; charset=utf-8" if is_payload else None)
 
 
 def test_a_cited_blob_has_a_cid() -> None:
-    assert refused(Invalid, content=..., blob={"cid": "no-cid-at-all"}) == "blob.cid"
+    assert refusal_of(Invalid, content=..., blob={"cid": "no-cid-at-all"}) == "blob.cid"
 
 
 def test_a_key_is_given_once() -> None:
-    assert made().key is None
-    assert made(key="k").key == ("http", "k")
-    assert made(source_event_key="k", channel="slack").key == ("slack", "k")
-    assert refused(Invalid, key="k", source_event_key="k") == "source_event_key"
+    assert draft().key is None
+    assert draft(key="k").key == ("http", "k")
+    assert draft(source_event_key="k", channel="slack").key == ("slack", "k")
+    assert refusal_of(Invalid, key="k", source_event_key="k") == "source_event_key"
 
 
 def test_two_edges_that_mean_one_event_are_refused() -> None:
     edges = [{"event_id": str(FIRST)}, {"cid": blob_cid(b"x"), "weight": 0.5}]
-    found = made(edges=edges)
+    event_draft = draft(edges=edges)
     target = blob_cid(b"x")
     with pytest.raises(Invalid) as twice:
-        build_event(found, 0, [(FIRST, target), (FIRST, target)])
+        build_event(event_draft, 0, [(FIRST, target), (FIRST, target)])
     assert twice.value.details["field"] == "edges"
-    build_event(found, 0, [(FIRST, target), (SECOND, target)])
-    build_event(found, 0, [(None, None), (None, None)])  # refused where the log is
+    build_event(event_draft, 0, [(FIRST, target), (SECOND, target)])
+    build_event(event_draft, 0, [(None, None), (None, None)])  # refused where the log is
 
 
 # the same request --------------------------------------------------------------------------------
@@ -225,7 +227,7 @@ def test_two_edges_that_mean_one_event_are_refused() -> None:
 def test_requests_that_say_the_same_have_one_fingerprint(
     one: dict[str, Any], other: dict[str, Any]
 ) -> None:
-    assert made(**one).compute_fingerprint() == made(**other).compute_fingerprint()
+    assert draft(**one).compute_fingerprint() == draft(**other).compute_fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def test_requests_that_say_the_same_have_one_fingerprint(
 )
 def test_fingerprints_stay_what_they_were(body: dict[str, Any], fingerprint: str) -> None:
     """A key of before an upgrade has the fingerprint of its request."""
-    assert made(key="k", **body).compute_fingerprint() == fingerprint
+    assert draft(key="k", **body).compute_fingerprint() == fingerprint
 
 
 def test_requests_that_say_something_else_have_other_fingerprints() -> None:
@@ -266,7 +268,7 @@ def test_requests_that_say_something_else_have_other_fingerprints() -> None:
         {"role": "agent", "parts": [{"content": "x", "model": m}], "content": ...} for m in "ab"
     ]
     bodies += [{"content": "x" * 70_000}, {"content": "y" * 70_000}]
-    prints = [made(**body).compute_fingerprint() for body in bodies]
+    prints = [draft(**body).compute_fingerprint() for body in bodies]
     assert len(set(prints)) == len(bodies)
 
 
@@ -283,17 +285,17 @@ VALUES = st.recursive(
 @given(one=st.dictionaries(st.text(max_size=3), VALUES, max_size=3), other=VALUES)
 def test_metadata_has_one_fingerprint_however_its_numbers_are_spelled(one: Any, other: Any) -> None:
     same = json.loads(json.dumps(dict(reversed(one.items()))))
-    assert made(metadata=one).compute_fingerprint() == made(metadata=same).compute_fingerprint()
+    assert draft(metadata=one).compute_fingerprint() == draft(metadata=same).compute_fingerprint()
     if json.dumps(one.get("x"), sort_keys=True) != json.dumps(other, sort_keys=True):
-        changed = {**one, "x": other}
+        changes = {**one, "x": other}
         if "x" not in one or one["x"] != other:
             assert (
-                made(metadata=one).compute_fingerprint()
-                != made(metadata=changed).compute_fingerprint()
+                draft(metadata=one).compute_fingerprint()
+                != draft(metadata=changes).compute_fingerprint()
             )
 
 
-def stored(event: EventDraft) -> dict[str, Any]:
+def stored_row(event: EventDraft) -> dict[str, Any]:
     """The row of a draft, as the database gives it in a conflict."""
     row: dict[str, Any] = build_event(
         event, 0, [(FIRST, blob_cid(b"x"))] * len(event.request.edges)
@@ -306,7 +308,7 @@ def stored(event: EventDraft) -> dict[str, Any]:
 def said_by_agent(body: dict[str, Any]) -> EventDraft:
     instead: dict[str, Any] = {"content": ...} if "parts" in body else {}
     whole: dict[str, Any] = {"role": "agent", **instead, **body}
-    return made(key="k", **whole)
+    return draft(key="k", **whole)
 
 
 PARTS = [{"content": "x", "model": "m"}, {"content": "y"}]
@@ -314,7 +316,7 @@ LONG, LONGER = "x" * 70_000, "x" * 70_001
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "named"),
+    ("first", "second", "names"),
     [
         ({}, {"content": "yy"}, ["content"]),
         ({"content": LONG}, {"content": LONGER}, ["content"]),
@@ -332,8 +334,8 @@ LONG, LONGER = "x" * 70_000, "x" * 70_001
     ],
 )
 def test_a_difference_is_named_as_the_caller_calls_it(
-    first: dict[str, Any], second: dict[str, Any], named: list[str]
+    first: dict[str, Any], second: dict[str, Any], names: list[str]
 ) -> None:
     was, now = said_by_agent(first), said_by_agent(second)
     links = [{"event_id": str(FIRST), "weight": e.weight} for e in now.request.edges]
-    assert list_differences(now, stored(was), links) == named
+    assert list_differences(now, stored_row(was), links) == names

@@ -30,8 +30,8 @@ def test_no_run_over_the_limit_is_left(text: str) -> None:
 def test_characters_keep_their_places(text: str) -> None:
     parted = sanitize_for_parser(text)
     assert len(parted) == len(text)
-    changed = {(a, b) for a, b in zip(text, parted, strict=True) if a != b}
-    assert changed <= {(mark, " ") for mark in JOINERS + "<!"}
+    changes = {(a, b) for a, b in zip(text, parted, strict=True) if a != b}
+    assert changes <= {(mark, " ") for mark in JOINERS + "<!"}
 
 
 @given(TEXTS)

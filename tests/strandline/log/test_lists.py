@@ -162,19 +162,19 @@ order by e.recorded_at desc, e.scope_id desc, e.seq desc
 def marks(scratch_db: ScratchDatabase) -> list[str]:
     """Fill the database; gives snapshots of its beginning, middle and end."""
     people = {"people": PEOPLE}
-    found: list[str] = []
+    results: list[str] = []
     with psycopg.connect(scratch_db.admin_url, autocommit=True) as administrator:
         administrator.execute("set session_replication_role = replica")
         administrator.execute("select setseed(0.3)")
         for statement in _FILL.split(";\n"):
             administrator.execute(statement.encode(), people if "people" in statement else {})
         for half in (0, 1):
-            found += _snapshot(administrator)
+            results += _snapshot(administrator)
             administrator.execute(_EVENTS, {"half": half})
         administrator.execute(_SESSIONS)
         administrator.execute(_WORDS)
         administrator.execute(_TEXTS)
-        return found + _snapshot(administrator)
+        return results + _snapshot(administrator)
 
 
 def searches(base: ScratchDatabase, marks: list[str], cases: int) -> list[Ask]:
@@ -182,10 +182,10 @@ def searches(base: ScratchDatabase, marks: list[str], cases: int) -> list[Ask]:
     are not enough."""
     chance = random.Random(6)
     scopes = base.rows("select scope_id, participants from events where tenant_id = 'acme'")
-    found: list[Ask] = []
+    results: list[Ask] = []
     for n, ask in enumerate(asks(base, marks, cases)):
         scope_id, participants = chance.choice(scopes)
-        found.append(
+        results.append(
             replace(
                 ask,
                 text=ask.text or chance.choice(("reef", "tide or reef")) if n % 2 else None,
@@ -196,7 +196,7 @@ def searches(base: ScratchDatabase, marks: list[str], cases: int) -> list[Ask]:
                 scope_id=chance.choice((None, scope_id)),
             )
         )
-    return found
+    return results
 
 
 def _snapshot(connection: psycopg.Connection[Any]) -> list[str]:
@@ -223,10 +223,10 @@ def asks(base: ScratchDatabase, marks: list[str], cases: int) -> list[Ask]:
     ]
 
 
-def differing(base: ScratchDatabase, drawn: list[Ask]) -> Iterator[str]:
+def differing(base: ScratchDatabase, draws: list[Ask]) -> Iterator[str]:
     """Lists that are not what the plain statement says, or that miscount what follows."""
     with closing(Database(base.url)) as database, psycopg.connect(base.admin_url) as administrator:
-        for ask in drawn:
+        for ask in draws:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(log_store, "MAX_LISTED_SCOPES", ask.few)
                 rows = log_store.list_newest(
@@ -262,10 +262,10 @@ def _params(ask: Ask) -> dict[str, object]:
 
 
 def test_every_list_is_what_a_plain_statement_says(
-    scratch_db: ScratchDatabase, marks: list[str], scaled: Callable[[int], int]
+    scratch_db: ScratchDatabase, marks: list[str], scale: Callable[[int], int]
 ) -> None:
-    drawn = [ask for draw in (asks, searches) for ask in draw(scratch_db, marks, scaled(4000))]
-    assert list(differing(scratch_db, drawn)) == []
+    draws = [ask for draw in (asks, searches) for ask in draw(scratch_db, marks, scale(4000))]
+    assert list(differing(scratch_db, draws)) == []
 
 
 _FAULTS = {
@@ -321,8 +321,8 @@ _FAULTS_OF_SEARCHES = {
 }
 
 
-def unnoticed(
-    base: ScratchDatabase, drawn: list[Ask], faults: dict[str, tuple[str, str, str]]
+def find_unnoticed(
+    base: ScratchDatabase, draws: list[Ask], faults: dict[str, tuple[str, str, str]]
 ) -> Iterator[str]:
     """Faults with each of which, planted alone, every list is still what it should be."""
     with psycopg.connect(base.admin_url, autocommit=True) as administrator:
@@ -330,16 +330,16 @@ def unnoticed(
             (definition,) = base.rows(f"select pg_get_functiondef('{name}'::regproc)")[0]
             assert definition.count(right) == 1, definition
             administrator.execute(definition.replace(right, wrong).encode())
-            if not any(differing(base, drawn)):
+            if not any(differing(base, draws)):
                 yield fault
             administrator.execute(definition.encode())
 
 
 @pytest.mark.proof
 def test_a_list_that_is_wrong_is_noticed(scratch_db: ScratchDatabase, marks: list[str]) -> None:
-    assert list(unnoticed(scratch_db, asks(scratch_db, marks, 400), _FAULTS)) == []
-    drawn = searches(scratch_db, marks, 1200)
-    assert list(unnoticed(scratch_db, drawn, _FAULTS_OF_SEARCHES)) == []
+    assert list(find_unnoticed(scratch_db, asks(scratch_db, marks, 400), _FAULTS)) == []
+    draw = searches(scratch_db, marks, 1200)
+    assert list(find_unnoticed(scratch_db, draw, _FAULTS_OF_SEARCHES)) == []
 
 
 def test_every_list_of_scopes_is_what_a_plain_statement_says(
@@ -353,9 +353,9 @@ def test_every_list_of_scopes_is_what_a_plain_statement_says(
     for viewer in VIEWERS:
         expected = [row[0] for row in scratch_db.rows(reference, list(viewer))]
         with closing(Database(scratch_db.url)) as database:
-            access, seen = database.connect_as(Caller("acme", viewer)), list[UUID]()
+            access, ids = database.connect_as(Caller("acme", viewer)), list[UUID]()
             after: Position | None = None
             while rows := store_scopes.list_newest(access, after, 7):
-                seen += [row.scope_id for row in rows]
+                ids += [row.scope_id for row in rows]
                 after = Position(rows[-1].pg_snapshot, rows[-1].created_at, rows[-1].scope_id)
-        assert seen == expected, viewer
+        assert ids == expected, viewer

@@ -40,7 +40,7 @@ from tests.strandline.chains.fold_fixtures import (
     set_tuning,
 )
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
-from tests.support import KEY_SECRET, UNLIMITED, Gateway, ScratchDatabase
+from tests.support import KEY_SECRET, NO_LIMITS_SETTINGS, Gateway, ScratchDatabase
 
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
 FACT = "Alice lives in Berlin."
@@ -52,9 +52,9 @@ def database(scratch_db: ScratchDatabase, gateway: Gateway) -> Iterator[Database
     """With a tenant."""
     gateway.key()
     set_tuning(scratch_db)
-    opened = Database(scratch_db.url)
-    yield opened
-    opened.close()
+    connection = Database(scratch_db.url)
+    yield connection
+    connection.close()
 
 
 @pytest.fixture
@@ -186,9 +186,9 @@ def test_what_is_wrong_with_one_is_said_by_field(
 ) -> None:
     fields = {"content": FACT, "participants": [ALICE, HELPER], **fields}
     content, who = fields.pop("content"), fields.pop("participants")
-    with pytest.raises(error) as raised:
+    with pytest.raises(error) as failure:
         build_statements(make_principal(ALICE), [make_statement(content, *who, **fields)])
-    assert raised.value.details["field"] == field
+    assert failure.value.details["field"] == field
 
 
 def test_the_longest_statement_is_no_payload(
@@ -211,25 +211,25 @@ def test_statements_are_charged_and_replays_are_not(
     )
     quotas, who = QuotaManager(database, settings), make_principal()
     access = database.connect_as(make_caller(who))
-    written: list[Sequence[AppendResult]] = []
+    outputs: list[Sequence[AppendResult]] = []
 
     def store(*texts: str) -> list[AppendResult]:
         batch = build_statements(who, [make_statement(text, key=text) for text in texts])
-        return store_statements(quotas, WorkQueue(""), access, batch, written.append)
+        return store_statements(quotas, WorkQueue(""), access, batch, outputs.append)
 
     first = store("a")
     assert store("a") == [AppendResult(first[0].receipt, is_replay=True)]
     with pytest.raises(QuotaExceeded):
         store("b")
     assert store("a")[0].is_replay, "a replay needs no quota"
-    assert written[0] == first
+    assert outputs[0] == first
     assert count(scratch_db) == [(1, 1)]
 
 
 def test_a_failure_of_its_rows_stores_and_costs_nothing(
     scratch_db: ScratchDatabase, database: Database
 ) -> None:
-    quotas, who = QuotaManager(database, UNLIMITED), make_principal()
+    quotas, who = QuotaManager(database, NO_LIMITS_SETTINGS), make_principal()
     access = database.connect_as(make_caller(who))
 
     def fail(results: Sequence[AppendResult]) -> None:
@@ -261,13 +261,13 @@ def test_no_statement_is_before_a_message_and_none_after_one(
     say("three")
     state(database, [make_statement("stated four"), make_statement("stated five")])
     say("six", "seven")
-    found = scratch_db.rows(
+    rows = scratch_db.rows(
         "select e.content, b.content, s.words::text like '%%''state''%%' from event_search s"
         " join events e using (tenant_id, event_id)"
         " left join events b on b.tenant_id = s.tenant_id and b.event_id = s.cited_id"
         " order by e.seq"
     )
-    assert found == [
+    assert rows == [
         ("one", None, False),
         ("stated two", None, True),
         ("three", "one", False),
@@ -309,8 +309,8 @@ def talk(
     for n, letter in enumerate(script):
         if letter == ".":
             tell()
-            stated = make_statement(f"{BREAD} {n}", *who, occurred_at=at + timedelta(hours=n))
-            state(database, [stated])
+            statement = make_statement(f"{BREAD} {n}", *who, occurred_at=at + timedelta(hours=n))
+            state(database, [statement])
         at += timedelta(hours=letter == "|", minutes=letter in "hba")
         if letter in "hba":
             event: dict[str, Any] = {
@@ -404,10 +404,10 @@ def test_thousands_between_two_messages_cost_no_lane_anything(
     gateway: Gateway,
     database: Database,
     worker: Worker,
-    scaled: Callable[[int], int],
+    scale: Callable[[int], int],
 ) -> None:
     """Three thousand, or three batches of the fold."""
-    size = max(600, scaled(3000))
+    size = max(600, scale(3000))
     talk(gateway, database, "hah", ALICE, HELPER)
     process_due(worker)
     before = (
@@ -465,8 +465,8 @@ def test_dropped_and_folded_again_the_chains_are_the_same(
         close_idle_lanes(worker, "acme", LATER)
     before, chains = dump_state(scratch_db), hashes(scratch_db)
     assert len(chains) > 10
-    stated = "select count(*) from events where type = 'statement'"
-    assert scratch_db.rows(stated)[0][0] > 50
+    query = "select count(*) from events where type = 'statement'"
+    assert scratch_db.rows(query)[0][0] > 50
     assert scratch_db.rows(
         "select count(*) from chain_events join events using (tenant_id, event_id)"
         " where type = 'statement'"

@@ -11,8 +11,8 @@ TODAY = date(2026, 6, 10)  # a Wednesday
 
 def fit(question: str, *days: str) -> list[float]:
     """How well days fit the times that a question names."""
-    asked = read_question(question, TODAY)
-    return [asked.match_time(date.fromisoformat(day)) for day in days]
+    request = read_question(question, TODAY)
+    return [request.match_time(date.fromisoformat(day)) for day in days]
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_words_that_are_no_time_name_none(question: str) -> None:
     ],
 )
 def test_a_name_is_a_whole_word_that_is_written_as_one(question: str, names: set[str]) -> None:
-    asked = read_question(question, TODAY)
-    assert asked.named({"alice", "bo", "bob", "will", "keel", "田中", "12", "rain"}) == names
+    request = read_question(question, TODAY)
+    assert request.named({"alice", "bo", "bob", "will", "keel", "田中", "12", "rain"}) == names
 
 
 @pytest.mark.parametrize("year", [1, 500, 9999])

@@ -42,10 +42,10 @@ def test_what_was_said_is_found_at_once_by_its_words(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
     for n in range(30):
         receipt = tell(gateway, key, f"The {n}th buoy drifts by the lighthouse.")
-        found = recall(gateway, key, f"what about the {n}th buoy?").body["hits"][0]
-        assert found["event_id"] == receipt["event_id"]
-        assert f"{n}th" in found["why"]
-        assert "meaning" not in found["why"], "nothing is embedded yet"
+        hit = recall(gateway, key, f"what about the {n}th buoy?").body["hits"][0]
+        assert hit["event_id"] == receipt["event_id"]
+        assert f"{n}th" in hit["why"]
+        assert "meaning" not in hit["why"], "nothing is embedded yet"
 
 
 def test_what_was_said_is_found_at_once_without_a_common_word(gateway: Gateway) -> None:
@@ -60,25 +60,25 @@ def test_what_was_said_is_found_at_once_without_a_common_word(gateway: Gateway) 
 
 def test_a_paraphrase_is_found_once_it_is_embedded(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
-    told = tell(gateway, key, "My dog has to see the vet on Thursday.")
+    receipt = tell(gateway, key, "My dog has to see the vet on Thursday.")
     for other in ("The invoice is overdue.", "Rain all day.", "The compiler crashed again."):
         tell(gateway, key, other)
     gateway.sweep()
     best = recall(gateway, key, "appointment with the animal doctor").body["hits"][0]
-    assert (best["event_id"], best["why"]) == (told["event_id"], ["meaning"])
+    assert (best["event_id"], best["why"]) == (receipt["event_id"], ["meaning"])
 
 
 def test_every_hit_says_what_it_is_and_where_from(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
-    at, named = "2026-05-08T13:56:00Z", {"speaker": ALICE, "source_event_key": "k-1"}
-    told = tell(gateway, key, "The buoy is out.", occurred_at=at, **named)
+    at, fields = "2026-05-08T13:56:00Z", {"speaker": ALICE, "source_event_key": "k-1"}
+    receipt = tell(gateway, key, "The buoy is out.", occurred_at=at, **fields)
     gateway.sweep()
     reply = recall(gateway, key, "Is the buoy out?", include="full", explain=True)
     (hit,) = reply.body["hits"]
     for name in ("event_id", "cid", "scope_id", "seq", "recorded_at"):
-        assert hit["event"][name] == told[name]
+        assert hit["event"][name] == receipt[name]
     assert hit["event"]["occurred_at"] == hit["occurred_at"] == "2026-05-08T13:56:00Z"
-    assert (hit["event_id"], hit["text"]) == (told["event_id"], "The buoy is out.")
+    assert (hit["event_id"], hit["text"]) == (receipt["event_id"], "The buoy is out.")
     assert (hit["speaker"], hit["source_event_key"]) == (ALICE, "k-1")
     assert hit["why"] == ["buoy", "meaning"]
     assert hit["features"]["words"] == hit["features"]["words_nearby"] > 0
@@ -96,11 +96,11 @@ def test_a_group_recalls_only_what_all_of_it_heard(gateway: Gateway) -> None:
         tell(gateway, key, f"The anchor secret of {' '.join(who)}", *who)
 
     def check() -> None:
-        for asked in ([ALICE, BOB, CAROL], [ALICE, BOB], [CAROL], [ALICE], [HELPER]):
-            more: dict[str, object] = {"participants": asked, "limit": 100, "min_relevance": 0}
-            seen = recall(gateway, key, "anchor secret", include="full", **more)
-            found = {tuple(hit["event"]["participants"]) for hit in seen.body["hits"]}
-            assert found == {who for who in groups if set(asked) <= set(who)}
+        for names in ([ALICE, BOB, CAROL], [ALICE, BOB], [CAROL], [ALICE], [HELPER]):
+            more: dict[str, object] = {"participants": names, "limit": 100, "min_relevance": 0}
+            reply = recall(gateway, key, "anchor secret", include="full", **more)
+            participants = {tuple(hit["event"]["participants"]) for hit in reply.body["hits"]}
+            assert participants == {who for who in groups if set(names) <= set(who)}
 
     check()  # by words and freshness
     gateway.sweep()
@@ -121,17 +121,17 @@ FILTERS: list[tuple[dict[str, object], set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize("embedded", [False, True])
-def test_every_filter_holds_on_every_leg(gateway: Gateway, embedded: bool) -> None:
+@pytest.mark.parametrize("is_embedded", [False, True])
+def test_every_filter_holds_on_every_leg(gateway: Gateway, is_embedded: bool) -> None:
     key = gateway.key()
     who = (ALICE, HELPER)
     day = "2026-05-0{}T00:00:00Z".format
     tell(gateway, key, "tide one", *who, session_id="s1", occurred_at=day(1))
     agent: dict[str, object] = {"role": "agent", "channel": "slack", "occurred_at": day(2)}
     tell(gateway, key, "tide two", *who, **agent)
-    seen: dict[str, object] = {"type": "observation", "metadata": {"pier": 3}}
-    tell(gateway, key, "tide three", *who, occurred_at=day(3), **seen)
-    if embedded:
+    visible: dict[str, object] = {"type": "observation", "metadata": {"pier": 3}}
+    tell(gateway, key, "tide three", *who, occurred_at=day(3), **visible)
+    if is_embedded:
         gateway.sweep()
     for question in ("tide", "zyzzyva"):
         for narrowing, expected in FILTERS:
@@ -147,16 +147,16 @@ def test_an_unknown_filter_is_refused(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("stranger", ["globex", "acme"])
-@pytest.mark.parametrize("embedded", [False, True])
+@pytest.mark.parametrize("is_embedded", [False, True])
 def test_what_others_store_changes_nothing_of_mine(
-    gateway: Gateway, stranger: str, embedded: bool
+    gateway: Gateway, stranger: str, is_embedded: bool
 ) -> None:
     """Fifty foreign events that match better, newer and more often."""
     key = gateway.key(user=ALICE)
     questions = ["When does the tide turn?", "zyzzyva", "tide", "the harbour master's boat"]
     for n in range(12):
         tell(gateway, key, f"{n}: the tide turns by the harbour", ALICE, f"agent:{n % 2}")
-    if embedded:
+    if is_embedded:
         gateway.sweep()
 
     def answers() -> list[tuple[float, Any]]:
@@ -172,7 +172,7 @@ def test_what_others_store_changes_nothing_of_mine(
     bob = gateway.key(stranger, user=BOB)
     reply = gateway.call("POST", "/api/v1/events/batch", {"events": foreign}, key=bob)
     assert reply.body["stored"] == 50
-    if embedded:
+    if is_embedded:
         gateway.sweep()
     assert before == answers()
 
@@ -201,16 +201,16 @@ ODD = [
 
 
 def test_no_question_is_too_odd(gateway: Gateway) -> None:
-    asked: list[tuple[str, str, str]] = []
+    requests: list[tuple[str, str, str]] = []
     for n, query in enumerate(ODD):
         key = gateway.key(user=f"user:asker-{n}")
-        told = tell(gateway, key, query + " tide ", f"user:asker-{n}")
-        asked.append((key, query, told["event_id"]))
-    for answered in ("by words or freshness", "with vectors"):
-        for key, query, event_id in asked:
+        receipt = tell(gateway, key, query + " tide ", f"user:asker-{n}")
+        requests.append((key, query, receipt["event_id"]))
+    for answer in ("by words or freshness", "with vectors"):
+        for key, query, event_id in requests:
             body = recall(gateway, key, query, limit=100, min_relevance=0).body
-            found = [hit["event_id"] for hit in body["hits"]]
-            assert (found, body["degraded"]) == ([event_id], []), (query[:40], answered)
+            event_ids = [hit["event_id"] for hit in body["hits"]]
+            assert (event_ids, body["degraded"]) == ([event_id], []), (query[:40], answer)
         gateway.sweep()
 
 
@@ -224,7 +224,7 @@ def test_without_a_query_vector_words_answer_and_say_so(
     seconds: float,
 ) -> None:
     key = gateway.key(user=ALICE)
-    told = tell(gateway, key, "The buoy is out.", ALICE)
+    receipt = tell(gateway, key, "The buoy is out.", ALICE)
     gateway.sweep()
     embedder = WordEmbedder()
     embedder.before_embed = before
@@ -233,7 +233,7 @@ def test_without_a_query_vector_words_answer_and_say_so(
     reply = recall(gateway, key, "Where is the buoy?")
     assert time.monotonic() - started < seconds
     assert reply.body["degraded"] == ["no_query_vector"]
-    assert [hit["event_id"] for hit in reply.body["hits"]] == [told["event_id"]]
+    assert [hit["event_id"] for hit in reply.body["hits"]] == [receipt["event_id"]]
     assert reply.body["hits"][0]["why"] == ["buoy"]
 
 
@@ -264,11 +264,14 @@ def test_an_answer_is_found_by_its_question_whatever_other_sessions_say_in_betwe
     more: dict[str, object] = {"explain": True, "min_relevance": 0, "limit": 100}
     body = recall(gateway, key, "lighthouse lens", participants=[ALICE], **more).body
     features = {hit["event_id"]: hit["features"] for hit in body["hits"]}
-    asked, told = features[question["event_id"]], features[answer["event_id"]]
-    assert told["cosine_before"] == asked["cosine"] > 0.3
-    assert told["words_nearby"] == asked["words"] > 0
-    assert asked["cosine_after"] == told["cosine"]
-    others = [f for f in features.values() if f not in (asked, told)]
+    question_features, answer_features = (
+        features[question["event_id"]],
+        features[answer["event_id"]],
+    )
+    assert answer_features["cosine_before"] == question_features["cosine"] > 0.3
+    assert answer_features["words_nearby"] == question_features["words"] > 0
+    assert question_features["cosine_after"] == answer_features["cosine"]
+    others = [f for f in features.values() if f not in (question_features, answer_features)]
     assert len(others) == 9
     assert {f["words_nearby"] for f in others} == {0}, "of another session"
 
@@ -304,22 +307,22 @@ def test_a_broken_model_degrades_recall_and_nothing_else(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = gateway.key(user=ALICE)
-    told = tell(gateway, key, "The buoy is out.", ALICE)
+    receipt = tell(gateway, key, "The buoy is out.", ALICE)
 
-    def broken(texts: Any) -> None:
+    def fail(texts: Any) -> None:
         raise RuntimeError("a fault that no error of ours names")
 
     embedder = WordEmbedder()
-    embedder.before_embed = broken
+    embedder.before_embed = fail
     use(monkeypatch, embedder)
     reply = recall(gateway, key, "Where is the buoy?")
     assert (reply.status, reply.body["degraded"]) == (200, ["no_query_vector"])
-    assert reply.body["hits"][0]["event_id"] == told["event_id"]
+    assert reply.body["hits"][0]["event_id"] == receipt["event_id"]
     assert reply.body["not_yet_embedded"] == 1
 
 
 def test_another_spelling_of_a_letter_is_the_same_word(gateway: Gateway) -> None:
     key = gateway.key(user=ALICE)
-    told = tell(gateway, key, "The cafe\u0301 is shut.", ALICE)
+    receipt = tell(gateway, key, "The cafe\u0301 is shut.", ALICE)
     (hit,) = recall(gateway, key, "caf\u00e9").body["hits"]
-    assert (hit["event_id"], "caf\u00e9" in hit["why"]) == (told["event_id"], True)
+    assert (hit["event_id"], "caf\u00e9" in hit["why"]) == (receipt["event_id"], True)

@@ -98,7 +98,7 @@ where e.tenant_id = %(tenant)s
 """
 
 type Narrowing = dict[str, Any]
-type Found = dict[UUID, tuple[int, bool, bool]]
+type RowsById = dict[UUID, tuple[int, bool, bool]]
 """Of each candidate its words as bits, whether it has a cosine, and whether it is fresh."""
 
 
@@ -126,27 +126,27 @@ def count_words(rows: Sequence[Row], words: int) -> list[int]:
     return [sum(row.own[n] for row in rows) for n in range(words)]
 
 
-def expected(view: Sequence[Row], counts: Sequence[int], narrowing: Narrowing) -> Found:
+def expected(view: Sequence[Row], counts: Sequence[int], narrowing: Narrowing) -> RowsById:
     """The candidates by words, vectors and freshness, from every row in view, of which so many hold
     each word."""
     weights = [Word("", count).weight(len(view)) for count in counts]
-    seen = [row for row in view if passing(row, narrowing)]
+    ids = [row for row in view if passing(row, narrowing)]
 
     def weight(row: Row) -> float:
         pairs = zip(weights, row.own, row.near, strict=True)
         return round(sum(value * (own + near) for value, own, near in pairs), 9)
 
     words = sorted(
-        (row for row in seen if any(row.near)),
+        (row for row in ids if any(row.near)),
         key=lambda row: (weight(row), row.event_id),
         reverse=True,
     )[: words_index.CANDIDATES]
     vectors = sorted(
-        (row for row in seen if row.distance is not None),
+        (row for row in ids if row.distance is not None),
         key=lambda row: (row.distance, row.event_id),
     )[: words_index.CANDIDATES]
     fresh = sorted(
-        (row for row in seen if row.waiting),
+        (row for row in ids if row.waiting),
         key=lambda row: (row.recorded_at, row.event_id),
         reverse=True,
     )[: words_index.MAX_FRESH]
@@ -171,17 +171,17 @@ def lanes_of(rows: Sequence[Row]) -> list[list[UUID]]:
     return list(lanes.values())
 
 
-def places(lanes: Sequence[Sequence[UUID]], found: Sequence[CandidateRow]) -> dict[UUID, int]:
+def places(lanes: Sequence[Sequence[UUID]], results: Sequence[CandidateRow]) -> dict[UUID, int]:
     """The place of each candidate among the events of its session, a long gap counted as a short
     one."""
-    ids, made = {row.event_id for row in found}, dict[UUID, int]()
+    ids, items = {row.event_id for row in results}, dict[UUID, int]()
     for lane in lanes:
         place, before = 0, -1
         for n, event_id in enumerate(lane):
             if event_id in ids:
                 place += min(n - before, WINDOW + 1) if before >= 0 else 0
-                made[event_id], before = place, n
-    return made
+                items[event_id], before = place, n
+    return items
 
 
 def some_filter(chance: random.Random, rows: Sequence[Row]) -> Narrowing:
@@ -202,7 +202,7 @@ def some_filter(chance: random.Random, rows: Sequence[Row]) -> Narrowing:
 
 
 def differing(base: ScratchDatabase, filters: int = FILTERS, seed: int = 5) -> Iterator[str]:
-    """Askers and filters for whom recall differs from what it should be."""
+    """Callers and filters for whom recall differs from what it should be."""
     chance = random.Random(seed)
     question = f"the {COMMON} by word1 and word2"
     with psycopg.connect(base.admin_url) as administrator:
@@ -215,10 +215,10 @@ def differing(base: ScratchDatabase, filters: int = FILTERS, seed: int = 5) -> I
     with closing(Database(base.url)) as database:
         for viewer in VIEWERS:
             access = database.connect_as(Caller(TENANT, viewer))
-            seen = in_view(everything, viewer)
-            counts = count_words(seen, len(words[0]))
+            view = in_view(everything, viewer)
+            counts = count_words(view, len(words[0]))
             for narrowing in [{}, *(some_filter(chance, everything) for _ in range(filters))]:
-                found = search_candidates(
+                result = search_candidates(
                     access,
                     question=question,
                     vector=VECTOR,
@@ -226,21 +226,21 @@ def differing(base: ScratchDatabase, filters: int = FILTERS, seed: int = 5) -> I
                     filters=narrowing,
                     now=datetime.now(UTC),
                 ).rows
-                wanted = expected(seen, counts, narrowing)
-                got = {r.event_id: (r.word_bits, r.cosine is not None, r.is_fresh) for r in found}
-                if got != wanted or len(found) != len(got):
-                    yield f"{viewer} {narrowing}: {len(got)} candidates for {len(wanted)}"
-                if {row.event_id: row.place for row in found} != places(lanes, found):
+                expected_ids = expected(view, counts, narrowing)
+                got = {r.event_id: (r.word_bits, r.cosine is not None, r.is_fresh) for r in result}
+                if got != expected_ids or len(result) != len(got):
+                    yield f"{viewer} {narrowing}: {len(got)} candidates for {len(expected_ids)}"
+                if {row.event_id: row.place for row in result} != places(lanes, result):
                     yield f"{viewer} {narrowing}: other places"
-                if found and (found[0].document_counts, found[0].events_in_view) != (
+                if result and (result[0].document_counts, result[0].events_in_view) != (
                     counts,
-                    len(seen),
+                    len(view),
                 ):
                     yield f"{viewer} {narrowing}: other counts"
 
 
 @pytest.fixture
-def varied(scratch_db: ScratchDatabase) -> ScratchDatabase:
+def varied_database(scratch_db: ScratchDatabase) -> ScratchDatabase:
     """Four thousand events of which no two filters give the same."""
     fill_tenant(scratch_db, 4_000, 400)
     scratch_db.rows(_VARIED)
@@ -249,9 +249,9 @@ def varied(scratch_db: ScratchDatabase) -> ScratchDatabase:
 
 
 def test_any_filter_gives_what_a_look_at_everything_would(
-    varied: ScratchDatabase, scaled: Callable[[int], int]
+    varied_database: ScratchDatabase, scale: Callable[[int], int]
 ) -> None:
-    assert list(differing(varied, max(5, scaled(FILTERS)))) == []
+    assert list(differing(varied_database, max(5, scale(FILTERS)))) == []
 
 
 @pytest.mark.parametrize(
@@ -281,9 +281,9 @@ def test_any_filter_gives_what_a_look_at_everything_would(
 )
 @pytest.mark.proof
 def test_a_leg_that_gives_other_events_is_noticed(
-    varied: ScratchDatabase, function: str, part: str, instead: str
+    varied_database: ScratchDatabase, function: str, part: str, instead: str
 ) -> None:
-    ((definition,),) = varied.rows("select pg_get_functiondef(%s::regproc)", function)
+    ((definition,),) = varied_database.rows("select pg_get_functiondef(%s::regproc)", function)
     assert part in definition
-    varied.rows(definition.replace(part, instead))
-    assert any(differing(varied))
+    varied_database.rows(definition.replace(part, instead))
+    assert any(differing(varied_database))

@@ -20,9 +20,9 @@ from tests.bench.growth_data import AGENT, SPACE, Row, SyntheticTenant, load_ten
 from tests.support import ScratchDatabase
 
 EVENTS, SCOPES = 8_000, 2_500
-_OLDER, _ERASED = "bygone", "forgotten"
+_OLDER, _ERASED_WORD = "bygone", "forgotten"
 """Words that only the older half of the events holds, and only the erased ones."""
-_FOUND, _FOUND_BY_WORDS = 0.98, 0.85
+_MIN_RECALL, _FOUND_BY_WORDS = 0.98, 0.85
 _RARE = 8
 """A word of so few events is rare in the sample, whichever pieces that has."""
 _COUNTS = """
@@ -60,15 +60,15 @@ def large(scratch_db: ScratchDatabase) -> Large:
     )
     for tenant in (one, many):
         load_tenant(scratch_db, tenant)
-        erased = [event_id for n, event_id in enumerate(tenant.event_ids) if is_erased(n)]
+        erased_ids = [event_id for n, event_id in enumerate(tenant.event_ids) if is_erased(n)]
         scratch_db.rows(
-            "update events set erased_at = now() where event_id = any (%s) returning 1", erased
+            "update events set erased_at = now() where event_id = any (%s) returning 1", erased_ids
         )
     return Large(scratch_db, one, many)
 
 
 def _words_at(n: int) -> str:
-    return f" {_OLDER}" * (n < EVENTS // 2) + f" {_ERASED}" * is_erased(n)
+    return f" {_OLDER}" * (n < EVENTS // 2) + f" {_ERASED_WORD}" * is_erased(n)
 
 
 def is_erased(n: int) -> bool:
@@ -87,7 +87,7 @@ def _find(access: TenantDb, question: str, vector: Row | None = None) -> Sequenc
     ).rows
 
 
-def lost(large: Large) -> Iterator[str]:
+def find_losses(large: Large) -> Iterator[str]:
     """What recall does not give of a large view, and should."""
     with closing(Database(large.base.url)) as database:
         for tenant, viewer in large.views():
@@ -115,7 +115,7 @@ def _lost_vectors(
             best = sorted(rows, key=lambda row: row.cosine or 0.0, reverse=True)[:10]
             exact = np.argsort(-(unit @ vector), kind="stable")[:10].tolist()
             hits += len({row.event_id for row in best} & {tenant.event_ids[n] for n in exact})
-        if hits < _FOUND * 200:
+        if hits < _MIN_RECALL * 200:
             yield f"{hits} of 200 nearest in {tenant.name} near {near.name}"
 
 
@@ -160,15 +160,15 @@ def _lost_newest(access: TenantDb, tenant: SyntheticTenant) -> Iterator[str]:
 def _lost_counts(access: TenantDb) -> Iterator[str]:
     """Of a word that many events hold, and none of those that are read, there are counts alone."""
     vector = np.ones(LOCAL_DIMENSIONS, np.float32)
-    for word, count in ((_OLDER, EVENTS / 2), (_ERASED, 0)):
-        (counted,) = _find(access, word, vector)[0].document_counts or [0]
-        if not 0.6 * count <= counted <= 1.6 * count:
-            yield f"{word} in {count:.0f} events, {counted} counted"
+    for word, count in ((_OLDER, EVENTS / 2), (_ERASED_WORD, 0)):
+        (counts,) = _find(access, word, vector)[0].document_counts or [0]
+        if not 0.6 * count <= counts <= 1.6 * count:
+            yield f"{word} in {count:.0f} events, {counts} counted"
 
 
 @pytest.mark.proof
 def test_little_is_lost_of_a_large_view(large: Large) -> None:
-    losses = list(lost(large))
+    losses = list(find_losses(large))
     assert losses == []
 
 
@@ -193,18 +193,18 @@ def test_a_bound_that_is_too_low_loses_nothing(large: Large) -> None:
     with closing(Database(large.base.url)) as database:
         for tenant, viewer in large.views():
             access = database.connect_as(Caller(tenant.name, viewer))
-            found: list[set[UUID]] = []
-            for changed in (
+            results: list[set[UUID]] = []
+            for change in (
                 definition,
                 definition.replace("left join sample on", "left join sample on false and"),
                 too_low := definition.replace(bound, "[1 + ceil(0 * max(wanted.codes)"),
                 too_low.replace(again, "false"),
             ):
-                large.base.rows(changed)
+                large.base.rows(change)
                 rows = _find(access, "", tenant.vectors[7])
-                found.append({row.event_id for row in rows})
-            assert found[0] == found[1] == found[2]
-            assert len(found[3]) < len(found[0]), "the bound was not too low"
+                results.append({row.event_id for row in rows})
+            assert results[0] == results[1] == results[2]
+            assert len(results[3]) < len(results[0]), "the bound was not too low"
 
 
 _ANY_PLACE = "and e.seq = place.seq"
@@ -230,5 +230,5 @@ def test_a_loss_is_noticed(large: Large) -> None:
         ((definition,),) = large.base.rows("select pg_get_functiondef(%s::regproc)", function)
         assert part in definition
         large.base.rows(definition.replace(part, instead))
-        assert any(lost(large)), f"{function} with {instead!r} for {part!r}"
+        assert any(find_losses(large)), f"{function} with {instead!r} for {part!r}"
         large.base.rows(definition)

@@ -167,10 +167,10 @@ def test_a_common_word_that_is_somebody_s_name_is_no_other_speaker() -> None:
 
 
 def test_the_more_events_were_searched_the_less_a_hit_tells() -> None:
-    only, asked = [candidate(1, 0b01, 0.4)], read_question("Where is the buoy?", NOW.date())
-    known = [rank(asked, WORDS, only, 900, SHIPPED, n).known for n in (1, 30, 900, None)]
-    assert known == sorted(known, reverse=True)
-    assert known[2] == known[3]
+    only, question = [candidate(1, 0b01, 0.4)], read_question("Where is the buoy?", NOW.date())
+    known_ids = [rank(question, WORDS, only, 900, SHIPPED, n).known for n in (1, 30, 900, None)]
+    assert known_ids == sorted(known_ids, reverse=True)
+    assert known_ids[2] == known_ids[3]
 
 
 def test_ties_go_to_the_newer_event() -> None:
@@ -199,9 +199,9 @@ def test_relevance_falls_with_the_score_and_stays_a_probability(calibration: Cal
 
 
 def test_a_better_best_hit_makes_an_answer_more_likely() -> None:
-    known = [order([candidate(1, 0b01, cosine)]).known for cosine in (0.0, 0.2, 0.4, 0.6)]
-    assert known == sorted(known)
-    assert known[-1] - known[0] > 0.2
+    known_ids = [order([candidate(1, 0b01, cosine)]).known for cosine in (0.0, 0.2, 0.4, 0.6)]
+    assert known_ids == sorted(known_ids)
+    assert known_ids[-1] - known_ids[0] > 0.2
 
 
 def test_an_event_without_a_vector_counts_as_an_average_one() -> None:

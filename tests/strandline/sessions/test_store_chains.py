@@ -11,7 +11,7 @@ from strandline.cursors import Position
 from strandline.db.database import Caller, Database, SnapshotRead, TenantDb
 from strandline.sessions import store_chains
 from strandline.sessions.store_chains import SessionChain
-from tests.prove.test_plans import Explained, nodes, rows_read
+from tests.prove.test_plans import Explainer, nodes, rows_read
 from tests.support import Gateway, ScratchDatabase
 
 SCOPE = UUID(int=1)
@@ -56,21 +56,21 @@ def alice(scratch_db: ScratchDatabase, gateway: Gateway) -> Iterator[TenantDb]:
 
 
 def lay(base: ScratchDatabase, chains: int, sessions: int) -> None:
-    given = {"scope": SCOPE, "chains": chains, "sessions": sessions}
+    params = {"scope": SCOPE, "chains": chains, "sessions": sessions}
     with psycopg.connect(base.admin_url) as administrator:
         for statement in LAY:
-            administrator.execute(statement, given)
+            administrator.execute(statement, params)
     with psycopg.connect(base.admin_url, autocommit=True) as administrator:
         administrator.execute("vacuum analyze chains, chain_versions")
 
 
 def page(
-    access: TenantDb, name: str, seen: SnapshotRead[SessionChain] | None = None, limit: int = 10
+    access: TenantDb, name: str, view: SnapshotRead[SessionChain] | None = None, limit: int = 10
 ) -> SnapshotRead[SessionChain]:
     after = None
-    if seen is not None:
-        last = seen.rows[:limit][-1]
-        after = Position(seen.pg_snapshot, last.last_event_at, last.chain_id, last.shown_at_seq)
+    if view is not None:
+        last = view.rows[:limit][-1]
+        after = Position(view.pg_snapshot, last.last_event_at, last.chain_id, last.shown_at_seq)
     return store_chains.list_session_chains(
         access, name, SCOPE, statuses=["active"], after=after, limit=limit
     )
@@ -86,18 +86,20 @@ def test_no_more_is_read_than_is_shown(
 ) -> None:
     """Of 5,000 chains of one session or of fifty: its own, and no event of any."""
     lay(scratch_db, 5000, sessions)
-    explained = Explained(scratch_db)
-    access = explained.database.connect_as(alice.caller)
-    seen: list[SnapshotRead[SessionChain]] = []
+    explanation = Explainer(scratch_db)
+    access = explanation.database.connect_as(alice.caller)
+    visible_ids: list[SnapshotRead[SessionChain]] = []
     for _ in range(2):
-        plans = explained.plans(
-            lambda: seen.append(page(access, "s-0", seen[-1] if seen else None))
+        plans = explanation.plans(
+            lambda: visible_ids.append(
+                page(access, "s-0", visible_ids[-1] if visible_ids else None)
+            )
         )
         read = sum(rows_read(node) for plan in plans for node in nodes(plan["Plan"]))
         print(f"  {sessions} sessions: {read:.0f} rows read")
         assert read < 3 * 5000 // sessions + 300
-    explained.database.close()
-    assert len({*ids(seen[0].rows), *ids(seen[1].rows)}) == 20
+    explanation.database.close()
+    assert len({*ids(visible_ids[0].rows), *ids(visible_ids[1].rows)}) == 20
 
 
 def test_further_pages_show_what_the_first_could_see(
@@ -115,8 +117,8 @@ def test_further_pages_show_what_the_first_could_see(
         scratch_db.rows(JOIN[1], "2026-06-01", chain)
     second = page(alice, "s-0", first)
     third = page(alice, "s-0", second)
-    shown = [*ids(first.rows), *ids(second.rows), *ids(third.rows)]
-    assert shown == whole
+    event_ids = [*ids(first.rows), *ids(second.rows), *ids(third.rows)]
+    assert event_ids == whole
     assert {row.version for row in second.rows} == {1}
     again = page(alice, "s-0", limit=50)
     assert set(ids(again.rows, 50)) == {*whole, other[0]}

@@ -53,7 +53,7 @@ def another(database: Database) -> QuotaManager:
     return QuotaManager(database, settings)
 
 
-def left(instance: QuotaManager) -> int:
+def tokens_left(instance: QuotaManager) -> int:
     """How many requests are granted until one is refused, one by one."""
     for n in range(10 * AT_ONCE):
         try:
@@ -81,21 +81,21 @@ def set_back(base: ScratchDatabase, seconds: int) -> None:
 def test_what_is_used_grows_again_at_the_limits_pace(
     scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
 ) -> None:
-    assert left(instance) == AT_ONCE
+    assert tokens_left(instance) == AT_ONCE
     set_back(scratch_db, 30)
-    assert left(another(database)) == 3
+    assert tokens_left(another(database)) == 3
     set_back(scratch_db, 10**6)
-    assert left(another(database)) == AT_ONCE, "more than the burst was saved up"
+    assert tokens_left(another(database)) == AT_ONCE, "more than the burst was saved up"
 
 
 def test_retry_after_is_when_it_is_worth_it(
     scratch_db: ScratchDatabase, database: Database
 ) -> None:
-    assert left(another(database)) == AT_ONCE
-    with pytest.raises(QuotaExceeded) as refused:
+    assert tokens_left(another(database)) == AT_ONCE
+    with pytest.raises(QuotaExceeded) as error:
         another(database).spend("acme", "requests", 3)
-    assert 25 <= refused.value.retry_after <= 30
-    set_back(scratch_db, refused.value.retry_after)
+    assert 25 <= error.value.retry_after <= 30
+    set_back(scratch_db, error.value.retry_after)
     another(database).spend("acme", "requests", 3)
 
 
@@ -105,9 +105,9 @@ def test_a_clock_that_was_put_back_heals_within_the_burst(
     """The database moved to a machine whose clock is a year behind: nobody waits for a year."""
     instance.spend("acme", "requests", 1)
     set_back(scratch_db, -365 * 86400)
-    with pytest.raises(QuotaExceeded) as refused:
+    with pytest.raises(QuotaExceeded) as error:
         another(database).spend("acme", "requests", 1)
-    assert refused.value.retry_after <= 10
+    assert error.value.retry_after <= 10
 
 
 def test_what_is_not_spent_lapses(
@@ -133,24 +133,24 @@ def test_what_is_not_spent_lapses(
 def test_a_refusal_is_forgotten_at_its_time(
     scratch_db: ScratchDatabase, instance: QuotaManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert left(instance) == AT_ONCE
+    assert tokens_left(instance) == AT_ONCE
     set_back(scratch_db, 1000)
-    assert left(instance) == 0, "it asked again before its time"
+    assert tokens_left(instance) == 0, "it asked again before its time"
     later(monkeypatch, 11)
-    assert left(instance) == AT_ONCE
+    assert tokens_left(instance) == AT_ONCE
 
 
 def test_limits_are_set_and_read(database: Database) -> None:
     access = database.connect_as(Caller.background("acme"))
     assert store_quotas.read_limits(access) == NO_LIMITS
-    wanted = {**NO_LIMITS, "requests_per_minute": 0, "stored_bytes": 2**40}
+    limits = {**NO_LIMITS, "requests_per_minute": 0, "stored_bytes": 2**40}
     with access.transaction():
-        assert store_quotas.set_limits(access, wanted)
-    assert store_quotas.read_limits(access) == wanted
+        assert store_quotas.set_limits(access, limits)
+    assert store_quotas.read_limits(access) == limits
     nobody = database.connect_as(Caller.background("nobody"))
     assert store_quotas.read_limits(nobody) is None
     with nobody.transaction():
-        assert not store_quotas.set_limits(nobody, wanted)
+        assert not store_quotas.set_limits(nobody, limits)
 
 
 def test_a_lease_waits_for_no_disk(
@@ -221,13 +221,13 @@ def level(database: Database) -> int:
     return use.used
 
 
-def store(base: ScratchDatabase, stored: int) -> None:
+def store(base: ScratchDatabase, stored_count: int) -> None:
     """As many bytes lie in the log."""
     base.rows("delete from scopes")
     base.rows(
         "insert into scopes (tenant_id, scope_id, participants, stored_bytes)"
         " values ('acme', gen_random_uuid(), '{user:a}', %s)",
-        stored,
+        stored_count,
     )
 
 
@@ -285,7 +285,7 @@ def test_a_level_that_knew_nothing_of_what_was_stored_holds_all_that_is_recent(
 def test_threads_share_a_slice(scratch_db: ScratchDatabase, instance: QuotaManager) -> None:
     """Eight threads at once: a hundred units are a hundred requests, whoever gets them."""
     got: list[int] = []
-    threads = [threading.Thread(target=lambda: got.append(left(instance))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: got.append(tokens_left(instance))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -298,7 +298,7 @@ def test_nothing_costs_nothing(scratch_db: ScratchDatabase, instance: QuotaManag
     instance.spend("acme", "requests", 0)
     instance.refund("acme", "requests", 5)
     assert scratch_db.rows("select from quotas") == []
-    assert left(instance) == AT_ONCE, "what was never spent cannot be given back"
+    assert tokens_left(instance) == AT_ONCE, "what was never spent cannot be given back"
 
 
 def test_the_table_names_every_quota_once_and_its_setting() -> None:

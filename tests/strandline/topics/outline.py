@@ -13,15 +13,15 @@ CORPUS = EVENTS.parent / "tests" / "bench" / "corpus"
 
 def say_corpus(gateway: Gateway, key: str, name: str, *, limit: int = 10_000) -> int:
     """Append a conversation of the corpus; returns how many events."""
-    said: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     head: dict[str, Any] = {}
     for line in (CORPUS / f"{name}.jsonl").read_text().splitlines():
         entry = json.loads(line)
         if "session" in entry:
             head = entry
-        elif "text" in entry and "speaker" in entry and len(said) < limit:
+        elif "text" in entry and "speaker" in entry and len(messages) < limit:
             speaker = entry["speaker"]
-            said.append(
+            messages.append(
                 {
                     "participants": head["participants"],
                     "role": "user" if speaker.startswith("user:") else "agent",
@@ -31,12 +31,12 @@ def say_corpus(gateway: Gateway, key: str, name: str, *, limit: int = 10_000) ->
                     "occurred_at": f"{head['date']}T{entry['at']}Z",
                 }
             )
-    for first in range(0, len(said), 100):
+    for first in range(0, len(messages), 100):
         reply = gateway.call(
-            "POST", "/api/v1/events/batch", {"events": said[first : first + 100]}, key=key
+            "POST", "/api/v1/events/batch", {"events": messages[first : first + 100]}, key=key
         )
         assert reply.status in (200, 201, 207), reply.text
-    return len(said)
+    return len(messages)
 
 
 def fold_all(gateway: Gateway, base: ScratchDatabase) -> None:

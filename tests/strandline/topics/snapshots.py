@@ -23,8 +23,8 @@ _TRUST = ("document", "tool", "agent", "user", "system")
 
 def find_cutoff(seqs: Sequence[int], last_seq: int) -> int:
     """The greatest n up to which every event is among these."""
-    held, n = set(seqs), 0
-    while n < last_seq and n + 1 in held:
+    leases, n = set(seqs), 0
+    while n < last_seq and n + 1 in leases:
         n += 1
     return n
 
@@ -187,7 +187,7 @@ class _Scope:
         )
 
     def _add_rows(self, rows: Sequence[TreeRow]) -> None:
-        stored = {
+        stored_rows = {
             row["slot"]: TreeRow(
                 row["slot"],
                 row["parent_slot"],
@@ -200,15 +200,15 @@ class _Scope:
                 " and to_version is null"
             )
         }
-        wanted = {row.slot: row for row in rows}
-        gone = [slot for slot, row in stored.items() if wanted.get(slot) != row]
+        expected_rows = {row.slot: row for row in rows}
+        removed_ids = [slot for slot, row in stored_rows.items() if expected_rows.get(slot) != row]
         self.db.execute(
             "update topic_tree set to_version = %s where scope_id = %s and slot = any (%s)"
             " and to_version is null",
-            [self.version, self.scope["scope_id"], gone],
+            [self.version, self.scope["scope_id"], removed_ids],
         )
-        for slot, row in wanted.items():
-            if stored.get(slot) != row:
+        for slot, row in expected_rows.items():
+            if stored_rows.get(slot) != row:
                 self.db.execute(
                     "insert into topic_tree values (%s, %s, %s, %s, %s, %s, %s, %s, %s, null)",
                     [

@@ -217,8 +217,8 @@ def test_an_overtaken_build_changes_nothing(
             assert race(scratch_db, overtakers.pop(0), 1)
         return validate(access, job_id)
 
-    with monkeypatch.context() as planted:
-        planted.setattr(store_publish, "validate_trees", overtake)
+    with monkeypatch.context() as patch:
+        patch.setattr(store_publish, "validate_trees", overtake)
         build(gateway)
     assert scratch_db.rows(
         "select state, reason from jobs where kind = 'builder' order by created_at desc limit 1"
@@ -238,11 +238,11 @@ def test_scopes_are_divided_and_the_last_shard_publishes(
     totals = build(gateway)
     assert (totals["scopes_grown"], totals["snapshots_published"]) == (7, 1)
     assert scratch_db.rows("select count(*) from job_shards where state = 'done'") == [(4,)]
-    mixed = (
+    query = (
         "select count(*) from topic_tree t join topic_tree p on p.slot = t.parent_slot"
         " where p.scope_id <> t.scope_id"
     )
-    assert scratch_db.rows(mixed) == [(0,)]
+    assert scratch_db.rows(query) == [(0,)]
     assert scratch_db.rows("select count(*) from snapshot_scopes") == [(7,)]
 
 

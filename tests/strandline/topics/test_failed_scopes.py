@@ -39,8 +39,8 @@ def test_a_failed_scope_is_a_failure_until_a_build_grows_it(
 ) -> None:
     key = gateway.key("acme", rights=["admin"])
     for attempts in (1, 2):
-        with monkeypatch.context() as planted:
-            fail_growth_of(planted, worlds[0], ValueError)
+        with monkeypatch.context() as patch:
+            fail_growth_of(patch, worlds[0], ValueError)
             build(gateway)
         (failure,) = list_failures(gateway, key)
         assert failure["scope_id"] == failure["ref"] == str(worlds[0].scope_id)
@@ -64,8 +64,8 @@ def test_a_retry_asks_for_a_build(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     key = gateway.key("acme", rights=["admin"])
-    with monkeypatch.context() as planted:
-        fail_growth_of(planted, worlds[1], KeyError)
+    with monkeypatch.context() as patch:
+        fail_growth_of(patch, worlds[1], KeyError)
         build(gateway)
     (failure,) = list_failures(gateway, key)
     reply = gateway.call("POST", f"{JOBS}/{failure['job_id']}/retry", key=key)
@@ -86,8 +86,8 @@ def test_a_tree_that_does_not_pass_is_a_failure_too(
     def fail(*_: object) -> None:
         raise MemoryError
 
-    with monkeypatch.context() as planted:
-        planted.setattr(builder, "grow_scope", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(builder, "grow_scope", fail)
         assert "snapshots_published" not in build(gateway)
     failures = list_failures(gateway, key)
     assert [failure["reason"] for failure in failures] == ["MemoryError"] * 3

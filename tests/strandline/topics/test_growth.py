@@ -38,16 +38,16 @@ SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.proof) for seed in (1, 2)))
 def test_depth_fill_and_leaves(
     scratch_db: ScratchDatabase, gateway: Gateway, kind: str, merges: float
 ) -> None:
-    world, inserted = ScopeWorld(scratch_db, seed=len(kind)), 0
+    world, insert_count = ScopeWorld(scratch_db, seed=len(kind)), 0
     for count in (3, 1, 30, 90):
         world.add(count, merges=merges, kind=kind, rejected=0.1)
-        inserted += count
+        insert_count += count
         assert build(gateway)["snapshots_published"] == 1
         rows = read_tree(scratch_db)
-        found = depths(rows)
-        assert sorted(found) == sorted(world.chain_ids), "every leaf exactly once"
-        if inserted >= 4:
-            assert max(found.values()) <= 2 * log2(inserted)
+        result = depths(rows)
+        assert sorted(result) == sorted(world.chain_ids), "every leaf exactly once"
+        if insert_count >= 4:
+            assert max(result.values()) <= 2 * log2(insert_count)
         parents = [row[3] for row in rows]
         assert max(parents.count(parent) for parent in set(parents) if parent) <= 16
 

@@ -30,7 +30,7 @@ class Tasks:
     calls_per_minute: int = 1000
     has_model: bool = True
     barrier: threading.Barrier | None = None
-    asked: list[str] = field(default_factory=list[str])
+    calls: list[str] = field(default_factory=list[str])
     threads: set[int] = field(default_factory=set[int])
     counts: Counter[str] = field(default_factory=Counter[str])
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -48,7 +48,7 @@ class Tasks:
                     Overview(summary="?", topic=None), "heuristic", "overview", "rate_limited", 30.0
                 )
             self.calls_per_minute -= 1
-            self.asked.append(name)
+            self.calls.append(name)
         return ModelResult(Overview(summary=name, topic=name), "model", "overview/1")
 
     def take_metrics(self) -> Mapping[str, int]:
@@ -72,8 +72,8 @@ def describe(tasks: Tasks, *names: str, seconds: float = 600.0) -> list[ModelRes
 def test_those_of_a_level_are_asked_for_at_once() -> None:
     """None is answered before as many as run at once are asked."""
     tasks = Tasks(barrier=threading.Barrier(MAX_PARALLEL, timeout=60))
-    found = describe(tasks, "a", "b", "c", "d", "e", "f")
-    assert [one.value.topic for one in found] == ["a", "b", "c", "d", "e", "f"]
+    result = describe(tasks, "a", "b", "c", "d", "e", "f")
+    assert [one.value.topic for one in result] == ["a", "b", "c", "d", "e", "f"]
     assert len(tasks.threads) == MAX_PARALLEL
     assert tasks.counts == {"ModelCalls": 6}
 
@@ -91,19 +91,19 @@ def test_one_after_the_other_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_error_of_one_is_raised_when_all_have_ended() -> None:
-    tasks, ended = Tasks(), list[int]()
+    tasks, ends = Tasks(), list[int]()
 
     def fail() -> int:
         raise KeyError
 
     def end() -> int:
         time.sleep(0.1)
-        ended.append(1)
+        ends.append(1)
         return 1
 
     with pytest.raises(KeyError):
         parallel.run_all(cast("LlmTasks", tasks), [fail, end, end])
-    assert ended == [1, 1]
+    assert ends == [1, 1]
 
 
 def test_what_is_over_the_rate_waits_for_the_next_minute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +115,9 @@ def test_what_is_over_the_rate_waits_for_the_next_minute(monkeypatch: pytest.Mon
         tasks.calls_per_minute = 2
 
     monkeypatch.setattr(overviews.time, "sleep", sleep)
-    found = describe(tasks, "a", "b", "c", "d", "e")
-    assert [one.value.topic for one in found] == ["a", "b", "c", "d", "e"]
-    assert sorted(tasks.asked) == ["a", "b", "c", "d", "e"]
+    result = describe(tasks, "a", "b", "c", "d", "e")
+    assert [one.value.topic for one in result] == ["a", "b", "c", "d", "e"]
+    assert sorted(tasks.calls) == ["a", "b", "c", "d", "e"]
     assert pauses == [30.0, 30.0]
 
 
@@ -126,8 +126,8 @@ def test_past_the_end_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError(seconds)
 
     monkeypatch.setattr(overviews.time, "sleep", sleep)
-    found = describe(Tasks(calls_per_minute=1), "a", "b", "c", seconds=20.0)
-    reasons = sorted(str(one.fallback_reason) for one in found)
+    result = describe(Tasks(calls_per_minute=1), "a", "b", "c", seconds=20.0)
+    reasons = sorted(str(one.fallback_reason) for one in result)
     assert reasons == ["None", "rate_limited", "rate_limited"]
 
 

@@ -158,12 +158,12 @@ def test_trees_are_grown_anew_and_nothing_is_missed_in_between(
     assert read_tree(scratch_db, old_version) == old_tree  # a reader that pinned it goes on
     assert read_pinned(gateway, worlds, old_version) == old_reading
     slots = {row[2] for row in old_tree if not row[5]}
-    grown = read_tree(scratch_db)
-    assert slots.isdisjoint(row[2] for row in grown)
+    tree = read_tree(scratch_db)
+    assert slots.isdisjoint(row[2] for row in tree)
     drop_index(scratch_db)
     while waits(scratch_db):
         build(gateway)
-    assert read_tree(scratch_db) == grown
+    assert read_tree(scratch_db) == tree
 
 
 def test_until_something_is_embedded_the_old_trees_stay(

@@ -18,12 +18,12 @@ class Statements:
     """Stands for a database, and keeps what it is asked."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Any]] = []
+        self.calls: list[tuple[str, Any]] = []
 
     def fetch(self, row_type: type, statement: str, params: Any) -> list[Any]:
         """Give nothing."""
         del row_type
-        self.asked.append((statement, params))
+        self.calls.append((statement, params))
         return []
 
 
@@ -41,7 +41,7 @@ def test_each_event_of_the_tail_is_looked_up_by_index(
     statements, scope = Statements(), (world.scope_id, 0, world.seq)
     assert len(store_tail.list_tail(access, 1, [scope], 1000)) == 300
     store_tail.list_tail(cast("TenantDb", statements), 1, [scope], 1000)
-    ((statement, params),) = statements.asked
+    ((statement, params),) = statements.calls
     with access.transaction():
         explain: Any = "explain (analyze, buffers, format json) " + statement
         connection: Any = access._transaction_connection  # pyright: ignore[reportPrivateUsage]

@@ -30,19 +30,19 @@ def test_the_heuristic_overview_does_not_repeat_its_heading() -> None:
         TopicPart(name, None, AT, AT + timedelta(days=4), 9 - n)
         for n, name in enumerate(("pressure channel", "outer bank"))
     ]
-    found = HeuristicModel().overview(parts)
-    source = topic(found.summary, found.topic)
+    overview = HeuristicModel().overview(parts)
+    source = topic(overview.summary, overview.topic)
     assert line_of(source) == (
         "- Mon 3 August 2026 to Fri 7 August 2026 (tool): pressure channel; outer bank"
     )
     assert line_of(source, has_summary=False) == (
         "- Mon 3 August 2026 to Fri 7 August 2026, pressure channel (tool):"
     )
-    assert line_of(source, keeps_summaries=True).endswith(found.summary)
+    assert line_of(source, keeps_summaries=True).endswith(overview.summary)
 
 
 @pytest.mark.parametrize(
-    ("summary", "shown"),
+    ("summary", "text"),
     [
         (
             "pressure channels; outer bank",
@@ -52,8 +52,8 @@ def test_the_heuristic_overview_does_not_repeat_its_heading() -> None:
         ("pressure channel", " (tool): pressure channel"),
     ],
 )
-def test_another_summary_stays_whole(summary: str, shown: str) -> None:
-    assert line_of(topic(summary)) == f"- Mon 3 August 2026 to Fri 7 August 2026{shown}"
+def test_another_summary_stays_whole(summary: str, text: str) -> None:
+    assert line_of(topic(summary)) == f"- Mon 3 August 2026 to Fri 7 August 2026{text}"
 
 
 def event(speaker: str = "user:alice", *, day: int = 3) -> EventSource:

@@ -27,8 +27,8 @@ class Store:
         self.tree = Tree(settings, self.load)
 
     def load(self, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
-        found = {slot: self.vectors[self.tree.node_ids[slot]] for slot in slots}
-        return {slot: vector for slot, vector in found.items() if vector}
+        results = {slot: self.vectors[self.tree.node_ids[slot]] for slot in slots}
+        return {slot: vector for slot, vector in results.items() if vector}
 
     def end_build(self, *, reload: bool) -> None:
         """Give changed slots their content; then go on with what was stored alone."""
@@ -86,12 +86,12 @@ def test_depth_fill_and_every_leaf_once(kind: str, merges: float, seed: int) -> 
 
 
 def _inner_slots(tree: Tree) -> set[UUID]:
-    found, open_slots = set[UUID](), [tree.root]
+    results, open_slots = set[UUID](), [tree.root]
     while open_slots:
         slot = open_slots.pop()
-        found.add(slot)
+        results.add(slot)
         open_slots += [child for child in tree.children(slot) if not tree.is_leaf(child)]
-    return found
+    return results
 
 
 @pytest.mark.parametrize("kind", KINDS)

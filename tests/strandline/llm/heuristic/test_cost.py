@@ -19,18 +19,18 @@ from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import PromptEvent
 from tests.bench import conversations, talks
 
-TWIN = HeuristicModel()
+HEURISTIC = HeuristicModel()
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
 
 
 def say(*texts: str) -> list[PromptEvent]:
-    found: list[PromptEvent] = []
+    results: list[PromptEvent] = []
     for place, text in enumerate(texts):
         role = "agent" if place % 2 else "user"
         at = NOON + timedelta(seconds=40 * place)
-        found.append(PromptEvent(place, f"{role}:mara", role, "message", text, at))
-    return found
+        results.append(PromptEvent(place, f"{role}:mara", role, "message", text, at))
+    return results
 
 
 def unheard(count: int, head: str = "qz") -> list[str]:
@@ -38,7 +38,7 @@ def unheard(count: int, head: str = "qz") -> list[str]:
     return [head + format(7919 * place, "x").translate(LETTERS) for place in range(count)]
 
 
-class Counted(Sequence[str]):
+class CountingList(Sequence[str]):
     """A list that counts how often one of its members is looked at."""
 
     def __init__(self, members: Sequence[str]) -> None:
@@ -54,24 +54,24 @@ class Counted(Sequence[str]):
 
 
 def test_a_word_is_looked_up_without_walking_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = Counted(words._sorted_words())
-    monkeypatch.setattr(words, "_sorted_words", lambda: listed)
+    listing = CountingList(words._sorted_words())
+    monkeypatch.setattr(words, "_sorted_words", lambda: listing)
     words._words_with_stem.cache_clear()
     for word in unheard(200, "zz"):
         assert words.frequency_band(word) is None
-    assert listed.looks < 200 * 2 * 25, "a few halvings of each of two beginnings"
+    assert listing.looks < 200 * 2 * 25, "a few halvings of each of two beginnings"
 
 
 def test_a_name_is_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
     is_of = aliases._is_short_form
 
-    def counted(*given: object, **named: object) -> bool:
+    def count(*args: object, **options: object) -> bool:
         nonlocal calls
         calls += 1
-        return is_of(*given, **named)  # type: ignore[arg-type]
+        return is_of(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(aliases, "_is_short_form", counted)
+    monkeypatch.setattr(aliases, "_is_short_form", count)
     names = [
         f"{one.title()} {two.title()}"
         for one, two in zip(unheard(2000), unheard(2000, "vo"), strict=True)
@@ -96,30 +96,30 @@ def test_names_stand_for_what_comparing_all_with_all_finds() -> None:
             " ".join(dice.choices(PIECES, k=dice.choice((1, 1, 2, 2, 3)))): None
             for _ in range(dice.randrange(1, 10))
         }
-        found = aliases.find_aliases(names)
-        assert list(found.items()) == list(_all_with_all(names))
-        several += sum(whole is None for whole in found.values())
-        alone += sum(whole is not None for whole in found.values())
+        near_names = aliases.find_aliases(names)
+        assert list(near_names.items()) == list(_all_with_all(names))
+        several += sum(whole is None for whole in near_names.values())
+        alone += sum(whole is not None for whole in near_names.values())
     assert several > 500
     assert alone > 1000
 
 
 def _all_with_all(names: Collection[str]) -> Iterator[tuple[str, str | None]]:
-    folded = {name: aliases._normalize(name) for name in names}
+    folds = {name: aliases._normalize(name) for name in names}
 
     def is_of(short: str, name: str) -> bool:
-        low, like = folded[short], folded[name]
+        low, like = folds[short], folds[name]
         if low == like:
             return aliases._spelling_rank(name) > aliases._spelling_rank(short)
         return aliases._is_short_form(low, like, is_lower_case=short.islower())
 
-    found = {
+    results = {
         short: [name for name in names if name != short and is_of(short, name)] for short in names
     }
-    for short, wholes in found.items():
+    for short, wholes in results.items():
         if wholes:
-            of = [name for name in wholes if not found[name]] or wholes
-            best = {folded[name]: name for name in sorted(of, key=aliases._spelling_rank)}
+            of = [name for name in wholes if not results[name]] or wholes
+            best = {folds[name]: name for name in sorted(of, key=aliases._spelling_rank)}
             last = [
                 name
                 for low, name in best.items()
@@ -155,12 +155,12 @@ times as long as this, and what is cubic an hour."""
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_text_costs_what_it_is_long(text: str) -> None:
-    said = say(*([text] * 9), text + " and so on")
+    events = say(*([text] * 9), text + " and so on")
     started = time.process_time()
-    for verb in (TWIN.summarise, TWIN.entities, digest.name_topic):
-        verb(said)
+    for verb in (HEURISTIC.summarise, HEURISTIC.entities, digest.name_topic):
+        verb(events)
         assert time.process_time() - started < SECONDS
-    TWIN.continues(said[:6], said[6], said[7:])
+    HEURISTIC.continues(events[:6], events[6], events[7:])
     assert time.process_time() - started < SECONDS
 
 
@@ -173,19 +173,19 @@ def test_a_long_word_is_not_remembered() -> None:
 
 
 def test_a_text_that_stays_open_is_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[str] = []
+    durations: list[str] = []
 
     def stems(text: str) -> Iterator[str]:
-        taken.append(text)
+        durations.append(text)
         return iter(text.split())
 
     monkeypatch.setattr(cohesion, "iter_stems", stems)
     cohesion._stems_of.cache_clear()
-    said = say(*(f"event no {place}" for place in range(500)))
+    events = say(*(f"event no {place}" for place in range(500)))
     for place in range(490, 496):
-        TWIN.continues(said[:place], said[place], said[place + 1 : place + 4])
+        HEURISTIC.continues(events[:place], events[place], events[place + 1 : place + 4])
     cohesion._stems_of.cache_clear()
-    assert len(taken) == len({*taken}) == 499
+    assert len(durations) == len({*durations}) == 499
 
 
 def test_patterns_find_what_their_slow_forms_found() -> None:
@@ -212,23 +212,23 @@ def test_figures_are_counted_once_in_a_sentence() -> None:
 
 def test_what_it_says_of_conversations_is_frozen() -> None:
     """Chains are told from it: whoever changes this digest changes what is folded from now on."""
-    told = hashlib.sha256()
-    for path in (talks.DEMO, *talks.UNSEEN):
+    hasher = hashlib.sha256()
+    for path in (talks.DEMO, *talks.UNSEEN_SET):
         events = conversations.read(path).events
-        said = say(*("" if "mime_type" in event else event["content"] for event in events))
-        for start in range(0, len(said), 20):
-            run = said[start : start + 20]
-            answers = (TWIN.summarise(run), TWIN.topic(run), TWIN.entities(run))
-            told.update("".join(answer.model_dump_json() for answer in answers).encode())
+        turns = say(*("" if "mime_type" in event else event["content"] for event in events))
+        for start in range(0, len(turns), 20):
+            run = turns[start : start + 20]
+            answers = (HEURISTIC.summarise(run), HEURISTIC.topic(run), HEURISTIC.entities(run))
+            hasher.update("".join(answer.model_dump_json() for answer in answers).encode())
             for place in range(1, len(run)):
                 later = run[place + 1 : place + 4]
-                told.update(
+                hasher.update(
                     repr(tuple(cohesion.compute_cues(run[:place], run[place], later))).encode()
                 )
-    assert told.hexdigest() == FROZEN
+    assert hasher.hexdigest() == FROZEN_DIGEST
 
 
-FROZEN = "00405db965045207623da1d73f5664716c11e5bf1c6a020dac26e72968f61e2e"
+FROZEN_DIGEST = "00405db965045207623da1d73f5664716c11e5bf1c6a020dac26e72968f61e2e"
 
 
 def test_threads_do_not_take_each_other_s_words() -> None:
@@ -236,13 +236,13 @@ def test_threads_do_not_take_each_other_s_words() -> None:
     dice = random.Random(1)
     spelt = ["".join(dice.choices("abcdeilnrst", k=9)) + "ing" for _ in range(4000)]
     stemmer = words._get_stemmer()  # pyright: ignore[reportPrivateUsage]
-    wanted = {word: stemmer.stemWord(word) for word in spelt}
+    stems = {word: stemmer.stemWord(word) for word in spelt}
     words._stem_cached.cache_clear()  # pyright: ignore[reportPrivateUsage]
     wrong: list[str] = []
 
     def read(seed: int) -> None:
         mine = random.Random(seed).sample(spelt, len(spelt))
-        wrong.extend(word for word in mine if words.stem(word) != wanted[word])
+        wrong.extend(word for word in mine if words.stem(word) != stems[word])
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -255,4 +255,4 @@ def test_threads_do_not_take_each_other_s_words() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert wrong == []
-    assert [word for word in spelt if words.stem(word) != wanted[word]] == []
+    assert [word for word in spelt if words.stem(word) != stems[word]] == []

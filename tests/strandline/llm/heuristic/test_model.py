@@ -24,18 +24,18 @@ from strandline.tuning import DEFAULTS
 from tests.bench import scores, talks
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-TWIN = HeuristicModel()
+HEURISTIC = HeuristicModel()
 
 
 def say(*lines: str, every: float = 30.0) -> list[PromptEvent]:
     """`mara: text`, so many seconds apart; without a name it is an observation."""
-    found: list[PromptEvent] = []
+    results: list[PromptEvent] = []
     for place, line in enumerate(lines):
         who, _, text = line.partition(": ")
         at = NOON + timedelta(seconds=every * place)
         kind = "agent" if who == "keel" else "user"
-        found.append(PromptEvent(place + 1, f"{kind}:{who}", kind, "message", text, at))
-    return found
+        results.append(PromptEvent(place + 1, f"{kind}:{who}", kind, "message", text, at))
+    return results
 
 
 MOORING = (
@@ -49,19 +49,19 @@ MOORING = (
 def continues(message: str, *before: str, pause: float = 30.0, after: Sequence[str] = ()) -> bool:
     """Does a message go on, so many seconds after the mooring, or another run?"""
     run = say(*(before or MOORING))
-    said, *later = say(message, *after)
+    text, *later = say(message, *after)
     start = run[-1].said_at + timedelta(seconds=pause)
-    later = [_at(one, start + (one.said_at - said.said_at)) for one in later]
-    return TWIN.continues(run, _at(said, start), later).continues
+    later = [_at(one, start + (one.said_at - text.said_at)) for one in later]
+    return HEURISTIC.continues(run, _at(text, start), later).continues
 
 
-def _at(said: PromptEvent, at: datetime) -> PromptEvent:
-    return PromptEvent(said.seq, said.speaker, said.role, said.type, said.text, at)
+def _at(event: PromptEvent, at: datetime) -> PromptEvent:
+    return PromptEvent(event.seq, event.speaker, event.role, event.type, event.text, at)
 
 
 def test_a_run_begins_with_what_nothing_was_before() -> None:
     (first,) = say("mara: By the way, hello.")
-    assert TWIN.continues([], first, []).continues
+    assert HEURISTIC.continues([], first, []).continues
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_a_pause_makes_a_new_topic_likelier() -> None:
 
 
 def test_an_answer_to_a_question_goes_on() -> None:
-    asked = (*MOORING[:3], "keel: Who brings the rest of the gear to the harbour?")
-    told = (*MOORING[:3], "keel: Somebody brings the rest of the gear to the harbour.")
+    questions = (*MOORING[:3], "keel: Who brings the rest of the gear to the harbour?")
+    statements = (*MOORING[:3], "keel: Somebody brings the rest of the gear to the harbour.")
     message = "mara: Petra drives the old lorry from Marrick over with the ropes."
-    answers = [continues(message, *before, pause=300) for before in (asked, told)]
+    answers = [continues(message, *before, pause=300) for before in (questions, statements)]
     assert answers == [True, False]
 
 
@@ -120,14 +120,20 @@ def test_titles_articles_and_saints_belong_to_the_name() -> None:
         "mara: We met Mrs. Vance and Father Odell at St Anne's Hall, and saw The Silver Ebb.",
         "tomas: Then Dr. Reyes came.",
     )
-    found = {entity.name for entity in TWIN.entities(run).entities}
-    assert found == {"Mrs. Vance", "Father Odell", "St Anne's Hall", "The Silver Ebb", "Dr. Reyes"}
+    results = {entity.name for entity in HEURISTIC.entities(run).entities}
+    assert results == {
+        "Mrs. Vance",
+        "Father Odell",
+        "St Anne's Hall",
+        "The Silver Ebb",
+        "Dr. Reyes",
+    }
 
 
 def test_identifiers_of_many_makes() -> None:
     run = say("mara: Cat6 for the rack, tag it v2.3, see 4fe91ab and AB-C9. On May5 at 1200 we go.")
-    found = {entity.name for entity in TWIN.entities(run).entities}
-    assert found == {"Cat6", "v2.3", "4fe91ab", "AB-C9"}
+    results = {entity.name for entity in HEURISTIC.entities(run).entities}
+    assert results == {"Cat6", "v2.3", "4fe91ab", "AB-C9"}
 
 
 def test_names() -> None:
@@ -137,8 +143,8 @@ def test_names() -> None:
         "mara: Auk, Brill and Cod wait. Tell Mr Brandt, please, and mind the GPS.",
         "tomas: Today is fine. I agree, Keel. Maybe Tomorrow? 24-hour shifts at 9am, OK.",
     )
-    found = {entity.name: entity.kind for entity in TWIN.entities(run).entities}
-    assert found == {
+    results = {entity.name: entity.kind for entity in HEURISTIC.entities(run).entities}
+    assert results == {
         "Petra": "other",
         "Halberg Logistics": "company",
         "INV-20417": "other",
@@ -147,14 +153,14 @@ def test_names() -> None:
         "modem/queue.c": "other",
         "0.9.4": "product",
         "BP-7": "other",
-        "Auk": found["Auk"],
-        "Brill": found["Brill"],
-        "Cod": found["Cod"],
+        "Auk": results["Auk"],
+        "Brill": results["Brill"],
+        "Cod": results["Cod"],
         "Mr Brandt": "person",
         "GPS": "technology",
         "Keel": "person",
     }
-    assert next(iter(found)) == "Petra"
+    assert next(iter(results)) == "Petra"
 
 
 def test_who_opens_sentences_small_names_in_small_letters_too() -> None:
@@ -163,8 +169,8 @@ def test_who_opens_sentences_small_names_in_small_letters_too() -> None:
         "joss: hallam has a velmo 5, nuno came 3 times",
         "tamsin: A tartan one.",
     )
-    found = {entity.name for entity in TWIN.entities(run).entities}
-    assert found == {"nuno", "tam", "hans", "Tolverne", "hallam", "velmo 5"}
+    results = {entity.name for entity in HEURISTIC.entities(run).entities}
+    assert results == {"nuno", "tam", "hans", "Tolverne", "hallam", "velmo 5"}
 
 
 def test_names_that_end_in_nouns_and_numbers() -> None:
@@ -172,9 +178,9 @@ def test_names_that_end_in_nouns_and_numbers() -> None:
         "mara: We read the Domax 3 manual before Perigee Night, under the Moon. Ask Petra Thanks.",
         'mara: Sixty-six saw "The Quiet Sky" in Postgale 3.8.2, file NM/20771 and 2027_M1_01.fits.',
     )
-    found = {entity.name for entity in TWIN.entities(run).entities}
+    results = {entity.name for entity in HEURISTIC.entities(run).entities}
     names = {"Domax 3", "Perigee Night", "Petra", "The Quiet Sky", "Postgale 3.8.2"}
-    assert found == names | {"NM/20771", "2027_M1_01.fits"}
+    assert results == names | {"NM/20771", "2027_M1_01.fits"}
 
 
 def test_names_made_of_ordinary_words() -> None:
@@ -183,27 +189,27 @@ def test_names_made_of_ordinary_words() -> None:
         "mara: The Halden TX300 hums at Cutler's Weir. Radio Hallowmere pays Mara's Calorix.",
         "leo: he asked leo and tom btw. the mesh is torn",
     )
-    found = {entity.name for entity in TWIN.entities(run).entities}
+    results = {entity.name for entity in HEURISTIC.entities(run).entities}
     names = {"Up With The Larks", "Furrow and Fold", "Halden TX300", "Cutler's Weir"}
-    assert found == names | {"Radio Hallowmere", "Mara", "Calorix", "leo", "tom"}
+    assert results == names | {"Radio Hallowmere", "Mara", "Calorix", "leo", "tom"}
 
 
 def test_a_log_names_nothing() -> None:
     log = "\n".join(f"2026-03-01 Worker-{n:03} Started Backup Of Disk" for n in range(50))
     run = [PromptEvent(1, "user:mara", "user", "message", log, NOON)]
-    assert TWIN.entities(run).entities == []
+    assert HEURISTIC.entities(run).entities == []
 
 
 def test_a_summary_is_the_sentence_that_says_most() -> None:
-    told = TWIN.summarise(say(*MOORING)).summary
-    assert told == "Recorded: six galvanised shackles, 16 mm."
+    summary = HEURISTIC.summarise(say(*MOORING)).summary
+    assert summary == "Recorded: six galvanised shackles, 16 mm."
 
 
 def test_a_decision_is_found_in_a_long_run() -> None:
     chatter = [f"mara: Well, that is how it goes with the {word}." for word in "abcdefgh" * 20]
     decision = "Decided: we sail on 15 September, 2,150 a day."
     run = say(*chatter[:80], f"keel: {decision}", *chatter[80:])
-    assert TWIN.summarise(run).summary == decision
+    assert HEURISTIC.summarise(run).summary == decision
 
 
 @pytest.mark.parametrize(
@@ -219,36 +225,38 @@ def test_a_decision_is_found_in_a_long_run() -> None:
 )
 def test_a_statement_says_more_than_questions_addresses_logs_and_code(other: str) -> None:
     statement = "The seal of the boat is worn out."
-    assert TWIN.summarise(say(f"mara: {other}", f"keel: {statement}")).summary == statement
+    assert HEURISTIC.summarise(say(f"mara: {other}", f"keel: {statement}")).summary == statement
 
 
 def test_a_question_is_the_summary_where_nothing_else_is_said() -> None:
     question = "Who waters the roses in August?"
-    assert TWIN.summarise(say(f"mara: {question}", "keel: Noted.")).summary == question
+    assert HEURISTIC.summarise(say(f"mara: {question}", "keel: Noted.")).summary == question
 
 
 def test_a_summary_has_no_markdown() -> None:
     text = "## Release\n- **Ship** it on Friday at 10:00, see [the notes](https://example.org/a)"
-    assert TWIN.summarise(say(f"mara: {text}")).summary == (
+    assert HEURISTIC.summarise(say(f"mara: {text}")).summary == (
         "Ship it on Friday at 10:00, see the notes"
     )
 
 
 def test_a_long_sentence_is_cut_at_a_word() -> None:
-    told = TWIN.summarise(say("mara: " + "We moved the buoy, " * 40)).summary
-    assert told.endswith(("the…", "buoy,…", "moved…", "We…"))
-    assert digest.SUMMARY_CHARACTERS - 10 < len(told) <= digest.SUMMARY_CHARACTERS
+    summary = HEURISTIC.summarise(say("mara: " + "We moved the buoy, " * 40)).summary
+    assert summary.endswith(("the…", "buoy,…", "moved…", "We…"))
+    assert digest.SUMMARY_CHARACTERS - 10 < len(summary) <= digest.SUMMARY_CHARACTERS
 
 
 def test_decisions_and_what_is_to_be_kept_weigh_more_than_small_talk() -> None:
-    talk = TWIN.summarise(say("mara: Nice weather.", "keel: It is.")).importance
-    deal = TWIN.summarise(say(*MOORING)).importance
-    allergy = TWIN.summarise(say("mara: I have a serious allergy, for emergencies.")).importance
+    talk = HEURISTIC.summarise(say("mara: Nice weather.", "keel: It is.")).importance
+    deal = HEURISTIC.summarise(say(*MOORING)).importance
+    allergy = HEURISTIC.summarise(
+        say("mara: I have a serious allergy, for emergencies.")
+    ).importance
     assert talk < 0.1 < 0.3 < deal < allergy < 1
 
 
 @pytest.mark.parametrize(
-    ("said", "is_kept"),
+    ("message", "is_kept"),
     [
         ("Please remember that the spare key hangs behind the door.", True),
         ("Keep in mind: the gate sticks.", True),
@@ -261,11 +269,11 @@ def test_decisions_and_what_is_to_be_kept_weigh_more_than_small_talk() -> None:
         ("A table for six at the Anchor, please.", False),
     ],
 )
-def test_what_is_to_be_kept_weighs_wherever_it_stands(said: str, is_kept: bool) -> None:
+def test_what_is_to_be_kept_weighs_wherever_it_stands(message: str, is_kept: bool) -> None:
     """Once in a long run is enough; a booking is nothing of the kind."""
     talk = [f"mara: Well, that is how it goes with the {word}." for word in "abcdefgh"]
-    before = TWIN.summarise(say(*talk, f"mara: {'x' * len(said)}")).importance
-    after = TWIN.summarise(say(*talk[:4], f"mara: {said}", *talk[4:])).importance
+    before = HEURISTIC.summarise(say(*talk, f"mara: {'x' * len(message)}")).importance
+    after = HEURISTIC.summarise(say(*talk[:4], f"mara: {message}", *talk[4:])).importance
     assert (after >= 0.3) is is_kept
     assert (after > before + 0.25) is is_kept
 
@@ -273,7 +281,7 @@ def test_what_is_to_be_kept_weighs_wherever_it_stands(said: str, is_kept: bool) 
 @pytest.mark.parametrize("first", ["demo-0025", "demo-0088", "demo-0020", "demo-0244"])
 def test_allergies_and_weddings_of_the_demo_are_warm_enough_for_the_graph(first: str) -> None:
     (run,) = [topic for topic in _topics(talks.DEMO) if topic[0].key == first]
-    importance = TWIN.summarise([event.said for event in run]).importance
+    importance = HEURISTIC.summarise([event.prompt for event in run]).importance
     density = quality.compute_density([event.trait for event in run])
     state = HeatState(importance, density, 1.0, NOON)
     half_an_hour_later = NOON + timedelta(minutes=30)
@@ -284,11 +292,11 @@ def test_allergies_and_weddings_of_the_demo_are_warm_enough_for_the_graph(first:
 def test_merging_keeps_the_sentence_that_says_most() -> None:
     one = Summary(summary="We take the blue rope.", importance=0.6)
     other = Summary(summary="The blue rope costs 40 euro.", importance=0.4)
-    both = TWIN.merge(one, other)
+    both = HEURISTIC.merge(one, other)
     assert both.summary == "The blue rope costs 40 euro."
     assert 0.6 < both.importance < 1
     long = Summary(summary="".join(f"Fact {n} is told, " for n in range(300))[:4000], importance=1)
-    assert len(TWIN.merge(long, long).summary) <= digest.SUMMARY_CHARACTERS
+    assert len(HEURISTIC.merge(long, long).summary) <= digest.SUMMARY_CHARACTERS
 
 
 @pytest.mark.parametrize(
@@ -309,16 +317,16 @@ def test_a_topic_is_a_noun_phrase_of_the_run_or_nothing(
 ) -> None:
     speakers = ("mara", "keel", "mara")
     run = say(*(f"{who}: {line}" for who, line in zip(speakers, lines, strict=False)))
-    assert TWIN.topic(run).topic == topic
+    assert HEURISTIC.topic(run).topic == topic
 
 
 def test_topics_stand_in_the_text_and_end_in_no_listed_verb() -> None:
-    for path in (talks.DEMO, *talks.UNSEEN):
+    for path in (talks.DEMO, *talks.UNSEEN_SET):
         for run in _topics(path):
-            topic = TWIN.topic([event.said for event in run]).topic
+            topic = HEURISTIC.topic([event.prompt for event in run]).topic
             if topic is None:
                 continue
-            assert any(topic in event.said.text for event in run)
+            assert any(topic in event.prompt.text for event in run)
             assert len(topic.split()) <= 5
             for word in topic.lower().split():
                 assert word not in word_list("stop") | word_list("does"), topic
@@ -339,11 +347,11 @@ def test_topics_stand_in_the_text_and_end_in_no_listed_verb() -> None:
 )
 def test_any_language_and_none_is_answered(text: str) -> None:
     run = [PromptEvent(n, "user:ana", "user", "message", text, NOON) for n in (1, 2)]
-    assert 0 < len(TWIN.summarise(run).summary) <= digest.SUMMARY_CHARACTERS
-    assert TWIN.topic(run).topic is None
-    TWIN.entities(run)
+    assert 0 < len(HEURISTIC.summarise(run).summary) <= digest.SUMMARY_CHARACTERS
+    assert HEURISTIC.topic(run).topic is None
+    HEURISTIC.entities(run)
     # The very same again goes on, in whatever letters.
-    assert TWIN.continues(run, run[0], run).continues
+    assert HEURISTIC.continues(run, run[0], run).continues
 
 
 @pytest.mark.parametrize(
@@ -355,13 +363,13 @@ def test_any_language_and_none_is_answered(text: str) -> None:
 )
 def test_a_phrase_too_long_for_a_topic_is_none(rest: str) -> None:
     run = say(*[f"mara: It is paid and for you by the harbour {rest} and the tug."] * 3)
-    assert TWIN.topic(run).topic == "tug"
+    assert HEURISTIC.topic(run).topic == "tug"
 
 
 def test_a_topic_may_have_200_characters_and_no_more() -> None:
     def topic(between: str) -> str | None:
         run = say(*[f"mara: It is paid and for you by the harbour {between} berth."] * 3)
-        return TWIN.topic(run).topic
+        return HEURISTIC.topic(run).topic
 
     assert topic("-" * 186) == f"harbour {'-' * 186} berth"
     assert topic("-" * 187) is None
@@ -376,25 +384,28 @@ def test_chinese_is_compared_by_pairs_of_letters() -> None:
 def test_nothing_makes_it_fail(texts: list[str], pause: float) -> None:
     run = [PromptEvent(n, None, "user", "message", text, NOON) for n, text in enumerate(texts)]
     later = PromptEvent(99, "user:b", "user", "message", texts[0], NOON + timedelta(seconds=pause))
-    TWIN.continues(run, later, run)
-    summary = TWIN.summarise(run)
-    for one in (summary, TWIN.merge(summary, summary)):
+    HEURISTIC.continues(run, later, run)
+    summary = HEURISTIC.summarise(run)
+    for one in (summary, HEURISTIC.merge(summary, summary)):
         assert 0 <= one.importance <= 1
         assert len(one.summary) <= digest.SUMMARY_CHARACTERS
-    assert len(TWIN.topic(run).topic or "") <= 200
-    assert all(0 < len(entity.name) <= 200 for entity in TWIN.entities(run).entities)
+    assert len(HEURISTIC.topic(run).topic or "") <= 200
+    assert all(0 < len(entity.name) <= 200 for entity in HEURISTIC.entities(run).entities)
 
 
 def _answers() -> str:
-    said: list[object] = []
+    messages: list[object] = []
     for topic in _topics(talks.CORPUS):
-        run = [event.said for event in topic]
-        said += [TWIN.continues(run[:-1], run[-1], run).continues, *map(str, _told(run))]
-    return json.dumps(said)
+        run = [event.prompt for event in topic]
+        messages += [
+            HEURISTIC.continues(run[:-1], run[-1], run).continues,
+            *map(str, _tellings(run)),
+        ]
+    return json.dumps(messages)
 
 
-def _told(run: list[PromptEvent]) -> tuple[object, ...]:
-    return TWIN.summarise(run), TWIN.topic(run), TWIN.entities(run)
+def _tellings(run: list[PromptEvent]) -> tuple[object, ...]:
+    return HEURISTIC.summarise(run), HEURISTIC.topic(run), HEURISTIC.entities(run)
 
 
 def _topics(path: talks.Path) -> list[list[talks.Event]]:
@@ -408,7 +419,7 @@ def _topics(path: talks.Path) -> list[list[talks.Event]]:
 def test_it_says_the_same_in_every_process() -> None:
     """No dice: not the order of a set either, which differs from process to process."""
     code = "from tests.strandline.llm.heuristic import test_model as t; print(t._answers())"
-    told = {
+    events = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONPATH": "shared:.", "PYTHONHASHSEED": str(seed)},
@@ -418,32 +429,32 @@ def test_it_says_the_same_in_every_process() -> None:
         ).stdout.strip()
         for seed in (1, 2)
     }
-    assert told == {_answers()}
+    assert events == {_answers()}
 
 
-def _scored(path: talks.Path) -> tuple[float, float]:
+def _score(path: talks.Path) -> tuple[float, float]:
     """Boundary and entity F1 with every pair of messages left to the heuristic model: no vector is
     needed."""
     talk = talks.read(path)
-    folded = talks.fold(talk, {event.turn.seq: [1.0] for event in talk.events}, _ALL_GRAY)
-    found = talks.found(folded)
-    return scores.boundaries(talk.expected, found).f1, scores.entities(talk.expected, found).f1
+    fold = talks.fold(talk, {event.turn.seq: [1.0] for event in talk.events}, _ALL_GRAY)
+    chains = talks.chains_of(fold)
+    return scores.boundaries(talk.expected, chains).f1, scores.entities(talk.expected, chains).f1
 
 
 _ALL_GRAY = Thresholds(low=-1.0, high=1.1, merge=1.0)
 
 
 def test_how_good_it_is_on_the_demo() -> None:
-    boundaries, entities = _scored(talks.DEMO)
+    boundaries, entities = _score(talks.DEMO)
     assert (boundaries >= 0.88, entities >= 0.93) == (True, True)
 
 
 @pytest.mark.proof
 def test_how_good_it_is() -> None:
     """What docs/chains.md says, cut off; worse is a change for the worse."""
-    found = {path: _scored(path) for path in talks.FITTED}
-    boundaries = [one for one, _ in found.values()]
-    entities = [one for path, (_, one) in found.items() if talks.read(path).expected.names]
+    results = {path: _score(path) for path in talks.FITTING_SET}
+    boundaries = [one for one, _ in results.values()]
+    entities = [one for path, (_, one) in results.items() if talks.read(path).expected.names]
     assert (mean(boundaries) >= 0.86, min(boundaries) >= 0.70) == (True, True)
     assert (mean(entities) >= 0.93, min(entities) >= 0.82) == (True, True)
 
@@ -455,7 +466,7 @@ def test_the_score_sees_a_heuristic_model_that_guesses(monkeypatch: pytest.Monke
         return dice.random() < 0.75
 
     monkeypatch.setattr(cohesion, "continues_topic", guesses)
-    assert _scored(talks.DEMO)[0] < 0.75
+    assert _score(talks.DEMO)[0] < 0.75
 
 
 def test_sentences_end_where_people_end_them() -> None:

@@ -11,7 +11,7 @@ from strandline.llm.types import PromptEvent
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def found(*texts: str) -> set[str]:
+def names_in(*texts: str) -> set[str]:
     """Names in what is said: `mara: text`; without a speaker that one is `joss`."""
     run: list[PromptEvent] = []
     for place, line in enumerate(texts):
@@ -44,22 +44,24 @@ def found(*texts: str) -> set[str]:
     ],
 )
 def test_small_letters(text: str, names: set[str]) -> None:
-    assert found(text) == names
+    assert names_in(text) == names
 
 
 def test_slips_slang_and_peoples_are_no_names() -> None:
-    assert not found("nobdy orderd it on wedneday, srsly. the cert in the codebase is german, omg")
-    assert not found("tadaa. mam and poppa came yday, christ, its rainin 2moro aswel")
-    assert found("tell gerolf", "mara: Did Gerlof come?") == {"gerolf", "Gerlof"}
+    assert not names_in(
+        "nobdy orderd it on wedneday, srsly. the cert in the codebase is german, omg"
+    )
+    assert not names_in("tadaa. mam and poppa came yday, christ, its rainin 2moro aswel")
+    assert names_in("tell gerolf", "mara: Did Gerlof come?") == {"gerolf", "Gerlof"}
 
 
 def test_short_forms_of_who_speaks_are_no_words() -> None:
-    assert not found("theodora: the dog ate the hat", "arthur: all art is art")
-    assert found("wilma: ask wil", "mara: Who?") == {"wil"}
+    assert not names_in("theodora: the dog ate the hat", "arthur: all art is art")
+    assert names_in("wilma: ask wil", "mara: Who?") == {"wil"}
 
 
 def test_what_shouts_says_nothing_of_who_writes_small() -> None:
-    assert found("velmo??? FINALLY", "mara: Velmo, yes, after years.") == {"Velmo"}
+    assert names_in("velmo??? FINALLY", "mara: Velmo, yes, after years.") == {"Velmo"}
 
 
 @pytest.mark.parametrize(
@@ -98,9 +100,9 @@ def test_what_shouts_says_nothing_of_who_writes_small() -> None:
     ],
 )
 def test_capitals_and_codes(text: str, names: set[str] | int) -> None:
-    assert (found(f"mara: {text}") if isinstance(names, set) else len(found(f"mara: {text}"))) == (
-        names
-    )
+    assert (
+        names_in(f"mara: {text}") if isinstance(names, set) else len(names_in(f"mara: {text}"))
+    ) == (names)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_capitals_and_codes(text: str, names: set[str] | int) -> None:
     ],
 )
 def test_short_forms(texts: tuple[str, ...], names: set[str] | int) -> None:
-    names_found = found(*texts)
+    names_found = names_in(*texts)
     assert (names_found if isinstance(names, set) else len(names_found)) == names
 
 

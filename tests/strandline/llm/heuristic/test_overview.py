@@ -20,20 +20,20 @@ def part(
 
 def test_it_names_the_weightiest_first_with_the_dates() -> None:
     parts = [part("the buoy", 2), part("the launch", 9, days=4), part("The buoy", 3)]
-    found = HeuristicModel().overview(parts)
-    assert found.summary == "the launch; the buoy (2026-05-08 to 2026-05-12)"
-    assert found.topic == "the launch"
+    overview = HeuristicModel().overview(parts)
+    assert overview.summary == "the launch; the buoy (2026-05-08 to 2026-05-12)"
+    assert overview.topic == "the launch"
 
 
 def test_what_has_no_topic_is_named_by_its_summary() -> None:
-    found = HeuristicModel().overview([part(None, 5), part("the buoy", 2)])
-    assert found.summary == "What was said; the buoy (2026-05-08)"
-    assert found.topic == "the buoy"
+    overview = HeuristicModel().overview([part(None, 5), part("the buoy", 2)])
+    assert overview.summary == "What was said; the buoy (2026-05-08)"
+    assert overview.topic == "the buoy"
 
 
 def test_rejected_chains_are_counted() -> None:
-    found = HeuristicModel().overview([part(None, 2, None), part(None, 4, None)])
-    assert (found.summary, found.topic) == ("6 events without a topic (2026-05-08)", None)
+    overview = HeuristicModel().overview([part(None, 2, None), part(None, 4, None)])
+    assert (overview.summary, overview.topic) == ("6 events without a topic (2026-05-08)", None)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 16])
@@ -42,8 +42,8 @@ def test_it_is_short_and_never_empty(size: int, text: str) -> None:
     """Whatever the parts say, and however much."""
     parts = [part(None if n % 2 else f"{n}{text}"[:200], n + 1, text, n) for n in range(size)]
     for model in (HeuristicModel(), PlainModel()):
-        found = model.overview(parts)
-        assert 0 < len(found.summary) <= OVERVIEW_CHARACTERS
-        assert "\n" not in found.summary
+        overview = model.overview(parts)
+        assert 0 < len(overview.summary) <= OVERVIEW_CHARACTERS
+        assert "\n" not in overview.summary
     if size > 7:
         assert "more (" in HeuristicModel().overview(parts).summary
