@@ -26,7 +26,7 @@ from infra.metrics import (
     sum_metrics,
 )
 from infra.settings import StackSettings
-from strandline.deployment import JOBS
+from strandline.function_specs import JOBS
 
 _MIN_ERRORS = 5
 """Fewer 5xx answers in five minutes raise no alarm: a resuming database causes a few 503."""

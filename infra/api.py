@@ -23,7 +23,7 @@ from infra.api_definition import (
 )
 from infra.nag_suppressions import acknowledge
 from infra.settings import Domain, MutualTls, StackSettings
-from strandline.deployment import FUNCTIONS, FunctionSpec, route_table
+from strandline.function_specs import FUNCTIONS, FunctionSpec, route_table
 
 STAGE = "api"
 """The name of API Gateway's stage, the first path segment of the default endpoint. A deployment has

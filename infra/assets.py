@@ -5,7 +5,7 @@ from pathlib import Path
 
 from infra.settings import SettingsError
 from layers import build, certificates
-from strandline.deployment import Layer
+from strandline.function_specs import Layer
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from infra.permissions import ResourceArns, bedrock_models, policy_statements
 from infra.roles import allow, service_role
 from infra.settings import SettingsError, StackSettings
 from infra.storage import Storage
-from strandline.deployment import FUNCTIONS, FunctionSpec, Layer
+from strandline.function_specs import FUNCTIONS, FunctionSpec, Layer
 
 UNZIPPED_LIMIT = 250 * 2**20
 """Largest size in bytes of a function's layers and asset together, unzipped (AWS Lambda quotas)."""
@@ -158,7 +158,7 @@ class Compute(Construct):
             raise SettingsError(
                 f"{fn.name}: its layers ({', '.join(fn.layers)}) and code are {size >> 20} MiB "
                 f"unzipped, over Lambda's {UNZIPPED_LIMIT >> 20}: take a dependency out of "
-                "pyproject.toml, or a layer from its row in shared/strandline/deployment.py"
+                "pyproject.toml, or a layer from its row in shared/strandline/function_specs.py"
             )
 
     def _role(self, fn: FunctionSpec) -> iam.IRole:

@@ -14,7 +14,7 @@ from infra.nag_suppressions import acknowledge
 from infra.roles import allow, service_role
 from infra.settings import StackSettings
 from infra.storage import Storage
-from strandline.deployment import RUNNABLE, FunctionSpec
+from strandline.function_specs import RUNNABLE, FunctionSpec
 
 DEFINITION = Path(__file__).parent / "job.asl.json"
 """The definition of the state machine. `make run` executes the same file."""

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from infra.settings import SettingsError, StackSettings
 from infra.validation import CHECKS
 from strandline.config import ServiceSettings
-from strandline.embeddings.choice import require_valid_embedder
+from strandline.embeddings.factory import require_valid_embedder
 from strandline.errors import Misconfigured
-from strandline.llm.choice import require_complete_provider
+from strandline.llm.factory import require_complete_provider
 
 
 def load_settings(context: Mapping[str, Any]) -> StackSettings:

@@ -8,7 +8,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_rds as rds
 from aws_cdk import aws_sqs as sqs
 
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 from strandline.observability import METRIC_NAMESPACE, METRICS
 
 PERIOD_MINUTES = 5

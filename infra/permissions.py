@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from aws_cdk import aws_iam as iam
 
-    from strandline.deployment import FunctionNeed, FunctionSpec
+    from strandline.function_specs import FunctionNeed, FunctionSpec
 
 
 @dataclass(frozen=True)

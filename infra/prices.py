@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 from strandline.jobs.runner import Shard, pack
 
 AS_OF = "November 2026"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from infra.prices import CORES_PER_UNIT, CPU_OF_EVENT, CPU_OF_RECALL, PRICES
 from infra.settings import RECALLS_PER_UNIT
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "scale.md"
 BEGIN, END = "<!-- scale: written by `make scale` -->", "<!-- end of scale -->"

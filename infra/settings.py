@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from strandline.config import ServiceSettings
-from strandline.deployment import FUNCTIONS, FunctionSpec
+from strandline.function_specs import FUNCTIONS, FunctionSpec
 
 type Arn = Annotated[str, StringConstraints(pattern=r"^arn:[\w-]+:")]
 type Name = Annotated[str, StringConstraints(pattern=r"^([a-z][a-z0-9]*(-[a-z0-9]+)*)?$")]
@@ -220,7 +220,7 @@ class StackSettings(_SettingsModel):
     """For an application inference profile of Bedrock as llm_model: the models that it calls, and
     the profile that it was created from, if any."""
     reserved: dict[str, Annotated[int, Field(ge=0)]] = {}
-    """Reserved concurrency by function, instead of that of shared/strandline/deployment.py."""
+    """Reserved concurrency by function, instead of that of shared/strandline/function_specs.py."""
 
     alarms: Alarms = Alarms()
     """Thresholds of the alarms and who is notified."""

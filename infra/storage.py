@@ -12,7 +12,7 @@ from constructs import Construct
 
 from infra.nag_suppressions import acknowledge
 from infra.settings import StackSettings
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 
 MAX_RECEIVES = 5
 """How often a message may be received before it becomes a dead letter: the value of Lambda's guide,

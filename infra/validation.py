@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from infra.settings import StackSettings
 from strandline.config import PREFIX, ServiceSettings
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 
 _STACK_OWNED_SETTINGS = (
     *("database_url", "database_auth", "owner_database_url", "administrator_database_url"),

@@ -15,7 +15,7 @@ from strandline.db.database import Caller, Database
 from strandline.llm.client import Fallback
 from strandline.llm.prompts import AnswerTask
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import AnswerMessage, MemoryAnswer, ModelResult, TaskContext
+from strandline.llm.types import MemoryAnswer, MessageToAnswer, ModelResult, TaskContext
 from strandline.local.lambda_context import LambdaContext
 from strandline.personas import store_turns
 from strandline.resources import Resources
@@ -177,7 +177,7 @@ class ScriptedTasks(LlmTasks):
         verb: AnswerTask,
         block: str,
         memory_count: int,
-        message: AnswerMessage,
+        message: MessageToAnswer,
     ) -> ModelResult[MemoryAnswer]:
         """From the first memory."""
         if self._failure:

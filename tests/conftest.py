@@ -179,14 +179,14 @@ def _is_integration(item: pytest.Item) -> bool:
 
 
 @pytest.fixture
-def scale(request: pytest.FixtureRequest) -> Callable[[int], int]:
+def proof_size(request: pytest.FixtureRequest) -> Callable[[int], int]:
     """A promised size, or a sample of it."""
     full = bool(request.config.getoption("--full"))
     return lambda size: size if full else max(1, size // SAMPLE)
 
 
 @pytest.fixture
-def case_count(request: pytest.FixtureRequest, scale: Callable[[int], int]) -> int:
+def case_count(request: pytest.FixtureRequest, proof_size: Callable[[int], int]) -> int:
     """Requests that are made up against the API."""
     option: int | None = request.config.getoption("--cases")
-    return scale(CASES) if option is None else option
+    return proof_size(CASES) if option is None else option

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from strandline.graph.export_lines import FORMAT
-from strandline.graph.schemas_transfer import TransferCounts
+from strandline.graph.transfer.export_lines import FORMAT
+from strandline.graph.transfer.schemas import TransferCounts
 from tests.support import Gateway, Reply, ScratchDatabase
 
 EXPORTS, IMPORTS = "/api/v1/graph/exports", "/api/v1/graph/imports"

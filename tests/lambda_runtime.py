@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from layers import build
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 
 ARCH: build.Arch = "x86_64"
 _CLIENT = ("awslambdaric", "runtime_client", "simplejson", "snapshot_restore_py")

@@ -24,9 +24,9 @@ from strandline.aws.run_requests import MIN_SPACING
 from strandline.config import ServiceSettings, get_settings
 from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
-from strandline.deployment import FUNCTIONS, route_table
 from strandline.embeddings.minilm import LocalEmbedder
-from strandline.jobs import store_claims
+from strandline.function_specs import FUNCTIONS, route_table
+from strandline.jobs import store_tenant_runs
 from strandline.jobs.runner import ShardFailed
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
@@ -228,7 +228,9 @@ def planned_items(run: str) -> list[dict[str, Any]]:
 def begin_run(database: Database, kind: str, run: str, shards: int, now: datetime) -> bool:
     """Begin a run's job in acme, as its plan would; False where it belongs to another run. Outside
     of a transaction."""
-    (outcome,) = store_claims.claim_run(database.connection(), kind, run, {"acme": shards}, now)
+    (outcome,) = store_tenant_runs.claim_run(
+        database.connection(), kind, run, {"acme": shards}, now
+    )
     assert outcome.error is None, outcome
     return outcome.is_claimed
 

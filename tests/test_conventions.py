@@ -11,7 +11,7 @@ from pathlib import Path
 
 from strandline.admin import routes_usage
 from strandline.db.migrate import list_migrations
-from strandline.deployment import FUNCTIONS, JOBS
+from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.log import routes_read as log_routes_read
 from strandline.recall import routes as recall_routes
 from strandline.status import routes as status_routes
@@ -50,7 +50,7 @@ def test_the_table_and_the_routes_agree() -> None:
     from strandline.context import routes as context_routes
     from strandline.erasure import routes as erasure_routes
     from strandline.graph import routes as graph_routes
-    from strandline.graph import routes_admin as graph_routes_admin
+    from strandline.graph.communities import routes_admin as graph_routes_admin
     from strandline.jobs import routes as jobs_routes
     from strandline.log import routes_write as log_routes_write
     from strandline.mcp import routes as mcp_routes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -7,7 +7,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from strandline.admin import routes as admin_routes
 from strandline.admin import routes_certificates
 from strandline.apidocs import routes as apidocs_routes
-from strandline.graph import routes_admin as graph_routes_admin
+from strandline.graph.communities import routes_admin as graph_routes_admin
 from strandline.http.app import serve
 from strandline.jobs import routes as jobs_routes
 from strandline.resources import Resources

@@ -5,7 +5,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.background.job_handler import run_step
-from strandline.graph import analytics
+from strandline.graph.communities import analytics
 from strandline.resources import Resources
 
 resources = Resources()

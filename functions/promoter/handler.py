@@ -6,7 +6,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from strandline.background.job_handler import run_step
-from strandline.graph import promoter
+from strandline.graph.promotion import promoter
 from strandline.resources import Resources
 
 resources = Resources()

@@ -4,9 +4,9 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.schedule_handler import RunScheduler, schedule_runs
+from strandline.background.schedule_handler import SchedulerResources, schedule_runs
 
-scheduler = RunScheduler()
+scheduler = SchedulerResources()
 
 
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class ModelRefused(StrandlineError):
     code = "model_refused"
 
 
-class FormatUnsupported(ModelRefused):
+class ModelFormatUnsupported(ModelRefused):
     """The language model does not support the format that was requested."""
 
     code = "model_format_refused"

@@ -14,10 +14,10 @@ from strandline.aws.work_queue import WorkQueue
 from strandline.clock import Clock, utc_now
 from strandline.config import get_settings
 from strandline.db.database import Database
-from strandline.embeddings.choice import make_embedder
 from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.factory import make_embedder
 from strandline.errors import StrandlineError
-from strandline.llm.choice import make_provider, require_complete_provider
+from strandline.llm.factory import make_provider, require_complete_provider
 from strandline.observability import logger
 from strandline.tenants.quotas import QuotaManager
 

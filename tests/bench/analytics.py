@@ -23,7 +23,7 @@ from typing import Any
 
 import psycopg
 
-from strandline.graph.label_propagation import Link
+from strandline.graph.communities.label_propagation import Link
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.participants import derive_scope_id
 from tests.strandline.graph.planted import agreement, plant
@@ -38,9 +38,9 @@ _RUN = """
 import json, re, sys, time
 from datetime import UTC, datetime
 begin = time.monotonic()
-from strandline.graph import analytics
+from strandline.graph.communities import analytics
 imported = time.monotonic() - begin
-from strandline.jobs import claims, runner
+from strandline.jobs import runner, tenant_runs
 from strandline.jobs.context import Tally
 from strandline.resources import Resources
 
@@ -49,8 +49,8 @@ def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
 
 resources, now, tally, idle = Resources(), datetime.now(UTC), Tally(), peak()
-claims.claim_tenants(
-    resources.database, "analytics", sys.argv[2], {sys.argv[1]: 1}, now, claims.RunClaims()
+tenant_runs.claim_tenants(
+    resources.database, "analytics", sys.argv[2], {sys.argv[1]: 1}, now, tenant_runs.RunClaims()
 )
 begin = time.monotonic()
 shard = runner.Shard(sys.argv[1])

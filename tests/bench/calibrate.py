@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 from strandline.chains.segmentation import cosine_similarity
 from strandline.config import PREFIX, ServiceSettings
-from strandline.embeddings.choice import make_embedder
 from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.factory import make_embedder
 from strandline.embeddings.spaces import (
     ADA_002,
     CALIBRATED_THRESHOLDS,

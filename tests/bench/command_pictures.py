@@ -21,7 +21,7 @@ from rich.text import Text
 
 from strandline.admin.keys import make_key
 from strandline.db.database import Caller, Database
-from strandline.local.runtime import key_file, run_local_service
+from strandline.local.runtime import connection_file, run_local_service
 
 ROOT = Path(__file__).parents[2]
 WIDTH = 100
@@ -109,7 +109,7 @@ def _write_conversation(file: Path) -> None:
 
 def _make_keys(directory: Path) -> dict[str, str]:
     """Keys of the service, by what a command needs."""
-    place: dict[str, Any] = json.loads(key_file(directory).read_text())
+    place: dict[str, Any] = json.loads(connection_file(directory).read_text())
     environment = place["environment"]
     with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
         operator = make_key(

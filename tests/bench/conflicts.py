@@ -10,8 +10,8 @@ from math import floor, sumprod
 from pathlib import Path
 from typing import NamedTuple
 
-from strandline.embeddings.choice import make_embedder
 from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.factory import make_embedder
 from strandline.embeddings.spaces import thresholds_for
 from strandline.llm.heuristic.contradiction import find_contradiction
 from strandline.tuning import DEFAULTS

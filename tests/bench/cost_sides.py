@@ -14,8 +14,8 @@ from typing import Any
 
 import psycopg
 
-from strandline.deployment import FUNCTIONS
 from strandline.embeddings.embedder import Embedder
+from strandline.function_specs import FUNCTIONS
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.proxy_event import HttpRequest, proxy_event

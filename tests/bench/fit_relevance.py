@@ -24,8 +24,8 @@ from strandline.embeddings.minilm import LocalEmbedder
 from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
 from strandline.recall.features import (
     AnswerabilityFeatures,
+    CosineImputation,
     Features,
-    MissingCosine,
     Word,
     compute_answerability,
 )
@@ -208,7 +208,7 @@ class Fit:
     known: Curve
     relevance: Curve
 
-    def calibration(self, missing_cosine: MissingCosine, min_known: float) -> Calibration:
+    def calibration(self, missing_cosine: CosineImputation, min_known: float) -> Calibration:
         """As the product has it."""
         weights = Features(*(float(value) for value in self.weights))
         return Calibration(weights, missing_cosine, self.known, self.relevance, min_known)

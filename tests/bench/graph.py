@@ -28,14 +28,14 @@ from pgvector import HalfVector
 
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
-from strandline.graph.graph_status import read_status
-from strandline.graph.identity import format_node_id
-from strandline.graph.reader import read_known
-from strandline.graph.schemas_search import TraverseRequest
-from strandline.graph.search import ALL_TYPES, Finder, read_matches
-from strandline.graph.store_search import Narrowing, find_containing
-from strandline.graph.store_walk import MAX_NODES
-from strandline.graph.traverse import traverse
+from strandline.graph.nodes.identity import format_node_id
+from strandline.graph.nodes.store_walk import MAX_NODES
+from strandline.graph.search.knowledge import read_known_graph
+from strandline.graph.search.schemas import TraverseRequest
+from strandline.graph.search.search import ALL_TYPES, Finder, read_matches
+from strandline.graph.search.store import NodeFilter, find_containing
+from strandline.graph.search.traverse import traverse
+from strandline.graph.status.status import read_status
 from strandline.local.postgres import EmbeddedPostgres
 from tests.bench.graph_data import HELPER, RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
 from tests.support import ScratchDatabase, make_template
@@ -236,21 +236,21 @@ class _Reader:
     def near(self, n: int) -> object:
         """A search by meaning."""
         embedder: Embedder = NoEmbedder()
-        narrowing = Narrowing(ALL_TYPES)
+        narrowing = NodeFilter(ALL_TYPES)
         finder = Finder(self.access, embedder, 1.0)
         matches = finder.find_by(f"about {RARE}", self.graph.vectors[n % 100], narrowing)
         return read_matches(self.access, matches, narrowing, 10)
 
     def contains(self, n: int) -> object:
         """A search by a part of a text."""
-        narrowing = Narrowing(ALL_TYPES)
+        narrowing = NodeFilter(ALL_TYPES)
         matches = find_containing(self.access, _part(n), narrowing)
         return read_matches(self.access, matches, narrowing, 10)
 
     def known(self, n: int) -> object:
         """What a context asks."""
         vector = self.graph.vectors[n % 100]
-        return read_known(self.access, f"What about the {RARE}?", vector, SPACE)
+        return read_known_graph(self.access, f"What about the {RARE}?", vector, SPACE)
 
     def state(self, n: int) -> object:
         """The counts of all that is in view."""

@@ -25,9 +25,9 @@ from typing import Any
 
 from strandline.db.database import Caller
 from strandline.embeddings.minilm import LocalEmbedder
-from strandline.graph.identity import NodeType
-from strandline.graph.reader import Knowledge, read_knowledge
-from strandline.graph.search import ALL_TYPES
+from strandline.graph.nodes.identity import NodeType
+from strandline.graph.search.knowledge import Knowledge, read_knowledge
+from strandline.graph.search.search import ALL_TYPES
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.relevance import rank
 from tests.bench import recall_corpora

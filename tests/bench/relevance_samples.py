@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from strandline.recall.features import Features, MissingCosine, compute_features
+from strandline.recall.features import CosineImputation, Features, compute_features
 from tests.bench.recall_service import Candidates
 
 type Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -43,7 +43,7 @@ class Scores(NamedTuple):
     rank: float
 
 
-def make_sample(candidates: Candidates, missing_cosine: MissingCosine) -> Sample:
+def make_sample(candidates: Candidates, missing_cosine: CosineImputation) -> Sample:
     """Compute the features of a question's candidates."""
     rows = compute_features(
         candidates.question,

@@ -14,12 +14,18 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from strandline.chains import quality
-from strandline.chains.segmentation import Lane, SegmentationRules, TopicRun, Turn, read_flow_ids
+from strandline.chains.segmentation import (
+    Lane,
+    SegmentationRules,
+    TopicRun,
+    Turn,
+    read_workflow_ids,
+)
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.spaces import Thresholds
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import PromptEvent
-from strandline.log import words_index
+from strandline.log import event_text
 from strandline.tuning import DEFAULTS
 from tests.bench import conversations
 from tests.bench.locomo import Conversation
@@ -110,7 +116,7 @@ def _event(number: int, row: dict[str, Any]) -> Event:
         type=kind,
         said_at=said_at,
         recorded_at=said_at,
-        flow_ids=read_flow_ids(metadata),
+        flow_ids=read_workflow_ids(metadata),
     )
     prompt_event = PromptEvent(
         number, row.get("speaker"), role, kind, text[:SHOWN_CHARACTERS], said_at
@@ -121,7 +127,7 @@ def _event(number: int, row: dict[str, Any]) -> Event:
 
 def shown_text(event: Event) -> str:
     """What the embedding model is shown of an event, as the worker puts it."""
-    return words_index.format_event(event.turn.said_at, event.prompt.speaker, event.prompt.text)
+    return event_text.format_event(event.turn.said_at, event.prompt.speaker, event.prompt.text)
 
 
 def vectors(embedder: Embedder, talk: Talk) -> dict[int, list[float]]:

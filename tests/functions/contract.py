@@ -28,7 +28,7 @@ def document() -> dict[str, Any]:
 def operations() -> dict[str, Any]:
     """Every operation of the document, as the routes name it."""
     names = (name for handler in HANDLERS for name in handler.ROUTES)
-    name_of = {openapi.document_path(name): name for name in names}
+    name_of = {openapi.to_openapi_path(name): name for name in names}
     return {
         name_of[f"{method.upper()} {path}"]: operation
         for path, methods in document()["paths"].items()

@@ -167,10 +167,10 @@ def test_the_thread_of_a_merged_sona_ends(
 
 
 def test_racers_never_fork_a_thread(
-    gateway: Gateway, key: str, sona: str, tell: Tell, scale: Callable[[int], int]
+    gateway: Gateway, key: str, sona: str, tell: Tell, proof_size: Callable[[int], int]
 ) -> None:
     """Fifty at full size: each pushes its own memory until it wins, as a reader follows."""
-    racers = max(8, scale(50))
+    racers = max(8, proof_size(50))
     events = [tell(key, f"Racer {n}.", ALICE)["event_id"] for n in range(racers)]
     begin = threading.Barrier(racers + 2)
     conflicts: list[str] = []

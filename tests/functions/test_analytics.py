@@ -9,9 +9,9 @@ import pytest
 
 from strandline.background import job_log
 from strandline.db.database import TenantDb
-from strandline.graph import analytics, store_analytics
-from strandline.graph.label_propagation import Link
-from strandline.graph.store_analytics import AnalysedGraph
+from strandline.graph.communities import analytics, store_analytics
+from strandline.graph.communities.label_propagation import Link
+from strandline.graph.communities.store_analytics import AnalysisGraph
 from strandline.jobs.runner import Lease
 from tests.support import Gateway, ScratchDatabase
 
@@ -244,7 +244,7 @@ def test_an_analysis_over_the_scopes_edge_would_be_noticed(
     """Planted: the graph of a scope is read with all other scopes'."""
     real = store_analytics.read_graph
 
-    def leak(access: TenantDb, scope_ids: Sequence[UUID], *limits: int) -> AnalysedGraph | None:
+    def leak(access: TenantDb, scope_ids: Sequence[UUID], *limits: int) -> AnalysisGraph | None:
         del scope_ids
         every = store_analytics.read_tenant_analysis(access).scope_ids
         return real(access, every, *limits)

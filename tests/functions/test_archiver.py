@@ -146,7 +146,7 @@ def test_payloads_are_looked_for_once_in_a_period_and_when_it_is_said(
             if n < 8:
                 scratch_db.rows(LATE, now)
             elif now in requests:
-                assert store_archiving.list_tenants(connection, now, hour) == ["acme"], (
+                assert store_archiving.list_due_tenants(connection, now, hour) == ["acme"], (
                     "come for nothing"
                 )
                 scratch_db.rows("update blob_scans set ended_at = %s", now)

@@ -633,9 +633,9 @@ def test_nothing_of_one_request_is_left_for_the_next(
     on: TurnOn,
     scratch_db: ScratchDatabase,
     monkeypatch: pytest.MonkeyPatch,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
-    assert interleave(_two_tenants(on), scratch_db, scale(2000), monkeypatch) == []
+    assert interleave(_two_tenants(on), scratch_db, proof_size(2000), monkeypatch) == []
 
 
 def test_what_is_left_over_is_noticed(

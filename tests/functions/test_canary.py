@@ -33,9 +33,9 @@ from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database
-from strandline.deployment import FUNCTIONS
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid, StrandlineError
+from strandline.function_specs import FUNCTIONS
 from strandline.http.routing import Route
 from strandline.local import queue_source
 from strandline.local.aws import LocalAws, client

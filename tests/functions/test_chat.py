@@ -10,7 +10,7 @@ import pytest
 
 from strandline.context.fence import sanitize
 from strandline.db.database import Caller
-from strandline.personas import store_members
+from strandline.personas import store_memories
 from tests.chat_service import (
     CHAT,
     QUERY,
@@ -259,7 +259,7 @@ def test_a_late_answer_is_a_turn_to_poll(
     access = front.database.connect_as(Caller.background("acme"))
     with access.transaction():
         event_ids = [UUID(facts[0]), UUID(str(waiting[0].body["input_id"]))]
-        assert store_members.forget_events(access, event_ids)["turns"] == 2
+        assert store_memories.forget_events(access, event_ids)["turns"] == 2
     assert [front.call("GET", path, key=key).status for path in paths] == [404, 404]
 
 

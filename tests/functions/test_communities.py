@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller
-from strandline.graph import communities
+from strandline.graph.communities import communities
 from tests.functions.test_analytics import ADA, BO, TWO_CREWS, crew, state
 from tests.support import Gateway, Reply, ScratchDatabase
 

@@ -13,7 +13,7 @@ from strandline.chains import enrichment, form, store_archiving
 from strandline.erasure import eraser as eraser_job
 from strandline.erasure import receipts, store_job
 from strandline.errors import Unavailable
-from strandline.graph import promoter
+from strandline.graph.promotion import promoter
 from strandline.llm.tasks import LlmTasks
 from tests.functions.conftest import Tell
 from tests.functions.test_erasure import ERASURES, erase, eraser, talk, traces
@@ -24,17 +24,17 @@ from tests.support import Gateway, ScratchDatabase, user_message
 __all__ = ["eraser"]
 STEPS: tuple[tuple[object, str], ...] = (
     (store_job, "list_cited"),
-    (store_archiving, "begin_removal"),
+    (store_archiving, "begin_payload_removal"),
     (BlobStore, "erase"),
-    (store_archiving, "end_removal"),
-    (store_job, "end_payloads"),
+    (store_archiving, "end_payload_removal"),
+    (store_job, "mark_payloads_removed"),
     (form, "retry_enrichment"),
-    (store_job, "end_chain"),
+    (store_job, "mark_chain_formed"),
     (store_job, "count_remaining"),
     (receipts, "sign"),
     (store_job, "complete"),
 )
-SAMPLE = {"begin_removal", "end_chain"}
+SAMPLE = {"begin_payload_removal", "mark_chain_formed"}
 """tests/prove/test_erasure_crashes.py has all steps, one after the other."""
 
 

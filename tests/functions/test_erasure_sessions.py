@@ -61,7 +61,7 @@ def test_a_session_in_which_something_is_said_meanwhile_stays(
     begin(gateway, eraser, metadata={"note": "zyxcanary"})
     for text in ("one", "two"):
         tell(eraser, text, session_id=NAME)
-    list_some = store_selections.list_some
+    list_some = store_selections.list_event_ids
 
     def list_early(*arguments: Any) -> Any:
         some = list_some(*arguments)
@@ -72,7 +72,7 @@ def test_a_session_in_which_something_is_said_meanwhile_stays(
         return gateway.call("POST", ERASURES, {"session_id": NAME}, key=eraser).status
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_selections, "list_some", list_early)
+        patch.setattr(store_selections, "list_event_ids", list_early)
         assert erase_it() == 202
     if at_once == 1000:
         query = (

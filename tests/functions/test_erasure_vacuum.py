@@ -129,14 +129,14 @@ def test_a_database_that_speaks_another_language_is_noticed(
         log_lines.append((message, fields["extra"]["reason"]))
 
     def vacuum(*_: object) -> store_vacuum.Vacuum:
-        return store_vacuum.read_messages([GERMAN])
+        return store_vacuum.parse_cutoff([GERMAN])
 
     monkeypatch.setattr(eraser_job.logger, "warning", keep)
     monkeypatch.setattr(store_vacuum, "vacuum", vacuum)
     assert gateway.run_job("eraser", "acme")["vacuums_failed"] == 1
     assert log_lines == [("tables not vacuumed", "lc_messages_not_english")]
     assert state_of(gateway, eraser, erasure)["state"] == "hidden"
-    assert store_vacuum.read_messages([]).reason == "tables_passed_over"
+    assert store_vacuum.parse_cutoff([]).reason == "tables_passed_over"
 
 
 def test_a_vacuum_whose_worker_is_lost_ends_and_counts(

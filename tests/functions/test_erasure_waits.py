@@ -78,7 +78,7 @@ def test_the_age_of_the_oldest_is_printed_by_two_jobs(
     (age,) = values_of(log_output, "sweeper", metric)
     assert age // 60 == 420
     with monkeypatch.context() as patch:
-        patch.setattr(eraser_job, "_settle", None)
+        patch.setattr(eraser_job, "_complete_or_postpone", None)
         gateway.run_job("eraser", "acme")
     (age,) = values_of(log_output, "eraser", metric)
     assert age // 60 == 420

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from strandline.apidocs import examples
-from strandline.deployment import FUNCTIONS
 from strandline.embeddings.embedder import Embedder
+from strandline.function_specs import FUNCTIONS
 from tests.functions.example_calls import Story, renew_text
 from tests.support import Gateway
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from strandline.config import get_settings
-from strandline.graph import conflicts, store_conflicts
+from strandline.graph.conflicts import conflicts
+from strandline.graph.conflicts import store as conflicts_store
 from strandline.llm.provider import ModelReply, ModelRequest
 from strandline.llm.tasks import LlmTasks
 from strandline.resources import Resources
@@ -50,13 +51,13 @@ def test_what_was_not_compared_is_said(gateway: Gateway, monkeypatch: pytest.Mon
     key = gateway.key()
     oslo, *_ = store(gateway, key, FACTS)
     gateway.sweep()
-    monkeypatch.setattr(store_conflicts, "MAX_SCANNED", 4)
+    monkeypatch.setattr(conflicts_store, "MAX_SCANNED", 4)
     assert ask(gateway, key, "conflicts")["degraded"] == ["no_model"], "all were compared"
-    monkeypatch.setattr(store_conflicts, "MAX_SCANNED", 3)
+    monkeypatch.setattr(conflicts_store, "MAX_SCANNED", 3)
     assert ask(gateway, key, "conflicts")["degraded"] == ["no_model", "facts_cut"]
     one = ask(gateway, key, "conflicts", category="professional")
     assert (one["compared"], one["degraded"]) == (0, ["no_model"]), "one fact is none too many"
-    monkeypatch.setattr(store_conflicts, "MAX_PAIRS", 1)
+    monkeypatch.setattr(conflicts_store, "MAX_PAIRS", 1)
     for subject in ({}, {"content": "Ada lives in Rome"}, {"node_id": oslo}):
         cut = ask(gateway, key, "conflicts", threshold=0.01, **subject)
         assert (cut["compared"], cut["degraded"][-1]) == (1, "pairs_cut")

@@ -9,9 +9,9 @@ import pytest
 
 from strandline.context import layout
 from strandline.context import lines as lines_module
-from strandline.context.lines import KnownSource
+from strandline.context.lines import KnowledgeSource
 from strandline.db.database import TenantDb
-from strandline.graph import store_reader
+from strandline.graph.search import store_knowledge
 from tests.context_block import KNOWN_HEADING, read_block
 from tests.graph_calls import WHO, Graph, entity, fact
 from tests.support import Gateway, ScratchDatabase
@@ -226,14 +226,14 @@ def test_a_fault_in_what_holds_is_noticed(
 ) -> None:
     change_all(graph, scratch_db, ids)
     if fault == "confidence":
-        monkeypatch.setattr(store_reader, "MIN_CONFIDENCE", 0.0)
+        monkeypatch.setattr(store_knowledge, "MIN_CONFIDENCE", 0.0)
     elif fault == "trust":
-        draw: Callable[..., Any] = lines_module.known_line
+        draw: Callable[..., Any] = lines_module.knowledge_line
 
-        def forget(source: KnownSource, max_bytes: int) -> Any:
+        def forget(source: KnowledgeSource, max_bytes: int) -> Any:
             return draw(source._replace(trust="user"), max_bytes)
 
-        monkeypatch.setattr(layout, "known_line", forget)
+        monkeypatch.setattr(layout, "knowledge_line", forget)
     else:
         scratch_db.rows("update graph_nodes set valid_to = null where name = 'Ada lives in Oslo'")
     assert set(node_names(graph, "What about Ada?", budget=2000)) != HOLDS

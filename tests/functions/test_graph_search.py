@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from strandline.errors import EmbeddingUnavailable
-from strandline.graph import store_joined, subgraph
+from strandline.graph.nodes import store_joined
+from strandline.graph.search import subgraph
 from tests.graph_calls import Graph, entity, fact
 from tests.support import Gateway, Reply, ScratchDatabase
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import TypeAdapter
 
-from strandline import deployment
+from strandline import function_specs
 from strandline.aws.run_requests import JobQueue
 from strandline.aws.scheduler import RunStarter
 from strandline.jobs import control, store_failures
@@ -32,7 +32,7 @@ def handlers() -> dict[str, Handler]:
     """The jobs' real functions."""
     return {
         fn.name: importlib.import_module(f"functions.{fn.name}.handler").lambda_handler
-        for fn in deployment.JOBS
+        for fn in function_specs.JOBS
     }
 
 
@@ -265,9 +265,9 @@ def test_jobs_are_listed_in_pages(scratch_db: ScratchDatabase, gateway: Gateway)
 
 
 def test_the_table_names_every_job_once_and_its_module_by_the_same_name() -> None:
-    names = [job.name for job in deployment.JOBS]
-    assert names == [*get_args(deployment.JobName.__value__)]
-    assert {*names} < {fn.name for fn in deployment.FUNCTIONS}
+    names = [job.name for job in function_specs.JOBS]
+    assert names == [*get_args(function_specs.JobName.__value__)]
+    assert {*names} < {fn.name for fn in function_specs.FUNCTIONS}
     for name in names:
         handler = importlib.import_module(f"functions.{name}.handler")
         modules = [value for value in vars(handler).values() if hasattr(value, "plan")]

@@ -10,7 +10,7 @@ import pytest
 from strandline.aws.run_requests import MIN_SPACING
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database
-from strandline.graph import promoter
+from strandline.graph.promotion import promoter
 from strandline.jobs import store_due
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Extraction
@@ -311,7 +311,7 @@ def test_a_chain_that_changes_meanwhile_is_not_written_as_it_was(
     def is_unchanged(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(promoter.store_promotion, "lock_unchanged", is_unchanged)
+    monkeypatch.setattr(promoter.store, "lock_unchanged", is_unchanged)
     assert "chains_promoted" not in gateway.run_job("promoter")
     assert scratch_db.rows(STATE) == []
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline.graph import promoter
+from strandline.graph.promotion import promoter
 from strandline.resources import Resources
 from tests.functions.conftest import Tell
 from tests.functions.test_promoter import FACTS, TALK, names, warm

@@ -10,7 +10,7 @@ import pytest
 
 from strandline.auth import store_keys
 from strandline.db.database import Caller
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 from strandline.log.cid import blob_cid, block_cid
 from tests.chat_service import waiting_turn
 from tests.functions.conftest import Tell

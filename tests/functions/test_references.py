@@ -331,7 +331,7 @@ def test_an_answer_that_cannot_be_stored_says_so(
     def fail(*_: object) -> None:
         raise ConnectionError
 
-    monkeypatch.setattr(store_answers, "query_insert", fail)
+    monkeypatch.setattr(store_answers, "make_insert_query", fail)
     answer = ask(gateway, key, query=QUESTION)
     assert answer["degraded"] == ["not_repeatable"]
     body = {"query": QUESTION, "read_token": answer["read_token"]}

@@ -14,9 +14,9 @@ import pytest
 
 from strandline.aws.run_requests import MIN_SPACING, JobQueue, next_slot
 from strandline.aws.scheduler import RunStarter
-from strandline.background.schedule_handler import RunScheduler
-from strandline.deployment import DAILY_SWEEP_SCHEDULE
+from strandline.background.schedule_handler import SchedulerResources
 from strandline.errors import Misconfigured, Unavailable
+from strandline.function_specs import DAILY_SWEEP_SCHEDULE
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.schedule_starter import GROUP, ROLE, LocalScheduler, create_daily_schedule
@@ -55,7 +55,7 @@ def idle_job(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[IdleJob
         }.items():
             monkeypatch.setenv(f"STRANDLINE_{name}", value)
         handler = importlib.import_module("functions.scheduler.handler")
-        monkeypatch.setattr(handler, "scheduler", RunScheduler(lambda: NOW))
+        monkeypatch.setattr(handler, "scheduler", SchedulerResources(lambda: NOW))
         function.ticker = LocalScheduler(lambda: function.now)
         yield function
         machine.wait_for_runs()

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from strandline.log.web_search import to_websearch_query
+from strandline.log.websearch_query import to_websearch_query
 from tests.functions.conftest import Tell
 from tests.search_strings import FIXED, rules, strings
 from tests.support import Gateway, ScratchDatabase
@@ -148,24 +148,24 @@ def test_every_search_by_words_reads_many_of_them(gateway: Gateway, key: str) ->
 
 
 def test_words_of_any_kind_are_no_fault_of_ours(
-    gateway: Gateway, key: str, scale: Callable[[int], int]
+    gateway: Gateway, key: str, proof_size: Callable[[int], int]
 ) -> None:
-    texts = strings(20261, scale(2000), 1000) + strings(20262, scale(700), 8000)[FIXED:]
+    texts = strings(20261, proof_size(2000), 1000) + strings(20262, proof_size(700), 8000)[FIXED:]
     assert list(_faults(gateway, key, WORDS, texts)) == []
 
 
 def test_names_of_any_kind_are_no_fault_of_ours(
-    gateway: Gateway, key: str, scale: Callable[[int], int]
+    gateway: Gateway, key: str, proof_size: Callable[[int], int]
 ) -> None:
-    texts = strings(20263, scale(2500), 128) + strings(20264, scale(700), 4000)[FIXED:]
+    texts = strings(20263, proof_size(2500), 128) + strings(20264, proof_size(700), 4000)[FIXED:]
     assert list(_faults(gateway, key, NAMES, texts)) == []
 
 
 def test_paths_of_any_kind_are_no_fault_of_ours(
-    gateway: Gateway, key: str, scale: Callable[[int], int]
+    gateway: Gateway, key: str, proof_size: Callable[[int], int]
 ) -> None:
     rand, wrong = random.Random(7), list[str]()
-    for text in strings(20265, scale(3000), 200):
+    for text in strings(20265, proof_size(3000), 200):
         if any("\ud800" <= c <= "\udfff" for c in text):
             continue  # no URL can say it
         path = rand.choice(PATHS).replace("{}", quote(text, safe=""))
@@ -182,9 +182,9 @@ def _count_hits(gateway: Gateway, key: str, text: str) -> int:
 
 
 def test_a_word_beside_rules_finds_its_event(
-    gateway: Gateway, key: str, scale: Callable[[int], int]
+    gateway: Gateway, key: str, proof_size: Callable[[int], int]
 ) -> None:
-    for rule in rules(20266, scale(500)):
+    for rule in rules(20266, proof_size(500)):
         text = f"{rule} {WORD} {rule}"
         assert _count_hits(gateway, key, text) == 1, text
 
@@ -219,18 +219,18 @@ def test_the_syntax_of_a_web_search_stays(
 
 
 def test_a_search_means_what_postgres_reads(
-    scratch_db: ScratchDatabase, scale: Callable[[int], int]
+    scratch_db: ScratchDatabase, proof_size: Callable[[int], int]
 ) -> None:
     """Where no dash meets another and no word is an address, the spelling is the same query."""
     meeting = ("--", "- ", "-!", "-&", "-|", " -")
     texts = [
         text
-        for text in strings(20267, scale(20_000), 200)
+        for text in strings(20267, proof_size(20_000), 200)
         if text.isprintable()
         and ":" not in text
         and not any(dashes in re.sub("[()]", "", text) for dashes in meeting)
     ]
-    assert len(texts) > scale(2000)
+    assert len(texts) > proof_size(2000)
     rows = scratch_db.rows(
         "select a, b from unnest(%s::text[], %s::text[]) t (a, b) where"
         " websearch_to_tsquery('english', a) is distinct from websearch_to_tsquery('english', b)",

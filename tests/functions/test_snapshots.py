@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller
-from strandline.topics import limits, snapshots
+from strandline.topics import limits, snapshot_admin
 from tests.strandline.topics.outline import build, read_tree
 from tests.strandline.topics.world import ScopeWorld
 from tests.support import Gateway, ScratchDatabase
@@ -176,8 +176,14 @@ def test_the_trigger_s_state(
     with monkeypatch.context() as bounds:
         bounds.setattr(limits, "MAX_VERSIONS_WITH_MODEL", 2)
         now = datetime.now(UTC)
-        assert snapshots.describe_state(access, now, has_model=True).next_build.versions == 2
-        assert snapshots.describe_state(access, now, has_model=False).next_build.versions == 5
+        assert (
+            snapshot_admin.describe_index_state(access, now, has_model=True).next_build.versions
+            == 2
+        )
+        assert (
+            snapshot_admin.describe_index_state(access, now, has_model=False).next_build.versions
+            == 5
+        )
     assert state["scopes"][0]["scope_id"] == str(world.scope_id)
     assert state["scopes"][0]["position"] == 36
     started = gateway.call("POST", "/api/v1/admin/jobs/builder", key=key)

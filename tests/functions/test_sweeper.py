@@ -14,7 +14,7 @@ from strandline.background.vectors import embed_texts
 from strandline.db.database import Caller
 from strandline.errors import EmbeddingRefused
 from strandline.jobs import runner, store_failures, store_runs
-from strandline.jobs.context import Tally, Worker
+from strandline.jobs.context import Tally, WorkerContext
 from strandline.local.lambda_context import LambdaContext
 from strandline.log import store_uploads
 from tests.functions.conftest import Tell
@@ -217,10 +217,10 @@ def test_work_that_gets_on_is_gone_on_with_soon(
     scratch_db.rows("update quotas set leased = 0")
     assert scratch_db.rows(query) == [(None,)], "a day late"
 
-    def after_a_batch(worker: Worker) -> bool:
+    def after_a_batch(worker: WorkerContext) -> bool:
         return worker.tally.embedded_events > 0
 
-    monkeypatch.setattr(Worker, "is_out_of_time", after_a_batch)
+    monkeypatch.setattr(WorkerContext, "is_out_of_time", after_a_batch)
     totals = gateway.run_job("sweeper", "acme")
     assert scratch_db.rows("select embedded_seq from embedding_progress") == [(128,)]
     assert totals["events_embedded"] == 128
@@ -299,7 +299,7 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
     def five(*_: object) -> list[str]:
         return [f"user:{n}" for n in range(5)]
 
-    monkeypatch.setattr(store_uploads, "list_writers", five)
+    monkeypatch.setattr(store_uploads, "list_writers_with_expired", five)
 
     def again(*_: object) -> int:
         attempts.append(1)

@@ -15,13 +15,13 @@ from psycopg.conninfo import conninfo_to_dict
 
 from infra.permissions import ResourceArns
 from strandline.apidocs import examples
-from strandline.background.schedule_handler import RunScheduler
+from strandline.background.schedule_handler import SchedulerResources
 from strandline.config import get_settings
 from strandline.db import migrate
 from strandline.db.migrate import Migration
-from strandline.deployment import FUNCTIONS, JOBS
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Unavailable
+from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
 from strandline.log.blocks import MAX_BYTES
@@ -431,7 +431,7 @@ def _work_during_outage(patch: pytest.MonkeyPatch) -> None:
 def _wake(patch: pytest.MonkeyPatch) -> None:
     """Requests for a run now, and for one later."""
     handler: Any = importlib.import_module("functions.scheduler.handler")
-    patch.setattr(handler, "scheduler", RunScheduler())
+    patch.setattr(handler, "scheduler", SchedulerResources())
     later = datetime.now(UTC) + timedelta(hours=1)
     requests = ({"job": "sweeper", "run": "r"}, {"job": "sweeper", "at": later.isoformat()})
     records = [

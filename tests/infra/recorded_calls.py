@@ -20,7 +20,7 @@ from botocore.config import Config
 from infra.permissions import ResourceArns, bedrock_models
 from strandline.aws import clients as aws_clients
 from strandline.aws.sigv4 import Signer
-from strandline.deployment import FunctionSpec
+from strandline.function_specs import FunctionSpec
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from tests.infra import source_calls
 from tests.infra.source_calls import Asks

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from strandline.deployment import Layer
+from strandline.function_specs import Layer
 from tests.infra.kept_templates import keep
 
 ROOT = Path(__file__).parents[2]

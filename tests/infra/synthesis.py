@@ -26,7 +26,7 @@ from infra.monitoring import Monitoring
 from infra.settings import SettingsError
 from infra.stack import StrandlineStack
 from layers.build import OWN_CERTIFICATES_PATH
-from strandline.deployment import FunctionSpec
+from strandline.function_specs import FunctionSpec
 from tests.infra.stacks import CONTEXT, StandIns, Template
 
 

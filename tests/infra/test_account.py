@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 from tests.infra.stacks import (
     CONTEXT,
     FIREWALL,

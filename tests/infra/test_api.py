@@ -16,8 +16,8 @@ from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
 from infra import api_definition
 from strandline.config import ServiceSettings, get_settings
-from strandline.deployment import FUNCTIONS, FunctionSpec, route_table
 from strandline.errors import Misconfigured, NotFound
+from strandline.function_specs import FUNCTIONS, FunctionSpec, route_table
 from strandline.http import app as http_app
 from strandline.http import gateway_responses
 from strandline.http.gateway_responses import REQUEST_ID, RESPONSES

@@ -17,7 +17,7 @@ from tests.infra.kept_templates import ROOT, hash_sources, keep, read_sources
     "source",
     [
         *("infra/stack.py", "infra/job.asl.json", "tests/infra/stacks.py", "cdk.json"),
-        *("shared/strandline/deployment.py", "shared/strandline/observability.py"),
+        *("shared/strandline/function_specs.py", "shared/strandline/observability.py"),
     ],
 )
 def test_another_source_has_templates_of_its_own(
@@ -55,7 +55,7 @@ def test_all_that_is_imported_is_among_the_sources() -> None:
         check=True,
     )
     paths = {Path(name) for name in process.stdout.split()}
-    assert ROOT / "shared/strandline/deployment.py" in paths
+    assert ROOT / "shared/strandline/function_specs.py" in paths
     assert paths <= read_sources().keys()
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from infra.permissions import Grant, ResourceArns, bedrock_models, list_grants
-from strandline.deployment import FUNCTIONS, JOBS, FunctionSpec
 from strandline.embeddings.embedder import Embedder
+from strandline.function_specs import FUNCTIONS, JOBS, FunctionSpec
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.local.postgres import EmbeddedPostgres
@@ -164,7 +164,7 @@ NEVER: Mapping[str, Sequence[str]] = {
     "query": ("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
     "worker": (
         "resources:Resources._request_sweep",
-        *("personas/turns:defer", "personas/turns:read_turn"),
+        *("personas/deferred_turns:defer", "personas/deferred_turns:read_turn"),
         "log/append:_put_payloads",  # of a reply, which is short and cites no upload
         *("log/payloads:_PayloadReader._verify_upload", "log/payloads:_PayloadReader._read_text"),
         "log/read:get_file",
@@ -184,10 +184,14 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
         "log/statements:store_statements",
-        *("graph/import_graph:_load", "graph/routes_transfer:post_export"),
+        *("graph/transfer/import_graph:_load", "graph/transfer/routes:post_export"),
         "erasure/routes:_erase",
         *("log/blocks:BlockReader._load_payload", "log/routes_blocks:_redirect"),
-        *("personas/conversations:_find_known", "personas/turns:defer", "personas/turns:read_turn"),
+        *(
+            "personas/chat_requests:_find_known",
+            "personas/deferred_turns:defer",
+            "personas/deferred_turns:read_turn",
+        ),
     ),
     "mcp": (
         *("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
@@ -195,7 +199,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         "log/append:_put_payloads",  # an upload: no tool cites one
         "log/payloads:_PayloadReader._verify_upload",
         "log/payloads:_PayloadReader._read_text",
-        "graph/import_graph:_load",
+        "graph/transfer/import_graph:_load",
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,

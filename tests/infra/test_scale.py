@@ -8,7 +8,7 @@ import pytest
 from infra import scale
 from infra.load_settings import load_settings
 from infra.scale import Cell
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 from tests.infra.test_settings import context
 
 

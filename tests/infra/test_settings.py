@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from infra import prices
 from infra.load_settings import build_settings, load_settings
 from infra.settings import SettingsError, StackSettings
-from strandline.deployment import FUNCTIONS, JOBS
+from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.log.schemas_append import MAX_BATCH
 
 ROOT = Path(__file__).parents[2]

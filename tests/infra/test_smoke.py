@@ -11,7 +11,7 @@ from infra import smoke
 from infra.smoke import CHECKS, Answer, Smoke, run_checks, send_request
 from strandline.admin.keys import make_key
 from strandline.db.database import Caller, Database
-from strandline.local.runtime import key_file, run_local_service
+from strandline.local.runtime import connection_file, run_local_service
 from tests.strandline.local.programs import migrated_directory
 
 RUN = "0123456789abcdef0123456789abcdef"
@@ -45,7 +45,7 @@ def tape() -> Tape:
         patch.setenv("STRANDLINE_EMBEDDING_THREADS", "1")  # those that have nothing to do spin
         patch.setattr(smoke, "_POLL_SECONDS", 0.5)
         with run_local_service(directory, 0) as service:
-            environment = json.loads(key_file(directory).read_text())["environment"]
+            environment = json.loads(connection_file(directory).read_text())["environment"]
             with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
                 access = database.connect_as(Caller("ops", ()))
                 key = make_key(

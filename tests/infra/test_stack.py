@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS
+from strandline.function_specs import DAILY_SWEEP_SCHEDULE, FUNCTIONS
 from strandline.local.aws import LocalAws, client
 from strandline.local.state_machine import PREFIX, StateMachine
 from tests.infra import security_findings

@@ -29,7 +29,7 @@ def tell(query: Mapping[str, Any]) -> dict[str, Any]:
 
     from strandline.aws import clients
     from strandline.config import get_settings
-    from strandline.embeddings.choice import make_embedder
+    from strandline.embeddings.factory import make_embedder
 
     embedder = make_embedder(get_settings())
     vectors = embedder.embed(query["texts"], timeout=600.0)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from layers import build
-from strandline.deployment import FUNCTIONS
 from strandline.embeddings.embedder import Embedder
+from strandline.function_specs import FUNCTIONS
 from tests.layers.test_imports import ENVIRONMENT
 
 pytestmark = [pytest.mark.usefixtures("built_layers"), pytest.mark.proof]

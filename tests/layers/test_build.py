@@ -17,7 +17,7 @@ from infra import assets
 from infra.settings import SettingsError
 from layers import build, certificates, contents, elf, install
 from strandline.aws import clients as aws_clients
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 
 pytestmark = pytest.mark.usefixtures("built_layers")
 

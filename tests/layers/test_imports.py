@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 from tests.lambda_runtime import LambdaFunction
 from tests.support import KEY_SECRET
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from strandline.deployment import FUNCTIONS, JOBS
+from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.local.aws import LocalAws, client
 from strandline.local.schedule_starter import GROUP, ROLE
 from strandline.local.state_machine import StateMachine

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from strandline import Strandline
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 from tests.strandline.client.conftest import serve_http
 from tests.strandline.client.test_import import PROMISED_MILLISECONDS
 from tests.strandline.local.programs import data_directory, started

@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from strandline.clock import utc_now
-from strandline.deployment import FUNCTIONS
+from strandline.function_specs import FUNCTIONS
 from strandline.local import runtime
 from strandline.local.aws import client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION

@@ -17,7 +17,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPHeaderDict, HTTPResponse
 
-from strandline.deployment import route_table
+from strandline.function_specs import route_table
 from strandline.local.http_server import GatewayApp, Message
 
 URL = "http://in-process.test"

@@ -17,10 +17,10 @@ import psycopg
 
 from strandline.admin import certificates
 from strandline.db.database import Caller
-from strandline.deployment import FUNCTIONS
 from strandline.errors import Unavailable
-from strandline.graph.import_file import read_file
-from strandline.graph.import_graph import write_statements
+from strandline.function_specs import FUNCTIONS
+from strandline.graph.transfer.import_file import read_file
+from strandline.graph.transfer.import_graph import make_statements
 from strandline.jobs import store_runs
 from strandline.log.schemas_append import Receipt
 from strandline.tenants.store_audit import AuditContext
@@ -281,7 +281,7 @@ class Load:
         """A file of a graph with one entity."""
         data = tell_entity(f"Imported {turn}", SCOPES[1])
         graph = read_file(data, lambda _: True)
-        (statement,) = write_statements(WRITER, graph, graph.statements)
+        (statement,) = make_statements(WRITER, graph, graph.statements)
         op = AppendOp(statement.content, SCOPES[1], statement.key)
         self.history.invocations.add(op)
         body = {"content": data.decode()}

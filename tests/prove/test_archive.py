@@ -324,7 +324,7 @@ def test_a_removal_that_does_not_look_again_is_found(
         del result_rows
         return [row.cid for row in rows]
 
-    monkeypatch.setattr(store_archiving, "begin_removal", careless)
+    monkeypatch.setattr(store_archiving, "begin_payload_removal", careless)
     assert play(stage, [*REVEALING, *range(500)])[0] > 0
 
 
@@ -390,7 +390,7 @@ def test_a_removal_waits_for_an_append_that_stores(
         def remove() -> list[str]:
             access = gateway.database.connect_as(Caller.background("acme"))
             with access.transaction():
-                return store_archiving.begin_removal(access, [marked_cid])
+                return store_archiving.begin_payload_removal(access, [marked_cid])
 
         removing = threads.submit(remove)
         with pytest.raises(TimeoutError):
@@ -408,13 +408,13 @@ def test_an_append_waits_for_a_removal_and_comes_again(
     go_on.set()
     with ThreadPoolExecutor(1) as threads:
         with access.transaction():
-            assert store_archiving.begin_removal(access, [marked_cid]) == [marked_cid]
+            assert store_archiving.begin_payload_removal(access, [marked_cid]) == [marked_cid]
             appending = threads.submit(_append, scratch_db, start_signal, go_on, True)
             with pytest.raises(TimeoutError):
                 appending.result(0.3)
         assert appending.result(20) == "come again"
         with access.transaction():
-            store_archiving.end_removal(access, [marked_cid])
+            store_archiving.end_payload_removal(access, [marked_cid])
         assert _append(scratch_db, start_signal, go_on, True) == "come again"
         scratch_db.rows("update blob_removals set removing_until = now() - interval '1 second'")
         assert _append(scratch_db, start_signal, go_on, True) == "stored"

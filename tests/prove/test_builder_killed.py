@@ -24,17 +24,17 @@ from tests.support import Gateway, ScratchDatabase
 
 KILLS = 20
 STEPS = (
-    "store_build.capture_marks",
+    "store_build.begin_build",
     "store_build.begin_scope",
-    "store_growth.read_rows",
+    "store_growth.read_tree_rows",
     "store_growth.add_nodes",
-    "store_growth.add_events",
+    "store_growth.add_leaf_events",
     "store_build.end_scope",
     "store_publish.validate_trees",
     "store_publish.activate_next",
     "store_publish.write_trees",
     "store_publish.add_snapshot",
-    "store_build.settle_work",
+    "store_build.update_backlog",
     "builder._publish_if_last",
 )
 """Of the last one, what comes after it comes after the commit."""
@@ -76,7 +76,7 @@ def test_a_killed_builder_leaves_whole_trees(
     gateway: Gateway,
     aws: LocalAws,
     repository: Path,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
     step: str,
 ) -> None:
     world = ScopeWorld(scratch_db)
@@ -86,7 +86,7 @@ def test_a_killed_builder_leaves_whole_trees(
     assert build(gateway)["snapshots_published"] == 1
     trees = [read_tree(scratch_db)]
     with reading(scratch_db) as read:
-        for number in range(scale(KILLS)):
+        for number in range(proof_size(KILLS)):
             version = active_version(scratch_db)
             world.add(2, merges=0.3)
             kill_builder(scratch_db, aws, repository, step, "after" if number % 2 else "before")

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.personas import store_members, store_sonas
+from strandline.personas import store_memories, store_sonas
 from tests.support import Gateway, ScratchDatabase, user_message
 
 SPACE, DIMENSIONS = "numbers/24", 24
@@ -65,9 +65,9 @@ def deliver(
                 text = json.dumps(vectors[n])
                 params = {"space": SPACE, "vector": text, "event_id": events[n]}
                 access.execute(STORE_VECTOR, params)
-                store_members.count_members(access, [events[n]], SPACE)
+                store_memories.update_centroids(access, [events[n]], SPACE)
             else:
-                store_members.add_members(access, sonas[int(kind)], [events[n]], SPACE)
+                store_memories.add_memories(access, sonas[int(kind)], [events[n]], SPACE)
 
 
 def make_sonas(access: TenantDb, count: int) -> list[UUID]:
@@ -92,7 +92,7 @@ def differences(database: Database, base: ScratchDatabase, sonas: Sequence[UUID]
         )
         for viewer in VIEWERS:
             access = database.connect_as(Caller("acme", viewer))
-            place = store_sonas.read_place(access, sona_id, SPACE)
+            place = store_sonas.read_centroid(access, sona_id, SPACE)
             vectors = [row[3] for row in rows if {*viewer} <= {*row[2]}]
             centroid: list[float] = json.loads(place.centroid or "[]")
             results += compare(f"{sona_id} for {viewer}", place.memories, centroid, vectors)
@@ -132,11 +132,11 @@ def memberships(base: ScratchDatabase, family: Sequence[UUID]) -> list[UUID]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_centroids_are_what_one_computes_from_nothing(
-    gateway: Gateway, scratch_db: ScratchDatabase, scale: Callable[[int], int], seed: int
+    gateway: Gateway, scratch_db: ScratchDatabase, proof_size: Callable[[int], int], seed: int
 ) -> None:
     """Shuffled, every delivery twice, by four workers at once."""
     rng = random.Random(seed)
-    events = tell(gateway, scale(2000))
+    events = tell(gateway, proof_size(2000))
     vectors = [unit_vector(rng) for _ in events]
     sonas = make_sonas(gateway.database.connect_as(Caller.background("acme")), 3)
     order = [("vector", n) for n in range(len(events))]
@@ -178,7 +178,7 @@ def deliver_at_once(
 def merge(database: Database, from_id: UUID, into_id: UUID) -> None:
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_members.drop_shared_members(access, from_id, into_id)
+        store_memories.drop_shared_memories(access, from_id, into_id)
         store_sonas.merge_sona(access, from_id, into_id)
 
 
@@ -188,7 +188,7 @@ def _forget(
     """What is forgotten counts nowhere: not in the merged sona either."""
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        assert store_members.forget_events(access, [*removed_ids])["sona_members"] > 0
+        assert store_memories.forget_events(access, [*removed_ids])["sona_members"] > 0
     assert not {*memberships(base, sonas)} & {*removed_ids}
     assert differences(database, base, sonas) == []
 
@@ -207,7 +207,7 @@ def test_a_merge_that_counts_a_memory_twice_is_noticed(
     def drop_nothing(*_: object) -> None:
         """Both keep what they have."""
 
-    monkeypatch.setattr(store_members, "drop_shared_members", drop_nothing)
+    monkeypatch.setattr(store_memories, "drop_shared_memories", drop_nothing)
     merge(gateway.database, sonas[1], sonas[0])
     twice = "delete from sona_members where sona_id = %s and event_id = %s"
     for statement, *params in (
@@ -235,5 +235,5 @@ def test_a_sum_that_forgets_what_it_counted_is_noticed(
     assert differences(gateway.database, scratch_db, sonas) == []
     scratch_db.rows("update sona_members set counted_in = '{}'")
     with access.transaction():
-        store_members.count_members(access, [event], SPACE)
+        store_memories.update_centroids(access, [event], SPACE)
     assert differences(gateway.database, scratch_db, sonas) != []

@@ -161,7 +161,7 @@ def test_nothing_comes_of_stored_orders_but_an_answer(
     front: Gateway,
     provider: ModelServer,
     scratch_db: ScratchDatabase,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
     """A hundred at full size, each at every place, against a model that obeys and believes all of
     it: also when it writes summaries, topics and facts."""
@@ -170,7 +170,7 @@ def test_nothing_comes_of_stored_orders_but_an_answer(
     for n in range(3):
         event = user_message(f"The buoy {n} goes out on Friday, {CANARY}.", OTHER, HELPER)
         assert front.call("POST", "/api/v1/events", event, key=other).status == 201
-    cases = take_sample(max(3, scale(100)))
+    cases = take_sample(max(3, proof_size(100)))
     data = b"\x00\x01 a file"
     cid = upload_file(front, key, data, mime_type="application/octet-stream")["cid"]
     for case in cases:

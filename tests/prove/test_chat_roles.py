@@ -13,7 +13,7 @@ import pytest
 
 from strandline.db.database import TenantDb
 from strandline.personas import active_sonas, store_acts
-from strandline.personas.store_members import NamedSona
+from strandline.personas.store_memories import SonaMention
 from strandline.recall import store as recall_store
 from strandline.sessions import store as session_store
 from tests.chat_service import SONAS, believe, chat, front, provider, says, shown_lines
@@ -124,11 +124,14 @@ def _contents(base: ScratchDatabase, event_ids: Sequence[str]) -> list[str]:
 
 
 def test_two_roles_of_one_user_do_not_mix(
-    front: Gateway, provider: ModelServer, scratch_db: ScratchDatabase, scale: Callable[[int], int]
+    front: Gateway,
+    provider: ModelServer,
+    scratch_db: ScratchDatabase,
+    proof_size: Callable[[int], int],
 ) -> None:
     """Twenty turns of each conversation at full size."""
     provider.otherwise = echo
-    turns, key = max(2, scale(20)), front.key(user=USER)
+    turns, key = max(2, proof_size(20)), front.key(user=USER)
     sonas = converse(front, key, turns)
     assert len(replies_of(provider)) == len(SESSIONS) * turns
     assert mix(front, key, provider, scratch_db, sonas, turns) == set()
@@ -164,7 +167,7 @@ def join_threads(patch: pytest.MonkeyPatch) -> None:
 def join_members(patch: pytest.MonkeyPatch) -> None:
     """Each sona that events name was active in all of them."""
 
-    def group(names: Sequence[NamedSona]) -> list[tuple[str, UUID, list[UUID]]]:
+    def group(names: Sequence[SonaMention]) -> list[tuple[str, UUID, list[UUID]]]:
         places = {(row.writer, UUID(row.sona)) for row in names}
         return [(*place, [row.event_id for row in names]) for place in places]
 

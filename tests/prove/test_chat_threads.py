@@ -62,7 +62,7 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
     front: Gateway,
     provider: ModelServer,
     scratch_db: ScratchDatabase,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
     """32 threads (8 in the sample) of 8 sonas of 4 users at once, by keys of their own and by one
     for all, where what was said before has become chains, topics and a graph, in the words of a
@@ -71,7 +71,7 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
     keys = {user: front.key(user=user) for user in USERS}
     unbound = front.key()
     tell_all(front, keys, 10)
-    turns, threads = max(2, scale(10)), max(8, scale(32))
+    turns, threads = max(2, proof_size(10)), max(8, proof_size(32))
 
     def talk(thread: int, some: range) -> None:
         user, sona = USERS[thread % 4], SONAS[thread // 4 % 2]

@@ -120,11 +120,11 @@ def report_line(history: History, findings: Findings, kills: int, since: float) 
 def test_no_acknowledged_event_is_lost_by_a_killed_database(
     start_durable_server: Callable[..., EmbeddedPostgres],
     aws: LocalAws,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
     """20 kills under 4 writers: all that was acknowledged is there with its content, no key twice,
     no gap in seq, and an unknown outcome at most once."""
-    kills, history, started = scale(KILLS), History(), time.monotonic()
+    kills, history, started = proof_size(KILLS), History(), time.monotonic()
     server = start_durable_server()
     base = ScratchDatabase(server, TEMPLATE)
     with closing(Load(base.url, aws, history)) as load:

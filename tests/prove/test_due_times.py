@@ -66,11 +66,13 @@ FILL = (
 
 
 @pytest.fixture
-def tenants(scratch_db: ScratchDatabase, scale: Callable[[int], int]) -> Iterator[Connection[Any]]:
+def tenants(
+    scratch_db: ScratchDatabase, proof_size: Callable[[int], int]
+) -> Iterator[Connection[Any]]:
     """So many tenants at rest, as the database's superuser sees them."""
     with psycopg.connect(scratch_db.admin_url, autocommit=True) as connection:
         for statement in FILL:
-            connection.execute(statement.encode(), {"n": scale(TENANTS), "now": NOW})
+            connection.execute(statement.encode(), {"n": proof_size(TENANTS), "now": NOW})
         connection.execute("vacuum analyze")
         yield connection
 
@@ -102,7 +104,7 @@ def milliseconds(connection: Connection[Any], statement: str) -> float:
 
 
 def test_what_is_due_next_is_found_by_index(
-    scratch_db: ScratchDatabase, tenants: Connection[Any], scale: Callable[[int], int]
+    scratch_db: ScratchDatabase, tenants: Connection[Any], proof_size: Callable[[int], int]
 ) -> None:
     """The pages at any size; the time at the promised one, which runs alone."""
     del tenants
@@ -112,7 +114,7 @@ def test_what_is_due_next_is_found_by_index(
             spend, read = milliseconds(app, statement), pages(app, statement)
             print(f"  {statement[:25]}: {read} pages, {spend:.2f} ms")
             assert read <= MOST_PAGES, statement
-            assert spend <= MOST_MS or scale(TENANTS) < TENANTS, statement
+            assert spend <= MOST_MS or proof_size(TENANTS) < TENANTS, statement
 
 
 def test_a_look_at_each_tenant_is_noticed(

@@ -13,7 +13,7 @@ from psycopg import Connection, sql
 
 from strandline.auth.principals import Principal
 from strandline.db.database import Caller, TenantDb
-from strandline.erasure import erase, eraser, hooks
+from strandline.erasure import data_inventory, erase, eraser
 from strandline.erasure.store_selections import Selection
 from strandline.errors import NotFound
 from strandline.local.aws import LocalAws, client
@@ -78,13 +78,13 @@ def test_canaries_are_in_no_byte(
     scratch_db: ScratchDatabase,
     versioned_bucket: LocalAws,
     log_output: io.StringIO,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
     """In no row or statistics, no version of an object, no queue, log or answer. Teeth: each table
     in turn that keeps its rows as they are is noticed."""
-    kinds, rounds = Kinds(plenty, scratch_db, plenty.key(rights=RIGHTS)), scale(ROUNDS)
+    kinds, rounds = Kinds(plenty, scratch_db, plenty.key(rights=RIGHTS)), proof_size(ROUNDS)
     for n in range(rounds):
-        kinds.store(n, EVENTS // rounds if scale(EVENTS) == EVENTS else SAMPLE)
+        kinds.store(n, EVENTS // rounds if proof_size(EVENTS) == EVENTS else SAMPLE)
     kinds.derive()
     scratch_db.rows("analyze")
     before = every_row(scratch_db)
@@ -233,7 +233,7 @@ def find_visible(kinds: Kinds, ids: list[str], cids: list[str]) -> list[str]:
 def find_forgotten(base: ScratchDatabase, ids: list[str]) -> list[str]:
     """The tables which an erasure can forget without that the word is found in them afterwards."""
     with psycopg.connect(base.admin_url, autocommit=True) as admin:
-        tables = bearing(admin, list(hooks.HOOKS))
+        tables = bearing(admin, list(data_inventory.DATA_LOCATIONS))
         assert set(tables) >= PLACES - {"pg_stats"}
         assert left_without(admin, None, tables, ids) == []
         return [name for name in tables if not left_without(admin, name, tables, ids)]

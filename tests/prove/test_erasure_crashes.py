@@ -22,7 +22,7 @@ from strandline.erasure import (
 )
 from strandline.jobs import store_failures
 from strandline.local.aws import LocalAws
-from strandline.personas import store_members
+from strandline.personas import store_memories
 from tests.functions.test_promoter import warm
 from tests.graph_calls import Graph, topic
 from tests.graph_files import export
@@ -37,25 +37,25 @@ type Steps = Sequence[tuple[Any, str]]
 CLEARING: Steps = (
     (store_derived, "lock_scopes"),
     (store, "drop_pending_decisions"),
-    (store_derived, "list_slots"),
+    (store_derived, "list_leaf_chains"),
     (store_derived, "lock_chains"),
     (erase, "lock_graph"),
     (store, "erase_events"),
     (store_derived, "unlink_events"),
-    (store_members, "forget_events"),
+    (store_memories, "forget_events"),
     (store_derived, "queue_chains"),
     (store, "blank_chains"),
-    (store_derived, "settle_chains"),
-    (store_derived, "settle_trees"),
+    (store_derived, "delete_or_hide_chains"),
+    (store_derived, "delete_or_queue_trees"),
     (store_derived, "withdraw_observations"),
     (store_derived, "delete_revisions"),
-    (erase, "compute"),
+    (erase, "compute_from_observations"),
     (store, "add_counts"),
     (store, "mark_cleared"),
 )
 """What turns events into tombstones, in the request or in the job."""
 RECORDING: Steps = (
-    (store_selections, "list_some"),
+    (store_selections, "list_event_ids"),
     (store, "add_erasure"),
     (store, "forget_uploads"),
     (store, "mark_hidden"),
@@ -68,14 +68,14 @@ MARKING: Steps = (
 )
 CLEARING_MARKED: Steps = (
     (store_selections, "list_marks"),
-    (store_selections, "list_first"),
+    (store_selections, "list_event_ids_in_order"),
     *CLEARING,
     (store_selections, "delete_mark"),
 )
 FORMING: Steps = (
     (form, "retry_enrichment"),
     (store_job, "count_attempt"),
-    (store_job, "end_chain"),
+    (store_job, "mark_chain_formed"),
     (store_failures, "record_failure"),
     (store_job, "queue_retry"),
 )
@@ -86,14 +86,14 @@ COMPLETING: Steps = (
     (store_job, "list_cited"),
     (BlobStore, "erase"),
     (store_job, "list_removing"),
-    (store_archiving, "begin_removal"),
+    (store_archiving, "begin_payload_removal"),
     (store_job, "mark_payloads"),
-    (store_archiving, "end_removal"),
-    (store_job, "end_payloads"),
+    (store_archiving, "end_payload_removal"),
+    (store_job, "mark_payloads_removed"),
     (store_job, "list_chains"),
-    (store_vacuum, "list_waiting"),
+    (store_vacuum, "list_pending"),
     (store_vacuum, "get_last_vacuum"),
-    (store_vacuum, "count_vacuum"),
+    (store_vacuum, "count_vacuum_attempt"),
     (store_vacuum, "vacuum"),
     (store_vacuum, "record_vacuum"),
     (store_job, "count_remaining"),

@@ -28,11 +28,11 @@ def test_erasure_races_everybody(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     aws: LocalAws,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(erase, "EVENTS_AT_ONCE", 3)
-    seeds = SEEDS if scale(SEEDS) == SEEDS else SAMPLE_SEEDS
+    seeds = SEEDS if proof_size(SEEDS) == SEEDS else SAMPLE_SEEDS
     for seed in range(REVEALING, REVEALING + seeds):
         assert Race(gateway, scratch_db, aws, seed).race() == [], seed
         print(f"seed {seed}", flush=True)

@@ -42,13 +42,13 @@ AT_ONCE_SECONDS, JOB_SECONDS = 1.0, 900.0
 def test_a_user_with_a_hundred_thousand_events(
     wire_plenty: Callable[[WordEmbedder], Gateway],
     scratch_db: ScratchDatabase,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
     """Unreadable when the call returns, tombstones within the time of one shard; meanwhile a
     neighbour's recall takes at most twice as long. The times at the promised size, which runs
     alone."""
     gateway = wire_plenty(WordEmbedder(SPACE, DIMENSIONS))
-    count = scale(HUNDRED_THOUSAND)
+    count = proof_size(HUNDRED_THOUSAND)
     is_promised = count == HUNDRED_THOUSAND
     large = fill_tenant(scratch_db, count, SCOPES)
     scratch_db.rows("update events set speaker = %s where tenant_id = %s", HELPER, TENANT)
@@ -221,13 +221,13 @@ class Costs:
 def test_who_erases_nothing_pays_nothing(
     wire_plenty: Callable[[WordEmbedder], Gateway],
     scratch_db: ScratchDatabase,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
     """In the same run, in turn with and without. The service embeds in the space of the events
     that are there, so that a recall goes by words and by vectors, and a fold has only what was
     appended to embed. A policy that reads more than the marks is detected."""
     gateway = wire_plenty(WordEmbedder(SPACE, DIMENSIONS))
-    count = scale(HUNDRED_THOUSAND)
+    count = proof_size(HUNDRED_THOUSAND)
     costs = Costs(gateway, scratch_db, fill_tenant(scratch_db, count, SCOPES))
     statements = switches(scratch_db)
     for name, ratio in costs.compare(statements, ROUNDS).items():

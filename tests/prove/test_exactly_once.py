@@ -288,12 +288,12 @@ def test_each_event_is_under_one_leaf_or_in_the_tail(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
     aws: LocalAws,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
     seed: int,
 ) -> None:
     """25,000 events a seed; readers with a planted fault read along and must find some wrong. The
     last events have ids of before the first, as of a writer that was long in committing."""
-    size, history, started = scale(EVENTS), History(), time.monotonic()
+    size, history, started = proof_size(EVENTS), History(), time.monotonic()
     stop, late = threading.Event(), [AppendOp(f"late {n}", who) for n, who in enumerate(SCOPES)]
     with ExitStack() as stack:
         clients = [Client(scratch_db.url, BlobStore(aws.bucket), history) for _ in range(WRITERS)]

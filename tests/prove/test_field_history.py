@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline.graph import store_fields
+from strandline.graph.fields import store as fields_store
 from tests.support import Gateway, ScratchDatabase
 
 REVISIONS, READS = 1_000, 200
@@ -38,12 +38,12 @@ def read_pages(gateway: Gateway, path: str, key: str, **query: object) -> list[d
 def test_two_writers_lose_nothing(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    served = scale(500)
-    monkeypatch.setattr(store_fields, "MAX_SERVED", served)
-    each = scale(REVISIONS) // 2
+    served = proof_size(500)
+    monkeypatch.setattr(fields_store, "MAX_SERVED", served)
+    each = proof_size(REVISIONS) // 2
     keys = {user: plenty.key(user=user) for user in WHO[1:]}
     path = f"{state_topic(plenty, keys['user:ada'])}/berth"
     begin = threading.Barrier(2)
@@ -76,9 +76,9 @@ def test_two_writers_lose_nothing(
 
 
 def test_salience_counts_each_answer(
-    plenty: Gateway, scratch_db: ScratchDatabase, scale: Callable[[int], int]
+    plenty: Gateway, scratch_db: ScratchDatabase, proof_size: Callable[[int], int]
 ) -> None:
-    reads = scale(READS)
+    reads = proof_size(READS)
     key = plenty.key(user="user:ada")
     path = state_topic(plenty, key)
     for field in ("berth", "skipper"):

@@ -26,7 +26,7 @@ from strandline.chains.fold_state import FoldState
 from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
 from strandline.chains.segmentation import Turn
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.context import Worker
+from strandline.jobs.context import WorkerContext
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.queue_source import QueuePoller
@@ -210,12 +210,12 @@ def test_no_order_number_or_death_of_messages_changes_what_is_folded(
     server: Any,
     aws: LocalAws,
     embedder: WordEmbedder,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
     seed: int,
 ) -> None:
     """300 deliveries in the orderly run, up to five times as many in the other."""
     chat, dice = EventGenerator(seed), random.Random(seed)
-    batches = [chat.generate(SCOPES, dice.randint(1, 12)) for _ in range(max(12, scale(100)))]
+    batches = [chat.generate(SCOPES, dice.randint(1, 12)) for _ in range(max(12, proof_size(100)))]
     with town(server, aws, embedder, RandomTasks()) as place:
         expected = orderly(place, batches)
     with town(server, aws, embedder, RandomTasks()) as place:
@@ -266,7 +266,9 @@ def test_interleaved_sessions_fold_as_they_would_alone(
 
 
 @pytest.fixture
-def worker(scratch_db: ScratchDatabase, aws: LocalAws, embedder: WordEmbedder) -> Iterator[Worker]:
+def worker(
+    scratch_db: ScratchDatabase, aws: LocalAws, embedder: WordEmbedder
+) -> Iterator[WorkerContext]:
     """With a model that never says the same twice."""
     database = Database(scratch_db.url)
     yield make_worker(
@@ -276,7 +278,7 @@ def worker(scratch_db: ScratchDatabase, aws: LocalAws, embedder: WordEmbedder) -
 
 
 def live(
-    gateway: Gateway, base: ScratchDatabase, worker: Worker, seed: int, events: int
+    gateway: Gateway, base: ScratchDatabase, worker: WorkerContext, seed: int, events: int
 ) -> list[UUID]:
     """A life with all that is decided: idle closings, vectors given up and refused, a moody model,
     chains said anew, thresholds that change."""
@@ -313,7 +315,7 @@ def live(
     return sorted(scopes)
 
 
-def use(base: ScratchDatabase, worker: Worker, dice: random.Random) -> None:
+def use(base: ScratchDatabase, worker: WorkerContext, dice: random.Random) -> None:
     """Some chains are recalled, and some that are cold archived: those may be said anew after."""
     access = worker.database.connect_as(Caller.background("acme"))
     for number in range(dice.randrange(3)):
@@ -328,7 +330,9 @@ def use(base: ScratchDatabase, worker: Worker, dice: random.Random) -> None:
             store_archiving.archive_cold_chains(access, datetime.now(UTC) + timedelta(days=30), 2)
 
 
-def replay(base: ScratchDatabase, worker: Worker, scopes: list[UUID], dice: random.Random) -> None:
+def replay(
+    base: ScratchDatabase, worker: WorkerContext, scopes: list[UUID], dice: random.Random
+) -> None:
     """All chains dropped and folded again: under other thresholds, by another model, in pieces."""
     set_tuning(base, flush_events=8, gap_minutes=5, quality="strict", ahead_events=5)
     drop_chains(worker.database.connect_as(Caller.background("acme")), scopes)
@@ -350,19 +354,22 @@ def replay(base: ScratchDatabase, worker: Worker, scopes: list[UUID], dice: rand
         assert fold_scope(other, access, scope, LATER)
 
 
-def _parts(worker: Worker) -> tuple[Database, BlobStore, WordEmbedder]:
+def _parts(worker: WorkerContext) -> tuple[Database, BlobStore, WordEmbedder]:
     assert isinstance(worker.embedder, WordEmbedder)
     return worker.database, worker.blobs, worker.embedder
 
 
 @pytest.mark.proof
 def test_all_chains_dropped_and_folded_again_are_the_same(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, scale: Callable[[int], int]
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    worker: WorkerContext,
+    proof_size: Callable[[int], int],
 ) -> None:
     """20 seeds, one after the other in tenants of their own scopes: content hashes and all."""
     kinds: set[str] = set()
     uses = 0, 0
-    for seed in range(scale(20) if scale(20) == 20 else 1):
+    for seed in range(proof_size(20) if proof_size(20) == 20 else 1):
         scratch_db.rows(EMPTY)
         scopes = live(gateway, scratch_db, worker, seed, 150)
         kinds |= {kind for (kind,) in scratch_db.rows("select distinct kind from decisions")}
@@ -398,7 +405,7 @@ def test_all_chains_dropped_and_folded_again_are_the_same(
     ],
 )
 def test_a_decision_that_was_not_stored_is_noticed(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, kind: str
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, kind: str
 ) -> None:
     """Teeth: without decisions of a kind the replay of some life is another. (A vector given up is
     on record; what came of it is that no break was decided.)"""
@@ -416,7 +423,7 @@ def test_a_decision_that_was_not_stored_is_noticed(
     pytest.fail("nobody noticed")
 
 
-def race(base: ScratchDatabase, worker: Worker, scope: UUID) -> list[str]:
+def race(base: ScratchDatabase, worker: WorkerContext, scope: UUID) -> list[str]:
     """Four workers fold one scope at once; gives what they met."""
     barrier = threading.Barrier(4)
     matches: list[str] = []
@@ -444,20 +451,23 @@ def _not_yet(*_: object) -> bool:
 
 
 def prepare_run(
-    gateway: Gateway, base: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, base: ScratchDatabase, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> UUID:
     """A scope whose vectors are there and whose fold is not."""
     set_tuning(base, ahead_events=3)
     scope = UUID(append(gateway, gateway.key(), EventGenerator(11).generate(1, 150))[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.background.embed.fold_scope", _not_yet)
+        patch.setattr("strandline.background.process_events.fold_scope", _not_yet)
         process_due(worker)
     assert base.rows("select folded_seq from scopes") == [(0,)]
     return scope
 
 
 def test_workers_on_one_scope_at_once_leave_one_history(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    worker: WorkerContext,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scope = prepare_run(gateway, scratch_db, worker, monkeypatch)
     match = race(scratch_db, worker, scope)
@@ -471,7 +481,10 @@ def test_workers_on_one_scope_at_once_leave_one_history(
 
 @pytest.mark.proof
 def test_without_the_compare_and_swap_workers_get_into_each_others_way(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    worker: WorkerContext,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Teeth."""
     scope = prepare_run(gateway, scratch_db, worker, monkeypatch)

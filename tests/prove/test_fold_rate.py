@@ -19,11 +19,11 @@ import psycopg
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.background import embed
+from strandline.background import process_events
 from strandline.chains import store_events, store_lanes
 from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.context import Deferred, Worker
+from strandline.jobs.context import Deferred, WorkerContext
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Continues
 from strandline.local.aws import LocalAws
@@ -82,7 +82,7 @@ class Ledger:
                 return original(access, *args)
 
             patch.setattr(TenantDb, name, call)
-        turns, spoken = store_lanes.read_turns, store_events.read_topic_events
+        turns, spoken = store_lanes.read_turns, store_events.read_prompt_events
 
         def look_at(access: TenantDb, scope: UUID, space: str, after: int, limit: int) -> Any:
             if not self.costs or after // STEP > self.costs[-1].folded // STEP:
@@ -94,7 +94,7 @@ class Ledger:
             return spoken(access, unread, known_ids)
 
         patch.setattr(store_lanes, "read_turns", look_at)
-        patch.setattr(store_events, "read_topic_events", count)
+        patch.setattr(store_events, "read_prompt_events", count)
 
     def base_of_fold(self) -> list[int]:
         """The server's process behind the fold's connection."""
@@ -168,7 +168,7 @@ def talk(count: int, length: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[Worker]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerContext]:
     database = Database(scratch_db.url)
     embedder = WordEmbedder(f"words/{DIMENSIONS}", DIMENSIONS)
     yield make_worker(database, BlobStore(aws.bucket), embedder, seconds=3600.0, slice_events=10**9)
@@ -176,7 +176,7 @@ def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[Worker]:
 
 
 def prepare_run(
-    gateway: Gateway, worker: Worker, events: list[dict[str, Any]]
+    gateway: Gateway, worker: WorkerContext, events: list[dict[str, Any]]
 ) -> tuple[TenantDb, UUID]:
     """The events appended, and their vectors stored; nothing folded."""
     key = gateway.key()
@@ -185,19 +185,19 @@ def prepare_run(
         scope = UUID(append(gateway, key, events[start : start + APPENDED])[0])
     access = worker.database.connect_as(Caller.background("acme"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embed, "fold_scope", _put_off)
-        embed.process_scopes(worker, "acme", [scope])
+        patch.setattr(process_events, "fold_scope", _put_off)
+        process_events.process_scopes(worker, "acme", [scope])
     return access, scope
 
 
-def _put_off(worker: Worker, _access: TenantDb, scope: UUID, _now: datetime) -> bool:
+def _put_off(worker: WorkerContext, _access: TenantDb, scope: UUID, _now: datetime) -> bool:
     """No fold: it waits for something."""
     worker.tally.deferrals[scope] = Deferred("later", 0.0)
     return False
 
 
 def fold(
-    access: TenantDb, scope: UUID, base: ScratchDatabase, worker: Worker, events: int
+    access: TenantDb, scope: UUID, base: ScratchDatabase, worker: WorkerContext, events: int
 ) -> Ledger:
     """Fold it to its end."""
     ledger = Ledger(base, access)
@@ -224,7 +224,10 @@ def scans_of_the_log(scratch_db: ScratchDatabase) -> int:
 
 
 def test_an_event_costs_the_same_however_many_are_folded(
-    plenty: Gateway, scratch_db: ScratchDatabase, worker: Worker, request: pytest.FixtureRequest
+    plenty: Gateway,
+    scratch_db: ScratchDatabase,
+    worker: WorkerContext,
+    request: pytest.FixtureRequest,
 ) -> None:
     for count in (2000, 5000, 20012) if request.config.getoption("--full") else (600,):
         access, scope = prepare_run(plenty, worker, talk(count, 12))
@@ -242,7 +245,10 @@ def test_an_event_costs_the_same_however_many_are_folded(
 
 @pytest.mark.proof
 def test_what_is_open_is_read_once_in_a_batch(
-    plenty: Gateway, scratch_db: ScratchDatabase, worker: Worker, request: pytest.FixtureRequest
+    plenty: Gateway,
+    scratch_db: ScratchDatabase,
+    worker: WorkerContext,
+    request: pytest.FixtureRequest,
 ) -> None:
     """However much of a lane stays open: a message is judged by all of it."""
     count = 3000 if request.config.getoption("--full") else 300

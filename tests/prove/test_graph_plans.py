@@ -11,13 +11,13 @@ from functools import partial
 import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.graph.graph_status import read_status
-from strandline.graph.identity import format_node_id
-from strandline.graph.reader import read_known
-from strandline.graph.schemas_search import TraverseRequest
-from strandline.graph.search import ALL_TYPES, hash_names, read_matches
-from strandline.graph.store_search import Narrowing, NodeQuery, find_containing, find_similar
-from strandline.graph.traverse import traverse
+from strandline.graph.nodes.identity import format_node_id
+from strandline.graph.search.knowledge import read_known_graph
+from strandline.graph.search.schemas import TraverseRequest
+from strandline.graph.search.search import ALL_TYPES, hash_possible_names, read_matches
+from strandline.graph.search.store import NodeFilter, NodeQuery, find_containing, find_matches
+from strandline.graph.search.traverse import traverse
+from strandline.graph.status.status import read_status
 from tests.bench.graph import measure
 from tests.bench.graph_data import RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
 from tests.prove.test_plans import Explainer, nodes, rows_read
@@ -32,15 +32,15 @@ type Call = Callable[[TenantDb], object]
 
 
 @pytest.fixture
-def graph(scratch_db: ScratchDatabase, scale: Callable[[int], int]) -> LargeGraph:
+def graph(scratch_db: ScratchDatabase, proof_size: Callable[[int], int]) -> LargeGraph:
     """The promised size."""
-    return fill_graph(scratch_db, scale(NODES), scale(EDGES))
+    return fill_graph(scratch_db, proof_size(NODES), proof_size(EDGES))
 
 
 def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
     """Every read of the graph, and how many rows of tables it may touch: of a walk its edges and
     nodes a few times, of a search its candidates; of what is near, the codes of all in view."""
-    narrowing, view = Narrowing(ALL_TYPES), graph.nodes // 4
+    narrowing, view = NodeFilter(ALL_TYPES), graph.nodes // 4
     reach = 500 * 40
 
     def walk(hops: int, access: TenantDb, as_of: datetime | None = None) -> object:
@@ -49,13 +49,13 @@ def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
 
     def near(access: TenantDb) -> object:
         query = NodeQuery(
-            f"about {RARE}", hash_names("The helper"), graph.vectors[0], SPACE, narrowing
+            f"about {RARE}", hash_possible_names("The helper"), graph.vectors[0], SPACE, narrowing
         )
-        return find_similar(access, query)
+        return find_matches(access, query)
 
     def look_up(access: TenantDb) -> object:
         question = f"What does The helper know about {RARE}?"
-        return read_known(access, question, graph.vectors[0], SPACE)
+        return read_known_graph(access, question, graph.vectors[0], SPACE)
 
     def contains(access: TenantDb) -> object:
         matches = find_containing(access, RARE, narrowing)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller
-from strandline.graph import export, import_file, import_graph, store_import
-from strandline.graph.export_lines import ExportLine
-from strandline.graph.graph_file import GraphFile
-from strandline.graph.import_file import FileReader
-from strandline.graph.import_rows import GraphWriter, Row, StoredStatement
-from strandline.graph.observations import EdgeObservation, NodeObservation, Source
-from strandline.graph.store_write import write_observations
+from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.store_write import write_observations
+from strandline.graph.transfer import export, import_file, import_graph, store_import
+from strandline.graph.transfer.export_lines import ExportLine
+from strandline.graph.transfer.graph_file import GraphFile
+from strandline.graph.transfer.import_file import FileReader
+from strandline.graph.transfer.import_rows import GraphWriter, Row, StoredStatement
 from tests.graph_calls import Graph, entity, fact, topic
 from tests.graph_files import (
     comparable,
@@ -227,13 +227,13 @@ def test_a_graph_that_is_not_the_same_is_noticed(
 
 @pytest.mark.proof
 def test_a_large_graph_goes_round(
-    plenty: Gateway, scale: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+    plenty: Gateway, proof_size: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through an upload, with vectors, in pages that are smaller than it."""
-    if scale(NODES) < NODES:
-        monkeypatch.setattr("strandline.graph.store_export.PAGE", 40)
+    if proof_size(NODES) < NODES:
+        monkeypatch.setattr("strandline.graph.transfer.store_export.PAGE", 40)
         monkeypatch.setattr(store_import, "_ROWS", 70)
-    rng, count, key = random.Random(5), scale(NODES), plenty.key()
+    rng, count, key = random.Random(5), proof_size(NODES), plenty.key()
     graph = Graph(plenty, key, PAIR)
     for start in range(0, count, 50):
         nodes: list[dict[str, Any]] = []

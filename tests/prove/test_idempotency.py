@@ -77,11 +77,11 @@ def test_twenty_callers_of_a_key_make_one_event_and_get_the_same_bytes(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     callers: ThreadPoolExecutor,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
     """100 keys x 20 identical calls at once: 100 events, and of each key 20 equal 201s of which 19
     say that they are replays."""
-    size, token, started = scale(KEYS), gateway.key(user="user:alice"), time.monotonic()
+    size, token, started = proof_size(KEYS), gateway.key(user="user:alice"), time.monotonic()
     rounds = race(
         callers,
         size,
@@ -106,10 +106,10 @@ def test_twenty_callers_of_a_batch_make_its_events_once(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     callers: ThreadPoolExecutor,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
     """The same of batches, whose items have the key and their place."""
-    size, token = scale(KEYS) // 5, gateway.key()
+    size, token = proof_size(KEYS) // 5, gateway.key()
 
     def call(rnd: int, _: int) -> Reply:
         events = [user_message(f"{rnd}: {n}", f"user:u{n % 3}") for n in range(5)]
@@ -131,10 +131,10 @@ def test_of_twenty_different_requests_under_one_key_one_wins(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
     callers: ThreadPoolExecutor,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
     """The others are conflicts that name the winner and what differs; none is dropped silently."""
-    size, token = scale(KEYS), gateway.key(user="user:alice")
+    size, token = proof_size(KEYS), gateway.key(user="user:alice")
     rounds = race(
         callers,
         size,
@@ -285,11 +285,11 @@ def test_a_retry_after_a_death_between_commit_and_answer_gets_the_receipt(
 
 
 def test_check_then_insert_would_make_doubles(
-    scratch_db: ScratchDatabase, scale: Callable[[int], int]
+    scratch_db: ScratchDatabase, proof_size: Callable[[int], int]
 ) -> None:
     """The planted fault: select the key, insert if it is absent. Under the same race it must make
     doubles, and the primary key of ours none, or the race above proves nothing."""
-    size = scale(KEYS)
+    size = proof_size(KEYS)
     with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
         owner.execute("create table checked (key int not null)")
         owner.execute("create table reserved (key int primary key)")

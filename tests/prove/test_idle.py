@@ -19,7 +19,7 @@ import pytest
 from strandline.aws.run_requests import JobQueue
 from strandline.chains import store_archiving
 from strandline.db.database import Caller
-from strandline.deployment import DAILY_SWEEP_SCHEDULE, JOBS
+from strandline.function_specs import DAILY_SWEEP_SCHEDULE, JOBS
 from strandline.jobs import store_due
 from strandline.jobs.store_due import GARBAGE_PERIOD
 from strandline.llm import store as llm_store
@@ -117,9 +117,9 @@ def dues_of(stage: ProofService, moment: datetime) -> list[tuple[datetime, timed
 
 @pytest.mark.proof
 def test_a_stage_left_alone_is_silent_but_for_its_mornings(
-    stage: ProofService, scale: Callable[[int], int]
+    stage: ProofService, proof_size: Callable[[int], int]
 ) -> None:
-    start, days = stage.clock(), scale(DAYS)
+    start, days = stage.clock(), proof_size(DAYS)
     before = len(stage.proxy.contact_times)
     stage.advance_to(start + timedelta(days=days))
     assert find_unexplained(stage, start, []) == []
@@ -183,13 +183,13 @@ def test_use_through_a_day_wakes_the_archiver_no_more_than_it_looks(
         dues += [(at - MINUTE, late + MINUTE) for at, late in dues_of(stage, end)[1:]]
         stage.advance_to(end + 100 * MINUTE)
     looked = list[tuple[datetime, list[str]]]()
-    real = store_archiving.list_tenants
+    real = store_archiving.list_due_tenants
 
     def look(*args: Any) -> list[str]:
         looked.append((stage.clock(), real(*args)))
         return looked[-1][1]
 
-    monkeypatch.setattr(store_archiving, "list_tenants", look)
+    monkeypatch.setattr(store_archiving, "list_due_tenants", look)
     stage.advance_to(end + timedelta(days=2))
     periods = {
         at

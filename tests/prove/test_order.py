@@ -176,12 +176,12 @@ def run(clients: Sequence[Client], target: int, polls: Mapping[Callable[[], None
 
 
 def test_nothing_is_lost_doubled_or_out_of_order(
-    scratch_db: ScratchDatabase, aws: LocalAws, scale: Callable[[int], int]
+    scratch_db: ScratchDatabase, aws: LocalAws, proof_size: Callable[[int], int]
 ) -> None:
     """25,000 events by 8 writers: who follows by seq sees each once and in order; who follows by id
     loses some, or this test would prove nothing."""
     size, history, blobs, started = (
-        scale(EVENTS),
+        proof_size(EVENTS),
         History(),
         BlobStore(aws.bucket),
         time.monotonic(),

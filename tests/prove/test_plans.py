@@ -23,8 +23,8 @@ from strandline.cursors import Position
 from strandline.db.connection import Connection
 from strandline.db.database import NOBODY, Caller, Database, TenantDb
 from strandline.local.postgres import EmbeddedPostgres
+from strandline.log import event_text, store_counts, store_scopes, store_uploads, store_work
 from strandline.log import store as log_store
-from strandline.log import store_counts, store_scopes, store_uploads, store_work, words_index
 from strandline.recall import importance, store_importance
 from strandline.recall import store as recall_store
 from strandline.sessions import store as sessions_store
@@ -202,7 +202,7 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
     # of a large view: the codes of all vectors; of words a sample, and what a bound leaves of them
     in_part = 10_000 + 3 * crowd.scopes
     in_all = crowd.events + in_part + 2 * crowd.scopes
-    most, nearest = words + 2 * view + in_view + page, 10 * words_index.CANDIDATES
+    most, nearest = words + 2 * view + in_view + page, 10 * event_text.CANDIDATES
     wide, narrow, removed_ids = (WIDE,), (NARROW,), (SILENT,)
     edge = {"event_id": str(crowd.event_id), "participants": [WIDE]}
     by_cid = {"cid": crowd.cid, "participants": [WIDE]}
@@ -464,8 +464,10 @@ def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
             2 * of_all + of_all // 20,
             tables,
         ),
-        "whose uploads are due": Hot((), Before(store_uploads.list_tenants), due),
-        "who has uploads due": Hot((), lambda a: store_uploads.list_writers(a, 100), due),
+        "whose uploads are due": Hot((), Before(store_uploads.list_tenants_with_expired), due),
+        "who has uploads due": Hot(
+            (), lambda a: store_uploads.list_writers_with_expired(a, 100), due
+        ),
         "uploads due": Hot((), lambda a: store_uploads.list_expired(a, 500), due, writer=UPLOADER),
     }
 
@@ -494,7 +496,7 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
             200,
         ),
         "what was given": Hot(
-            (), lambda a: store_echoes.read_given(a, crowd.participants, now, now), 500
+            (), lambda a: store_echoes.read_recalled_texts(a, crowd.participants, now, now), 500
         ),
         "fold recalls": Hot((), lambda a: fold_recalls.fold(a, now, 20, deployment), 200 + waiting),
         "go through chains": Hot(
@@ -579,9 +581,9 @@ def wrong(plans: Sequence[Mapping[str, Any]], one: Hot) -> list[str]:
 
 
 @pytest.fixture
-def crowd(scratch_db: ScratchDatabase, scale: Callable[[int], int]) -> LargeTenant:
+def crowd(scratch_db: ScratchDatabase, proof_size: Callable[[int], int]) -> LargeTenant:
     """The promised size."""
-    return fill_tenant(scratch_db, max(6_000, scale(EVENTS)), max(1_200, scale(SCOPES)))
+    return fill_tenant(scratch_db, max(6_000, proof_size(EVENTS)), max(1_200, proof_size(SCOPES)))
 
 
 def faults(base: ScratchDatabase, query: Mapping[str, Hot]) -> dict[str, list[str]]:

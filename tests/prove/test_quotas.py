@@ -119,11 +119,11 @@ def to_the_brim(seconds: float) -> Stop:
 
 
 def test_a_rate_is_exact_within_one_slice_an_instance(
-    scratch_db: ScratchDatabase, tenants: None, scale: Callable[[int], int]
+    scratch_db: ScratchDatabase, tenants: None, proof_size: Callable[[int], int]
 ) -> None:
     """Never more than the limit allows by then, whatever the instances' luck; and never less by
     more than what each may hold unspent, and what who was refused waits for."""
-    assert measure_loss(scratch_db, "requests", 1, max(3, scale(30))) <= WAITED
+    assert measure_loss(scratch_db, "requests", 1, max(3, proof_size(30))) <= WAITED
 
 
 @pytest.mark.proof
@@ -194,7 +194,7 @@ def test_without_the_lock_a_level_is_passed(scratch_db: ScratchDatabase, tenants
 
 
 def test_leases_are_few_beside_what_they_serve(
-    scratch_db: ScratchDatabase, tenants: None, lease_log: None, scale: Callable[[int], int]
+    scratch_db: ScratchDatabase, tenants: None, lease_log: None, proof_size: Callable[[int], int]
 ) -> None:
     """Within its limit a tenant writes a row for one request in a hundred; at it, for no more than
     one in ten, and one a second for each instance that was refused."""
@@ -205,7 +205,7 @@ def test_leases_are_few_beside_what_they_serve(
             instance.spend("acme", "requests", 1)
         assert leases_of(scratch_db) == 1
     grants, _, longest = flood(
-        instances(scratch_db), "requests", 1, for_seconds(max(1.5, scale(30) / 10))
+        instances(scratch_db), "requests", 1, for_seconds(max(1.5, proof_size(30) / 10))
     )
     for tenant in TENANTS:
         most = grants[tenant] / (SLICE / 10) + INSTANCES * (longest + 1)
@@ -235,7 +235,7 @@ def lease_log(scratch_db: ScratchDatabase) -> None:
 
 
 def test_a_flood_of_refused_requests_asks_no_database(
-    gateway: Gateway, scale: Callable[[int], int]
+    gateway: Gateway, proof_size: Callable[[int], int]
 ) -> None:
     """Once refused, a thousand requests ask for no connection at all."""
     key = gateway.key()
@@ -246,7 +246,7 @@ def test_a_flood_of_refused_requests_asks_no_database(
     assert gateway.call("GET", "/memories/list", key=key).status == 429
     assert connections, "the first one has to ask: or nothing is counted here"
     connections.clear()
-    began, flooded = time.monotonic(), scale(10_000)
+    began, flooded = time.monotonic(), proof_size(10_000)
     for _ in range(flooded):
         reply = gateway.call("GET", "/memories/list", key=key)
         assert (reply.status, reply.error["details"]["quota"]) == (429, "requests")

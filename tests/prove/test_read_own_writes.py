@@ -44,9 +44,9 @@ def missing(gateway: Gateway, appends: int, **more: object) -> list[int]:
 
 @pytest.mark.usefixtures("down")
 def test_every_append_is_found_by_the_next_recall(
-    gateway: Gateway, scale: Callable[[int], int]
+    gateway: Gateway, proof_size: Callable[[int], int]
 ) -> None:
-    assert missing(gateway, scale(APPENDS)) == []
+    assert missing(gateway, proof_size(APPENDS)) == []
 
 
 @pytest.mark.usefixtures("down")

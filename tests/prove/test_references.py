@@ -373,7 +373,7 @@ def test_no_model_leads_a_walk_out_of_view(
     run: Run,
     liar: LyingProvider,
     scratch_db: ScratchDatabase,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
     publish(scratch_db, space=SPACE)
     liar.foreign += [
@@ -383,7 +383,7 @@ def test_no_model_leads_a_walk_out_of_view(
         )
     ]
     walks, began = {"beam": 0, "model": 0}, time.monotonic()
-    for _ in range(scale(CASES)):
+    for _ in range(proof_size(CASES)):
         body: dict[str, Any] = {
             "participants": list(run.dice.choice(LISTENERS)),
             "query": " ".join(run.dice.sample(run.dice.choice(TOPICS).split(), 2)),

@@ -87,11 +87,11 @@ def restart(server: EmbeddedPostgres, load: Load, times: int) -> float:
 @pytest.mark.proof
 def test_every_call_during_restarts_succeeds_or_says_to_try_again(
     live_service: tuple[EmbeddedPostgres, Load],
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
     request: pytest.FixtureRequest,
 ) -> None:
     """And what was acknowledged is there, and no work is stuck."""
-    (server, load), times = live_service, scale(RESTARTS)
+    (server, load), times = live_service, proof_size(RESTARTS)
     base, started = ScratchDatabase(server, TEMPLATE), time.monotonic()
     longest = restart(server, load, times)
     print(

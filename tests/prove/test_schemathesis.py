@@ -158,11 +158,11 @@ def test_no_input_crashes_it_and_it_answers_as_it_says(
     app: InProcessServer,
     gateway: Gateway,
     case_count: int,
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    full = scale(10) == 10
+    full = proof_size(10) == 10
     shares = SHARES if full else 1
     lowest = case_count // shares
     operations = {one.name: share_of_operations(share, shares, one) for one in ROUNDS}
@@ -180,15 +180,15 @@ def test_no_input_crashes_it_and_it_answers_as_it_says(
         gateway.sweep()  # what they stored becomes chains, for those who read next
 
     for one in ROUNDS:
-        run(one, first, scale(20), SEED, operations[one.name])
+        run(one, first, proof_size(20), SEED, operations[one.name])
         # From one operation to the next: these need them all. A sample has those of the admin.
         if share == 0 and (full or one is ROUNDS[0]):
-            run(one, "stateful", scale(50), SEED, [*one.only])
+            run(one, "stateful", proof_size(50), SEED, [*one.only])
     for place in count():
         if total >= lowest or failures:
             break
         one = ROUNDS[place % len(ROUNDS)]
-        run(one, "fuzzing", scale(MORE), SEED + place + 1, operations[one.name])
+        run(one, "fuzzing", proof_size(MORE), SEED + place + 1, operations[one.name])
     with capsys.disabled():
         print(f"\nschemathesis, share {share}: {total} cases, {app.answered_count} requests")
     assert not failures, "\n".join(failures)

@@ -390,10 +390,10 @@ def play_rounds(
 
 
 def test_whatever_meets_an_event_cites_what_its_cid_names(
-    world: World, stage: Stage, scale: Callable[[int], int]
+    world: World, stage: Stage, proof_size: Callable[[int], int]
 ) -> None:
     """Every citation is stored with the right bytes, or told why not, or told to try again."""
-    rounds = play_rounds(world, stage, scale(ROUNDS))
+    rounds = play_rounds(world, stage, proof_size(ROUNDS))
     outcomes = Counter(outcome for result in rounds for outcome in result.outcomes)
     print(f"\n{len(rounds)} interleavings: {dict(outcomes)}, 0 wrong payloads")
     assert [result for result in rounds if result.wrong] == []

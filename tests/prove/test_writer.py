@@ -48,9 +48,9 @@ def restartable(directory: Path) -> Generator[Callable[[], None]]:
 
 
 def test_every_event_is_there_once_though_the_service_is_killed(
-    scale: Callable[[int], int],
+    proof_size: Callable[[int], int],
 ) -> None:
-    count = scale(EVENTS)
+    count = proof_size(EVENTS)
     kills = KILLS if count == EVENTS else 1
     deaths = {count * (kill + 1) // (kills + 1) for kill in range(kills)}
     expected = [f"event {n}" for n in range(count)]

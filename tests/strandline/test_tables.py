@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from strandline.auth.principals import Principal
-from strandline.deployment import quote_job_names
+from strandline.function_specs import quote_job_names
 from strandline.log.event_builder import NewEvent, build_event
 from strandline.log.event_draft import EventDraft, build_draft
 from strandline.log.schemas import EventOut
@@ -39,7 +39,7 @@ QUOTA_SETTING = '''\
     """Planted units."""
 '''
 FAULTS = {
-    "deployment.py": {
+    "function_specs.py": {
         'type JobName = Literal["archiver"': 'type JobName = Literal["planted", "archiver"',
         "JOBS = (\n": f"JOBS = (\n{JOB_ROW}",
     },
@@ -74,7 +74,7 @@ from strandline.apidocs import openapi
 from strandline.aws.run_requests import MIN_SPACING
 from strandline.background.schedule_handler import RunRequest
 from strandline.config import ServiceSettings
-from strandline.deployment import FUNCTIONS, JOBS
+from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.jobs import control, routes, store_due
 from strandline.jobs.schemas import JobKind
 from strandline.log.conflicts import list_differences

@@ -22,9 +22,9 @@ from strandline.config import PREFIX, ServiceSettings
 from strandline.db.connection import AuthMode, Connection, connect
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.db.migrate import list_newer, list_pending, migrate, prepare_roles
-from strandline.embeddings.choice import require_valid_embedder
+from strandline.embeddings.factory import require_valid_embedder
 from strandline.errors import MigrationFailed, Misconfigured, Unauthorized, Unavailable
-from strandline.llm.choice import require_complete_provider
+from strandline.llm.factory import require_complete_provider
 from strandline.observability import logger, trace_header
 from strandline.tenants.store_audit import AuditContext
 
@@ -70,7 +70,7 @@ def release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
             if secret := env.get(PREFIX + "FIRST_KEY_SECRET"):
                 _ensure_first_key(owner, secret, _require_setting(env, "KEY_SECRET"))
     if pending_names:
-        _request_next_run(env)
+        _request_rerun(env)
     logger.info("release finished", extra={"applied": applied_names, "pending": pending_names})
     return ReleaseResult(applied_names, pending_names)
 
@@ -156,7 +156,7 @@ def _ensure_first_key(owner: Connection, secret: str, key_secret: str) -> None:
         owner.execute("select pg_advisory_unlock(%s)", (_KEY_LOCK,))
 
 
-def _request_next_run(env: Mapping[str, str]) -> None:
+def _request_rerun(env: Mapping[str, str]) -> None:
     """Request another run of this function by the state machine: a long migration is not done."""
     sqs = aws_clients.retrying_client("sqs")
     body = json.dumps({"job": "migrate", "run": str(uuid4()), "trace": trace_header()})

@@ -34,7 +34,7 @@ class LimitsIn(_declare_limits(RequestModel, in_request=True)):
     deterministic heuristic model takes over."""
 
 
-def _make_nullable[Base: BaseModel](base: type[Base]) -> type[Base]:
+def _declare_tuning[Base: BaseModel](base: type[Base]) -> type[Base]:
     """The fields of Tuning, each nullable: null means that the tenant does not set it."""
     fields: dict[str, Any] = {
         name: Annotated[
@@ -47,14 +47,14 @@ def _make_nullable[Base: BaseModel](base: type[Base]) -> type[Base]:
     return create_model("Nullable", __base__=base, **fields)
 
 
-class TuningIn(_make_nullable(RequestModel)):
+class TuningIn(_declare_tuning(RequestModel)):
     """A tenant's thresholds. A field that is left out stays as it is; null is the deployment's
     value."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class TuningOut(_make_nullable(ResponseModel)):
+class TuningOut(_declare_tuning(ResponseModel)):
     """The thresholds that an operator set for a tenant; null is the deployment's value."""
 
 

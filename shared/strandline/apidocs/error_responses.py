@@ -77,7 +77,7 @@ def _status(kind: type[StrandlineError]) -> int:
     return next(status for error_class, status in STATUS.items() if issubclass(kind, error_class))
 
 
-def error_name(status: int) -> str:
+def response_name(status: int) -> str:
     """The name of a status's answer among the document's components."""
     by_status = {status: kind.__name__ for kind, status in STATUS.items()}
     return _GATEWAY_ERRORS[status][0] if status in _GATEWAY_ERRORS else by_status[status]
@@ -104,5 +104,5 @@ def describe_errors(routes: Mapping[str, Route]) -> dict[str, Any]:
         names = {401: ["WWW-Authenticate"], **{n: ["Retry-After"] for n in (429, 503, 504)}}
         if status in names:
             response["headers"] = {name: ERROR_HEADERS[name] for name in names[status]}
-        responses[error_name(status)] = response
+        responses[response_name(status)] = response
     return responses

@@ -14,9 +14,9 @@ from strandline.apidocs.error_responses import (
     ERROR_HEADERS,
     JSON,
     describe_errors,
-    error_name,
     list_error_statuses,
     path_parameters,
+    response_name,
 )
 from strandline.apidocs.examples import Example
 from strandline.apidocs.json_schemas import build_schemas
@@ -25,9 +25,9 @@ from strandline.apidocs.security import (
     SECURITY_SCHEMES,
     SecurityAlternatives,
     credential_note,
-    list_security,
+    list_security_requirements,
 )
-from strandline.graph.schemas_fields import FIELD_PATTERN, MAX_FIELD_CHARS
+from strandline.graph.fields.schemas import FIELD_PATTERN, MAX_FIELD_CHARS
 from strandline.http.routing import MediaType, Route
 from strandline.log.schemas_fields import CID_PATTERN
 from strandline.schemas import TENANT_PATTERN
@@ -156,8 +156,8 @@ def build_document(
     for name, route in routes.items():
         method, _, path = name.partition(" ")
         operation = _operation(name, route, schemas, examples_by_operation.get(name))
-        operation["security"] = list_security(route, security)
-        paths.setdefault(document_path(path), {})[method.lower()] = operation
+        operation["security"] = list_security_requirements(route, security)
+        paths.setdefault(to_openapi_path(path), {})[method.lower()] = operation
     operation_tags = {op["tags"][0] for methods in paths.values() for op in methods.values()}
     known_tags = [tag for tag in _TAGS if tag in operation_tags]
     return {
@@ -187,7 +187,7 @@ def build_document(
     }
 
 
-def document_path(path: str) -> str:
+def to_openapi_path(path: str) -> str:
     """A route's path as OpenAPI writes it, which has no mark for a parameter of several
     segments."""
     return path.replace("+}", "}")
@@ -297,5 +297,5 @@ def _responses(
         if headers:
             responses[status]["headers"] = headers
     for status in sorted(list_error_statuses(name, route) - responses.keys()):
-        responses[status] = {"$ref": f"#/components/responses/{error_name(status)}"}
+        responses[status] = {"$ref": f"#/components/responses/{response_name(status)}"}
     return {str(status): responses[status] for status in sorted(responses)}

@@ -18,7 +18,7 @@ from strandline.context import routes as context_routes
 from strandline.erasure import routes as erasure_routes
 from strandline.errors import NotFound
 from strandline.graph import routes as graph_routes
-from strandline.graph import routes_admin as graph_routes_admin
+from strandline.graph.communities import routes_admin as graph_routes_admin
 from strandline.http.request import Request
 from strandline.http.routing import MediaType, Response, Route, text_response
 from strandline.jobs import routes as jobs_routes

@@ -61,7 +61,9 @@ def credential_note(route: Route) -> str:
     return f"Needs a credential with the right `{route.right}`."
 
 
-def list_security(route: Route, security: SecurityAlternatives) -> list[dict[str, list[str]]]:
+def list_security_requirements(
+    route: Route, security: SecurityAlternatives
+) -> list[dict[str, list[str]]]:
     """The security requirements of a route, with the right that it needs as their scope."""
     if route.right is None:
         return []

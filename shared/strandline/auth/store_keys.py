@@ -83,7 +83,7 @@ def set_agents_share(access: TenantDb, *, agents_share: bool) -> None:
 
 
 @dataclass(frozen=True)
-class _KeyExistence:
+class _Existence:
     is_known: bool
 
 
@@ -95,7 +95,7 @@ def is_time_zone(access: TenantDb, name: str) -> bool:
                 and name !~ '^(posix|right)/' and name not in ('Factory', 'localtime', 'posixrules')
         ) as is_known
         """
-    return access.fetch(_KeyExistence, statement, {"name": name})[0].is_known
+    return access.fetch(_Existence, statement, {"name": name})[0].is_known
 
 
 def set_time_zone(access: TenantDb, time_zone: str) -> None:

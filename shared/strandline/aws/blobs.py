@@ -25,7 +25,7 @@ from strandline.aws.bucket import (
     MAX_KEYS_PER_CALL,
     Bucket,
     ErasedFiles,
-    bucket_config,
+    client_config,
     translate_errors,
 )
 from strandline.errors import PayloadMissing, Unavailable
@@ -88,7 +88,7 @@ class BlobStore(Bucket):
     def _copy_client(self) -> Any:
         """A client for copies. S3 answers only when the whole copy is done, so it gets a long
         timeout and no retry, which would be no faster."""
-        return clients.client("s3", bucket_config(22, 1))
+        return clients.client("s3", client_config(22, 1))
 
     def put(self, tenant: str, cid: str, data: bytes) -> None:
         """Store a payload under its CID. Doing it twice changes nothing."""

@@ -16,7 +16,7 @@ MAX_KEYS_PER_CALL = 1000
 """The most objects that S3 deletes or lists in one call."""
 
 
-def bucket_config(read_timeout: int, attempts: int) -> "Config":
+def client_config(read_timeout: int, attempts: int) -> "Config":
     """How a client calls S3: seconds to wait for an answer, and how often to try."""
     from botocore.config import Config
 
@@ -46,7 +46,7 @@ class Bucket:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.s3 = clients.client("s3", bucket_config(10, 2))
+        self.s3 = clients.client("s3", client_config(10, 2))
 
     def erase(self, keys: Sequence[str]) -> dict[str, int]:
         """Remove objects with all their versions, whether they exist or not. Returns the keys that

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from strandline.aws import clients
-from strandline.deployment import JOBS
 from strandline.errors import Unavailable
+from strandline.function_specs import JOBS
 from strandline.observability import logger, trace_header
 
 _DELIVERY_TIME = timedelta(seconds=60)

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 from strandline.chains import archive
 from strandline.config import get_settings
-from strandline.graph import promoter
+from strandline.graph.promotion import promoter
 from strandline.jobs.runner import JobResources, Lease, Shard
-from strandline.tenants.store_due import read_tuning
-from strandline.topics import collection
+from strandline.tenants.store_tenants import read_tuning
+from strandline.topics import garbage_collection
 
 name = "archiver"
 _SHARD_LIST_RETENTION = timedelta(days=7)
@@ -19,7 +19,7 @@ _SHARD_LIST_RETENTION = timedelta(days=7)
 def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
     """List one shard per tenant with something to archive or to collect. With `tenant`, only that
     tenant, whether or not it has work."""
-    tenants = archive.list_tenants(resources, now) if tenant is None else [tenant]
+    tenants = archive.list_due_tenants(resources, now) if tenant is None else [tenant]
     return [Shard(tenant) for tenant in tenants]
 
 
@@ -37,7 +37,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
         **promotion_counts,
         "chains_archived": archived_count,
         "payloads_removed": archive.remove_uncited_payloads(resources, lease, now),
-        **collection.collect(lease, now),
+        **garbage_collection.collect_garbage(lease, now),
     }
 
 

@@ -7,21 +7,21 @@ from uuid import UUID
 
 from strandline.background.vectors import embed_texts
 from strandline.db.database import Caller, TenantDb
-from strandline.graph import store_vectors
-from strandline.graph.store_vectors import NodeVector, UnembeddedNode
-from strandline.jobs.context import Worker
+from strandline.graph.nodes import store_vectors
+from strandline.graph.nodes.store_vectors import NodeVector, UnembeddedNode
+from strandline.jobs.context import WorkerContext
 from strandline.log import store_work
 
 BATCH = 128
 """How many nodes are embedded between two commits."""
 
 
-def embed_new_nodes(worker: Worker, access: TenantDb, scope_ids: Sequence[UUID]) -> int:
+def embed_new_nodes(worker: WorkerContext, access: TenantDb, scope_ids: Sequence[UUID]) -> int:
     """Embed the nodes of these scopes that have no vector. Returns how many were embedded; nodes
     that a writer has locked stay due. A node whose text the model refuses stays without a vector.
     Raises EmbeddingUnavailable; what was stored before stays."""
     embedded_count, slice_end = 0, time.monotonic() + worker.slice_seconds
-    while nodes := store_vectors.list_unembedded(access, scope_ids, BATCH):
+    while nodes := store_vectors.list_unembedded_in_scopes(access, scope_ids, BATCH):
         stored_count = _embed(worker, access, nodes)
         embedded_count += stored_count
         worker.renew()
@@ -35,12 +35,12 @@ def embed_new_nodes(worker: Worker, access: TenantDb, scope_ids: Sequence[UUID])
     return embedded_count
 
 
-def embed_all_nodes(worker: Worker, tenant: str) -> bool:
+def embed_all_nodes(worker: WorkerContext, tenant: str) -> bool:
     """Embed the nodes of a tenant that have no vector in the current space. Returns whether all are
     done. Raises EmbeddingUnavailable; what was stored before stays."""
     access = worker.database.connect_as(Caller.background(tenant))
     last_node_id: UUID | None = None
-    while nodes := store_vectors.list_unembedded_in(
+    while nodes := store_vectors.list_unembedded_in_space(
         access, worker.embedder.space, last_node_id, BATCH
     ):
         if worker.is_out_of_time():
@@ -51,7 +51,7 @@ def embed_all_nodes(worker: Worker, tenant: str) -> bool:
     return True
 
 
-def _embed(worker: Worker, access: TenantDb, nodes: Sequence[UnembeddedNode]) -> int:
+def _embed(worker: WorkerContext, access: TenantDb, nodes: Sequence[UnembeddedNode]) -> int:
     vector_by_node = embed_texts(worker, {node.node_id: node.text for node in nodes})
     vectors: list[NodeVector] = []
     for node in nodes:

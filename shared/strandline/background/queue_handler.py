@@ -10,14 +10,14 @@ from uuid import UUID
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.embed import process_scopes
 from strandline.background.job_log import log_job
+from strandline.background.process_events import process_scopes
 from strandline.config import get_settings
 from strandline.errors import StrandlineError, Unavailable
-from strandline.jobs.context import Tally, Worker
+from strandline.jobs.context import Tally, WorkerContext
 from strandline.jobs.request_next import request_next_runs
 from strandline.observability import logger, trace_id_of
-from strandline.personas.turns import answer_turn
+from strandline.personas.deferred_turns import answer_turn
 from strandline.resources import Resources
 
 
@@ -31,7 +31,7 @@ def handle_messages(
     """
     get_settings()  # raises if the process is not configured
     deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - 2
-    worker = Worker(
+    worker = WorkerContext(
         resources.database,
         resources.blobs,
         resources.embedder,
@@ -73,7 +73,7 @@ def _find_outage(resources: Resources, deadline: float) -> Unavailable | None:
 
 def _handle_message(
     resources: Resources,
-    worker: Worker,
+    worker: WorkerContext,
     context: LambdaContext,
     record: Mapping[str, Any],
     outage: Unavailable | None,
@@ -108,7 +108,7 @@ def _handle_message(
 
 
 def _process_body(
-    resources: Resources, job: Worker, body: Mapping[str, Any], outage: Unavailable | None
+    resources: Resources, job: WorkerContext, body: Mapping[str, Any], outage: Unavailable | None
 ) -> str:
     """Fold the scopes that a message names, and answer its turns. Returns how many scopes are not
     finished, as text; empty if all are. Raises the outage, and KeyError and ValueError for a

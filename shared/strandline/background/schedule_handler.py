@@ -22,7 +22,7 @@ from pydantic import (
 from strandline.aws import clients as aws_clients
 from strandline.aws.scheduler import RunStarter, run_name
 from strandline.clock import Clock, utc_now
-from strandline.deployment import RUNNABLE
+from strandline.function_specs import RUNNABLE
 from strandline.observability import logger, trace_context, trace_id_of
 
 _MAX_WAIT = timedelta(seconds=5)
@@ -39,7 +39,7 @@ def _check_job_name(job: str) -> str:
 
 
 @dataclass
-class RunScheduler:
+class SchedulerResources:
     """The dependencies of the handler. It has no database connection, so that it never wakes a
     paused database."""
 
@@ -72,7 +72,7 @@ class RunRequest(BaseModel):
 
 
 def schedule_runs(
-    scheduler: RunScheduler, event: Mapping[str, Any], context: LambdaContext
+    scheduler: SchedulerResources, event: Mapping[str, Any], context: LambdaContext
 ) -> dict[str, Any]:
     """Process a batch of run requests. Returns SQS's partial batch response: the messages to
     deliver again, until SQS moves them to the dead-letter queue."""
@@ -84,7 +84,7 @@ def schedule_runs(
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed_ids]}
 
 
-def _handle_message(scheduler: RunScheduler, record: Mapping[str, Any]) -> bool:
+def _handle_message(scheduler: SchedulerResources, record: Mapping[str, Any]) -> bool:
     """Process one message. Returns whether it is done."""
     try:
         request = RunRequest.model_validate_json(record.get("body") or "")
@@ -101,7 +101,7 @@ def _handle_message(scheduler: RunScheduler, record: Mapping[str, Any]) -> bool:
     return True
 
 
-def _start_or_schedule(scheduler: RunScheduler, request: RunRequest) -> None:
+def _start_or_schedule(scheduler: SchedulerResources, request: RunRequest) -> None:
     if request.at is None:
         assert request.run is not None, "a request has one of the two"
         scheduler.run_starter.start_run(request.job, request.run, request.tenant)

@@ -7,15 +7,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.background import embed, refused_vectors
+from strandline.background import process_events, refused_vectors
 from strandline.background.embed_chains import embed_chains
 from strandline.background.embed_nodes import embed_all_nodes
 from strandline.chains import fold_recalls, form
 from strandline.config import get_settings
-from strandline.graph.store_revisions import raise_salience
+from strandline.graph.fields.store_revisions import raise_salience
 from strandline.jobs import store as jobs_store
 from strandline.jobs import store_failures, store_runs, store_scans
-from strandline.jobs.context import Worker
+from strandline.jobs.context import WorkerContext
 from strandline.jobs.runner import JobResources, Lease, Shard, error_code
 from strandline.llm import store as llm_store
 from strandline.log import store_uploads, store_work
@@ -24,7 +24,7 @@ from strandline.observability import logger
 from strandline.personas import lost_turns, store_turns
 from strandline.recall import importance
 from strandline.tenants import recount_usage
-from strandline.tenants.store_due import read_tuning
+from strandline.tenants.store_tenants import read_tuning
 
 name = "sweeper"
 _EXPORT_RETENTION = timedelta(days=1)  # an address is valid for an hour at most
@@ -42,10 +42,10 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     connection = resources.database.connection()
     tenants = {
         *store_scans.list_tenants_to_sweep(connection, resources.embedder.space, now),
-        *store_uploads.list_tenants(connection),
+        *store_uploads.list_tenants_with_expired(connection),
         *recount_usage.list_due_tenants(connection),
         *fold_recalls.list_due_tenants(connection, get_settings().tuning, now),
-        *store_turns.list_tenants(connection, now),
+        *store_turns.list_due_tenants(connection, now),
     }
     return [Shard(tenant) for tenant in sorted(tenants)]
 
@@ -91,7 +91,7 @@ def _turns_resent(resources: JobResources, lease: Lease, now: datetime) -> int:
 
 def _scopes_embedded(resources: JobResources, lease: Lease, now: datetime) -> int:
     scan_all = store_scans.is_scan_due(lease.access, resources.embedder.space, now)
-    return embed.process_tenant(_make_worker(resources, lease), lease.tenant, scan_all)
+    return process_events.process_tenant(_make_worker(resources, lease), lease.tenant, scan_all)
 
 
 def _chains_embedded(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -134,13 +134,13 @@ def _failures_retried(resources: JobResources, lease: Lease, now: datetime) -> i
 
 
 def _retry_job(
-    worker: Worker, tenant: str, job: store_failures.PendingRetry, now: datetime
+    worker: WorkerContext, tenant: str, job: store_failures.PendingRetry, now: datetime
 ) -> None:
     """Retry one failure. Raises whatever it fails with."""
     subject_id = UUID(job.ref)
     match job.kind:
         case store_failures.FOLD_KIND:
-            embed.process_scope_now(worker, tenant, subject_id)
+            process_events.process_scope_now(worker, tenant, subject_id)
         case store_failures.EMBED_KIND:
             refused_vectors.retry_refused_vectors(worker, tenant, subject_id)
         case _:
@@ -259,8 +259,8 @@ def _run_batches(lease: Lease, batch: Callable[[], int]) -> int:
     return total
 
 
-def _make_worker(resources: JobResources, lease: Lease) -> Worker:
-    return Worker(
+def _make_worker(resources: JobResources, lease: Lease) -> WorkerContext:
+    return WorkerContext(
         resources.database,
         resources.blobs,
         resources.embedder,

@@ -8,8 +8,8 @@ from strandline.aws.blobs import is_text
 from strandline.db.database import TenantDb
 from strandline.errors import EmbeddingRefused
 from strandline.failures import is_permanent_failure
-from strandline.jobs.context import EMBED_SECONDS, Worker, read_text_head, require_embedding
-from strandline.log import store_work, words_index
+from strandline.jobs.context import EMBED_SECONDS, WorkerContext, read_text_head, require_embedding
+from strandline.log import event_text, store_work
 from strandline.log.store_work import EventVector, UnembeddedEvent
 from strandline.observability import logger
 
@@ -18,7 +18,7 @@ _MAX_TEXT_BYTES = 4000
 
 
 def compute_vectors(
-    worker: Worker, access: TenantDb, candidates: Sequence[UnembeddedEvent]
+    worker: WorkerContext, access: TenantDb, candidates: Sequence[UnembeddedEvent]
 ) -> list[EventVector]:
     """A vector, or the reason of a refusal, for each event that is not erased: from the cache or
     from the model. Outside of any transaction."""
@@ -43,7 +43,9 @@ def compute_vectors(
     ]
 
 
-def embed_texts[Key](worker: Worker, texts: Mapping[Key, str]) -> dict[Key, list[float] | str]:
+def embed_texts[Key](
+    worker: WorkerContext, texts: Mapping[Key, str]
+) -> dict[Key, list[float] | str]:
     """Embed texts. Returns a vector by key, or, for a text that the model will never accept, the
     reason. Raises EmbeddingUnavailable."""
     if not texts:
@@ -70,11 +72,11 @@ def embed_texts[Key](worker: Worker, texts: Mapping[Key, str]) -> dict[Key, list
     return vector_by_key
 
 
-def _text_to_embed(worker: Worker, tenant: str, event: UnembeddedEvent) -> str:
+def _text_to_embed(worker: WorkerContext, tenant: str, event: UnembeddedEvent) -> str:
     """The text that is embedded for an event. A text payload is represented by its beginning, any
     other payload by its file name or MIME type."""
     text = event.content
     if text is None and event.blob_cid and is_text(event.mime_type):
         text = read_text_head(worker, tenant, event.blob_cid, _MAX_TEXT_BYTES)
     body = text if text is not None else event.file_name or event.mime_type or ""
-    return words_index.format_event(event.said_at, event.speaker, body)
+    return event_text.format_event(event.said_at, event.speaker, body)

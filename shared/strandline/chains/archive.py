@@ -11,11 +11,11 @@ _CHAINS_PER_COMMIT = 500
 """The maximum number of chains that one transaction archives."""
 
 
-def list_tenants(resources: JobResources, now: datetime) -> Sequence[str]:
+def list_due_tenants(resources: JobResources, now: datetime) -> Sequence[str]:
     """List the tenants that have cold chains, payloads that are due for a scan, or old
     snapshots."""
     settings = get_settings()
-    return store_archiving.list_tenants(
+    return store_archiving.list_due_tenants(
         resources.database.connection(),
         now,
         timedelta(seconds=settings.blob_grace_seconds),
@@ -44,7 +44,7 @@ def remove_uncited_payloads(resources: JobResources, lease: Lease, now: datetime
     many were removed."""
     removed_count = 0
     with lease.transaction():
-        position = store_archiving.begin_scan(lease.access)
+        position = store_archiving.begin_payload_scan(lease.access)
     grace = timedelta(seconds=get_settings().blob_grace_seconds)
     while not lease.is_out_of_time():
         page = resources.blobs.list_payloads(lease.tenant, position)
@@ -52,7 +52,7 @@ def remove_uncited_payloads(resources: JobResources, lease: Lease, now: datetime
         removed_count += _remove_payloads(resources, lease, old_cids)
         position = page[-1].cid if page else ""
         with lease.transaction():
-            store_archiving.advance_scan(lease.access, position, now, grace)
+            store_archiving.advance_payload_scan(lease.access, position, now, grace)
         if not page:
             break
     return removed_count
@@ -65,10 +65,10 @@ def _remove_payloads(resources: JobResources, lease: Lease, old_cids: Sequence[s
     if not old_cids:
         return 0
     with lease.transaction():
-        removable_cids = store_archiving.begin_removal(lease.access, old_cids)
+        removable_cids = store_archiving.begin_payload_removal(lease.access, old_cids)
     if not removable_cids:
         return 0
     removed_cids = resources.blobs.remove(lease.tenant, removable_cids)
     with lease.transaction():
-        store_archiving.end_removal(lease.access, removed_cids)
+        store_archiving.end_payload_removal(lease.access, removed_cids)
     return len(removed_cids)

@@ -44,7 +44,7 @@ class RecalledText:
     text: str
 
 
-def triples(text: str) -> set[int]:
+def hash_trigrams(text: str) -> set[int]:
     """The hashes of all sequences of three words. They are valid only in this process."""
     words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     return {hash(triple) for triple in zip(words, words[1:], words[2:], strict=False)}
@@ -60,12 +60,12 @@ def find_echoes(
     """
     places: Mapping[int, list[int]] = defaultdict(list)
     for n, source in enumerate(sources):
-        for triple in triples(source.text):
+        for triple in hash_trigrams(source.text):
             places[triple].append(n)
     decisions: dict[UUID, Decision] = {}
     for item in texts:
         numbers = {n for n, source in enumerate(sources) if _was_given_to(source, item)}
-        own = triples(item.text) if numbers else set[int]()
+        own = hash_trigrams(item.text) if numbers else set[int]()
         if len(own) < MIN_TRIPLES:
             continue
         share = sum(any(n in numbers for n in places.get(triple, ())) for triple in own) / len(own)

@@ -11,21 +11,21 @@ from uuid import UUID
 from strandline.chains import quality, store, store_events
 from strandline.chains.content import ChainContent, RunEnrichment
 from strandline.chains.fold_settings import FoldSettings
+from strandline.chains.model_questions import to_prompt_event
 from strandline.chains.parallel import run_in_parallel
-from strandline.chains.questions import to_prompt_event
 from strandline.chains.store import ChainHead
 from strandline.chains.store_events import RunEvent
 from strandline.db.database import TenantDb
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.failures import is_permanent_failure
-from strandline.jobs.context import EMBED_SECONDS, Worker, require_embedding
+from strandline.jobs.context import EMBED_SECONDS, WorkerContext, require_embedding
 from strandline.llm.types import ModelResult, Summary, TaskContext
 from strandline.log import store_work
 from strandline.observability import logger
 
 
 def enrich_run(
-    worker: Worker,
+    worker: WorkerContext,
     access: TenantDb,
     task: TaskContext,
     settings: FoldSettings,
@@ -69,7 +69,7 @@ def enrich_run(
 
 
 def _describe_run(
-    worker: Worker,
+    worker: WorkerContext,
     task: TaskContext,
     settings: FoldSettings,
     run_events: Sequence[RunEvent],
@@ -117,7 +117,9 @@ def _describe_run(
     )
 
 
-def embed_summary(worker: Worker, content: ChainContent, *, waits_for_model: bool) -> str | None:
+def embed_summary(
+    worker: WorkerContext, content: ChainContent, *, waits_for_model: bool
+) -> str | None:
     """Embed a summary; None where the quality gate rejected the chain or the model refuses the
     text. While the model is unavailable: raises EmbeddingUnavailable if `waits_for_model`, else
     returns None (the model is then unavailable for the chain's events too)."""
@@ -142,7 +144,7 @@ def embed_summary(worker: Worker, content: ChainContent, *, waits_for_model: boo
 
 
 def _merge_content(
-    worker: Worker,
+    worker: WorkerContext,
     task: TaskContext,
     settings: FoldSettings,
     target: ChainHead,

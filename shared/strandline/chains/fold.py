@@ -25,8 +25,8 @@ from strandline.chains.enrichment import embed_summary, enrich_run
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState
 from strandline.chains.judging import judge_topic, log_fold_failure
+from strandline.chains.model_questions import make_task_context
 from strandline.chains.open_lanes import to_turn
-from strandline.chains.questions import make_task_context
 from strandline.chains.segmentation import (
     Judge,
     Judgement,
@@ -49,11 +49,11 @@ def fold_turns(state: FoldState, turns: Sequence[LoggedTurn]) -> bool:
     if the fold must wait for a vector or a model. Raises ConcurrentUpdate."""
     deferral = None
     try:
-        reached_end = _apply_scheduled(state)
+        reached_end = _apply_due_decisions(state)
         for turn in turns:
             if not reached_end or state.worker.is_out_of_time():
                 break
-            reached_end = _fold_event(state, turn) and _apply_scheduled(state)
+            reached_end = _fold_event(state, turn) and _apply_due_decisions(state)
     except Deferred as error:
         reached_end, deferral = False, error
     fold_writer.drop_later_decisions(state)
@@ -83,7 +83,7 @@ def _fold_event(state: FoldState, event: LoggedTurn) -> bool:
     judge = _make_judge(state, settings, is_settled)
     for step in add_turn(state.lanes, turn, settings.rules, judge):
         _take_step(state, turn.session_id, step, settings)
-        if state.current_seq < turn.seq and not _apply_scheduled(state):
+        if state.current_seq < turn.seq and not _apply_due_decisions(state):
             return False
     return state.current_seq == turn.seq
 
@@ -107,7 +107,7 @@ def _make_judge(state: FoldState, settings: FoldSettings, is_settled: bool) -> J
         judgement = judge_topic(state, lane, settings, is_settled=is_settled)
         if judgement is None or not judgement.is_costly:
             return judgement
-        fold_writer.commit_answer(state, judgement.new_decisions)
+        fold_writer.commit_model_decisions(state, judgement.new_decisions)
         return Judgement(judgement.ends_topic)
 
     return judge
@@ -119,7 +119,7 @@ def _take_step(state: FoldState, session_id: str, step: LaneStep, settings: Fold
     run, at_seq = step.closed_run, state.seq_with(step.lane)
     enrichment = _decide_content(state, run, settings) if run else None
     if run is not None and enrichment is not None and enrichment.is_new:
-        state.pending_decisions.append(_decide_formed(state, run, enrichment, at_seq))
+        state.pending_decisions.append(_make_content_decision(state, run, enrichment, at_seq))
     state.current_seq = at_seq
     state.pending_decisions += step.new_decisions
     state.set_lane(session_id, step.lane)
@@ -151,13 +151,13 @@ def _decide_settings(
         state.pending_decisions.append(decision)
 
 
-def _apply_scheduled(state: FoldState) -> bool:
+def _apply_due_decisions(state: FoldState) -> bool:
     """Apply the stored decisions that take effect at the current seq, except those already applied.
     Returns False, or raises Deferred, if some are left for later."""
     for decision in state.decisions_by_seq.get(state.current_seq, ()):
         state.worker.require_time()
         if decision.kind == "reformed":
-            _replay_reformed(state, decision)
+            _replay_revision(state, decision)
             continue
         session_id = decision.body["session"]
         last = state.get_lane(session_id).last_turn
@@ -171,7 +171,7 @@ def _apply_scheduled(state: FoldState) -> bool:
     return True
 
 
-def _replay_reformed(state: FoldState, decision: Decision) -> None:
+def _replay_revision(state: FoldState, decision: Decision) -> None:
     """In a replay, apply a stored `reformed` decision again."""
     chain_id, version = UUID(decision.body["chain_id"]), decision.body["version"]
     head = store.read_head(state.access, chain_id)
@@ -232,7 +232,7 @@ def _make_placeholder(state: FoldState, run: TopicRun, error: Exception) -> RunE
     return RunEnrichment(content, None, is_new=True)
 
 
-def _decide_formed(
+def _make_content_decision(
     state: FoldState, run: TopicRun, enrichment: RunEnrichment, at_seq: int
 ) -> Decision:
     event_id = run.turns[-1].event_id
@@ -257,5 +257,7 @@ def _commit_run(state: FoldState, run: TopicRun, enrichment: RunEnrichment | Non
             if (decision.event_id, decision.kind) != (last, "formed")
         ]
         placeholder = _make_placeholder(state, run, error)
-        state.pending_decisions.append(_decide_formed(state, run, placeholder, state.current_seq))
+        state.pending_decisions.append(
+            _make_content_decision(state, run, placeholder, state.current_seq)
+        )
         fold_writer.commit(state, EnrichedRun(run, placeholder))

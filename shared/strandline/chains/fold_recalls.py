@@ -14,7 +14,7 @@ RETENTION = timedelta(days=30)
 def list_due_tenants(connection: Connection, deployment: Tuning, now: datetime) -> list[str]:
     """Ids of the tenants with recalls to fold or to remove, or with chains whose heat times are out
     of date."""
-    return store_recalls.list_tenants(connection, deployment.heat_parameters(), now - RETENTION)
+    return store_recalls.list_due_tenants(connection, deployment.heat_parameters(), now - RETENTION)
 
 
 def fold(access: TenantDb, now: datetime, limit: int, tuning: Tuning) -> int:

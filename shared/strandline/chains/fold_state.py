@@ -14,7 +14,7 @@ from strandline.chains.segmentation import Lane
 from strandline.chains.store_lanes import LoggedTurn, ScopeProgress
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
-from strandline.jobs.context import Worker
+from strandline.jobs.context import WorkerContext
 from strandline.llm.types import PromptEvent
 from strandline.tuning import Tuning
 
@@ -26,7 +26,7 @@ _BATCH = 200
 class FoldState:
     """The data that a fold has read about its scope, and its uncommitted changes."""
 
-    worker: Worker
+    worker: WorkerContext
     access: TenantDb
     scope: ScopeProgress
     now: datetime
@@ -79,7 +79,7 @@ class FoldState:
 
 
 def load_state(
-    worker: Worker, access: TenantDb, scope_id: UUID, now: datetime
+    worker: WorkerContext, access: TenantDb, scope_id: UUID, now: datetime
 ) -> tuple[FoldState, Sequence[LoggedTurn]]:
     """Load the state of a scope's fold, and the scope's next events. Raises NotFound."""
     scope, space = store_lanes.read_progress(access, scope_id), worker.embedder.space
@@ -108,7 +108,7 @@ def load_state(
             (item.event_id, item.kind): item
             for item in sorted((*decisions, *earlier_decisions), key=lambda item: item.attempt)
         },
-        decisions_by_seq=_group_scheduled(decisions),
+        decisions_by_seq=_group_decisions_by_seq(decisions),
         lanes=lanes,
         tuning=worker.tuning.with_overrides(scope.tuning),
         settings=FoldSettings.model_validate(scope.settings) if scope.settings else None,
@@ -128,15 +128,17 @@ def _decide_echoes(
     new_turns = [turn for turn in turns if turn.seq > scope.max_folded_seq and turn.is_in_lane]
     if not new_turns:
         return {}
-    sources = store_echoes.read_given(
+    sources = store_echoes.read_recalled_texts(
         access, scope.participants, new_turns[0].recorded_at, new_turns[-1].recorded_at
     )
     if not sources:
         return {}
-    return find_echoes(store_echoes.read_said(access, [t.event_id for t in new_turns]), sources)
+    return find_echoes(
+        store_echoes.read_event_texts(access, [t.event_id for t in new_turns]), sources
+    )
 
 
-def _group_scheduled(decisions: Sequence[Decision]) -> dict[int, list[Decision]]:
+def _group_decisions_by_seq(decisions: Sequence[Decision]) -> dict[int, list[Decision]]:
     """Group the `idle` and `reformed` decisions by the seq at which they take effect, in the order
     in which they were made."""
     timed_decisions = [item for item in decisions if item.kind in ("idle", "reformed")]

@@ -39,7 +39,7 @@ def commit(state: FoldState, version: EnrichedRun | ChainRevision | None = None)
     state.pending_decisions.clear()
 
 
-def commit_answer(state: FoldState, new_decisions: Sequence[Decision]) -> None:
+def commit_model_decisions(state: FoldState, new_decisions: Sequence[Decision]) -> None:
     """Commit the decisions made from a model's answer, before their effects on the event that they
     are about. Raises ConcurrentUpdate."""
     later_decisions = [item for item in state.pending_decisions if item.at_seq > state.current_seq]

@@ -7,21 +7,21 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.chains import fold_writer, store, store_decisions, store_lanes, store_use
+from strandline.chains import fold_writer, store, store_decisions, store_dropped_chains, store_lanes
 from strandline.chains.content import RunEnrichment
 from strandline.chains.decisions import Decision
 from strandline.chains.enrichment import enrich_run
 from strandline.chains.fold import fold_turns
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState, load_state
+from strandline.chains.model_questions import make_task_context
 from strandline.chains.open_lanes import read_lanes
-from strandline.chains.questions import make_task_context
 from strandline.chains.segmentation import Lane
 from strandline.chains.versions import ChainRevision
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, Unavailable
-from strandline.jobs.context import ConcurrentUpdate, Deferred, Worker, describe_error
-from strandline.log.store_marks import list_marked_scopes
+from strandline.jobs.context import ConcurrentUpdate, Deferred, WorkerContext, describe_error
+from strandline.log.store_erasure_marks import list_marked_scopes
 from strandline.observability import logger
 
 _MAX_ATTEMPTS = 8
@@ -32,7 +32,7 @@ _LANES_PER_SCOPE = 20
 """How many of them are closed in one scope before continuing with the next scope."""
 
 
-def fold_scope(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime) -> bool:
+def fold_scope(worker: WorkerContext, access: TenantDb, scope_id: UUID, now: datetime) -> bool:
     """Fold a scope's events past its `folded_seq`. Returns whether the end of the log was reached.
 
     It stops before the end when the worker's time is up, when a user message has no vector yet,
@@ -52,7 +52,7 @@ def fold_scope(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime) 
         worker.tally.counters.update(worker.llm.take_metrics())
 
 
-def _fold_scope(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime) -> bool:
+def _fold_scope(worker: WorkerContext, access: TenantDb, scope_id: UUID, now: datetime) -> bool:
     conflicts = folded_events = 0
     slice_end = time.monotonic() + worker.slice_seconds
     while conflicts < _MAX_ATTEMPTS:
@@ -75,7 +75,7 @@ def _fold_scope(worker: Worker, access: TenantDb, scope_id: UUID, now: datetime)
     raise Unavailable("Other workers are folding this scope. Nothing is lost: its work stays due.")
 
 
-def close_idle_lanes(worker: Worker, tenant: str, now: datetime) -> int:
+def close_idle_lanes(worker: WorkerContext, tenant: str, now: datetime) -> int:
     """Close a tenant's lanes whose last event is older than the gap, by the server's clock. Returns
     how many were closed.
 
@@ -117,7 +117,7 @@ def _round_robin(page: Sequence[store_lanes.IdleLane]) -> Iterator[tuple[UUID, l
 
 
 def _close_lanes(
-    worker: Worker, access: TenantDb, scope_id: UUID, sessions: Sequence[str], now: datetime
+    worker: WorkerContext, access: TenantDb, scope_id: UUID, sessions: Sequence[str], now: datetime
 ) -> int:
     """Record that these lanes are idle, then fold by that decision. The decision commits first, so
     that if a worker crashes in between, the next one follows it. A scope with a running erasure
@@ -145,7 +145,7 @@ def _close_lanes(
     return len(lane_by_session) if fold_scope(worker, access, scope_id, now) else 0
 
 
-def retry_enrichment(worker: Worker, tenant: str, chain_id: UUID, now: datetime) -> int:
+def retry_enrichment(worker: WorkerContext, tenant: str, chain_id: UUID, now: datetime) -> int:
     """Call the models again for a chain's events. Returns the number of the version with the new
     content. The chain is not merged into another, and an archived chain stays archived.
 
@@ -171,7 +171,7 @@ def retry_enrichment(worker: Worker, tenant: str, chain_id: UUID, now: datetime)
 
 
 def _enrich_again(
-    worker: Worker, access: TenantDb, scope_id: UUID, chain_id: UUID, now: datetime
+    worker: WorkerContext, access: TenantDb, scope_id: UUID, chain_id: UUID, now: datetime
 ) -> int:
     state, _ = load_state(worker, access, scope_id, now)
     head = store.read_head(access, chain_id)  # read after fold_no, which each change increments
@@ -196,7 +196,7 @@ def _enrich_again(
     if enrichment is None:
         raise NotFound
     state.pending_decisions.append(
-        _make_reformed_decision(
+        _make_revision_decision(
             access, state, chain_id, event_ids[-1], head.version + 1, enrichment
         )
     )
@@ -204,7 +204,7 @@ def _enrich_again(
     return head.version + 1
 
 
-def _make_reformed_decision(
+def _make_revision_decision(
     access: TenantDb,
     state: FoldState,
     chain_id: UUID,
@@ -228,4 +228,4 @@ def drop_chains(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
     chains, because decisions are kept, with the same strength and heat, because the effect of
     recalls is kept."""
     with access.transaction():
-        store_use.drop_folded(access, scope_ids)
+        store_dropped_chains.drop_chains(access, scope_ids)

@@ -8,7 +8,7 @@ from strandline.chains.content import FOLD_FAILED
 from strandline.chains.decisions import Decision, give_up_vector
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState
-from strandline.chains.questions import ask_if_topic_continues, make_task_context
+from strandline.chains.model_questions import ask_if_topic_continues, make_task_context
 from strandline.chains.segmentation import Judgement, Lane, TopicVerdict, compare_topic
 from strandline.failures import is_permanent_failure
 from strandline.jobs.context import ConcurrentUpdate
@@ -45,7 +45,7 @@ def judge_topic(
             "fell_back": FOLD_FAILED,
             "error": type(error).__name__,
         }
-        return Judgement(False, [_decide_continues(state, lane, body)])
+        return Judgement(False, [_make_continuation_decision(state, lane, body)])
 
 
 def log_fold_failure(state: FoldState, message: str, error: Exception) -> None:
@@ -71,11 +71,13 @@ def _judge_anew(state: FoldState, lane: Lane, settings: FoldSettings) -> Judgeme
         return _ask_model(state, lane, settings, comparison.cosine)
     if verdict is TopicVerdict.BREAK:
         body = {"continues": False, "by": "cosine", "cosine": comparison.cosine}
-        return Judgement(True, [_decide_continues(state, lane, body)])
+        return Judgement(True, [_make_continuation_decision(state, lane, body)])
     return Judgement(False, give_ups)
 
 
-def _decide_continues(state: FoldState, lane: Lane, body: Mapping[str, object]) -> Decision:
+def _make_continuation_decision(
+    state: FoldState, lane: Lane, body: Mapping[str, object]
+) -> Decision:
     message = lane.pending_turns[0].event_id
     return Decision(message, "continues", 0, state.seq_with(lane), dict(body))
 
@@ -118,6 +120,6 @@ def _ask_model(
     }
     return Judgement(
         not result.value.continues,
-        [_decide_continues(state, lane, body)],
+        [_make_continuation_decision(state, lane, body)],
         is_costly=result.model != HeuristicModel.name or result.fallback_reason is not None,
     )

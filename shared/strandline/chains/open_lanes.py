@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from strandline.chains import store_lanes
-from strandline.chains.segmentation import Lane, SegmentationRules, Turn, read_flow_ids
+from strandline.chains.segmentation import Lane, SegmentationRules, Turn, read_workflow_ids
 from strandline.chains.store_lanes import LaneRow, LoggedTurn
 from strandline.db.database import TenantDb
 
@@ -45,7 +45,7 @@ def to_turn(event: LoggedTurn) -> Turn:
         type=event.type,
         said_at=event.said_at,
         recorded_at=event.recorded_at,
-        flow_ids=read_flow_ids(event.flows),
+        flow_ids=read_workflow_ids(event.flows),
         vector=None if event.is_given_up or event.vector is None else json.loads(event.vector),
         vector_given_up=event.is_given_up or event.is_refused,
     )

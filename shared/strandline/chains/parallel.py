@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from strandline.jobs.context import Worker
+from strandline.jobs.context import WorkerContext
 from strandline.llm.parallel import submit
 
 
 def run_in_parallel[A, B, C](
-    worker: Worker,
+    worker: WorkerContext,
     first_call: Callable[[], A],
     second_call: Callable[[], B],
     third_call: Callable[[], C],

@@ -142,7 +142,7 @@ def compare_topic(lane: Lane, rules: SegmentationRules) -> Comparison:
     )
 
 
-def judge_next(
+def move_pending_turn(
     lane: Lane, rules: SegmentationRules, *, breaks: bool
 ) -> tuple[Lane, TopicRun | None]:
     """Move the lane's first pending event into its topic. Returns the new lane and the run that
@@ -257,7 +257,7 @@ def _judge_step(lane: Lane, rules: SegmentationRules, judge: Judge) -> LaneStep 
         turn, *later_turns = lane.pending_turns
         turn = replace(turn, vector_given_up=turn.vector is None)
         lane = replace(lane, pending_turns=(turn, *later_turns))
-    lane, closed_run = judge_next(lane, rules, breaks=judgement.ends_topic)
+    lane, closed_run = move_pending_turn(lane, rules, breaks=judgement.ends_topic)
     return LaneStep(lane, closed_run, judgement.new_decisions)
 
 
@@ -266,11 +266,11 @@ def _restart_lane(lane: Lane, turn: Turn, rules: SegmentationRules) -> LaneStep:
     lane, closed_run = close_lane(lane, "gap")
     lane = lane.with_turn(turn)
     if not rules.lookahead:
-        lane, _ = judge_next(lane, rules, breaks=False)
+        lane, _ = move_pending_turn(lane, rules, breaks=False)
     return LaneStep(lane, closed_run)
 
 
-def read_flow_ids(metadata: dict[str, object]) -> frozenset[str]:
+def read_workflow_ids(metadata: dict[str, object]) -> frozenset[str]:
     """The workflow and execution ids in an event's metadata, each prefixed with its kind."""
     return frozenset(
         f"{name}={metadata[name]}"

@@ -8,7 +8,7 @@ from uuid import UUID
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
 from strandline.jobs.store_due import GARBAGE_PERIOD
-from strandline.tenants.store_due import list_tenant_ids
+from strandline.tenants.store_tenants import fetch_tenant_ids
 
 _MIN_MARKED_SECONDS = 900
 """How long a payload stays marked before it is removed: longer than any append that did not see the
@@ -20,7 +20,7 @@ _REMOVAL_GRACE_SECONDS = 60
 before the removal. This is twice the time of the longest append."""
 
 
-def list_tenants(
+def list_due_tenants(
     connection: Connection,
     now: datetime,
     grace: timedelta,
@@ -30,7 +30,7 @@ def list_tenants(
     were not scanned in the current GARBAGE_PERIOD and may include uncited ones older than `grace`,
     or with snapshots of the topic index older than `snapshot_age`."""
     params = (now, GARBAGE_PERIOD, grace, snapshot_age)
-    return list_tenant_ids(connection, "select * from tenants_to_archive(%s, %s, %s, %s)", params)
+    return fetch_tenant_ids(connection, "select * from tenants_to_archive(%s, %s, %s, %s)", params)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def archive_cold_chains(
 
 
 @dataclass(frozen=True)
-class _ScanPosition:
+class _PayloadScan:
     position: str
 
 
@@ -78,18 +78,18 @@ class _Cid:
     cid: str
 
 
-def begin_scan(access: TenantDb) -> str:
+def begin_payload_scan(access: TenantDb) -> str:
     """Lock the tenant's scan and return the CID after which it continues; '' is the beginning.
     Deletes removals whose grace period is over. In a transaction."""
     access.execute("delete from blob_removals where removing_until < now()", {})
     access.execute(
         "insert into blob_scans (tenant_id) values (current_tenant()) on conflict do nothing", {}
     )
-    (scan,) = access.fetch(_ScanPosition, "select position from blob_scans for no key update", {})
+    (scan,) = access.fetch(_PayloadScan, "select position from blob_scans for no key update", {})
     return scan.position
 
 
-def advance_scan(access: TenantDb, position: str, now: datetime, grace: timedelta) -> None:
+def advance_payload_scan(access: TenantDb, position: str, now: datetime, grace: timedelta) -> None:
     """Record that the scan has reached this CID; '' means that it has ended. Deletes the marks that
     were set before the last scan ended and that neither scan used, because their payloads no longer
     exist. Another scan becomes due only for events appended within `grace` or later. In a
@@ -106,10 +106,10 @@ def advance_scan(access: TenantDb, position: str, now: datetime, grace: timedelt
         {"position": position, "now": now},
     )
     if not position:
-        _forget_appends(access, now, grace)
+        _clear_due_time(access, now, grace)
 
 
-def _forget_appends(access: TenantDb, now: datetime, grace: timedelta) -> None:
+def _clear_due_time(access: TenantDb, now: datetime, grace: timedelta) -> None:
     """Record that a scan has covered all appends before `grace`. The quota's row is locked first: a
     concurrent append records itself after this, and in another hour."""
     access.execute("select from quotas where quota = 'appends' for no key update", {})
@@ -121,7 +121,7 @@ def _forget_appends(access: TenantDb, now: datetime, grace: timedelta) -> None:
     )
 
 
-def begin_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
+def begin_payload_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
     """Of payloads older than their grace period, return the CIDs whose bytes may be removed now:
     marked by an earlier scan and still uncited. No append may cite them until `end_removal`.
     Uncited payloads without a mark are marked. In a transaction.
@@ -163,7 +163,7 @@ def begin_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
     return [row.cid for row in rows]
 
 
-def end_removal(access: TenantDb, cids: Sequence[str]) -> None:
+def end_payload_removal(access: TenantDb, cids: Sequence[str]) -> None:
     """Record that these bytes are removed. After _REMOVAL_GRACE_SECONDS, appends may store them
     again. In a transaction."""
     access.execute(

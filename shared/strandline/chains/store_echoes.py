@@ -17,7 +17,7 @@ _MAX_CHARS = 8000
 """The maximum number of characters compared of a text."""
 
 
-def read_given(
+def read_recalled_texts(
     access: TenantDb, participants: Sequence[str], first: datetime, last: datetime
 ) -> Sequence[RecalledText]:
     """Read the events that recalls on behalf of some of these participants returned, from the echo
@@ -64,7 +64,7 @@ def read_given(
     )
 
 
-def read_said(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[EventText]:
+def read_event_texts(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[EventText]:
     """Read the texts of these events; erased events and payloads are left out."""
     return access.fetch(
         EventText,

@@ -53,7 +53,7 @@ def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> 
 
 
 @dataclass(frozen=True)
-class TopicEvent:
+class PromptEventRow:
     """An event, with the columns that a model prompt about its topic needs."""
 
     event_id: UUID
@@ -70,13 +70,13 @@ class TopicEvent:
     is_erased: bool
 
 
-def read_topic_events(
+def read_prompt_events(
     access: TenantDb, unread_ids: Sequence[UUID], cached_ids: Sequence[UUID]
-) -> tuple[Sequence[TopicEvent], set[UUID]]:
+) -> tuple[Sequence[PromptEventRow], set[UUID]]:
     """Read the events of `unread_ids`. Returns those that are not erased, and the ids of all
     erased ones among `unread_ids` and `cached_ids`."""
     rows = access.fetch(
-        TopicEvent,
+        PromptEventRow,
         """
         select e.event_id, e.seq, e.speaker, e.role, e.type, left(e.content, 8000) as content,
             e.blob_cid, e.mime_type, e.file_name,

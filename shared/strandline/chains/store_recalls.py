@@ -11,7 +11,7 @@ from uuid import UUID
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
-from strandline.tenants.store_due import list_tenant_ids
+from strandline.tenants.store_tenants import fetch_tenant_ids
 from strandline.tuning import Tuning
 
 
@@ -59,7 +59,7 @@ def record_events(
     like `record_chains`. Echoes do not count as a use. `answer_event_ids` are all events of the
     answer, by default `event_ids`: an event that repeats their text is an echo (chains/echoes). The
     use of the events themselves is folded later from the rows stored here (recall/importance)."""
-    query = query_insert(access, recall_id, event_ids, now, answer_event_ids, is_durable=False)
+    query = make_insert_query(access, recall_id, event_ids, now, answer_event_ids, is_durable=False)
     return len(access.fetch(query.row_type, query.statement, query.params))
 
 
@@ -90,7 +90,7 @@ _INSERT_USE = """
 """
 
 
-def query_insert(
+def make_insert_query(
     access: TenantDb,
     recall_id: UUID,
     event_ids: Sequence[UUID],
@@ -272,12 +272,12 @@ def prune_answers(access: TenantDb, before: datetime, limit: int) -> int:
     )
 
 
-def list_tenants(
+def list_due_tenants(
     connection: Connection, deployment: Mapping[str, object], before: datetime
 ) -> list[str]:
     """Ids of the tenants with recalls to fold, with recalls folded before `before`, or with chains
     to recompute because the heat settings changed. `deployment` has all heat settings by name."""
-    return list_tenant_ids(
+    return fetch_tenant_ids(
         connection,
         "select * from tenants_with_heat_work(%s::jsonb, %s)",
         (json.dumps(deployment), before),

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from strandline.chains import heat, store, store_use
+from strandline.chains import heat, store, store_dropped_chains
 from strandline.chains.content import ChainContent, RunEnrichment
 from strandline.chains.fold_state import FoldState
 from strandline.chains.segmentation import TopicRun
@@ -42,7 +42,7 @@ def write_run(state: FoldState, enriched_run: EnrichedRun) -> None:
     target = store.read_head(state.access, content.joins) if content.joins else None
     base = _first_head(state, run, content) if target is None else _next_head(target, run)
     version = _make_version(state, content, base, run.turns[0].session_id)
-    version, enrichment = _restore_use(state, version, enrichment)
+    version, enrichment = _restore_dropped_state(state, version, enrichment)
     links = [ChainEvent(turn.event_id, turn.seq) for turn in run.turns]
     earlier_ids = store.list_event_ids(state.access, version.chain_id) if target else []
     _store_version(
@@ -68,7 +68,7 @@ def write_revision(state: FoldState, revision: ChainRevision) -> None:
     if head.status == "archived":
         version = replace(version, status="archived", archived_at=version.formed_at)
         enrichment = enrichment._replace(vector=None)
-    version, enrichment = _restore_use(state, version, enrichment)
+    version, enrichment = _restore_dropped_state(state, version, enrichment)
     _store_version(state, version, [], store.list_event_ids(state.access, chain_id), enrichment)
 
 
@@ -125,7 +125,7 @@ def _next_head(head: ChainHead, run: TopicRun) -> ChainHead:
     )
 
 
-def _restore_use(
+def _restore_dropped_state(
     state: FoldState, version: ChainVersion, enrichment: RunEnrichment
 ) -> tuple[ChainVersion, RunEnrichment]:
     """In a replay, restore the effect of recalls and archiving on a chain: its strength, and its
@@ -133,7 +133,7 @@ def _restore_use(
     status of the version at hand."""
     use = None
     if state.current_seq <= state.scope.max_folded_seq:
-        use = store_use.read_use(state.access, version.chain_id)
+        use = store_dropped_chains.read_dropped_state(state.access, version.chain_id)
     if use is None:
         return version, enrichment
     if version.version == 1:

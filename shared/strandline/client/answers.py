@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from strandline.erasure.schemas import ErasureOut as ErasureOut
     from strandline.erasure.schemas import ErasurePage as ErasurePage
     from strandline.erasure.schemas import ErasurePreview as ErasurePreview
-    from strandline.graph.schemas_changes import EdgeEnd as EdgeEnd
-    from strandline.graph.schemas_changes import Invalidation as Invalidation
-    from strandline.graph.schemas_changes import Merge as Merge
-    from strandline.graph.schemas_changes import MergeUndo as MergeUndo
-    from strandline.graph.schemas_changes import Proposals as Proposals
-    from strandline.graph.schemas_changes import RelationsAnswer as RelationsAnswer
-    from strandline.graph.schemas_changes import StoredChange as StoredChange
-    from strandline.graph.schemas_communities import CommunitiesPage as CommunitiesPage
-    from strandline.graph.schemas_communities import CommunityDetail as CommunityDetail
-    from strandline.graph.schemas_communities import CommunityOut as CommunityOut
-    from strandline.graph.schemas_conflicts import AnalyzeOut as AnalyzeOut
-    from strandline.graph.schemas_conflicts import ConflictsOut as ConflictsOut
-    from strandline.graph.schemas_fields import FieldHistory as FieldHistory
-    from strandline.graph.schemas_fields import StoredRevision as StoredRevision
-    from strandline.graph.schemas_fields import TopicFields as TopicFields
-    from strandline.graph.schemas_lists import NodeHistory as NodeHistory
-    from strandline.graph.schemas_lists import NodePage as NodePage
-    from strandline.graph.schemas_nodes import CreateNodesAnswer as CreateNodesAnswer
-    from strandline.graph.schemas_nodes import NodeOut as NodeOut
-    from strandline.graph.schemas_search import GraphOut as GraphOut
-    from strandline.graph.schemas_status import GraphStatus as GraphStatus
-    from strandline.graph.schemas_transfer import GraphExport as GraphExport
-    from strandline.graph.schemas_transfer import GraphImport as GraphImport
+    from strandline.graph.changes.schemas import EdgeEnd as EdgeEnd
+    from strandline.graph.changes.schemas import Invalidation as Invalidation
+    from strandline.graph.changes.schemas import Merge as Merge
+    from strandline.graph.changes.schemas import MergeUndo as MergeUndo
+    from strandline.graph.changes.schemas import Proposals as Proposals
+    from strandline.graph.changes.schemas import RelationsAnswer as RelationsAnswer
+    from strandline.graph.changes.schemas import StoredChange as StoredChange
+    from strandline.graph.communities.schemas import CommunitiesPage as CommunitiesPage
+    from strandline.graph.communities.schemas import CommunityDetail as CommunityDetail
+    from strandline.graph.communities.schemas import CommunityOut as CommunityOut
+    from strandline.graph.conflicts.schemas import AnalyzeOut as AnalyzeOut
+    from strandline.graph.conflicts.schemas import ConflictsOut as ConflictsOut
+    from strandline.graph.fields.schemas import FieldHistory as FieldHistory
+    from strandline.graph.fields.schemas import StoredRevision as StoredRevision
+    from strandline.graph.fields.schemas import TopicFields as TopicFields
+    from strandline.graph.lists.schemas import NodeHistory as NodeHistory
+    from strandline.graph.lists.schemas import NodePage as NodePage
+    from strandline.graph.nodes.schemas import CreateNodesAnswer as CreateNodesAnswer
+    from strandline.graph.nodes.schemas import NodeOut as NodeOut
+    from strandline.graph.search.schemas import GraphOut as GraphOut
+    from strandline.graph.status.schemas import GraphStatus as GraphStatus
+    from strandline.graph.transfer.schemas import GraphExport as GraphExport
+    from strandline.graph.transfer.schemas import GraphImport as GraphImport
     from strandline.jobs.schemas import JobOut as JobOut
     from strandline.jobs.schemas import JobsPage as JobsPage
     from strandline.llm.schemas import ModelCallOut as ModelCallOut
@@ -101,17 +101,17 @@ _MODULES = {
     "admin.schemas_tenants": "TenantDetails TenantOut TenantPage Usage",
     "context.schemas": "ContextTextOut SearchOut",
     "erasure.schemas": "ErasureFeed ErasureItem ErasureOut ErasurePage ErasurePreview",
-    "graph.schemas_changes": (
+    "graph.changes.schemas": (
         "EdgeEnd Invalidation Merge MergeUndo Proposals RelationsAnswer StoredChange"
     ),
-    "graph.schemas_communities": "CommunitiesPage CommunityDetail CommunityOut",
-    "graph.schemas_conflicts": "AnalyzeOut ConflictsOut",
-    "graph.schemas_fields": "FieldHistory StoredRevision TopicFields",
-    "graph.schemas_lists": "NodeHistory NodePage",
-    "graph.schemas_nodes": "CreateNodesAnswer NodeOut",
-    "graph.schemas_search": "GraphOut",
-    "graph.schemas_status": "GraphStatus",
-    "graph.schemas_transfer": "GraphExport GraphImport",
+    "graph.communities.schemas": "CommunitiesPage CommunityDetail CommunityOut",
+    "graph.conflicts.schemas": "AnalyzeOut ConflictsOut",
+    "graph.fields.schemas": "FieldHistory StoredRevision TopicFields",
+    "graph.lists.schemas": "NodeHistory NodePage",
+    "graph.nodes.schemas": "CreateNodesAnswer NodeOut",
+    "graph.search.schemas": "GraphOut",
+    "graph.status.schemas": "GraphStatus",
+    "graph.transfer.schemas": "GraphExport GraphImport",
     "jobs.schemas": "JobOut JobsPage",
     "llm.schemas": "ModelCallOut ModelCallPage",
     "log.schemas": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",

@@ -141,16 +141,18 @@ def join_participants(
     """Everybody that the three parameters name; None where they name nobody."""
     if isinstance(participants, str):
         raise TypeError('participants: give a list, as in ["user:alice", "agent:helper"]')
-    names = [qualify(name, kind) for name, kind in ((user, "user"), (agent, "agent")) if name]
+    names = [
+        qualify_participant(name, kind) for name, kind in ((user, "user"), (agent, "agent")) if name
+    ]
     return [*dict.fromkeys([*names, *(participants or ())])] or None
 
 
-def qualify(name: str, kind: str) -> str:
+def qualify_participant(name: str, kind: str) -> str:
     """A participant: `alice` is short for `user:alice`; a name with a colon is taken as it is."""
     return name if ":" in name else f"{kind}:{name}"
 
 
-class Declaration:
+class VerbSignature:
     """The signature of a verb, and how arguments become values of its request."""
 
     def __init__(self, function: Callable[..., Any], operation: Operation) -> None:
@@ -201,7 +203,7 @@ class Declaration:
         else:
             for kind in ("user", "agent"):
                 if isinstance(arguments.get(kind), str):
-                    arguments[kind] = qualify(arguments[kind], kind)
+                    arguments[kind] = qualify_participant(arguments[kind], kind)
         fields = {
             name: value
             for name, value in arguments.items()

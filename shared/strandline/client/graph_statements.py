@@ -12,7 +12,7 @@ from strandline.client import answers
 from strandline.client.calls import KEEP, Caller, Keep
 from strandline.client.lookup import Progress, put_file
 from strandline.client.memory import Fields
-from strandline.client.verbs import Procedure, Steps, Work, ask, operation
+from strandline.client.verbs import BlockingStep, Procedure, Steps, operation, perform_step
 
 type Time = datetime | float | str
 
@@ -130,13 +130,13 @@ class GraphStatements(Caller):
         uploaded first; `progress(sent, size)` is called as that goes. Raises InvalidFieldError,
         which names the line, for a file that is not whole."""
         file = Path(path)
-        size = yield from ask(Work(lambda: file.stat().st_size))
+        size = yield from perform_step(BlockingStep(lambda: file.stat().st_size))
         if size > _INLINE_BYTES:
             cid = yield from put_file(self, file, "application/jsonl", file.name, progress)
-            return (yield from ask(GraphStatements.post_import.call(self, cid=cid)))
+            return (yield from perform_step(GraphStatements.post_import.call(self, cid=cid)))
         # bytes that are not UTF-8 fail the check of the line's hash
-        content = yield from ask(Work(lambda: file.read_text("utf-8", "replace")))
-        answer = yield from ask(GraphStatements.post_import.call(self, content=content))
+        content = yield from perform_step(BlockingStep(lambda: file.read_text("utf-8", "replace")))
+        answer = yield from perform_step(GraphStatements.post_import.call(self, content=content))
         if progress is not None:
             progress(size, size)
         return answer

@@ -13,7 +13,7 @@ from uuid import UUID
 from strandline.client import answers
 from strandline.client.calls import Call, Caller
 from strandline.client.memory import Fields, Memory, Role
-from strandline.client.verbs import Procedure, Steps, Work, ask, operation, pages
+from strandline.client.verbs import BlockingStep, Procedure, Steps, operation, pages, perform_step
 
 type Progress = Callable[[int, int], None]
 """Called with the bytes that were sent, and those of the whole file."""
@@ -59,13 +59,15 @@ def put_file(
     caller: Caller, file: Path, media: str, name: str, progress: Progress | None
 ) -> Steps[str]:
     """Upload a file unless it is stored already; its CID."""
-    size, digest = yield from ask(Work(lambda: _hash_file(file)))
-    place = yield from ask(
+    size, digest = yield from perform_step(BlockingStep(lambda: _hash_file(file)))
+    place = yield from perform_step(
         Lookup.prepare_upload.call(caller, size=size, sha256=digest, mime_type=media, name=name)
     )
     if isinstance(place, answers.UploadOut):
         stream = _FileStream(file, size, progress)
-        yield from ask(Call("PUT", place.url, _ignore, (), stream, place.headers, also=(_PRESENT,)))
+        yield from perform_step(
+            Call("PUT", place.url, _ignore, (), stream, place.headers, also=(_PRESENT,))
+        )
     return place.cid
 
 
@@ -215,7 +217,7 @@ class Lookup(Caller):
         media = mime_type or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         cid = yield from put_file(self, file, media, name or file.name, progress)
         return (
-            yield from ask(
+            yield from perform_step(
                 Memory.add.call(
                     self,
                     blob={"cid": cid},

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 from strandline.client import answers
 from strandline.client.calls import Caller, join_participants
 from strandline.client.errors import make_error
-from strandline.client.verbs import Procedure, Steps, ask, operation, pages
+from strandline.client.verbs import Procedure, Steps, operation, pages, perform_step
 
 type Role = Literal["user", "agent", "assistant", "system"]
 type EventType = Literal["message", "thought", "action", "observation", "upload"]
@@ -102,7 +102,7 @@ class Memory(Caller):
         a `source_event_key` gets one: `key`, by default a new one, and its position."""
         base = key or str(uuid4())
         items = [{"source_event_key": f"{base}#{n}", **event} for n, event in enumerate(events)]
-        return (yield from ask(Memory.post_batch.call(self, items, atomic=atomic)))
+        return (yield from perform_step(Memory.post_batch.call(self, items, atomic=atomic)))
 
     @Procedure
     def add_turn(
@@ -136,7 +136,7 @@ class Memory(Caller):
             }
             for role, text in (("user", user_message), ("agent", agent_message))
         ]
-        answer = yield from ask(Memory.post_batch.call(self, events, atomic=True))
+        answer = yield from perform_step(Memory.post_batch.call(self, events, atomic=True))
         receipts = [item.event for item in answer.results if item.event is not None]
         if len(receipts) < len(events):
             failures = [item for item in answer.results if item.error is not None]

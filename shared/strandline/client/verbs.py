@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Concatenate, Self, overload
 
 from strandline.client import answers
-from strandline.client.calls import Call, Caller, Declaration, Operation, read_answer
+from strandline.client.calls import Call, Caller, Operation, VerbSignature, read_answer
 from strandline.client.transport import AsyncCaller, SyncCaller
 
 
@@ -38,7 +38,7 @@ class Verb[**P, T](_Descriptor):
     awaitable."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], T], operation: Operation) -> None:
-        self.declaration = Declaration(function, operation)
+        self.declaration = VerbSignature(function, operation)
 
         @functools.wraps(function)
         def answer(caller: SyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -76,7 +76,7 @@ class Pages[**P, T](_Descriptor):
     def __init__(
         self, function: Callable[Concatenate[Any, P], T], operation: Operation, page: str
     ) -> None:
-        self.declaration = Declaration(function, operation)
+        self.declaration = VerbSignature(function, operation)
         self.page_type, _, self.member = page.partition(".")
 
         @functools.wraps(function)
@@ -125,13 +125,13 @@ def _next_page(call: Call[Any], cursor: str | None) -> Call[Any] | None:
 
 
 @dataclass(frozen=True)
-class Work[T]:
+class BlockingStep[T]:
     """A step that takes time without a request; an asynchronous client does it in a thread."""
 
     function: Callable[[], T]
 
 
-type Steps[T] = Generator[Call[Any] | Work[Any], Any, T]
+type Steps[T] = Generator[Call[Any] | BlockingStep[Any], Any, T]
 """Several requests in a row: yields each, is sent its answer, and returns the result."""
 
 
@@ -148,7 +148,7 @@ class Procedure[**P, T](_Descriptor):
                     step = steps.send(answer)
                 except StopIteration as end:
                     return end.value
-                answer = step.function() if isinstance(step, Work) else caller.perform(step)
+                answer = step.function() if isinstance(step, BlockingStep) else caller.perform(step)
 
         @functools.wraps(function)
         async def run_later(caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -161,7 +161,7 @@ class Procedure[**P, T](_Descriptor):
                     step = steps.send(answer)
                 except StopIteration as end:
                     return end.value
-                if isinstance(step, Work):
+                if isinstance(step, BlockingStep):
                     answer = await asyncio.to_thread(step.function)
                 else:
                     answer = await caller.perform(step)
@@ -180,7 +180,7 @@ class Procedure[**P, T](_Descriptor):
         return self._bind(instance)
 
 
-def ask[T](step: Call[T] | Work[T]) -> Steps[T]:
+def perform_step[T](step: Call[T] | BlockingStep[T]) -> Steps[T]:
     """One step of a procedure: `answer = yield from ask(call)`."""
     return (yield step)
 

@@ -37,7 +37,7 @@ class Findings:
 
 
 @dataclass
-class Store:
+class StoredData:
     """What the caller sees, read once for all checks."""
 
     client: Strandline
@@ -81,10 +81,10 @@ class Check:
     """One check."""
 
     name: str
-    run: Callable[[Store], Findings]
+    run: Callable[[StoredData], Findings]
 
 
-def check_log(store: Store) -> Findings:
+def check_log(store: StoredData) -> Findings:
     """Every scope's events are numbered from 1 without gaps, but for erased ones."""
     findings = Findings(f"{len(store.events):,} events in {len(store.scopes):,} scopes")
     erased_count, hidden_count = 0, 0
@@ -113,29 +113,29 @@ def check_log(store: Store) -> Findings:
     return findings
 
 
-def check_blocks(store: Store) -> Findings:
+def check_blocks(store: StoredData) -> Findings:
     """Every event's block hashes to its CID."""
     cids = [event.cid for event in store.newest() if event.cid is not None]
-    return Findings(f"{len(cids):,} blocks hash to their CIDs", _find_wrong(store, cids)[0])
+    return Findings(f"{len(cids):,} blocks hash to their CIDs", _check_hashes(store, cids)[0])
 
 
-def check_payloads(store: Store) -> Findings:
+def check_payloads(store: StoredData) -> Findings:
     """Every payload hashes to its CID."""
     cids = {event.blob.cid for event in store.events.values() if event.blob is not None}
     sample = sorted(cids)[: store.sample]
-    faults, large = _find_wrong(store, sample)
+    faults, large = _check_hashes(store, sample)
     left_out = f"; {large} of more than 4 MiB were not read" if large else ""
     return Findings(f"{len(sample) - large:,} payloads hash to their CIDs{left_out}", faults)
 
 
-def _find_wrong(store: Store, cids: Sequence[str]) -> tuple[list[str], int]:
+def _check_hashes(store: StoredData, cids: Sequence[str]) -> tuple[list[str], int]:
     """The faults of the bytes under these CIDs, and how many of them are too large to be read."""
     with ThreadPoolExecutor(_READERS) as pool:
         results = list(pool.map(_compare_hash, itertools.repeat(store), cids))
     return [text for text in results if text and text != _LARGE], results.count(_LARGE)
 
 
-def _compare_hash(store: Store, cid: str) -> str:
+def _compare_hash(store: StoredData, cid: str) -> str:
     """The fault of the bytes under a CID; empty if they hash to it."""
     try:
         data = store.client.block(cid, participants=store.readers, format="raw")
@@ -152,7 +152,7 @@ def digest_of(cid: str) -> bytes:
     return base64.b32decode(text + "=" * (-len(text) % 8))[-32:]
 
 
-def check_edges(store: Store) -> Findings:
+def check_edges(store: StoredData) -> Findings:
     """Every edge leads to an earlier event."""
     count = 0
     findings = Findings("")
@@ -168,7 +168,7 @@ def check_edges(store: Store) -> Findings:
     return findings
 
 
-def check_chains(store: Store) -> Findings:
+def check_chains(store: StoredData) -> Findings:
     """Every chain rests on events of its scope, and no event is in two chains."""
     findings = Findings("")
     chain_of: dict[UUID, UUID] = {}
@@ -194,7 +194,7 @@ def check_chains(store: Store) -> Findings:
     return findings
 
 
-def check_communities(store: Store) -> Findings:
+def check_communities(store: StoredData) -> Findings:
     """Communities of the knowledge graph have the nodes and bridges that they say."""
     findings = Findings("")
     count = 0

@@ -29,7 +29,7 @@ from strandline.commands import (
     mcp,
     memory,
     transfer,
-    trials,
+    verification,
 )
 from strandline.commands.invocation import Invocation
 
@@ -37,19 +37,19 @@ EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
 
 @dataclass(frozen=True)
-class LocalPlace:
+class LocalEndpoint:
     """Address and key of the service that `make run` started in this directory."""
 
     url: str
     key: str
 
 
-def find_local_place() -> LocalPlace | None:
+def find_local_endpoint() -> LocalEndpoint | None:
     """What the one-machine service left for this machine's tools, if it did."""
     file = Path(os.environ.get("STRANDLINE_DATA_DIR") or ".strandline") / "local.json"
     try:
         place = json.loads(file.read_text())
-        return LocalPlace(place["url"], place["key"])
+        return LocalEndpoint(place["url"], place["key"])
     except (OSError, ValueError, KeyError):
         return None
 
@@ -66,7 +66,7 @@ def cli(context: click.Context, url: str | None, key: str | None, as_json: bool)
     """
 
     def connect(retry: Retry) -> Strandline:
-        place = None if url else find_local_place()
+        place = None if url else find_local_endpoint()
         address = url or (place.url if place else None)
         if address is None:
             raise click.UsageError(
@@ -106,7 +106,7 @@ def completion(shell: str) -> None:
 for _command in (
     *(*memory.COMMANDS, *dialogue.COMMANDS, *erasing.COMMANDS, *transfer.COMMANDS),
     *administration.COMMANDS,
-    *trials.COMMANDS,
+    *verification.COMMANDS,
     *mcp.COMMANDS,
 ):
     cli.add_command(_command)

@@ -46,7 +46,9 @@ def print_table(
         table.add_column(column, overflow="fold", no_wrap=place == 0)
     count = 0
     for row in rows:
-        table.add_row(*(Text(show(value), style=styles.get(str(value), "")) for value in row))
+        table.add_row(
+            *(Text(format_value(value), style=styles.get(str(value), "")) for value in row)
+        )
         count += 1
     if count:
         Console().print(table)
@@ -60,7 +62,7 @@ def make_progress(*columns: ProgressColumn) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def show(value: object) -> str:
+def format_value(value: object) -> str:
     """A value in a cell: times to the minute, control characters as spaces."""
     if value is None:
         return ""
@@ -71,5 +73,5 @@ def show(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, list | tuple):
-        return ", ".join(show(item) for item in cast("Sequence[object]", value))
+        return ", ".join(format_value(item) for item in cast("Sequence[object]", value))
     return "".join(c if c.isprintable() else " " for c in str(value))

@@ -325,7 +325,7 @@ SCENARIOS: Sequence[Scenario] = (
 )
 
 
-def enter_world(client: Strandline, run: str, patience: float) -> World:
+def prepare_world(client: Strandline, run: str, patience: float) -> World:
     """With an operator's key a tenant of the simulation's own, else the credential's. Raises
     ServiceError."""
     tenant = run[:63]

@@ -15,7 +15,12 @@ from strandline.client.clients import Strandline
 from strandline.client.errors import TooLargeError, make_error
 from strandline.client.memory import EventFields
 from strandline.client.outbox import MAX_BATCH_BYTES
-from strandline.commands.formats import Event, People, UnreadableFile, read_events
+from strandline.commands.import_formats import (
+    DefaultParticipants,
+    Event,
+    UnreadableFile,
+    read_events,
+)
 from strandline.commands.invocation import Invocation, Participants, participant_options
 from strandline.commands.output import make_progress, print_json, print_json_line
 
@@ -41,7 +46,7 @@ def import_file(run: Invocation, file: Path, user: str, agent: str) -> int:
     JSON. Interrupted, it can be run again: each message is stored once, in order, with its time.
     """
     try:
-        events = [*read_events(file, People(user, agent))]
+        events = [*read_events(file, DefaultParticipants(user, agent))]
     except (UnreadableFile, UnicodeDecodeError, OSError) as error:
         raise click.ClickException(str(error)) from None
     stored_count, refusals = 0, list[str]()

@@ -9,9 +9,9 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
-from strandline.context.known import find_known
+from strandline.context.graph_knowledge import find_knowledge
 from strandline.context.layout import BYTES_PER_TOKEN, Layout, Sources, lay_out
-from strandline.context.lines import KnownSource, TopicSource
+from strandline.context.lines import KnowledgeSource, TopicSource
 from strandline.context.schemas import (
     DEFAULT_BUDGET,
     Citation,
@@ -24,15 +24,15 @@ from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
 from strandline.observability import logger
-from strandline.recall.importance import SonaPlace, weigh
-from strandline.recall.recall import Search, make_token, search
+from strandline.recall.importance import SonaInSpace, rerank
+from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import RecallWeights
 from strandline.recall.store import HitEvent, Neighbour, read_hits, read_neighbours
 from strandline.sessions import context as session_context
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionView
-from strandline.sessions.context import FoundChains
+from strandline.sessions.context import ChainSearchResult
 from strandline.sessions.schemas_context import ContextQuery
 from strandline.sessions.store import Session
 from strandline.sessions.store_chains import MatchedChain
@@ -77,12 +77,12 @@ class AnswerOptions:
     """The maximum share of the budget for short-term memory."""
     weights: RecallWeights | None = None
     """Additional weights for the order of the events that answer the question, as in recall."""
-    sona: SonaPlace | None = None
+    sona: SonaInSpace | None = None
     """The sona that gives the answer."""
 
 
 @dataclass(frozen=True)
-class _Request:
+class _TextOptions:
     """The limits of a text."""
 
     min_relevance: float | None
@@ -130,8 +130,8 @@ def build_context_text(
     exclude = answering.exclude if answering else ()
     recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
     matches, knowledge = _find(access, embedder, request, tuning, now, vector_timeout, answering)
-    text_request = _Request(request.min_relevance, request.limit, request.budget, answering)
-    return _write(access, recent, knowledge, matches, text_request)
+    text_request = _TextOptions(request.min_relevance, request.limit, request.budget, answering)
+    return _write_text(access, recent, knowledge, matches, text_request)
 
 
 def _find(
@@ -142,12 +142,12 @@ def _find(
     now: datetime,
     vector_timeout: float,
     answering: AnswerOptions | None,
-) -> tuple[FoundChains, Sequence[KnownSource]]:
+) -> tuple[ChainSearchResult, Sequence[KnowledgeSource]]:
     """Find the chains and events that answer the question, and what the graph holds about it;
     without a question, the latest chains."""
     if request.query is None:
         latest = store_chains.list_latest(access, None, _LATEST_CHAINS)
-        return FoundChains(latest.rows, None, make_token(access, latest, None)), ()
+        return ChainSearchResult(latest.rows, None, make_read_token(access, latest, None)), ()
     result = search(
         access,
         embedder,
@@ -161,13 +161,13 @@ def _find(
     chains = session_context.list_relevant_chains(
         access, embedder.space, result, request.min_relevance
     )
-    knowledge = find_known(access, tuning, request.query, result.vector, embedder.space)
-    token = make_token(access, result.result, result.space)
+    knowledge = find_knowledge(access, tuning, request.query, result.vector, embedder.space)
+    token = make_read_token(access, result.result, result.space)
     if answering:
         events, asked_at = result.ranking.events, request.now or now
-        by_weight, _ = weigh(access, events, answering.weights, asked_at, now, answering.sona)
+        by_weight, _ = rerank(access, events, answering.weights, asked_at, now, answering.sona)
         result = replace(result, ranking=replace(result.ranking, events=by_weight))
-    return FoundChains(chains, result, token), knowledge
+    return ChainSearchResult(chains, result, token), knowledge
 
 
 def build_session_text(
@@ -177,20 +177,20 @@ def build_session_text(
     question. Also returns the events and chains that answer it."""
     recent = session_context.list_short_term(view, query.limit)
     matches = session_context.find_chains(view, embedder, query, vector_timeout)
-    knowledge: Sequence[KnownSource] = ()
+    knowledge: Sequence[KnowledgeSource] = ()
     if matches.search and query.query is not None and not view.only_session:
         vector = matches.search.vector
-        knowledge = find_known(view.access, view.tuning, query.query, vector, embedder.space)
-    text_request = _Request(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
-    return _write(view.access, recent, knowledge, matches, text_request)
+        knowledge = find_knowledge(view.access, view.tuning, query.query, vector, embedder.space)
+    text_request = _TextOptions(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
+    return _write_text(view.access, recent, knowledge, matches, text_request)
 
 
-def _write(
+def _write_text(
     access: TenantDb,
     recent: Mapping[UUID, int],
-    knowledge: Sequence[KnownSource],
-    matches: FoundChains,
-    request: _Request,
+    knowledge: Sequence[KnowledgeSource],
+    matches: ChainSearchResult,
+    request: _TextOptions,
 ) -> tuple[ContextTextOut, AnswerUse]:
     relevant: Sequence[ScoredEvent] = ()
     best: Sequence[UUID] = ()
@@ -205,7 +205,7 @@ def _write(
     events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_cited])))
     exclude = request.answering.exclude if request.answering else ()
     make_source = partial(to_source, notes_late=request.answering is not None)
-    event_ids = [i for i in _add_needed(best, events, neighbours, around) if i not in exclude]
+    event_ids = [i for i in _add_neighbours(best, events, neighbours, around) if i not in exclude]
     layout = lay_out(
         Sources(
             recent=[make_source(events[i], count) for i, count in recent.items() if i in events],
@@ -224,7 +224,7 @@ def _write(
 
 def _to_answer(
     layout: Layout,
-    matches: FoundChains,
+    matches: ChainSearchResult,
     events: Mapping[UUID, HitEvent],
     min_relevance: float | None,
 ) -> ContextTextOut:
@@ -233,7 +233,9 @@ def _to_answer(
         tokens=layout.tokens,
         known=matches.search.known if matches.search else None,
         citations=[
-            Citation(n=n, event_id=event_id, source_event_key=_source_key(events, event_id))
+            Citation(
+                n=n, event_id=event_id, source_event_key=_get_source_event_key(events, event_id)
+            )
             for n, event_id in enumerate(layout.citations, 1)
         ],
         cut=CutOut.model_validate(layout.cut._asdict()),
@@ -243,7 +245,7 @@ def _to_answer(
 
 
 def _take_fitting(
-    events: Sequence[ScoredEvent], search: Search, recent: Mapping[UUID, int], budget: int
+    events: Sequence[ScoredEvent], search: SearchResult, recent: Mapping[UUID, int], budget: int
 ) -> list[UUID]:
     """The best of the selected events, at least as many as a text with this token budget holds;
     further events are not read. White space counts here, although less of it is shown."""
@@ -260,7 +262,7 @@ def _take_fitting(
     return event_ids
 
 
-def _add_needed(
+def _add_neighbours(
     best: Sequence[UUID],
     events: Mapping[UUID, HitEvent],
     neighbours: Sequence[Neighbour],
@@ -290,7 +292,7 @@ def _is_question(event: HitEvent | None) -> bool:
     return event is not None and (event.content or "").rstrip().endswith("?")
 
 
-def _source_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> str | None:
+def _get_source_event_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> str | None:
     event = events.get(event_id)
     return event.source_event_key if event else None
 
@@ -308,7 +310,7 @@ def _to_topic(chain: MatchedChain) -> TopicSource:
     )
 
 
-def _to_use(matches: FoundChains, layout: Layout, best: Sequence[UUID]) -> AnswerUse:
+def _to_use(matches: ChainSearchResult, layout: Layout, best: Sequence[UUID]) -> AnswerUse:
     """The shown chains, and the best of the shown events that contain words of the question or have
     a vector to compare it with."""
     assert matches.search is not None

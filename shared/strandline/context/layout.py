@@ -14,15 +14,15 @@ from strandline.context.fence import FENCE_BYTES, fence
 from strandline.context.lines import (
     REMEMBERED_LATER,
     EventSource,
-    KnownSource,
+    KnowledgeSource,
     Line,
     TopicSource,
-    drop_sentences,
+    count_bytes,
+    drop_repeated_sentences,
     event_line,
-    known_line,
-    size,
+    knowledge_line,
+    normalize_words,
     topic_line,
-    words,
 )
 
 BYTES_PER_TOKEN = 4
@@ -60,13 +60,13 @@ class Sources:
     """Whether there is an answer to the question; None without a question."""
     more_events: int = 0
     """The number of further events that do not fit any budget of this size."""
-    knowledge: Sequence[KnownSource] = ()
+    knowledge: Sequence[KnowledgeSource] = ()
     """The knowledge graph's contents about the question, closest first."""
     recent_share: float | None = None
     """The maximum share of the budget for short-term memory; None: the default."""
 
 
-class Cut(NamedTuple):
+class CutCounts(NamedTuple):
     """How much of each part did not fit the budget, and how many texts were shortened."""
 
     recent: int
@@ -82,7 +82,7 @@ class Layout:
     text: str
     citations: Sequence[UUID]
     """The events that `[1]`, `[2]` and so on refer to."""
-    cut: Cut
+    cut: CutCounts
     chain_ids: Sequence[UUID]
     """The chains whose topics are shown, best first."""
     source_ids: Sequence[UUID]
@@ -91,7 +91,7 @@ class Layout:
     @property
     def tokens(self) -> int:
         """The number of tokens of the text, counted as for budgets."""
-        return math.ceil(size(self.text) / BYTES_PER_TOKEN)
+        return math.ceil(count_bytes(self.text) / BYTES_PER_TOKEN)
 
 
 def lay_out(sources: Sources, budget: int) -> Layout:
@@ -107,7 +107,7 @@ def lay_out(sources: Sources, budget: int) -> Layout:
         recent=_EventsPart([event_line(event, max_bytes) for event in sources.recent]),
         topics=_Part([topic_line(topic, max_bytes) for topic in sources.topics]),
         events=_EventsPart([event_line(event, max_bytes) for event in sources.events]),
-        knowledge=_Part([known_line(source, max_bytes) for source in sources.knowledge]),
+        knowledge=_Part([knowledge_line(source, max_bytes) for source in sources.knowledge]),
     )
     usual_share = _RECENT_SHARE if has_question else 1 - _TOPICS_SHARE
     draft.fill(draft.recent, usual_share if sources.recent_share is None else sources.recent_share)
@@ -126,7 +126,7 @@ def lay_out(sources: Sources, budget: int) -> Layout:
 
 
 @dataclass
-class _Part[Source: (EventSource, TopicSource, KnownSource)]:
+class _Part[Source: (EventSource, TopicSource, KnowledgeSource)]:
     """The lines of a part in order of preference; the first ones are shown."""
 
     lines: list[Line[Source]]
@@ -157,7 +157,7 @@ class _EventsPart(_Part[EventSource]):
         return sum(line.source.event_id not in shown_ids for line in self.left_out)
 
 
-type _AnyPart = _Part[EventSource] | _Part[TopicSource] | _Part[KnownSource]
+type _AnyPart = _Part[EventSource] | _Part[TopicSource] | _Part[KnowledgeSource]
 
 
 class _Citations(dict[UUID, int]):
@@ -178,7 +178,7 @@ class _Draft:
     recent: _EventsPart
     topics: _Part[TopicSource]
     events: _EventsPart
-    knowledge: _Part[KnownSource]
+    knowledge: _Part[KnowledgeSource]
 
     def fill(
         self,
@@ -220,23 +220,25 @@ class _Draft:
         room = self.max_bytes - self._measure()
         line.text, line.is_shortened = text, was_shortened
         if room >= _MIN_SHOWN_BYTES:
-            line.shorten(room + size("…"))
+            line.shorten(room + count_bytes("…"))
         else:
             part.count -= 1
 
     def _measure(self) -> int:
         lines = [*self._render(_Citations()), *self._render_notes()]
-        return size("\n".join(lines)) + FENCE_BYTES
+        return count_bytes("\n".join(lines)) + FENCE_BYTES
 
     def _measure_lines(self) -> int:
         """The bytes without the notes on what was left out, which get shorter."""
-        return size("\n".join(self._render(_Citations())))
+        return count_bytes("\n".join(self._render(_Citations())))
 
     def drop_repetitions(self) -> None:
         """Drop the sentences of topics that a shown event contains, and topics left empty."""
-        texts = [words(line.text) for line in (*self.recent.visible, *self.events.visible)]
+        texts = [
+            normalize_words(line.text) for line in (*self.recent.visible, *self.events.visible)
+        ]
         for line in self.topics.lines:
-            line.text = drop_sentences(line.text, line.source.participants, texts)
+            line.text = drop_repeated_sentences(line.text, line.source.participants, texts)
         self.topics.count = sum(bool(line.text) for line in self.topics.visible)
         self.topics.lines = [line for line in self.topics.lines if line.text]
 
@@ -254,9 +256,9 @@ class _Draft:
         return self.recent, self.topics, self.events, self.knowledge
 
     @property
-    def _cut(self) -> Cut:
+    def _cut(self) -> CutCounts:
         shown_ids = self.recent.shown_ids | self.events.shown_ids
-        return Cut(
+        return CutCounts(
             self.recent.count_left_out(shown_ids),
             len(self.topics.left_out),
             self.events.count_left_out(shown_ids) + self.more_events,
@@ -268,7 +270,7 @@ class _Draft:
         recent = _render_events(self.recent, citations)
         events = _render_events(self.events, citations, marks_replies=True)
         topics = _render_topics(self.topics, citations)
-        knowledge = _render_known(self.knowledge, citations)
+        knowledge = _render_knowledge(self.knowledge, citations)
         sources = [line.source for line in (*self.recent.visible, *self.events.visible)]
         has_marks = any(line.partition(" ")[0].endswith(FOLLOWS) for line in events)
         return [
@@ -331,13 +333,13 @@ def _render_topics(part: _Part[TopicSource], citations: _Citations) -> list[str]
     return [_render_citing(line, citations) for line in in_order]
 
 
-def _render_known(part: _Part[KnownSource], citations: _Citations) -> list[str]:
+def _render_knowledge(part: _Part[KnowledgeSource], citations: _Citations) -> list[str]:
     """The lines of known facts."""
     in_order = sorted(part.visible, key=lambda line: (line.source.since, line.source.known_id))
     return [_render_citing(line, citations) for line in in_order]
 
 
-def _render_citing(line: Line[TopicSource] | Line[KnownSource], citations: _Citations) -> str:
+def _render_citing(line: Line[TopicSource] | Line[KnowledgeSource], citations: _Citations) -> str:
     """A line that cites the shown ones of its events, or else its first event."""
     event_ids = line.source.event_ids
     citable_ids = [event_id for event_id in event_ids if event_id in citations] or event_ids[:1]

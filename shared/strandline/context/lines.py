@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from strandline.context.fence import sanitize, sanitize_label
-from strandline.log.words_index import format_date
+from strandline.log.event_text import format_date
 from strandline.participants import display_name
 
 _EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24
@@ -56,7 +56,7 @@ class TopicSource(NamedTuple):
     """The first of its events, in order."""
 
 
-class KnownSource(NamedTuple):
+class KnowledgeSource(NamedTuple):
     """A fact, a decision or a relation of the knowledge graph that may be shown."""
 
     known_id: UUID
@@ -70,7 +70,7 @@ class KnownSource(NamedTuple):
 
 
 @dataclass
-class Line[Source: (EventSource, TopicSource, KnownSource)]:
+class Line[Source: (EventSource, TopicSource, KnowledgeSource)]:
     """The line of an event, a topic or a known fact."""
 
     source: Source
@@ -86,8 +86,8 @@ class Line[Source: (EventSource, TopicSource, KnownSource)]:
 
     def shorten(self, max_bytes: int) -> None:
         """Shorten a longer text to this size, `…` included, after a sentence or a word."""
-        if size(self.shown_text) > max_bytes:
-            room = max(0, max_bytes - size("…"))
+        if count_bytes(self.shown_text) > max_bytes:
+            room = max(0, max_bytes - count_bytes("…"))
             cut = self.text.encode()[:room].decode(errors="ignore")
             ends = (match.start() for match in _SENTENCE_END.finditer(cut))
             end = max(ends, default=0)
@@ -113,7 +113,7 @@ def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
     name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
     who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
     start = f" {format_day(event.said_at)}, {who}: "
-    line = Line(event, start, *_read_text(event.text))
+    line = Line(event, start, *_truncate_text(event.text))
     line.shorten(int(max_bytes * _EVENT_SHARE))
     return line
 
@@ -124,27 +124,27 @@ def topic_line(topic: TopicSource, max_bytes: int) -> Line[TopicSource]:
     origin = "" if topic.trust == "user" else f" ({topic.trust})"
     name = f", {sanitize_label(topic.topic, _TOPIC_CHARS)}" if topic.topic else ""
     start = f"- {' to '.join(dates)}{name}{origin}:"
-    line = Line(topic, start, *_read_text(topic.summary))
+    line = Line(topic, start, *_truncate_text(topic.summary))
     line.shorten(int(max_bytes * _SUMMARY_SHARE))
     return line
 
 
-def known_line(source: KnownSource, max_bytes: int) -> Line[KnownSource]:
+def knowledge_line(source: KnowledgeSource, max_bytes: int) -> Line[KnowledgeSource]:
     """The line of a known fact without its citations, in a text of at most `max_bytes` bytes."""
     kind = "" if source.kind == "fact" else f", {source.kind}"
     origin = "" if source.trust == "user" else f" ({source.trust})"
     start = f"- {format_day(source.since)}{kind}{origin}:"
-    line = Line(source, start, *_read_text(source.text))
+    line = Line(source, start, *_truncate_text(source.text))
     line.shorten(int(max_bytes * _KNOWN_SHARE))
     return line
 
 
-def _read_text(text: str) -> tuple[str, bool]:
+def _truncate_text(text: str) -> tuple[str, bool]:
     """The beginning of a text for a line, and whether the text is longer."""
     return sanitize(text[:_MAX_SOURCE_CHARS]), len(text) > _MAX_SOURCE_CHARS
 
 
-def drop_sentences(summary: str, participants: Sequence[str], texts: Sequence[str]) -> str:
+def drop_repeated_sentences(summary: str, participants: Sequence[str], texts: Sequence[str]) -> str:
     """A summary without the sentences whose words are contained in one of the texts. A sentence
     whose speaker was named only in a dropped sentence is given that name."""
     names = {display_name(participant) for participant in participants}.union(_ROLES)
@@ -156,7 +156,7 @@ def drop_sentences(summary: str, participants: Sequence[str], texts: Sequence[st
             speaker = name
         else:
             statement = sentence
-        said_words = words(statement)
+        said_words = normalize_words(statement)
         if any(said_words in text for text in texts):
             continue
         sentences.append(statement if speaker == shown_speaker else f"{speaker}: {statement}")
@@ -164,11 +164,11 @@ def drop_sentences(summary: str, participants: Sequence[str], texts: Sequence[st
     return " ".join(sentences)
 
 
-def words(text: str) -> str:
+def normalize_words(text: str) -> str:
     """The words of a text in lower case, with spaces around each."""
     return f" {' '.join(_WORD.findall(text.lower()))} "
 
 
-def size(text: str) -> int:
+def count_bytes(text: str) -> int:
     """The bytes of a text in UTF-8."""
     return len(text.encode())

@@ -17,12 +17,12 @@ from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.schemas import ParticipantsQuery
 from strandline.sessions import context, sessions
-from strandline.sessions.routes_read import open_session, record_chains_used
+from strandline.sessions.routes_read import make_session_view, record_chains_used
 from strandline.sessions.routes_write import SESSION, find_named_session
 from strandline.sessions.schemas import ScopeQuery
 from strandline.sessions.schemas_context import ContextQuery, SearchRequest
 from strandline.sessions.store import Session
-from strandline.tenants.store_due import read_tuning
+from strandline.tenants.store_tenants import read_tuning
 
 
 def post_context(request: Request) -> Response:
@@ -84,7 +84,7 @@ def get_context(request: Request) -> Response:
     the answer is one block of text for a prompt, as from POST /api/v1/context. The chains that
     answer a query are warmed."""
     query = request.parse_query(ContextQuery)
-    view = open_session(request, query, query.participants, only_session=query.only_session)
+    view = make_session_view(request, query, query.participants, only_session=query.only_session)
     embedder, timeout = request.resources.embedder, get_settings().query_vector_seconds
     if query.format == "text":
         text, use = build_session_text(view, embedder, query, timeout)
@@ -104,7 +104,7 @@ def search_context(request: Request) -> Response:
     warmed. `graph` contains what the knowledge graph holds about the things that the question
     names."""
     query, body = request.parse_query(ScopeQuery), request.parse_body(SearchRequest)
-    view = open_session(request, query, body.participants, only_session=body.only_session)
+    view = make_session_view(request, query, body.participants, only_session=body.only_session)
     embedder = request.resources.embedder
     response, chains = search_session(view, embedder, body, get_settings().query_vector_seconds)
     record_chains_used(request, view, chains, response.degraded)

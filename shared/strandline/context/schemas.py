@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import Field, RootModel
 
-from strandline.graph.schemas_search import KnownGraph
+from strandline.graph.search.schemas import KnownGraph
 from strandline.log.schemas_fields import SessionId
 from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
 from strandline.sessions.schemas_context import ChainHit, ContextOut

@@ -126,7 +126,7 @@ from pg_roles r where r.rolname = current_user
 
 
 @dataclass
-class LiveConnection:
+class CachedConnection:
     """A connection that is kept between requests, and when it was last used."""
 
     connection: Connection

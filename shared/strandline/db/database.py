@@ -17,8 +17,8 @@ from psycopg.pq import ExecStatus, TransactionStatus
 
 from strandline.db.connection import (
     AuthMode,
+    CachedConnection,
     Connection,
-    LiveConnection,
     connect_restricted,
     translate_errors,
 )
@@ -64,7 +64,7 @@ class SnapshotRead[Row](NamedTuple):
 
 
 @dataclass(frozen=True)
-class _ReadContext:
+class _SnapshotInfo:
     set_config: str
     pg_snapshot: str
     now: datetime
@@ -155,8 +155,8 @@ class TenantDb:
             if int(context["milliseconds"]) < _ROLE_TIMEOUT_MS:
                 with connection.transaction():
                     connection.execute(_SET_CONTEXT, context)
-                    return _exec_params(connection, statement.encode(), values)
-            return _exec_params(connection, statement.encode(), values)
+                    return _execute_by_libpq(connection, statement.encode(), values)
+            return _execute_by_libpq(connection, statement.encode(), values)
 
     def read_snapshot[Row](
         self, row_type: type[Row], statement: LiteralString, params: Mapping[str, object]
@@ -170,7 +170,7 @@ class TenantDb:
                 (_SET_CONTEXT_RETURNING, self._context_params()),
                 (statement, params),
             )
-            (context,) = parse_rows(connection, _ReadContext, context_result)
+            (context,) = parse_rows(connection, _SnapshotInfo, context_result)
             rows = parse_rows(connection, row_type, result)
             return SnapshotRead(rows, context.pg_snapshot, context.now)
         connection = self._get_connection()
@@ -187,7 +187,7 @@ class TenantDb:
                 if not connection.closed:
                     connection.rollback()
                 raise
-        (context,) = parse_rows(connection, _ReadContext, context_result)
+        (context,) = parse_rows(connection, _SnapshotInfo, context_result)
         return SnapshotRead(
             parse_rows(connection, row_type, result), context.pg_snapshot, context.now
         )
@@ -256,7 +256,7 @@ class TenantDb:
         }
 
 
-def _exec_params(
+def _execute_by_libpq(
     connection: Connection, statement: bytes, values: Sequence[bytes]
 ) -> list[list[bytes | None]]:
     """Run a statement by libpq, without the driver's adaptation. Raises the driver's errors."""
@@ -300,11 +300,11 @@ class Database:
     def connection(self, deadline: float | None = None) -> Connection:
         """This thread's connection, checked to be alive within the last second. Opened if
         necessary. Raises Unavailable or Misconfigured."""
-        live = cast("LiveConnection | None", getattr(self._local, "live", None))
+        live = cast("CachedConnection | None", getattr(self._local, "live", None))
         if live is None or not live.is_usable():
             if live is not None:
                 live.connection.close()
-            live = self._local.live = LiveConnection(
+            live = self._local.live = CachedConnection(
                 connect_restricted(self._url, self._auth, deadline)
             )
             self._track(live.connection)
@@ -326,7 +326,7 @@ class Database:
     @property
     def in_transaction(self) -> bool:
         """Whether this thread is in a transaction, in which it must not call any other service."""
-        live = cast("LiveConnection | None", getattr(self._local, "live", None))
+        live = cast("CachedConnection | None", getattr(self._local, "live", None))
         return live is not None and (
             live.connection.info.transaction_status == TransactionStatus.INTRANS
         )

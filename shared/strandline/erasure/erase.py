@@ -21,10 +21,10 @@ from strandline.erasure import store, store_derived, store_selections, store_ses
 from strandline.erasure.store import Erasure, RequestKey
 from strandline.erasure.store_selections import Mark, Selection
 from strandline.errors import Conflict, Forbidden, Gone, NotFound
-from strandline.graph.store_write import compute
-from strandline.graph.store_write import lock_scopes as lock_graph
-from strandline.log import store_marks
-from strandline.personas import store_members
+from strandline.graph.nodes.store_write import compute_from_observations
+from strandline.graph.nodes.store_write import lock_scopes as lock_graph
+from strandline.log import store_erasure_marks
+from strandline.personas import store_memories
 from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
 
@@ -39,7 +39,7 @@ _OF_OTHERS = ("turns", "sona_members", "acts", "event_uses", "recalls")
 clears these rows too, although that user does not see them, but does not report their counts."""
 
 
-def select_for(principal: Principal, selection: Selection) -> Selection:
+def restrict_selection(principal: Principal, selection: Selection) -> Selection:
     """Narrow a selection to what this caller may erase: a bound credential erases only what its own
     user said. Events that are named by id are checked by `check_events` instead. Raises
     Forbidden."""
@@ -64,9 +64,9 @@ def check_events(access: TenantDb, principal: Principal, event_ids: Sequence[UUI
     view. Raises Forbidden if the credential is bound to a user and an event was neither said by
     that user nor written by an agent with that user's credential. Raises Gone if one was erased
     before."""
-    found = {event.event_id: event for event in store_selections.get_selected(access, event_ids)}
+    found = {event.event_id: event for event in store_selections.get_events(access, event_ids)}
     missing = [one for one in event_ids if one not in found]
-    marked = {event.event_id: event for event in store_marks.list_marked(access, missing)}
+    marked = {event.event_id: event for event in store_erasure_marks.list_marked(access, missing)}
     if unknown := [str(one) for one in missing if one not in marked]:
         raise NotFound(event_ids=unknown[:20])
     erased = [*(one for one, event in found.items() if event.is_erased), *marked]
@@ -95,7 +95,7 @@ def check_events(access: TenantDb, principal: Principal, event_ids: Sequence[UUI
             )
 
 
-def make_key(access: TenantDb, key: str, request: object) -> RequestKey:
+def make_request_key(access: TenantDb, key: str, request: object) -> RequestKey:
     """Build the key of a request from its `Idempotency-Key` and its content, `request` (JSON)."""
     text = json.dumps(request, sort_keys=True)
     return RequestKey(
@@ -104,7 +104,7 @@ def make_key(access: TenantDb, key: str, request: object) -> RequestKey:
     )
 
 
-def make_session_key(access: TenantDb, session_id: str) -> RequestKey:
+def make_session_request_key(access: TenantDb, session_id: str) -> RequestKey:
     """Build the key of requests that erase the session with this name."""
     return RequestKey(access.sealer.hash_key("erasure of a session", session_id))
 
@@ -135,7 +135,7 @@ def erase(
     the same `Idempotency-Key` finished first, returns its erasure. Raises NotFound if nothing
     matches, or if another erasure has already erased it."""
     erasure_id = uuid7()
-    event_ids = store_selections.list_some(access, selection, EVENTS_AT_ONCE + 1)
+    event_ids = store_selections.list_event_ids(access, selection, EVENTS_AT_ONCE + 1)
     eraser = access.seeing_erased()
     with eraser.transaction():
         if key is not None and key.fingerprint is not None:
@@ -183,7 +183,7 @@ def _clear(
         store.mark_cleared(access, erasure_id)
     counts = _clear_uploads(access, erasure_id, selection)
     if selection.is_whole:
-        counts |= _clear_whole(access, selection, scope_ids)
+        counts |= _clear_sessions_and_tenant(access, selection, scope_ids)
     if any(counts.values()):
         store.add_counts(access, {erasure_id: counts})
     return has_any or any(counts.values())
@@ -197,15 +197,15 @@ def _clear_uploads(access: TenantDb, erasure_id: UUID, selection: Selection) -> 
     return {"uploads": store.forget_uploads(access, erasure_id, selection.participant)}
 
 
-def _clear_whole(
+def _clear_sessions_and_tenant(
     access: TenantDb, selection: Selection, scope_ids: Sequence[UUID]
 ) -> dict[str, int]:
     """Clear what belongs to a session or the tenant and not to an event. Returns the number of rows
     cleared in each table. In a transaction, with these scopes locked."""
     counts = {"sessions": store_sessions.delete_sessions(access, selection, scope_ids)}
     if selection.kind == "tenant":
-        counts["sona_names"] = store_members.forget_names(access)
-        counts["turns"] = store_members.forget_turns(access)
+        counts["sona_names"] = store_memories.forget_names(access)
+        counts["turns"] = store_memories.forget_turns(access)
     return counts
 
 
@@ -215,7 +215,9 @@ def clear_marked(access: TenantDb, erasure: Erasure, mark: Mark, now: datetime) 
     erasure is cleared. The caller's connection must see events that are being erased."""
     selection, is_last = _to_selection(erasure, mark), False
     while not is_last:
-        event_ids = store_selections.list_first(access, selection, _LISTED * EVENTS_AT_ONCE)
+        event_ids = store_selections.list_event_ids_in_order(
+            access, selection, _LISTED * EVENTS_AT_ONCE
+        )
         is_last = len(event_ids) < _LISTED * EVENTS_AT_ONCE
         for batch in batched(event_ids, EVENTS_AT_ONCE, strict=False):
             with access.transaction():
@@ -246,23 +248,23 @@ def _clear_events(
     dropped and are not yet folded again. Returns how many of the events were not erased before."""
     scope_ids = store_derived.lock_scopes(access, event_ids)
     pending = store.drop_pending_decisions(access, event_ids)
-    dropped_ids = [*pending.chain_ids, *store_derived.list_slots(access, event_ids)]
+    dropped_ids = [*pending.chain_ids, *store_derived.list_leaf_chains(access, event_ids)]
     chain_ids = store_derived.lock_chains(access, event_ids, dropped_ids)
     told_ids = list({*chain_ids, *dropped_ids})
     lock_graph(access, scope_ids)
     counts = Counter(store.erase_events(access, erasure_id, event_ids, now))
     counts["decisions_dropped"] = pending.total
     counts.update(store_derived.unlink_events(access, event_ids))
-    counts.update(store_members.forget_events(access, event_ids))
+    counts.update(store_memories.forget_events(access, event_ids))
     if told_ids or pending.total:
         store_derived.queue_chains(access, chain_ids, erasure_id)
         counts.update(store.blank_chains(access, told_ids, scope_ids, now))
-        counts.update(store_derived.settle_chains(access, chain_ids))
-        counts.update(store_derived.settle_trees(access, scope_ids, now))
+        counts.update(store_derived.delete_or_hide_chains(access, chain_ids))
+        counts.update(store_derived.delete_or_queue_trees(access, scope_ids, now))
     targets = store_derived.withdraw_observations(access, event_ids, told_ids)
     revisions, topics = store_derived.delete_revisions(access, event_ids)
     if targets or topics:
-        compute(access, list({*targets, *topics}))
+        compute_from_observations(access, list({*targets, *topics}))
     counts.update({"graph_observations": len(targets), "topic_field_revisions": revisions})
     if access.caller.viewer:
         for name in _OF_OTHERS:

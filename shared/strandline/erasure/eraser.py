@@ -16,7 +16,7 @@ from strandline.erasure.store import Erasure
 from strandline.erasure.store_job import ErasedChain, ErasedPayload
 from strandline.errors import NotFound
 from strandline.jobs import store_failures
-from strandline.jobs.context import Worker
+from strandline.jobs.context import WorkerContext
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.observability import logger
 
@@ -72,7 +72,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     _form_chains(resources, lease, now, totals)
     _vacuum(resources, lease, now, totals)
     for erasure in store_job.list_open(lease.access):
-        _settle(lease, erasure, now, totals, has_exports=has_exports)
+        _complete_or_postpone(lease, erasure, now, totals, has_exports=has_exports)
     lease.tally.counters.update(
         {metric: totals[key] for key, metric in _METRICS.items() if totals[key]}
     )
@@ -159,14 +159,16 @@ def _remove_payloads(
         with lease.transaction():
             # removals that an earlier run began, or that this one begins
             removable = store_job.list_removing(lease.access, uncited)
-            removable += store_archiving.begin_removal(lease.access, uncited)
+            removable += store_archiving.begin_payload_removal(lease.access, uncited)
             store_job.mark_payloads(lease.access, [*uploads, *uncited], now)
             store.add_counts(lease.access, _count_removed(page, removed, ended))
         gone = _erase_objects(resources, lease.tenant, removable)
         with lease.transaction():
-            store_archiving.end_removal(lease.access, list(gone))
+            store_archiving.end_payload_removal(lease.access, list(gone))
             done = {*ended, *cited, *gone}
-            store_job.end_payloads(lease.access, [one for one in page if one.object in done])
+            store_job.mark_payloads_removed(
+                lease.access, [one for one in page if one.object in done]
+            )
             store.add_counts(lease.access, _count_removed(page, gone, gone))
         totals["payloads_erased"] += len(ended) + len(gone)
         totals["payloads_kept"] += len(cited)
@@ -210,7 +212,7 @@ def _form_chains(
 ) -> None:
     """Rebuild the chains that lost events from their remaining events. A failure of one chain does
     not stop the others."""
-    worker = Worker(
+    worker = WorkerContext(
         resources.database,
         resources.blobs,
         resources.embedder,
@@ -240,7 +242,7 @@ def _form_chains(
         else:
             totals["chains_renewed"] += 1
         with lease.transaction():
-            store_job.end_chain(lease.access, chain)
+            store_job.mark_chain_formed(lease.access, chain)
             if chain.was_promoted:
                 _promote_again(lease, chain)
 
@@ -261,7 +263,7 @@ def _promote_again(lease: Lease, chain: ErasedChain) -> None:
 
 def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counter[str]) -> None:
     """Vacuum the rows that erasures cleared, once no transaction can see them."""
-    waiting = store_vacuum.list_waiting(lease.access, _MAX_VACUUMS)
+    waiting = store_vacuum.list_pending(lease.access, _MAX_VACUUMS)
     ripe = [one for one in waiting if not one.is_seen and now >= one.cleared_at + _REQUEST_WAIT]
     last = store_vacuum.get_last_vacuum(lease.access)
     is_early = last.ended_at is not None and now < last.ended_at + _VACUUM_SPACING
@@ -269,7 +271,7 @@ def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counte
         return
     began_at = resources.clock()
     with lease.transaction():
-        store_vacuum.count_vacuum(lease.access, [one.erasure_id for one in ripe])
+        store_vacuum.count_vacuum_attempt(lease.access, [one.erasure_id for one in ripe])
     try:
         done = store_vacuum.vacuum(resources.database.connection(), lease.is_out_of_time)
     except Exception as error:  # the receipt waits for the next vacuum, up to _MAX_VACUUMS
@@ -284,7 +286,7 @@ def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counte
         store_vacuum.record_vacuum(lease.access, given_up, began_at)
 
 
-def _settle(
+def _complete_or_postpone(
     lease: Lease, erasure: Erasure, now: datetime, totals: Counter[str], *, has_exports: bool
 ) -> None:
     """Complete an erasure that has nothing left to wait for, or record when the job continues

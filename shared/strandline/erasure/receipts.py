@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from strandline.erasure.hooks import UNREACHED
+from strandline.erasure.data_inventory import UNREACHED
 from strandline.erasure.store import ErasedEvent, Erasure
 
 if TYPE_CHECKING:

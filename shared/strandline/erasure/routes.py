@@ -30,7 +30,7 @@ from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import make_caller
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
-from strandline.log.store_marks import is_scope_erasing
+from strandline.log.store_erasure_marks import is_scope_erasing
 from strandline.log.store_scopes import get_scope
 from strandline.schemas import ParticipantsQuery
 from strandline.sessions import sessions
@@ -63,13 +63,15 @@ def post_erasure(request: Request) -> Response:
     body, access, key = _parse_request(request), _connect(request), None
     selection, header = _to_selection(body), idempotency_key(request)
     if header is not None and not body.dry_run:
-        key = erase.make_key(access, header, body.model_dump(mode="json", exclude_none=True))
+        key = erase.make_request_key(
+            access, header, body.model_dump(mode="json", exclude_none=True)
+        )
         earlier = erase.find_repeated(access, key)
         if earlier is not None:
             return _respond(earlier, 202, is_replay=True)
     if body.event_ids is not None:
         erase.check_events(access, request.principal, body.event_ids)
-    selection = erase.select_for(request.principal, selection)
+    selection = erase.restrict_selection(request.principal, selection)
     if body.dry_run:
         preview = store_selections.preview(access, selection)
         return json_response(ErasurePreview.model_validate(vars(preview)))
@@ -93,11 +95,11 @@ def delete_session(request: Request) -> Response:
         session = find_session(request, query)
         return json_response(sessions.end_session(access, session, datetime.now(UTC)))
     request.principal.require_right("erase")
-    key = erase.make_session_key(access, request.path_parameter("session_id"))
+    key = erase.make_session_request_key(access, request.path_parameter("session_id"))
     try:
         session = find_session(request, query)
         selection = Selection("session", scope_id=session.scope_id, session_id=session.session_id)
-        selection = erase.select_for(request.principal, selection)
+        selection = erase.restrict_selection(request.principal, selection)
         return _erase(request, access, selection, 202, key)
     except NotFound:
         earlier = erase.find_repeated(access, key, query.scope_id)

@@ -36,7 +36,7 @@ class _ChainId:
     chain_id: UUID
 
 
-def list_slots(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
+def list_leaf_chains(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]:
     """The chains whose leaves in topic trees hold these events, including chains that wait to be
     folded again."""
     rows = access.fetch(
@@ -117,7 +117,7 @@ def queue_chains(access: TenantDb, chain_ids: Sequence[UUID], erasure_id: UUID) 
     )
 
 
-def settle_chains(access: TenantDb, chain_ids: Sequence[UUID]) -> dict[str, int]:
+def delete_or_hide_chains(access: TenantDb, chain_ids: Sequence[UUID]) -> dict[str, int]:
     """Delete those of these chains that have no events left, and hide the others until they are
     rebuilt. Returns the number of rows in each table. In a transaction, after their texts are
     blanked."""
@@ -151,7 +151,9 @@ _SETTLE_STATEMENTS: dict[str, LiteralString] = {
 # topic index --------------------------------------------------------------------------------------
 
 
-def settle_trees(access: TenantDb, scope_ids: Sequence[UUID], now: datetime) -> dict[str, int]:
+def delete_or_queue_trees(
+    access: TenantDb, scope_ids: Sequence[UUID], now: datetime
+) -> dict[str, int]:
     """Mark the trees of these scopes to be rebuilt. Delete the trees of scopes without a chain, and
     the inner nodes that no tree holds. Returns the number of rows in each table. In a
     transaction."""

@@ -9,12 +9,12 @@ from uuid import UUID
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
 from strandline.erasure.store import SELECT_ERASURE, Erasure
-from strandline.tenants.store_due import list_tenant_ids
+from strandline.tenants.store_tenants import fetch_tenant_ids
 
 
 def list_due_tenants(connection: Connection, now: datetime) -> list[str]:
     """Ids of the tenants with an erasure in progress that is due."""
-    return list_tenant_ids(connection, "select * from tenants_to_erase(%s)", (now,))
+    return fetch_tenant_ids(connection, "select * from tenants_to_erase(%s)", (now,))
 
 
 def list_open(access: TenantDb) -> Sequence[Erasure]:
@@ -52,7 +52,7 @@ def list_chains(access: TenantDb, limit: int, max_attempts: int) -> Sequence[Era
     )
 
 
-def end_chain(access: TenantDb, chain: ErasedChain) -> None:
+def mark_chain_formed(access: TenantDb, chain: ErasedChain) -> None:
     """Record that a chain is rebuilt, or gone. An erasure that was added in the meantime still
     waits for it. In a transaction."""
     access.execute(
@@ -143,7 +143,7 @@ def mark_payloads(access: TenantDb, objects: Sequence[str], now: datetime) -> No
     )
 
 
-def end_payloads(access: TenantDb, payloads: Sequence[ErasedPayload]) -> None:
+def mark_payloads_removed(access: TenantDb, payloads: Sequence[ErasedPayload]) -> None:
     """Record that these objects are removed, or cited by other events. An erasure that was added in
     the meantime still waits for them. In a transaction."""
     pairs = [(payload.object, one) for payload in payloads for one in payload.erasure_ids]

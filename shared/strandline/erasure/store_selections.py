@@ -45,7 +45,7 @@ class SelectedEvent:
     is_erased: bool
 
 
-def get_selected(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[SelectedEvent]:
+def get_events(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[SelectedEvent]:
     """Those of these events that the caller can see, including erased ones."""
     return access.fetch(
         SelectedEvent,
@@ -78,7 +78,7 @@ _MATCHES = """
 """The events of a selection that the caller can see, without erased ones."""
 
 
-def list_some(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
+def list_event_ids(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
     """Up to `limit` events of a selection, in any order."""
     rows = access.fetch(
         _EventId,
@@ -88,7 +88,7 @@ def list_some(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
     return [row.event_id for row in rows]
 
 
-def list_first(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
+def list_event_ids_in_order(access: TenantDb, selection: Selection, limit: int) -> list[UUID]:
     """The first `limit` events of a selection, by scope and seq."""
     rows = access.fetch(
         _EventId,

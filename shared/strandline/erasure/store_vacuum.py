@@ -17,14 +17,14 @@ from psycopg.errors import Diagnostic
 
 from strandline.db.connection import Connection, translate_errors
 from strandline.db.database import TenantDb
-from strandline.erasure.hooks import HOOKS
+from strandline.erasure.data_inventory import DATA_LOCATIONS
 
-TABLES = tuple(table for table, hook in HOOKS.items() if hook.clearing != "kept")
+TABLES = tuple(table for table, hook in DATA_LOCATIONS.items() if hook.clearing != "kept")
 """The tables that erasures clear."""
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingVacuum:
     """An erasure whose rows wait for a vacuum."""
 
     erasure_id: UUID
@@ -36,14 +36,14 @@ class Waiting:
     def is_given_up(self, cutoff: int) -> bool:
         """Whether a vacuum with this cutoff removed everything that it cleared: no older snapshot
         was held."""
-        return _distance(self.cleared_xid, cutoff) < 0
+        return _xid_difference(self.cleared_xid, cutoff) < 0
 
 
-def list_waiting(access: TenantDb, max_vacuums: int) -> Sequence[Waiting]:
+def list_pending(access: TenantDb, max_vacuums: int) -> Sequence[PendingVacuum]:
     """The tenant's erasures whose rows wait for a vacuum and that have had fewer than
     `max_vacuums`."""
     return access.fetch(
-        Waiting,
+        PendingVacuum,
         """
         select erasure_id, cleared_at, cleared_xid::text::bigint as cleared_xid,
             cleared_xid >= pg_snapshot_xmin(pg_current_snapshot()) as is_seen
@@ -104,7 +104,7 @@ def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> Vacuum
         if notice.severity_nonlocalized == "INFO":
             messages.append(notice.message_primary or "")
 
-    with translate_errors(connection), _unbounded(connection):
+    with translate_errors(connection), _without_timeout(connection):
         connection.add_notice_handler(keep)
         try:
             for table in TABLES:
@@ -114,7 +114,7 @@ def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> Vacuum
         finally:
             connection.remove_notice_handler(keep)
         connection.execute(_CLEAR_STATISTICS, {"tables": list(TABLES)})
-    return read_messages(messages)
+    return parse_cutoff(messages)
 
 
 _VACUUM = sql.SQL("vacuum (verbose, analyze, index_cleanup on, truncate off) {}")
@@ -125,7 +125,7 @@ are held, including those of replicas, slots and prepared transactions. The mess
 language of `lc_messages`, which only a superuser can change."""
 
 
-def read_messages(messages: Sequence[str]) -> Vacuum:
+def parse_cutoff(messages: Sequence[str]) -> Vacuum:
     """The smallest cutoff that VACUUM reported. None unless it reported one for every table,
     because VACUUM skips tables that it may not process."""
     cutoffs: list[int] = []
@@ -138,10 +138,10 @@ def read_messages(messages: Sequence[str]) -> Vacuum:
         return Vacuum(None, "lc_messages_not_english")
     if missing:
         return Vacuum(None, "tables_passed_over")
-    return Vacuum(min(cutoffs, key=lambda cutoff: _distance(cutoff, cutoffs[0])))
+    return Vacuum(min(cutoffs, key=lambda cutoff: _xid_difference(cutoff, cutoffs[0])))
 
 
-def _distance(xid: int, other: int) -> int:
+def _xid_difference(xid: int, other: int) -> int:
     """How much later one transaction began than another, by the lower 32 bits of their ids."""
     return (xid - other + 2**31) % 2**32 - 2**31
 
@@ -161,7 +161,7 @@ unchanged."""
 
 
 @contextmanager
-def _unbounded(connection: Connection) -> Generator[None]:
+def _without_timeout(connection: Connection) -> Generator[None]:
     """Remove the statement timeout while the block runs."""
     connection.execute("set statement_timeout = 0")
     try:
@@ -171,7 +171,7 @@ def _unbounded(connection: Connection) -> Generator[None]:
             connection.execute("reset statement_timeout")
 
 
-def count_vacuum(access: TenantDb, erasure_ids: Sequence[UUID]) -> None:
+def count_vacuum_attempt(access: TenantDb, erasure_ids: Sequence[UUID]) -> None:
     """Record that a vacuum begins for these erasures, so that one whose worker dies is counted. In
     a transaction."""
     access.execute(

@@ -1,25 +1,23 @@
 """The HTTP routes of the knowledge graph."""
 
-from strandline.graph import (
-    routes_changes,
-    routes_communities,
-    routes_conflicts,
-    routes_fields,
-    routes_lists,
-    routes_nodes,
-    routes_search,
-    routes_status,
-    routes_transfer,
-)
+from strandline.graph.changes import routes as changes_routes
+from strandline.graph.changes import routes_nodes
+from strandline.graph.communities import routes as communities_routes
+from strandline.graph.conflicts import routes as conflicts_routes
+from strandline.graph.fields import routes as fields_routes
+from strandline.graph.lists import routes as lists_routes
+from strandline.graph.search import routes as search_routes
+from strandline.graph.status import routes as status_routes
+from strandline.graph.transfer import routes as transfer_routes
 
 ROUTES = {
     **routes_nodes.ROUTES,
-    **routes_changes.ROUTES,
-    **routes_lists.ROUTES,
-    **routes_search.ROUTES,
-    **routes_conflicts.ROUTES,
-    **routes_fields.ROUTES,
-    **routes_communities.ROUTES,
-    **routes_status.ROUTES,
-    **routes_transfer.ROUTES,
+    **changes_routes.ROUTES,
+    **lists_routes.ROUTES,
+    **search_routes.ROUTES,
+    **conflicts_routes.ROUTES,
+    **fields_routes.ROUTES,
+    **communities_routes.ROUTES,
+    **status_routes.ROUTES,
+    **transfer_routes.ROUTES,
 }

@@ -77,7 +77,7 @@ def serve(
             result = _error_response(error, request)
         except Exception as error:
             result = _error_response(_internal_error(error, request.id), request)
-        result = _encode_large(result)
+        result = _encode_large_as_base64(result)
         _add_cors_headers(result, origins, request)
         milliseconds = round((time.monotonic() - start) * 1000, 1)
         _log_request(request, routes, result["statusCode"], milliseconds, context.function_name)
@@ -100,7 +100,7 @@ def _add_cors_headers(result: Response, origins: Sequence[str], request: Request
     headers |= cors_headers
 
 
-def _encode_large(result: Response) -> Response:
+def _encode_large_as_base64(result: Response) -> Response:
     """The same answer, in base64 if it is long, so that its size is predictable: see
     _MAX_PLAIN_BYTES."""
     if result["isBase64Encoded"] or len(result["body"]) <= _MAX_PLAIN_BYTES:

@@ -95,7 +95,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Worker:
+class WorkerContext:
     """The dependencies of embedding and folding. `deadline` is in time.monotonic() seconds."""
 
     database: Database
@@ -144,7 +144,7 @@ class Worker:
                 raise Deferred(str(result.fallback_reason), result.retry_after)
 
 
-def require_embedding(worker: Worker) -> None:
+def require_embedding(worker: WorkerContext) -> None:
     """Raise EmbeddingUnavailable unless the model accepts a harmless text now. A model that accepts
     no text at all (a wrong key or model name may be a 400, a shortage may look like a permanent
     failure) has not refused a particular text."""
@@ -162,7 +162,7 @@ def require_embedding(worker: Worker) -> None:
     raise EmbeddingUnavailable(f"The embedding model accepts no text at all: {fault}")
 
 
-def read_text_head(worker: Worker, tenant: str, cid: str, size: int) -> str | None:
+def read_text_head(worker: WorkerContext, tenant: str, cid: str, size: int) -> str | None:
     """The first `size` bytes of a text payload, as text. If the payload is missing in the store:
     None, and a warning in the log; its event is then represented by its file name. Raises
     Unavailable."""

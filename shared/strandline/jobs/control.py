@@ -7,8 +7,8 @@ from uuid import UUID
 from strandline.aws.run_requests import JobQueue
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
-from strandline.deployment import JOBS
 from strandline.errors import NotFound, StateConflict, Unavailable
+from strandline.function_specs import JOBS
 from strandline.jobs import store, store_failures, store_runs
 from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery
 from strandline.jobs.store import Job

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 from strandline.db.database import Caller, TenantDb
-from strandline.deployment import quote_job_names
 from strandline.errors import NotFound, StateConflict, Unavailable
+from strandline.function_specs import quote_job_names
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.jobs import control

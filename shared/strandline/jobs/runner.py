@@ -20,10 +20,10 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import StrandlineError
 from strandline.jobs import store_runs
-from strandline.jobs.claims import RunClaims, claim_tenants, close_tenants
 from strandline.jobs.context import Tally
-from strandline.jobs.store_claims import list_unfinished_tenants
 from strandline.jobs.store_runs import ShardLease
+from strandline.jobs.store_tenant_runs import list_unfinished_tenants
+from strandline.jobs.tenant_runs import RunClaims, claim_tenants, fail_unfinished_jobs
 from strandline.llm.tasks import LlmTasks
 from strandline.observability import logger
 
@@ -227,7 +227,7 @@ def _record_plan_failures(
         log_fields = {"job": job.name, "reason": reason, "count": count}
         logger.warning("job planning failed", extra={**log_fields, "tenants": tenants[:10]})
     try:
-        open_tenants = close_tenants(
+        open_tenants = fail_unfinished_jobs(
             resources.database, job.name, run_id, reasons, now, create=True
         )
     except Exception as close_error:
@@ -292,7 +292,7 @@ def finish_run(resources: JobResources, job: Job, run_id: str, now: datetime) ->
     database = resources.database
     tenants = list_unfinished_tenants(database.connection(), job.name, run_id)
     reasons = dict.fromkeys(tenants, "not_finished")
-    failures = close_tenants(database, job.name, run_id, reasons, now)
+    failures = fail_unfinished_jobs(database, job.name, run_id, reasons, now)
     if failures:  # the state machine tries again
         raise next(iter(failures.values()))
     job.finish(resources, now)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.deployment import JobName, quote_job_names
+from strandline.function_specs import JobName, quote_job_names
 from strandline.schemas import ListQuery, ResponseModel
 
 type JobState = Literal["queued", "running", "done", "failed"]

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from strandline.db.connection import Connection, translate_errors
-from strandline.deployment import JOBS
+from strandline.function_specs import JOBS
 from strandline.tuning import DEFAULTS
 
 GARBAGE_PERIOD = timedelta(hours=6)

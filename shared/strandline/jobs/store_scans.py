@@ -5,13 +5,13 @@ from datetime import datetime
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.tenants.store_due import list_tenant_ids
+from strandline.tenants.store_tenants import fetch_tenant_ids
 
 
 def list_tenants_to_sweep(connection: Connection, space: str, now: datetime) -> list[str]:
     """Ids of the tenants in which scopes, lanes or jobs wait for a sweep, or that were not scanned
     for this embedding space today; a day begins when the daily sweep runs."""
-    return list_tenant_ids(connection, "select * from tenants_to_sweep(%s, %s)", (space, now))
+    return fetch_tenant_ids(connection, "select * from tenants_to_sweep(%s, %s)", (space, now))
 
 
 @dataclass(frozen=True)

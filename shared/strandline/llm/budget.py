@@ -159,7 +159,7 @@ class LlmBudget:
                 account.reserved_usd -= max_cost
 
     def _is_scope_erasing(self, task: TaskContext) -> bool:
-        return task.scope_id is not None and store.is_erasing(
+        return task.scope_id is not None and store.is_scope_erasing(
             self._connect(task), UUID(task.scope_id)
         )
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from strandline.config import ServiceSettings
 from strandline.errors import (
-    FormatUnsupported,
     InvalidModelAnswer,
+    ModelFormatUnsupported,
     ModelRefused,
     ModelTimeout,
     ModelUnavailable,
@@ -115,7 +115,7 @@ class LlmClient:
         while True:
             try:
                 return self._send_once(pending, result_type, counters)
-            except FormatUnsupported as error:
+            except ModelFormatUnsupported as error:
                 pending.output_mode, pending.is_proven = error.simpler_format, False
             except UnusableOutput as invalid_answer:
                 if pending.request.fault:
@@ -137,7 +137,7 @@ class LlmClient:
                 return self._call_provider(pending, result_type, seconds, counters)
         except CallDenied as denial:
             raise Fallback(denial.reason, denial.retry_after) from None
-        except FormatUnsupported:
+        except ModelFormatUnsupported:
             raise
         except (ModelRefused, ModelUnavailable, InvalidModelAnswer) as error:
             # A refusal is about the text, and a model with too little time is not to blame.
@@ -168,7 +168,9 @@ class LlmClient:
             return value
         except StrandlineError as error:
             outcome = (
-                "format_refused" if isinstance(error, FormatUnsupported) else _failure_of(error)
+                "format_refused"
+                if isinstance(error, ModelFormatUnsupported)
+                else _failure_of(error)
             )
             raise
         finally:

@@ -11,8 +11,8 @@ import openai
 from pydantic import BaseModel, Field, ValidationError
 
 from strandline.errors import (
-    FormatUnsupported,
     InvalidModelAnswer,
+    ModelFormatUnsupported,
     ModelRefused,
     ModelTimeout,
     ModelUnavailable,
@@ -212,7 +212,7 @@ def _to_error(error: openai.APIStatusError, mode: _OutputMode, is_proven: bool) 
     if is_refusal or status in _MAYBE_REFUSALS:
         simpler_mode = mode.simpler(_error_text(error), is_proven or not is_refusal)
         if simpler_mode is not None:
-            return FormatUnsupported(message, str(simpler_mode))
+            return ModelFormatUnsupported(message, str(simpler_mode))
     if is_refusal:
         return ModelRefused(message)
     hint = ": check STRANDLINE_LLM_*" if status in _MISCONFIGURED else ""

@@ -75,7 +75,7 @@ def parse_output[Value: BaseModel](text: str, result_type: type[Value], prompt_t
     ):
         raise UnusableOutput("it names an id that is not in the data")
     if isinstance(value, Entities):
-        _drop_unnamed(value, prompt_text)
+        _drop_unmentioned_entities(value, prompt_text)
     return value
 
 
@@ -94,7 +94,7 @@ def _read_braces(text: str) -> Any:
     return from_json(text[start : end + 1] if 0 <= start < end else text)
 
 
-def _drop_unnamed(entities: Entities, prompt_text: str) -> None:
+def _drop_unmentioned_entities(entities: Entities, prompt_text: str) -> None:
     """Drop entities that the text does not name, and repeated ones."""
     prompt_words, entity_by_name = _normalize(prompt_text), dict[str, Entity]()
     for entity in entities.entities:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from strandline.llm.types import AnswerMessage, PromptEvent, Summary, TopicPart, WalkOption
+from strandline.llm.types import MessageToAnswer, PromptEvent, Summary, TopicPart, WalkOption
 
 type AnswerTask = Literal["answer", "reply"]
 """Tasks without a fallback: a question to answer, a message to reply to."""
@@ -201,7 +201,7 @@ def render_statements(
 
 
 def render_answer(
-    block: str, message: AnswerMessage, participants: Collection[str], limits: PromptLimits
+    block: str, message: MessageToAnswer, participants: Collection[str], limits: PromptLimits
 ) -> PromptData:
     """Render a block of recalled memories as it is, and the question or message that it was
     recalled for, as one JSON object. The block is bounded by its budget of tokens."""

@@ -38,7 +38,7 @@ class _Flag:
     is_set: bool
 
 
-def is_erasing(access: TenantDb, scope_id: UUID) -> bool:
+def is_scope_erasing(access: TenantDb, scope_id: UUID) -> bool:
     """Whether events of a scope are out of view, and not yet erased."""
     (row,) = access.fetch(
         _Flag,

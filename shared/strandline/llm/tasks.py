@@ -19,7 +19,6 @@ from strandline.llm.plain import PlainModel
 from strandline.llm.prompts import AnswerTask, PromptData, PromptLimits, TaskName
 from strandline.llm.provider import Provider
 from strandline.llm.types import (
-    AnswerMessage,
     Continues,
     Contradiction,
     Entities,
@@ -27,6 +26,7 @@ from strandline.llm.types import (
     Extraction,
     LanguageModel,
     MemoryAnswer,
+    MessageToAnswer,
     ModelResult,
     Overview,
     PromptEvent,
@@ -180,7 +180,7 @@ class LlmTasks:
         verb: AnswerTask,
         block: str,
         memory_count: int,
-        message: AnswerMessage,
+        message: MessageToAnswer,
     ) -> ModelResult[MemoryAnswer]:
         """The configured model's answer to a question or message, from a block of so many numbered
         memories. It has no fallback. The model is offered no tool. Raises Fallback where it gives

@@ -121,7 +121,7 @@ def make_choice_type(option_count: int) -> type[WalkChoice]:
 
 
 @dataclass(frozen=True)
-class AnswerMessage:
+class MessageToAnswer:
     """What a model answers: a question to memory, or a message in a conversation."""
 
     text: str

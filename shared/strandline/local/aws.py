@@ -26,8 +26,8 @@ from moto.stepfunctions.parser.asl.utils import boto_client
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from strandline.local import aws_blobs
-from strandline.local.aws_checks import WriteChecks
 from strandline.local.aws_signature import Application, Environ, SignatureCheck, StartResponse
+from strandline.local.aws_write_checks import WriteChecks
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 
 HOST = "127.0.0.1"
@@ -76,7 +76,9 @@ class LocalAws:
         """Create bucket and queues, and serve on a free port of the loopback interface."""
         _stop_tracking()
         application: Any = DomainDispatcherApplication(create_backend_app)
-        checked_application = SignatureCheck(WriteChecks(_with_bodies(application)), self.keys)
+        checked_application = SignatureCheck(
+            WriteChecks(_ignore_form_content_type(application)), self.keys
+        )
         server = make_server(
             HOST, 0, checked_application, threaded=True, request_handler=QuietHandler
         )
@@ -177,7 +179,7 @@ def _make_queue(sqs: Any, name: str) -> tuple[str, str]:
     return sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"], dead_letter_url
 
 
-def _with_bodies(application: Application) -> Application:
+def _ignore_form_content_type(application: Application) -> Application:
     """Keep moto from reading the body of a PUT as a form, which stores an empty object.
 
     A plain HTTP client (urllib, curl) sends a form's content type by default.

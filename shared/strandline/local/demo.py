@@ -128,7 +128,7 @@ def _print_wrapped(text: str, indent: str = "") -> None:
     print(textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent))
 
 
-def _day(moment: str) -> str:
+def _format_time(moment: str) -> str:
     at = datetime.fromisoformat(moment)
     return f"{at.day} {at:%B %Y, %H:%M}"
 
@@ -139,7 +139,7 @@ def _introduce(
     """Print how many messages are stored, and who talks to whom."""
     sessions = len({event["session_id"] for event in conversation})
     first_day, last_day = (
-        _day(conversation[at]["occurred_at"]).partition(",")[0] for at in (0, -1)
+        _format_time(conversation[at]["occurred_at"]).partition(",")[0] for at in (0, -1)
     )
     print("\nWHAT GOES IN")
     _print_wrapped(
@@ -171,7 +171,7 @@ def _show_topics(chains: Sequence[Mapping[str, Any]]) -> None:
         print(f"  {chain['started_at'][:10]}  {chain['event_count']:3} messages  {name}")
 
 
-def _ask(client: Client, question: Mapping[str, Any], **more: object) -> list[dict[str, Any]]:
+def _recall(client: Client, question: Mapping[str, Any], **more: object) -> list[dict[str, Any]]:
     """The events that recall finds for a question, the best first."""
     body = {
         "query": question["question"],
@@ -230,7 +230,7 @@ def _show_answer(question: Mapping[str, Any], events: Sequence[Mapping[str, Any]
         text = event["content"] or f"[the file {blob['name']}, {blob['size']:,} bytes]"
         _print_wrapped(f'{speaker}: "{" ".join(text.split())}"', "  ")
         print(
-            f"      cited: {speaker}, {_day(event['occurred_at'])}, conversation "
+            f"      cited: {speaker}, {_format_time(event['occurred_at'])}, conversation "
             f"{event['session_id']}"
         )
     if not events:
@@ -249,7 +249,7 @@ def _show_privacy(question: Mapping[str, Any], visible: int) -> None:
     )
 
 
-def _show_next(url: str, key: str, tls: TlsFiles | None) -> None:
+def _show_next_steps(url: str, key: str, tls: TlsFiles | None) -> None:
     """Print a call to copy, and where to read on."""
     trust = f" --cacert {tls.authority}" if tls and tls.client else ""
     question = json.dumps({"query": QUESTIONS[0], "participants": ["user:mara"], "limit": 3})
@@ -301,18 +301,18 @@ def main() -> int:
         print("\nWHAT CAN BE ASKED")
         print("Each answer is what somebody said, with who said it and when.")
         for question in QUESTIONS:
-            _show_answer(questions[question], _ask(client, questions[question]))
+            _show_answer(questions[question], _recall(client, questions[question]))
         private = questions[PRIVATE]
         private_ids = {talks[0].event_ids[key] for key in private["hidden"]}
         visible = sum(
-            event["event_id"] in private_ids for event in _ask(client, private, min_relevance=0)
+            event["event_id"] in private_ids for event in _recall(client, private, min_relevance=0)
         )
         _show_privacy(private, visible)
         is_built = _run_job(admin, "builder")
         _show_index(client, questions[QUESTIONS[1]])
         has_graph = _show_graphs(client, admin, talks)
         show_personas(client, conversation, talks[0].event_ids, questions[QUESTIONS[1]])
-        _show_next(url, keys.memory, tls)
+        _show_next_steps(url, keys.memory, tls)
     return 0 if is_built and has_graph and not visible else 1
 
 

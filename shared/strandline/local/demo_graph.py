@@ -16,8 +16,8 @@ from strandline.local.demo_scores import (
     score_statements,
 )
 from strandline.local.graph_picture import draw_graph
-from strandline.local.graph_view import (
-    Caller,
+from strandline.local.graph_reader import (
+    ApiClient,
     Graph,
     Key,
     Node,
@@ -45,7 +45,7 @@ class Talk:
     """Its events' ids by their keys."""
 
 
-def show_graph(client: Caller, talk: Talk, picture: Path) -> None:
+def show_graph(client: ApiClient, talk: Talk, picture: Path) -> None:
     """Print what the graph holds of a conversation, and write a picture of it."""
     graph = read_graph(client, choose_views(talk.audiences))
     sources = {
@@ -59,7 +59,7 @@ def show_graph(client: Caller, talk: Talk, picture: Path) -> None:
 
 
 def describe_graph(
-    client: Caller, talk: Talk, graph: Graph, sources: Mapping[Key, Sequence[str]]
+    client: ApiClient, talk: Talk, graph: Graph, sources: Mapping[Key, Sequence[str]]
 ) -> Iterator[str]:
     """The lines about a graph: its scores, and some nodes and edges of each kind. `sources` has the
     events that facts and decisions cite."""
@@ -68,14 +68,14 @@ def describe_graph(
     yield from _describe_scores(score_graph(talk, graph, sources))
     yield from _describe_entities(graph.of_type("entity"))
     facts, decisions = graph.of_type("fact"), graph.of_type("decision")
-    yield from _list("Facts", facts, _MAX_FACTS, _describe_fact)
-    yield from _list(
+    yield from _describe_items("Facts", facts, _MAX_FACTS, _describe_fact)
+    yield from _describe_items(
         "Decisions",
         decisions,
         _MAX_DECISIONS,
         lambda node: _describe_decision(client, node, sources[node.key]),
     )
-    yield from _list(
+    yield from _describe_items(
         "Relations",
         graph.relations(),
         _MAX_RELATIONS,
@@ -84,7 +84,7 @@ def describe_graph(
             f"{graph.nodes[edge.end].name}" + (f" ({edge.nuance})" if edge.nuance else "")
         ),
     )
-    yield from _list(
+    yield from _describe_items(
         "Communities",
         graph.communities,
         _MAX_COMMUNITIES,
@@ -135,7 +135,7 @@ def _describe_entities(entities: Sequence[Node]) -> Iterator[str]:
         f"{node.name} ({node.kind})" if node.kind not in ("", "other") else node.name
         for node in entities[:_MAX_ENTITIES]
     ]
-    yield f"  Entities{_of(len(names), len(entities))}"
+    yield f"  Entities{_describe_count(len(names), len(entities))}"
     yield from _wrap(", ".join(names))
 
 
@@ -143,7 +143,7 @@ def _describe_fact(node: Node) -> list[str]:
     return _wrap(f"{node.valid_from[:10]}  {node.name}")
 
 
-def _describe_decision(client: Caller, node: Node, event_ids: Sequence[str]) -> list[str]:
+def _describe_decision(client: ApiClient, node: Node, event_ids: Sequence[str]) -> list[str]:
     """A decision, and the first event that it cites."""
     lines = _wrap(f"{node.valid_from[:10]}  {node.name}")
     if not event_ids:
@@ -156,22 +156,22 @@ def _describe_decision(client: Caller, node: Node, event_ids: Sequence[str]) -> 
     return [*lines, *_wrap(f"cited: {quotation}", "        ")]
 
 
-def _read_event(client: Caller, node: Node, event_id: str) -> dict[str, Any]:
+def _read_event(client: ApiClient, node: Node, event_id: str) -> dict[str, Any]:
     """An event that a node cites, as those see it who see the node."""
     people = node.places[0].people
     query = "&".join(f"participants={name}" for name in people)
     return client.get(f"/api/v1/events/{event_id}?{query}")
 
 
-def _list[T](
+def _describe_items[T](
     title: str, items: Sequence[T], limit: int, describe: Callable[[T], Sequence[str]]
 ) -> Iterator[str]:
-    yield f"  {title}{_of(min(limit, len(items)), len(items))}"
+    yield f"  {title}{_describe_count(min(limit, len(items)), len(items))}"
     for item in items[:limit]:
         yield from describe(item)
 
 
-def _of(count: int, total: int) -> str:
+def _describe_count(count: int, total: int) -> str:
     if not total:
         return ": none"
     return f", {count} of {total}:" if count < total else ":"

@@ -14,7 +14,7 @@ _STEPS = 3
 _WIDTH = 92
 
 
-class Caller(Protocol):
+class ApiClient(Protocol):
     """The service's client."""
 
     def post(self, path: str, body: object) -> dict[str, Any]:
@@ -31,7 +31,7 @@ class Caller(Protocol):
 
 
 def show_personas(
-    client: Caller,
+    client: ApiClient,
     conversation: Sequence[Mapping[str, Any]],
     event_ids: Mapping[str, str],
     question: Mapping[str, Any],
@@ -62,7 +62,7 @@ def show_personas(
 
 
 def _continue(
-    client: Caller,
+    client: ApiClient,
     uuid: str,
     utterances: Sequence[Mapping[str, Any]],
     event_ids: Mapping[str, str],
@@ -77,7 +77,7 @@ def _continue(
     return client.get(f"{path}?{view}")["acts"]
 
 
-def _show_answer(client: Caller, question: Mapping[str, Any]) -> None:
+def _show_answer(client: ApiClient, question: Mapping[str, Any]) -> None:
     """Print the language model's answer; without a model, the text that its prompt would
     contain."""
     body = {"query": question["question"], "participants": question["participants"]}

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from strandline.graph.identity import normalise
-from strandline.local.graph_view import Graph
+from strandline.graph.nodes.identity import normalise
+from strandline.local.graph_reader import Graph
 
 type Rows = Sequence[Mapping[str, Any]]
 

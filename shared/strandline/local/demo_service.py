@@ -13,7 +13,7 @@ from strandline.admin.keys import make_key
 from strandline.auth.principals import Right
 from strandline.db.database import Caller, Database
 from strandline.local.run import directory, port
-from strandline.local.runtime import key_file, run_local_service
+from strandline.local.runtime import connection_file, run_local_service
 from strandline.local.tls import TlsFiles
 
 TENANT = "demo"
@@ -79,7 +79,7 @@ def _is_up(url: str, tls: TlsFiles | None) -> bool:
 def running_service() -> Generator[tuple[str, DemoKeys, TlsFiles | None]]:
     """The address of the running service, or of one that runs as long as the demo; keys of the
     demo's tenant; and the certificates."""
-    file = key_file(directory())
+    file = connection_file(directory())
     local_config: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"url": ""}
     paths: dict[str, str] | None = local_config.get("tls")
     tls = TlsFiles(**{name: Path(path) for name, path in paths.items()}) if paths else None

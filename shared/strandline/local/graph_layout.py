@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from strandline.local.graph_view import Edge, Graph, Key
+from strandline.local.graph_reader import Edge, Graph, Key
 
 PADDING = 16
 PANEL_WIDTH = 948
@@ -87,11 +87,11 @@ class _Statement:
 def make_panel(graph: Graph, name: str, home: Collection[Key]) -> Panel:
     """A community of these nodes, with the statements among them and the entities that these are
     about."""
-    statements = [*_tell_nodes(graph, home), *_tell_relations(graph, home)]
+    statements = [*_make_node_statements(graph, home), *_make_relation_statements(graph, home)]
     first_statements = statements[:_MAX_STATEMENTS]
     about = dict.fromkeys(end for statement in first_statements for end, _ in statement.ends)
     links = [edge for edge in graph.edges if edge.type == "entity_topic"]
-    topics = _rank(
+    topics = _sort_by_frequency(
         (topic for statement in first_statements for topic in statement.topics if topic in home),
         (edge.end for edge in links if edge.start in home and edge.end in home),
     )[:_MAX_TOPICS]
@@ -100,13 +100,13 @@ def make_panel(graph: Graph, name: str, home: Collection[Key]) -> Panel:
     panel = Panel(name, statements=len(statements))
     visible_keys = {*topics, *entities, *(statement.key for statement in first_statements)}
     panel.rest = len([key for key in home if key in graph.nodes and key not in visible_keys])
-    boxes = _place(graph, panel, home, topics, entities, first_statements)
+    boxes = _place_boxes(graph, panel, home, topics, entities, first_statements)
     _connect_statements(panel, boxes, first_statements)
     _connect_topics(panel, boxes, links, first_statements)
     return panel
 
 
-def _rank(first: Iterable[Key], then: Iterable[Key]) -> list[Key]:
+def _sort_by_frequency(first: Iterable[Key], then: Iterable[Key]) -> list[Key]:
     """Keys by how often they occur, those of `first` before the others."""
     counts: dict[Key, int] = {}
     for weight, keys in ((100, first), (1, then)):
@@ -115,7 +115,7 @@ def _rank(first: Iterable[Key], then: Iterable[Key]) -> list[Key]:
     return sorted(counts, key=lambda key: (-counts[key], key))
 
 
-def _tell_nodes(graph: Graph, home: Collection[Key]) -> list[_Statement]:
+def _make_node_statements(graph: Graph, home: Collection[Key]) -> list[_Statement]:
     """The facts, decisions and events of a community."""
     statements: list[_Statement] = []
     for node in graph.nodes.values():
@@ -131,7 +131,7 @@ def _tell_nodes(graph: Graph, home: Collection[Key]) -> list[_Statement]:
     return statements
 
 
-def _tell_relations(graph: Graph, home: Collection[Key]) -> list[_Statement]:
+def _make_relation_statements(graph: Graph, home: Collection[Key]) -> list[_Statement]:
     """The relations of a community's entities, each where its first end is at home."""
     return [
         _Statement(
@@ -151,7 +151,7 @@ def _label(edge: Edge) -> str:
     return textwrap.shorten(label, _MAX_LABEL, placeholder="…")
 
 
-def _place(
+def _place_boxes(
     graph: Graph,
     panel: Panel,
     home: Collection[Key],

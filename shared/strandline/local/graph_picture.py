@@ -20,7 +20,7 @@ from strandline.local.graph_layout import (
     Panel,
     make_panel,
 )
-from strandline.local.graph_view import Graph
+from strandline.local.graph_reader import Graph
 
 _WIDTH = PANEL_WIDTH + 2 * PADDING
 _HEAD = 132

@@ -56,7 +56,7 @@ class PostgresSupervisor:
             missing = self._find_missing()
             miss_count = miss_count + 1 if missing else 0
             if missing and miss_count >= _MISSES_TO_FAIL:
-                self._on_loss(_loss_message(missing))
+                self._on_loss(_make_data_loss_message(missing))
                 return
             if not missing and self._postgres.has_exited():
                 self._restart()
@@ -114,7 +114,7 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _loss_message(missing: Path) -> str:
+def _make_data_loss_message(missing: Path) -> str:
     return (
         f"{missing} was removed or replaced while the service ran, so it stops: nothing more "
         "can be stored there. If the data directory was moved, move it back; if it was deleted, "

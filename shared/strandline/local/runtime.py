@@ -17,16 +17,22 @@ import psycopg
 import uvicorn
 from psycopg import sql
 
-from strandline.background.schedule_handler import RunScheduler
+from strandline.background.schedule_handler import SchedulerResources
 from strandline.clock import Clock, utc_now
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
-from strandline.deployment import DAILY_SWEEP_SCHEDULE, FUNCTIONS, JOBS, FunctionSpec, route_table
-from strandline.embeddings.choice import make_embedder
+from strandline.embeddings.factory import make_embedder
 from strandline.errors import Misconfigured
-from strandline.llm.choice import require_complete_provider
-from strandline.local import assets, postgres_home, sync_detection, tls
+from strandline.function_specs import (
+    DAILY_SWEEP_SCHEDULE,
+    FUNCTIONS,
+    JOBS,
+    FunctionSpec,
+    route_table,
+)
+from strandline.llm.factory import require_complete_provider
+from strandline.local import lambda_assets, postgres_home, sync_detection, tls
 from strandline.local.admin_key import AdminKey, load_or_create_admin_key
 from strandline.local.aws import LocalAws
 from strandline.local.http_server import GatewayApp
@@ -75,9 +81,8 @@ class LocalService:
     """Where the key comes from, for the greeting."""
 
 
-def key_file(directory: Path) -> Path:
-    """The file with the address and key of the latest start, for this machine's own tools. It is in
-    the directory that was requested, even if the data had to be elsewhere."""
+def connection_file(directory: Path) -> Path:
+    """The file with the address and key of the latest start. It is in the requested directory."""
     return directory / "local.json"
 
 
@@ -86,13 +91,14 @@ def admin_key_file(directory: Path) -> Path:
     return directory / "admin.key"
 
 
-def _log_loss(message: str) -> None:
+def _log_data_loss(message: str) -> None:
     logger.critical("%s", message)
 
 
-def _write_key_file(directory: Path, service: LocalService, environment: Mapping[str, str]) -> None:
-    """Store the service's address, its key and the paths of its certificates for commands of other
-    processes."""
+def _write_connection_file(
+    directory: Path, service: LocalService, environment: Mapping[str, str]
+) -> None:
+    """Store the service's address, key and certificate paths for other processes."""
     paths = vars(service.tls).items() if service.tls else None
     content = {
         "url": service.url,
@@ -100,7 +106,7 @@ def _write_key_file(directory: Path, service: LocalService, environment: Mapping
         "environment": environment,
         "tls": None if paths is None else {name: str(path) for name, path in paths if path},
     }
-    _write_private(key_file(directory), content)
+    _write_private(connection_file(directory), content)
 
 
 @contextmanager
@@ -108,7 +114,7 @@ def run_local_service(
     directory: Path,
     port: int,
     clock: Clock = utc_now,
-    on_loss: Callable[[str], None] = _log_loss,
+    on_loss: Callable[[str], None] = _log_data_loss,
 ) -> Generator[LocalService]:
     """Start everything on `directory`, serve on the loopback interface, and stop it again. `clock`
     decides what is due. `on_loss` is called once if the directory is removed meanwhile.
@@ -133,7 +139,9 @@ def run_local_service(
         aws = stack.enter_context(LocalAws(directory))
         files = (directory / _SECRETS, aws.blobs)
         stack.enter_context(closing(PostgresSupervisor(postgres, files, on_loss)))
-        machine = stack.enter_context(StateMachine(assets.find_definition(), aws.bucket))
+        machine = stack.enter_context(
+            StateMachine(lambda_assets.find_state_machine_definition(), aws.bucket)
+        )
         _migrate(postgres, stored_secrets)
         url = postgres.dsn(_DATABASE, _APP, stored_secrets["app_password"])
         environment = _configure(url, aws, machine, stored_secrets["key_secret"], tls_files)
@@ -146,15 +154,14 @@ def run_local_service(
             f"{scheme}://{HOST}:{listener.getsockname()[1]}",
             *(key.token, directory, postgres, warnings, tls_files, key.notice),
         )
-        _write_key_file(requested_directory, service, environment | aws.environment())
+        _write_connection_file(requested_directory, service, environment | aws.environment())
         yield service
 
 
 def _open_admin_key(
     stack: ExitStack, url: str, key_secret: str, directory: Path, tls_files: TlsFiles | None
 ) -> AdminKey:
-    """The key that is the same at each start. The certificate of this machine's client is
-    registered with it."""
+    """The key, the same at each start. Registers the certificate of this machine's client."""
     database = Database(url)
     stack.callback(database.close)
     key = load_or_create_admin_key(database, TENANT, key_secret, admin_key_file(directory))
@@ -292,11 +299,10 @@ def _load_handlers(stack: ExitStack, warnings: Sequence[str], clock: Clock) -> d
 
 
 def _load_handler(stack: ExitStack, fn: FunctionSpec, resources: Resources) -> Handler:
-    """A function's real handler, with these resources; its database connections are closed at the
-    end."""
-    module = assets.import_handler(fn.name)
+    """A function's real handler with these resources; `stack` closes its connections."""
+    module = lambda_assets.import_handler(fn.name)
     if "database" not in fn.needs:
-        vars(module)["scheduler"] = RunScheduler(resources.clock)
+        vars(module)["scheduler"] = SchedulerResources(resources.clock)
         return module.lambda_handler
     vars(module)["resources"] = resources
     stack.callback(resources.database.close)

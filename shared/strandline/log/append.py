@@ -18,13 +18,13 @@ from strandline.log import (
     event_draft,
     payloads,
     store,
-    store_links,
-    store_marks,
+    store_erasure_marks,
+    store_recalled_links,
     store_uploads,
 )
 from strandline.log.append_batch import STORED_OUTCOMES, AppendBatch, AppendResult
 from strandline.log.event_builder import NewEvent
-from strandline.log.event_draft import CitedPayload, EventDraft, Links
+from strandline.log.event_draft import CitedPayload, EventDraft, RecalledLinks
 from strandline.log.refusals import ERASED_KEY_MESSAGE, make_refusal
 from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.log.schemas_fields import BlobOut
@@ -42,7 +42,7 @@ def append(
     *,
     atomic: bool = False,
     deadline: float | None = None,
-    find_links: Callable[[EventDraft], Links] | None = None,
+    find_links: Callable[[EventDraft], RecalledLinks] | None = None,
     source_ids: Sequence[UUID] = (),
 ) -> list[AppendResult]:
     """Append each (body, Idempotency-Key) as an event and return one result per body, in order.
@@ -65,8 +65,8 @@ def append(
     if find_links is not None:
         drafts_with_links = {n: replace(d, links=find_links(d)) for n, d in batch.drafts.items()}
         batch = replace(batch, drafts=drafts_with_links)
-    batch = _refuse_erased(access, drafts, _build_events(access, batch))
-    batch = _refuse_payloads(access, batch)
+    batch = _refuse_erased_keys(access, drafts, _build_events(access, batch))
+    batch = _refuse_before_upload(access, batch)
 
     def store_batch(batch: AppendBatch) -> AppendBatch:
         if not any(event.blob_cid for event in batch.events.values()):
@@ -142,7 +142,7 @@ def _build_events(access: TenantDb, batch: AppendBatch) -> AppendBatch:
     return replace(batch, events=events).refuse(errors)
 
 
-def _refuse_erased(
+def _refuse_erased_keys(
     access: TenantDb, drafts: Mapping[int, EventDraft], batch: AppendBatch
 ) -> AppendBatch:
     """The batch with another reason for what was refused so far, where it replays the key of an
@@ -150,11 +150,11 @@ def _refuse_erased(
     keys = {n: draft.key for n, draft in drafts.items() if n not in batch.drafts and draft.key}
     if not keys:
         return batch
-    numbers = store_marks.find_erased_keys(access, keys)
+    numbers = store_erasure_marks.find_erased_keys(access, keys)
     return batch.refuse({n: Gone(ERASED_KEY_MESSAGE) for n in numbers})
 
 
-def _refuse_payloads(access: TenantDb, batch: AppendBatch) -> AppendBatch:
+def _refuse_before_upload(access: TenantDb, batch: AppendBatch) -> AppendBatch:
     """Refuse the items with payloads that the log would refuse.
 
     The payload of a refused item must not lie in the store uncited and unpaid for. Items that the
@@ -227,7 +227,7 @@ def _store(
     )
     if is_rolled_back:
         return refused_batch
-    events = _restore_replayed(access, batch, stored_outcomes)
+    events = _restore_payload_descriptions(access, batch, stored_outcomes)
     receipts = {
         item.n: AppendResult(
             _make_receipt(item, events[item.n]), is_replay=item.outcome == "replayed"
@@ -242,14 +242,16 @@ def _append_events(
 ) -> Sequence[store.AppendOutcome]:
     events = list(batch.events.values())
     if source_ids:
-        return store_links.append_resting_event(access, events[0], source_ids)
+        return store_recalled_links.append_event_with_sources(access, events[0], source_ids)
     links = batch.drafts[events[0].n].links
     if links is None:
         return store.append_events(access, events, atomic)
-    return store_links.append_linked_event(access, events[0], {"degraded": list(links.degraded)})
+    return store_recalled_links.append_linked_event(
+        access, events[0], {"degraded": list(links.degraded)}
+    )
 
 
-def _restore_replayed(
+def _restore_payload_descriptions(
     access: TenantDb, batch: AppendBatch, outcomes: Sequence[store.AppendOutcome]
 ) -> Mapping[int, NewEvent]:
     """The events, those that were replayed and cite a payload with the media type and name of the

@@ -31,9 +31,11 @@ def list_differences(
         # They differ only because the text moved to or from the payload store.
         stored_fields["mime_type"] = draft.mime_type
     request_fields = draft.canonical_fields()
-    if draft.request.content is not None and [m for _, m in draft.parts] == _models(stored_row):
+    if draft.request.content is not None and [m for _, m in draft.parts] == _list_part_models(
+        stored_row
+    ):
         stored_fields["parts"] = request_fields["parts"]  # only their lengths differ
-    caller_names = _caller_names(draft.request, stored_row)
+    caller_names = _map_field_names(draft.request, stored_row)
     names = [
         caller_names.get(name, name)
         for name in dict.fromkeys([*request_fields, *REQUEST_COLUMNS])
@@ -56,11 +58,11 @@ def list_differences(
     return list(dict.fromkeys(names)) or ["edges"]  # same targets, written in another way
 
 
-def _models(stored_row: Mapping[str, Any]) -> list[str | None]:
+def _list_part_models(stored_row: Mapping[str, Any]) -> list[str | None]:
     return [part["model"] for part in stored_row["parts"]]
 
 
-def _caller_names(request: AppendRequest, stored_row: Mapping[str, Any]) -> Mapping[str, str]:
+def _map_field_names(request: AppendRequest, stored_row: Mapping[str, Any]) -> Mapping[str, str]:
     """The request's field names by canonical names: the caller sent `content`, whether or not it
     was stored as a blob."""
     if request.parts is not None:

@@ -9,7 +9,7 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.errors import Invalid
-from strandline.log import words_index
+from strandline.log import event_text
 from strandline.log.cid import Edge, EventColumns, block_cid, encode_block
 from strandline.log.event_draft import EventDraft
 from strandline.log.fulltext import sanitize_for_parser
@@ -124,5 +124,5 @@ def _index_draft(draft: EventDraft, file_name: str | None) -> list[dict[str, obj
 def _index_pieces(text: str) -> list[dict[str, object]]:
     return [
         {"start": s, "end": e, "text": sanitize_for_parser(text[s:e])}
-        for s, e in words_index.split_pieces(text)
+        for s, e in event_text.split_pieces(text)
     ]

@@ -66,7 +66,7 @@ _NO_PAYLOAD = CitedPayload("", None, None)
 
 
 @dataclass(frozen=True)
-class Links:
+class RecalledLinks:
     """Edges that recall adds to those of the request, and how it found them."""
 
     options: Mapping[str, object]
@@ -97,7 +97,7 @@ class EventDraft:
     """(channel, source_event_key)."""
     cited_payload: CitedPayload | None = None
     """The payload that the request cites, once it was looked up."""
-    links: Links | None = None
+    links: RecalledLinks | None = None
     """What recall adds, if the request asks for it."""
 
     @property

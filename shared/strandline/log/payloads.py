@@ -12,9 +12,9 @@ from strandline.errors import Invalid, PayloadMissing, StrandlineError, TooLarge
 from strandline.log import store_uploads
 from strandline.log.cid import sha256_of_cid
 from strandline.log.event_draft import CitedPayload, EventDraft, VerifiedUpload
+from strandline.log.event_text import INDEXED_CHARS
 from strandline.log.schemas_append import AppendRequest
 from strandline.log.store_uploads import PayloadStatus
-from strandline.log.words_index import INDEXED_CHARS
 from strandline.schemas import MAX_BODY_BYTES
 
 _MAX_TEXT_BYTES = MAX_BODY_BYTES

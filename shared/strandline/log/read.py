@@ -11,7 +11,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import Gone, NotFound
-from strandline.log import store, store_marks, store_scopes
+from strandline.log import store, store_erasure_marks, store_scopes
 from strandline.log.cid import cid_bytes
 from strandline.log.schemas import (
     PAGE_BYTES,
@@ -28,7 +28,7 @@ from strandline.log.schemas import (
 )
 from strandline.log.schemas_fields import BlobOut
 from strandline.log.store import Event
-from strandline.log.store_marks import decode_cursor
+from strandline.log.store_erasure_marks import decode_cursor
 
 
 def to_event_out(event: Event) -> EventOut:
@@ -87,7 +87,7 @@ def get_event(access: TenantDb, event_id: UUID) -> EventOut:
     """One visible event. Raises NotFound, and Gone for an erased one."""
     event = store.get_event(access, event_id)
     if event is None:
-        tombstone = store_marks.find_tombstone(access, event_id)
+        tombstone = store_erasure_marks.find_tombstone(access, event_id)
         if tombstone is None:
             raise NotFound
         raise Gone(

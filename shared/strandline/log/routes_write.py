@@ -9,7 +9,7 @@ from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import append, make_caller
 from strandline.log.append_batch import AppendResult
-from strandline.log.event_draft import EventDraft, Links
+from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.schemas_append import (
     AppendHeaders,
     AppendRequest,
@@ -80,7 +80,7 @@ def append_bodies(
     bodies: Sequence[tuple[object, str | None]],
     *,
     atomic: bool,
-    find_links: Callable[[EventDraft], Links] | None = None,
+    find_links: Callable[[EventDraft], RecalledLinks] | None = None,
 ) -> list[AppendResult]:
     """Append each (body, Idempotency-Key) on behalf of the request's principal, and count the new
     events as a metric. Raises as `append`."""

@@ -17,7 +17,7 @@ from strandline.auth.principals import Principal
 from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid
-from strandline.log import charges, event_builder, event_draft, store, store_marks
+from strandline.log import charges, event_builder, event_draft, store, store_erasure_marks
 from strandline.log.append_batch import STORED_OUTCOMES, AppendBatch, AppendResult
 from strandline.log.refusals import make_refusal
 from strandline.log.schemas_append import AppendRequest, Receipt
@@ -142,7 +142,9 @@ def store_statements(
     def store_batch(batch: AppendBatch) -> AppendBatch:
         with access.transaction():
             outcome = append_statements(access, batch)
-            store_marks.refuse_marked(access, {event.scope_id for event in batch.events.values()})
+            store_erasure_marks.refuse_marked(
+                access, {event.scope_id for event in batch.events.values()}
+            )
             write_rows(_list_results(outcome))
         return outcome
 

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from strandline.cursors import Position
 from strandline.db.database import SnapshotRead, TenantDb
-from strandline.log import web_search
+from strandline.log import websearch_query
 from strandline.log.cid import EventColumns, Part
 from strandline.log.event_builder import NewEvent
 from strandline.log.fulltext import sanitize_for_parser
@@ -79,10 +79,10 @@ def dump_items(items: Sequence[Mapping[str, object]]) -> str:
 
 def to_outcomes(rows: Sequence[Sequence[bytes | None]]) -> list[AppendOutcome]:
     """The rows of such a function."""
-    return [AppendOutcome(*map(_convert, _FIELD_READERS, row)) for row in rows]
+    return [AppendOutcome(*map(_parse_value, _FIELD_READERS, row)) for row in rows]
 
 
-def _convert(reader: Callable[[str], Any], value: bytes | None) -> Any:
+def _parse_value(reader: Callable[[str], Any], value: bytes | None) -> Any:
     return None if value is None else reader(value.decode())
 
 
@@ -303,7 +303,7 @@ def list_newest(
             "filter": json.dumps(filters),
             "scope_id": scope_id,
             "session_id": filters.get("session_id"),
-            "text": text and sanitize_for_parser(web_search.to_websearch_query(text)),
+            "text": text and sanitize_for_parser(websearch_query.to_websearch_query(text)),
             "has_text": text is not None or "contains" in filters,
             "pg_snapshot": after and after.pg_snapshot,
             "at": after and after.at,

@@ -40,7 +40,7 @@ def list_reachable(
 
 
 @dataclass(frozen=True)
-class _Erasure:
+class _ErasedFlag:
     is_erased: bool
 
 
@@ -48,7 +48,7 @@ def is_target_erased(access: TenantDb, event_id: UUID, cid: str) -> bool:
     """Whether a visible event links to this block, and the block's event is erased or being
     erased."""
     (row,) = access.fetch(
-        _Erasure,
+        _ErasedFlag,
         """
         with targets as materialized (
             select m.cited_id from memory_edges m

@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.tenants.store_due import list_tenant_ids
+from strandline.tenants.store_tenants import fetch_tenant_ids
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,9 @@ def create_upload(
     return upload
 
 
-def list_tenants(connection: Connection) -> list[str]:
+def list_tenants_with_expired(connection: Connection) -> list[str]:
     """List the tenants that have expired uploads."""
-    return list_tenant_ids(connection, "select * from tenants_with_expired_uploads(now())", ())
+    return fetch_tenant_ids(connection, "select * from tenants_with_expired_uploads(now())", ())
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class _Writer:
     writer: str
 
 
-def list_writers(access: TenantDb, limit: int) -> list[str]:
+def list_writers_with_expired(access: TenantDb, limit: int) -> list[str]:
     """List up to `limit` writers with expired uploads in this tenant. Only background work may call
     it."""
     rows = access.fetch(

@@ -12,7 +12,7 @@ from pgvector import HalfVector
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.tenants.store_due import list_tenant_ids
+from strandline.tenants.store_tenants import fetch_tenant_ids
 
 STUCK_ATTEMPTS = 5
 """A scope's work is stuck after this many attempts in a row without progress: an operator must look
@@ -23,7 +23,7 @@ LEASE_SECONDS = 120
 
 def list_tenants(connection: Connection, space: str) -> list[str]:
     """List the tenants with work that is due, or with events that have no vector in this space."""
-    return list_tenant_ids(connection, "select * from tenants_with_work(%s, now())", (space,))
+    return fetch_tenant_ids(connection, "select * from tenants_with_work(%s, now())", (space,))
 
 
 def enqueue_unfinished(access: TenantDb, space: str) -> int:

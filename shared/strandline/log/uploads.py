@@ -115,7 +115,7 @@ def remove_expired(
     address. Returns the number removed; the next call finds the rest. Starts nothing once
     `is_out_of_time`."""
     removed_count = 0
-    for writer in store_uploads.list_writers(
+    for writer in store_uploads.list_writers_with_expired(
         database.connect_as(Caller.background(tenant)), _WRITERS_PER_SWEEP
     ):
         if is_out_of_time():

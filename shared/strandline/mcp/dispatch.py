@@ -58,7 +58,7 @@ _ADVICE: Mapping[int, str] = {
 
 
 @dataclass(frozen=True)
-class Connection:
+class RequestContext:
     """The context of a request: its caller, and the toolsets and participants that its address
     names."""
 
@@ -74,7 +74,7 @@ class Connection:
         return [tool for tool in tools if tool.is_allowed(principal)]
 
 
-def answer(message: Message, connection: Connection) -> Object:
+def answer(message: Message, connection: RequestContext) -> Object:
     """The result of a request. Raises ProtocolError."""
     methods = _MODERN if connection.is_modern else _HANDSHAKE
     method = methods.get(message.method)
@@ -83,7 +83,7 @@ def answer(message: Message, connection: Connection) -> Object:
     return method(message.params, connection)
 
 
-def _initialize(params: Object, connection: Connection) -> Object:
+def _initialize(params: Object, connection: RequestContext) -> Object:
     del connection
     version = negotiate(params)
     names = ("name", "version") if version == "2024-11-05" else tuple(SERVER)
@@ -95,7 +95,7 @@ def _initialize(params: Object, connection: Connection) -> Object:
     }
 
 
-def _discover(params: Object, connection: Connection) -> Object:
+def _discover(params: Object, connection: RequestContext) -> Object:
     del params, connection
     return {
         "supportedVersions": list(SUPPORTED_VERSIONS),
@@ -105,18 +105,18 @@ def _discover(params: Object, connection: Connection) -> Object:
     }
 
 
-def _ping(params: Object, connection: Connection) -> Object:
+def _ping(params: Object, connection: RequestContext) -> Object:
     del params, connection
     return {}
 
 
-def _list_tools(params: Object, connection: Connection) -> Object:
+def _list_tools(params: Object, connection: RequestContext) -> Object:
     _require_first_page(params)
     return {"tools": [tool.definition for tool in connection.tools], **_CACHE}
 
 
-def _call_tool(params: Object, connection: Connection) -> Object:
-    tool = _find_tool(_text(params, "name"), connection)
+def _call_tool(params: Object, connection: RequestContext) -> Object:
+    tool = _find_tool(_require_string(params, "name"), connection)
     arguments: object = params.get("arguments", {})
     if not isinstance(arguments, dict):
         raise ProtocolError(INVALID_PARAMS, "arguments: must be an object")
@@ -130,7 +130,7 @@ def _call_tool(params: Object, connection: Connection) -> Object:
     return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
 
-def _find_tool(name: str, connection: Connection) -> Tool:
+def _find_tool(name: str, connection: RequestContext) -> Tool:
     for toolset, tools in TOOLSETS.items():
         tool = next((tool for tool in tools if tool.name == name), None)
         if tool is not None and toolset in connection.toolsets:
@@ -164,20 +164,20 @@ def _explain(refusal: Refusal) -> str:
     return f"{sanitize(refusal.message)} ({refusal.code}) {advice}".strip()
 
 
-def _list_resources(params: Object, connection: Connection) -> Object:
+def _list_resources(params: Object, connection: RequestContext) -> Object:
     _require_first_page(params)
     resources = memory_resources.RESOURCES if "memory" in connection.toolsets else ()
     return {"resources": list(resources), **_CACHE}
 
 
-def _list_templates(params: Object, connection: Connection) -> Object:
+def _list_templates(params: Object, connection: RequestContext) -> Object:
     _require_first_page(params)
     templates = [t for t in memory_resources.TEMPLATES if t.toolset in connection.toolsets]
     return {"resourceTemplates": [template.definition for template in templates], **_CACHE}
 
 
-def _read_resource(params: Object, connection: Connection) -> Object:
-    uri = _text(params, "uri")
+def _read_resource(params: Object, connection: RequestContext) -> Object:
+    uri = _require_string(params, "uri")
     read = memory_resources.find_reader(uri, connection.toolsets)
     missing = INVALID_PARAMS if connection.is_modern else RESOURCE_NOT_FOUND
     if read is None:
@@ -190,14 +190,16 @@ def _read_resource(params: Object, connection: Connection) -> Object:
     return {"contents": [{"uri": uri, **contents}], **_NO_CACHE}
 
 
-def _list_prompts(params: Object, connection: Connection) -> Object:
+def _list_prompts(params: Object, connection: RequestContext) -> Object:
     _require_first_page(params)
     prompts = PROMPTS.values() if "memory" in connection.toolsets else ()
     return {"prompts": [prompt.definition for prompt in prompts], **_CACHE}
 
 
-def _get_prompt(params: Object, connection: Connection) -> Object:
-    prompt = PROMPTS.get(_text(params, "name")) if "memory" in connection.toolsets else None
+def _get_prompt(params: Object, connection: RequestContext) -> Object:
+    prompt = (
+        PROMPTS.get(_require_string(params, "name")) if "memory" in connection.toolsets else None
+    )
     if prompt is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown prompt. There are: {', '.join(PROMPTS)}")
     arguments: object = params.get("arguments", {})
@@ -218,7 +220,7 @@ def _code_of(refusal: Refusal) -> int:
     return INTERNAL_ERROR if refusal.status >= 500 else INVALID_PARAMS
 
 
-def _text(params: Object, name: str) -> str:
+def _require_string(params: Object, name: str) -> str:
     value: object = params.get(name)
     if not isinstance(value, str):
         raise ProtocolError(INVALID_PARAMS, f"{name}: must be a string")
@@ -231,7 +233,7 @@ def _require_first_page(params: Object) -> None:
         raise ProtocolError(INVALID_PARAMS, "cursor: there is one page alone")
 
 
-type _Method = Callable[[Object, Connection], Object]
+type _Method = Callable[[Object, RequestContext], Object]
 _COMMON: Mapping[str, _Method] = {
     "tools/list": _list_tools,
     "tools/call": _call_tool,

@@ -26,19 +26,25 @@ def read_recent(context: ToolContext, cid: str) -> ResourceContents:
 
 def read_block(context: ToolContext, cid: str) -> ResourceContents:
     """The bytes of the block with this CID."""
-    data = context.operations.read("GET /ipfs/{cid}", path={"cid": cid}, query=_query(context))
+    data = context.operations.read(
+        "GET /ipfs/{cid}", path={"cid": cid}, query=_participants_query(context)
+    )
     return {"mimeType": "application/vnd.ipld.raw", "blob": base64.b64encode(data).decode()}
 
 
 def read_memory(context: ToolContext, cid: str) -> ResourceContents:
     """An event as JSON."""
-    event = context.operations.call("GET /memory/{cid}", path={"cid": cid}, query=_query(context))
+    event = context.operations.call(
+        "GET /memory/{cid}", path={"cid": cid}, query=_participants_query(context)
+    )
     return {"mimeType": "application/json", "text": escape_json(event)}
 
 
 def read_file(context: ToolContext, cid: str) -> ResourceContents:
     """The text of a payload; of one that is large or not text, the address to download it from."""
-    file = context.operations.call("GET /file/{cid}", path={"cid": cid}, query=_query(context))
+    file = context.operations.call(
+        "GET /file/{cid}", path={"cid": cid}, query=_participants_query(context)
+    )
     if not is_text(file["mime_type"]) or file["size"] > _MAX_TEXT_BYTES:
         return {"mimeType": "application/json", "text": escape_json(file)}
     blobs = context.operations.request.resources.blobs
@@ -48,11 +54,13 @@ def read_file(context: ToolContext, cid: str) -> ResourceContents:
 
 def read_sona(context: ToolContext, uuid: str) -> ResourceContents:
     """A sona as JSON."""
-    sona = context.operations.call("GET /sona/{uuid}", path={"uuid": uuid}, query=_query(context))
+    sona = context.operations.call(
+        "GET /sona/{uuid}", path={"uuid": uuid}, query=_participants_query(context)
+    )
     return {"mimeType": "application/json", "text": escape_json(sona)}
 
 
-def _query(context: ToolContext) -> dict[str, list[str]]:
+def _participants_query(context: ToolContext) -> dict[str, list[str]]:
     return context.readers({})
 
 

@@ -38,7 +38,7 @@ def shorten(text: str) -> str:
     return f"{safe_text[:_TEXT_CHARS]}…" if is_cut else safe_text
 
 
-def label(name: str | None) -> str:
+def sanitize_name(name: str | None) -> str:
     """A short stored name, such as a participant's; its colon stays."""
     if not name:
         return ""
@@ -56,7 +56,7 @@ def moment(value: str | None) -> str:
 def hit_line(hit: Item) -> str:
     """An event that recall found. What is the service's own stands before stored text."""
     relevance = "" if hit["relevance"] is None else f", relevance {hit['relevance']:.2f}"
-    who = label(hit["speaker"]) or "nobody"
+    who = sanitize_name(hit["speaker"]) or "nobody"
     start = f"- event {hit['event_id']}{relevance}, {moment(hit['occurred_at'])}, {who}"
     return f"{start}: {shorten(hit['text'] or hit['name'] or '')}"
 
@@ -66,7 +66,7 @@ def event_line(event: Item) -> str:
     blob = f", file {event['blob']['cid']}" if event["blob"] else ""
     kind = "" if event["type"] == "message" else f", {event['type']}"
     when = moment(event["occurred_at"] or event["recorded_at"])
-    who = label(event["speaker"]) or event["role"]
+    who = sanitize_name(event["speaker"]) or event["role"]
     start = f"- event {event['event_id']}, cid {event['cid']}{blob}{kind}, {when}, {who}"
     return f"{start}: {shorten(event['content'] or event['name'] or '')}"
 
@@ -79,7 +79,7 @@ def act_line(act: Item) -> str:
 def node_line(node: Item) -> str:
     """A node of the graph."""
     properties: Item = node["properties"]
-    notes = [label(str(properties[n])) for n in _NODE_NOTES if properties.get(n)]
+    notes = [sanitize_name(str(properties[n])) for n in _NODE_NOTES if properties.get(n)]
     notes.append(f"confidence {node['confidence']:.2f}")
     if node["valid_to"] is not None:
         notes.append(f"ended {moment(node['valid_to'])}")
@@ -91,7 +91,7 @@ def node_line(node: Item) -> str:
 
 def edge_line(edge: Item) -> str:
     """An edge of the graph."""
-    role = f" ({label(edge['label'])})" if edge["label"] else ""
+    role = f" ({sanitize_name(edge['label'])})" if edge["label"] else ""
     end = f", ended {moment(edge['valid_to'])}" if edge["valid_to"] else ""
     return f"- {edge['from_id']} {edge['type']} {edge['to_id']}{end}{role}"
 
@@ -109,6 +109,6 @@ def citations(items: Iterable[Item]) -> str:
     return f"\nEvents: {ids}" if ids else ""
 
 
-def limits(codes: Sequence[str]) -> str:
+def limits_note(codes: Sequence[str]) -> str:
     """How an answer is limited; empty if it is not."""
     return f"\nLimited: {', '.join(codes)}." if codes else ""

@@ -15,7 +15,7 @@ from strandline.errors import Forbidden, Invalid, Malformed, Unauthorized
 from strandline.http.app import STATUS, serve
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.mcp.dispatch import Connection, answer
+from strandline.mcp.dispatch import RequestContext, answer
 from strandline.mcp.operations import Operations, Perform
 from strandline.mcp.protocol import (
     HEADER_MISMATCH,
@@ -96,7 +96,7 @@ def _answer(request: Request, context: ToolContext, toolsets: Sequence[McpToolse
         modern = check_version(message, request.headers)
         if message.id is None:
             return json_response({}, 202) | {"body": ""}
-        result = answer(message, Connection(context, toolsets, modern))
+        result = answer(message, RequestContext(context, toolsets, modern))
     except ProtocolError as error:
         status = (_MODERN_STATUS if modern else _STATUS).get(error.code, 200)
         return json_response(make_error(error, message_id(body)), status)
@@ -170,11 +170,13 @@ def serve_mcp(
     response = serve(make_routes(perform), resources, event, context)
     if response["statusCode"] == STATUS[Unauthorized]:
         challenge = response["headers"]["WWW-Authenticate"]
-        response["headers"]["WWW-Authenticate"] = _extend(challenge, Request(resources, event, 0.0))
-    return _as_message(response)
+        response["headers"]["WWW-Authenticate"] = _extend_challenge(
+            challenge, Request(resources, event, 0.0)
+        )
+    return _to_json_rpc_error(response)
 
 
-def _as_message(response: Response) -> Response:
+def _to_json_rpc_error(response: Response) -> Response:
     """A refusal of the service as a JSON-RPC error, whose message clients show; `data` is the
     refusal itself. Any other answer as it is."""
     status: int = response["statusCode"]
@@ -189,7 +191,7 @@ def _as_message(response: Response) -> Response:
     return response | {"body": json.dumps(body)}
 
 
-def _extend(challenge: str, request: Request) -> str:
+def _extend_challenge(challenge: str, request: Request) -> str:
     """A challenge that names the metadata, and the scopes of a token."""
     rights = get_settings().jwt_scope_rights
     scopes = " ".join(scope for scope, right in rights.items() if right in ("read", "write"))

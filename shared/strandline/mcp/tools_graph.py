@@ -7,9 +7,9 @@ from strandline.mcp.rendering import (
     edge_line,
     fence_json,
     fence_lines,
-    label,
-    limits,
+    limits_note,
     node_line,
+    sanitize_name,
 )
 from strandline.mcp.tools import (
     NUMBER,
@@ -41,7 +41,7 @@ def analyze(context: ToolContext, arguments: Arguments) -> str:
         f"Weigh: {advice['text']} {', '.join(advice['node_ids'])}" for advice in answer["weigh"]
     ]
     hints = "\n".join(answer["store_as"])
-    return f"{fence_lines(lines)}\nStore what is worth it with mie_store:\n{hints}" + limits(
+    return f"{fence_lines(lines)}\nStore what is worth it with mie_store:\n{hints}" + limits_note(
         answer["degraded"]
     )
 
@@ -102,7 +102,7 @@ def query(context: ToolContext, arguments: Arguments) -> str:
         return fence_json(answer)
     lines = [node_line(node) for node in answer["nodes"]]
     lines += [edge_line(edge) for edge in answer["edges"]]
-    return (fence_lines(lines) if lines else _NOTHING) + limits(answer["degraded"])
+    return (fence_lines(lines) if lines else _NOTHING) + limits_note(answer["degraded"])
 
 
 def list_nodes(context: ToolContext, arguments: Arguments) -> str:
@@ -151,8 +151,8 @@ def find_conflicts(context: ToolContext, arguments: Arguments) -> str:
     lines = [conflict_line(conflict) for conflict in answer["conflicts"]]
     if not lines:
         text = f"No contradiction among {answer['compared']} similar pairs."
-        return text + limits(answer["degraded"])
-    return fence_lines(lines) + limits(answer["degraded"])
+        return text + limits_note(answer["degraded"])
+    return fence_lines(lines) + limits_note(answer["degraded"])
 
 
 def export(context: ToolContext, arguments: Arguments) -> str:
@@ -170,7 +170,7 @@ def get_status(context: ToolContext, arguments: Arguments) -> str:
     """The graph's counts, and the progress of background work."""
     state = context.operations.call("GET /api/v1/graph/status", query=context.readers(arguments))
     lines = [
-        f"{label(kind)}: {counts['current']} of {counts['total']} hold"
+        f"{sanitize_name(kind)}: {counts['current']} of {counts['total']} hold"
         for kind, counts in [*state["nodes"].items(), *state["edges"].items()]
         if counts["total"]
     ]

@@ -8,8 +8,8 @@ from strandline.mcp.rendering import (
     fence_json,
     fence_lines,
     hit_line,
-    label,
-    limits,
+    limits_note,
+    sanitize_name,
 )
 from strandline.mcp.tools import (
     TEXT,
@@ -37,7 +37,7 @@ def recall(context: ToolContext, arguments: Arguments) -> str:
     if arguments.get("format") == "json":
         return fence_json(answer)
     lines = [hit_line(hit) for hit in answer["hits"]]
-    return (fence_lines(lines) if lines else _NOTHING) + limits(answer["degraded"])
+    return (fence_lines(lines) if lines else _NOTHING) + limits_note(answer["degraded"])
 
 
 def get_context(context: ToolContext, arguments: Arguments) -> str:
@@ -46,7 +46,7 @@ def get_context(context: ToolContext, arguments: Arguments) -> str:
     answer = context.operations.call("POST /api/v1/context", body)
     if arguments.get("format") == "json":
         return fence_json(answer)
-    return answer["text"] + citations(answer["citations"]) + limits(answer["degraded"])
+    return answer["text"] + citations(answer["citations"]) + limits_note(answer["degraded"])
 
 
 def _store(operation: str, context: ToolContext, arguments: Arguments) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def insert(context: ToolContext, arguments: Arguments) -> str:
     links = ", ".join(edge["event_id"] for edge in receipt["edges"]) or "no event"
     return (
         f"Stored as event {receipt['event_id']}, cid {receipt['cid']}. Linked to {links}."
-        f"{limits(receipt['degraded'])}"
+        f"{limits_note(receipt['degraded'])}"
     )
 
 
@@ -78,7 +78,7 @@ def query_event_nodes(context: ToolContext, arguments: Arguments) -> str:
         return fence_json(answer)
     lines = list[str]()
     for scope in answer["scopes"]:
-        lines.append(f"Among {', '.join(label(name) for name in scope['participants'])}:")
+        lines.append(f"Among {', '.join(sanitize_name(name) for name in scope['participants'])}:")
         lines += [event_line(event) for event in scope["events"]]
     cursor = answer["next_cursor"]
     return (fence_lines(lines) if lines else _NOTHING) + (f"\nMore: cursor={cursor}" * bool(cursor))
@@ -93,7 +93,7 @@ def query_references(context: ToolContext, arguments: Arguments) -> str:
     )
     if is_json:
         return fence_json(answer)
-    return answer["text"] + citations(answer["citations"]) + limits(answer["degraded"])
+    return answer["text"] + citations(answer["citations"]) + limits_note(answer["degraded"])
 
 
 _READ: dict[str, Schema] = {"participants": TEXTS, "format": FORMAT}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from strandline.context.fence import sanitize
-from strandline.mcp.rendering import act_line, citations, event_line, fence_lines, limits
+from strandline.mcp.rendering import act_line, citations, event_line, fence_lines, limits_note
 from strandline.mcp.tools import (
     NUMBER,
     TEXT,
@@ -58,7 +58,7 @@ def _show(turn: dict[str, Any]) -> str:
     if turn["state"] == "failed":
         return f"The language model gave no answer ({turn['reason']}).{events}"
     text = fence_lines([sanitize(line) for line in turn["text"].splitlines() if line.strip()])
-    return text + citations(turn["citations"]) + events + limits(turn["degraded"])
+    return text + citations(turn["citations"]) + events + limits_note(turn["degraded"])
 
 
 def push_act(context: ToolContext, arguments: Arguments) -> str:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from strandline.db.database import Caller, Database
 from strandline.observability import logger
-from strandline.personas import store_members
+from strandline.personas import store_memories
 
 
 def record_named_sonas(
@@ -18,17 +18,17 @@ def record_named_sonas(
     sona."""
     access = database.connect_as(Caller.background(tenant))
     added_count = 0
-    for writer, sona_id, events in _group(store_members.list_named_sonas(access, event_ids)):
+    for writer, sona_id, events in _group(store_memories.list_sona_mentions(access, event_ids)):
         own = database.connect_as(Caller(tenant, (), writer))
         with own.transaction():
-            added_count += len(store_members.add_members(own, sona_id, events, space))
+            added_count += len(store_memories.add_memories(own, sona_id, events, space))
     if added_count:
         logger.info("events active in sonas", extra={"events": added_count})
     return added_count
 
 
 def _group(
-    rows: Sequence[store_members.NamedSona],
+    rows: Sequence[store_memories.SonaMention],
 ) -> list[tuple[str, UUID, list[UUID]]]:
     """Group the events by writer and sona."""
     groups: dict[tuple[str, UUID], list[UUID]] = {}

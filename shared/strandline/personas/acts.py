@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, Malformed, NotFound, StateConflict
-from strandline.personas import store_acts, store_members
+from strandline.personas import store_acts, store_memories
 from strandline.personas.schemas_acts import ActIn, ActOut, ActsPage, NextAct
 from strandline.personas.store_acts import Act, Thread
 from strandline.sealing import UnsealError
@@ -45,7 +45,7 @@ def push(access: TenantDb, sona_id: UUID, request: ActIn, space: str) -> PushedA
             )
             if act is None:
                 raise Invalid("event_id: there is no memory with this id", field="event_id")
-            store_members.add_members(access, sona_id, [request.event_id], space)
+            store_memories.add_memories(access, sona_id, [request.event_id], space)
     except _HeadMoved:
         return PushedAct(_find_replay(access, sona_id, request), is_replay=True)
     return PushedAct(_to_out(act), is_replay=False)

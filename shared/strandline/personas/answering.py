@@ -20,13 +20,13 @@ from strandline.embeddings.embedder import Embedder
 from strandline.errors import ModelUnavailable, StateConflict
 from strandline.llm.client import Fallback
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import AnswerMessage, MemoryAnswer, ModelResult, TaskContext
+from strandline.llm.types import MemoryAnswer, MessageToAnswer, ModelResult, TaskContext
 from strandline.participants import display_name
 from strandline.personas import store_turns
-from strandline.recall.importance import SonaPlace
+from strandline.recall.importance import SonaInSpace
 from strandline.recall.schemas import RecallWeights
 from strandline.sessions.store import Session
-from strandline.tenants.store_due import read_tuning
+from strandline.tenants.store_tenants import read_tuning
 
 RESERVE_SECONDS = 4.0
 """How much of a request's time is reserved for storing the model's answer, or a turn to answer
@@ -94,7 +94,7 @@ def recall_for(
         answering=AnswerOptions(
             exclude={question.input_id} if question.input_id else (),
             weights=question.weights,
-            sona=SonaPlace(question.sona_id, embedder.space) if question.sona_id else None,
+            sona=SonaInSpace(question.sona_id, embedder.space) if question.sona_id else None,
         ),
     )
     return Recollection(context, use)
@@ -122,7 +122,7 @@ def require_model(llm: LlmTasks, context: ContextTextOut) -> None:
     )
 
 
-def make_task(
+def make_task_context(
     tenant: str,
     subject: str,
     participants: tuple[str, ...],
@@ -152,7 +152,7 @@ def ask_model(
         "reply" if question.kind == "chat" else "answer",
         context.text,
         len(context.citations),
-        AnswerMessage(
+        MessageToAnswer(
             question.text,
             "message" if question.kind == "chat" else "question",
             question.asked_at,

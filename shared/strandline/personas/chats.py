@@ -33,7 +33,7 @@ from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.log.schemas_append import MAX_EDGES, Receipt
 from strandline.personas import store_turns
 from strandline.personas.answering import Question, Recollection, ask_model, list_sources
-from strandline.personas.queries import empty_turn, to_turn
+from strandline.personas.queries import make_turn, to_turn
 from strandline.personas.schemas_chat import ChatRequest, TurnOut
 from strandline.personas.store_turns import StoredEvent
 from strandline.recall.schemas import RecallWeights
@@ -125,7 +125,7 @@ def find_speaker(principal: Principal, request: ChatRequest, chat: Chat) -> str 
     return request.speaker or principal.user or (users[0] if len(users) == 1 else None)
 
 
-def connect_readers(
+def connect_as_readers(
     resources: Resources, tenant: str, writer: str, chat: Chat, deadline: float
 ) -> TenantDb:
     """The database on behalf of all who will read the reply. `writer` is the caller who asks for it
@@ -267,7 +267,7 @@ def _from_stored(event: StoredEvent, chat: Chat, input_id: UUID) -> TurnOut:
         note_fields = cast("dict[str, Any]", note)
         turn_fields = {name: note_fields.get(name) for name in _NOTE_FIELDS}
         with contextlib.suppress(ValidationError):
-            return empty_turn(
+            return make_turn(
                 "chat",
                 "done",
                 text=event.content,

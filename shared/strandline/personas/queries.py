@@ -52,7 +52,7 @@ def to_turn(
         else MemoryAnswer(text=NO_MEMORY_ANSWER, remembers=False, citations=[])
     )
     event_by_number = {citation.n: citation.event_id for citation in context.citations}
-    return empty_turn(
+    return make_turn(
         kind,
         "done",
         text=answer.text,
@@ -68,7 +68,7 @@ def to_turn(
     )
 
 
-def empty_turn(kind: str, state: str, **values: Any) -> TurnOut:
+def make_turn(kind: str, state: str, **values: Any) -> TurnOut:
     """A turn with only these values."""
     fields: Mapping[str, Any] = {
         "turn_id": None,

@@ -10,18 +10,18 @@ from strandline.http.routing import Response, Route, json_response
 from strandline.llm.client import Fallback
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
 from strandline.log.schemas_append import AppendHeaders
-from strandline.personas import chats, conversations, sonas, turns
+from strandline.personas import chat_requests, chats, deferred_turns, sonas
 from strandline.personas.answering import (
     LATE_REASONS,
     Question,
     make_failure,
-    make_task,
+    make_task_context,
     recall_for,
     require_model,
 )
-from strandline.personas.conversations import Requester
+from strandline.personas.chat_requests import Requester
 from strandline.personas.queries import answer_query
-from strandline.personas.routes_sonas import connect_owner, make_nearness
+from strandline.personas.routes_sonas import connect_as_owner, make_name_match_settings
 from strandline.personas.schemas_chat import AnswerRequest, ChatRequest, TurnOut
 from strandline.recall.sonas import find_sona
 from strandline.schemas import ParticipantsQuery
@@ -41,22 +41,22 @@ def answer_question(request: Request) -> Response:
     recollection = recall_for(access, resources.embedder, question, now)
     require_model(resources.llm, recollection.context)
     viewer = access.caller.viewer
-    task = make_task(access.caller.tenant, _subject(request), viewer, request.deadline)
+    task = make_task_context(access.caller.tenant, _rate_subject(request), viewer, request.deadline)
     try:
         turn = answer_query(access, resources.llm, task, question, recollection, now)
     except Fallback as failure:
         if failure.reason not in LATE_REASONS:
             _count_failure(request)
             raise make_failure(failure, None, None) from None
-        turn_request = turns.query_request(question, viewer)
-        turn = turns.defer(access, resources, question, turn_request, viewer)
+        turn_request = deferred_turns.question_to_json(question, viewer)
+        turn = deferred_turns.defer(access, resources, question, turn_request, viewer)
     return _respond(request, turn.model_copy(update={"sona": question.sona_id}))
 
 
 def _make_question(request: Request, body: AnswerRequest, now: datetime) -> Question:
     """The question for the model."""
     sona_id, name = (
-        _name_sona(request, body.sona, makes=False) if body.sona is not None else (None, None)
+        _resolve_sona(request, body.sona, makes=False) if body.sona is not None else (None, None)
     )
     return Question(
         "query",
@@ -80,17 +80,17 @@ def chat(request: Request) -> Response:
     request.principal.require_right("read")
     body = request.parse_body(ChatRequest)
     key = idempotency_key(request) or str(uuid4())
-    requester = Requester(request.principal, _subject(request), request.deadline)
+    requester = Requester(request.principal, _rate_subject(request), request.deadline)
     dialogue = chats.make_chat(request.principal, body, key, None)
     if not request.resources.llm.has_model:  # nothing is stored, not even a new sona
         sona_id = _find_sona(request, body.sona) if body.sona else None
         dialogue = replace(dialogue, sona_id=sona_id)
-        conversations.refuse_without_model(request.resources, requester, body, dialogue)
+        chat_requests.refuse_without_model(request.resources, requester, body, dialogue)
     if body.sona:
-        sona = _name_sona(request, body.sona, makes=True)
+        sona = _resolve_sona(request, body.sona, makes=True)
         dialogue = chats.make_chat(request.principal, body, key, sona)
     try:
-        outcome = conversations.run_chat(request.resources, requester, body, dialogue)
+        outcome = chat_requests.run_chat(request.resources, requester, body, dialogue)
     except Unavailable:
         _count_failure(request)
         raise
@@ -106,23 +106,27 @@ def get_turn(request: Request) -> Response:
     query = request.parse_query(ParticipantsQuery)
     access = request.connect_reader(query.participants)
     turn_id = request.path_id("turn_id")
-    return json_response(turns.read_turn(access, request.resources, turn_id, request.deadline))
+    return json_response(
+        deferred_turns.read_turn(access, request.resources, turn_id, request.deadline)
+    )
 
 
-def _name_sona(request: Request, sona: str, *, makes: bool) -> tuple[UUID, str]:
+def _resolve_sona(request: Request, sona: str, *, makes: bool) -> tuple[UUID, str]:
     """The id and the first name of the sona that a request names. Raises Invalid for an id that is
     not one of the caller's sonas, and for an unknown name unless `makes` is set."""
-    return sonas.resolve(connect_owner(request), sona, make_nearness(request), makes=makes)
+    return sonas.resolve(
+        connect_as_owner(request), sona, make_name_match_settings(request), makes=makes
+    )
 
 
 def _find_sona(request: Request, sona: str) -> UUID | None:
     """The id of the sona that a request names; None if there is none."""
-    embedder, min_cosine, timeout = make_nearness(request)
-    owner = connect_owner(request)
+    embedder, min_cosine, timeout = make_name_match_settings(request)
+    owner = connect_as_owner(request)
     return find_sona(owner, embedder, sona, min_cosine=min_cosine, timeout=timeout)
 
 
-def _subject(request: Request) -> str:
+def _rate_subject(request: Request) -> str:
     """Whose rate of model calls counts. It is not the scope's, which the scope's fold needs."""
     return request.principal.user or f"key:{request.principal.key_id}"
 

@@ -13,7 +13,7 @@ from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.log.store_work import vector_to_text
 from strandline.observability import logger
-from strandline.personas import store_members, store_sonas
+from strandline.personas import store_memories, store_sonas
 from strandline.personas.schemas_sonas import (
     SonaDetail,
     SonaFound,
@@ -30,7 +30,7 @@ _MAX_NAMES_EMBEDDED = 64
 """The most names without a vector that one lookup embeds."""
 
 
-class Nearness(NamedTuple):
+class NameMatchSettings(NamedTuple):
     """How names are compared by meaning."""
 
     embedder: Embedder
@@ -40,7 +40,7 @@ class Nearness(NamedTuple):
     """How long to wait for a name's vector, in seconds."""
 
 
-def find_or_make(access: TenantDb, name: str, nearness: Nearness) -> SonaFound:
+def find_or_make(access: TenantDb, name: str, nearness: NameMatchSettings) -> SonaFound:
     """The caller's sona of this name, else the one whose name is nearest in meaning if it is near
     enough, else a new one. Two concurrent callers make one. If no embedding arrives in time, names
     are compared exactly."""
@@ -65,7 +65,9 @@ def find_or_make(access: TenantDb, name: str, nearness: Nearness) -> SonaFound:
         return SonaFound(**_to_fields(_require(access, sona_id)), found_by="new")
 
 
-def resolve(access: TenantDb, sona: str, nearness: Nearness, *, makes: bool) -> tuple[UUID, str]:
+def resolve(
+    access: TenantDb, sona: str, nearness: NameMatchSettings, *, makes: bool
+) -> tuple[UUID, str]:
     """The id and the first name of the caller's sona with this id or name. Raises Invalid if there
     is none, except for a name if `makes` is set."""
     try:
@@ -87,7 +89,7 @@ def resolve(access: TenantDb, sona: str, nearness: Nearness, *, makes: bool) -> 
     return sona_id, _require(access, sona_id).names[0]
 
 
-def _embed_names(access: TenantDb, nearness: Nearness) -> None:
+def _embed_names(access: TenantDb, nearness: NameMatchSettings) -> None:
     """Embed names that have no vector in this space, because the model was unavailable or has
     changed."""
     space = nearness.embedder.space
@@ -108,7 +110,7 @@ def get_sona(access: TenantDb, sona_id: UUID, space: str, *, with_centroid: bool
     """A sona with its centroid over what the caller sees. For a merged sona, the one that it was
     merged into. Raises NotFound."""
     sona = _require(access, sona_id)
-    place = store_sonas.read_place(access, sona.sona_id, space)
+    place = store_sonas.read_centroid(access, sona.sona_id, space)
     centroid = place.centroid if with_centroid else None
     return SonaDetail(
         **_to_fields(sona),
@@ -164,8 +166,8 @@ def merge(
         if into is None:
             raise Invalid("into: none of your sonas has this id", field="into")
         if leaving != into:
-            store_sonas.lock_members(access, [leaving, into])
-            store_members.drop_shared_members(access, leaving, into)
+            store_sonas.lock_memories(access, [leaving, into])
+            store_memories.drop_shared_memories(access, leaving, into)
             store_sonas.merge_sona(access, leaving, into)
         return SonaOut(**_to_fields(_require(access, into)))
 
@@ -178,11 +180,11 @@ def add_memories(
     ids = sorted(set(event_ids))
     with access.transaction():
         sona = _require(access, sona_id)
-        if len(store_members.list_visible(access, ids)) < len(ids):
+        if len(store_memories.list_visible(access, ids)) < len(ids):
             raise Invalid(
                 "event_ids: one of these ids is not the id of an event in view", field="event_ids"
             )
-        new_ids = store_members.add_members(access, sona.sona_id, ids, space)
+        new_ids = store_memories.add_memories(access, sona.sona_id, ids, space)
     return SonaMemories(uuid=sona.sona_id, added=len(new_ids), known=len(ids) - len(new_ids))
 
 

@@ -152,7 +152,7 @@ def _list_taken_keys(access: TenantDb, params: Mapping[str, object]) -> list[str
     return [row.name_key for row in rows]
 
 
-def lock_members(access: TenantDb, sona_ids: Sequence[UUID]) -> None:
+def lock_memories(access: TenantDb, sona_ids: Sequence[UUID]) -> None:
     """Prevent new memories for these sonas, and for sonas merged into them, until the transaction
     ends."""
     access.execute(
@@ -217,7 +217,7 @@ def store_name_vectors(
 
 
 @dataclass(frozen=True)
-class Place:
+class SonaCentroid:
     """A sona's centroid in an embedding space, over the events in view."""
 
     memories: int
@@ -225,10 +225,10 @@ class Place:
     """The mean of their vectors, in Postgres' text format; None if there are none."""
 
 
-def read_place(access: TenantDb, sona_id: UUID, space: str) -> Place:
+def read_centroid(access: TenantDb, sona_id: UUID, space: str) -> SonaCentroid:
     """The centroid of a sona and of those merged into it."""
     (place,) = access.fetch(
-        Place,
+        SonaCentroid,
         """
         select coalesce(t.memories, 0)::bigint as memories, (
             select array_agg(e.total / t.memories::float8 order by e.n)::vector::text

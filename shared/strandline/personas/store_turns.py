@@ -9,7 +9,7 @@ from uuid import UUID
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.tenants.store_due import list_tenant_ids
+from strandline.tenants.store_tenants import fetch_tenant_ids
 
 RETENTION = timedelta(days=1)
 """How long a turn is kept after it was finished, or after it was asked for if it was never
@@ -233,9 +233,9 @@ def list_chain_events(access: TenantDb, event_ids: Sequence[UUID]) -> list[UUID]
     return [row.event_id for row in rows]
 
 
-def list_tenants(connection: Connection, now: datetime) -> list[str]:
+def list_due_tenants(connection: Connection, now: datetime) -> list[str]:
     """Ids of the tenants that have turns of which the worker must be notified again."""
-    return list_tenant_ids(connection, "select * from tenants_with_turns(%s)", (now,))
+    return fetch_tenant_ids(connection, "select * from tenants_with_turns(%s)", (now,))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from strandline.recall.features import Features, MissingCosine
+from strandline.recall.features import CosineImputation, Features
 from strandline.recall.relevance import Calibration, Curve
 
 _BY_SPACE: Mapping[str, Calibration] = {
@@ -19,7 +19,7 @@ _BY_SPACE: Mapping[str, Calibration] = {
             date=0.2203,
             length=0.1814,
         ),
-        missing_cosine=MissingCosine(without_words=0.15, rise=0.5),
+        missing_cosine=CosineImputation(without_words=0.15, rise=0.5),
         known=Curve(-2.519, (-0.6745, 14.1, -0.2577, 2.082, 1.102, -0.7006, 3.014)),
         relevance=Curve(-1.908, (-8.47, 0.5279)),
         min_known=0.0955,
@@ -38,7 +38,7 @@ WITHOUT_VECTOR = Calibration(
         date=0.1262,
         length=0.0665,
     ),
-    missing_cosine=MissingCosine(0.0, 0.0),
+    missing_cosine=CosineImputation(0.0, 0.0),
     known=Curve(-0.2655, (-0.6933, 0, -1.24, 4.584, 2.424, -0.2351, 2.213)),
     relevance=Curve(-2.225, (-17.55, 0.719)),
     min_known=0.0,

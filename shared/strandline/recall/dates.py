@@ -134,7 +134,7 @@ def read_times(text: str, today: date) -> list[CalendarDate | Period]:
             text = text[:start] + _READ * (end - start) + text[end:]
     for match in _RELATIVE.finditer(text):
         try:
-            period = _period(match, today)
+            period = _read_relative_period(match, today)
         except (OverflowError, ValueError):  # before the first year, or after the last
             continue
         times += _relate(period, text[: match.start()], today)
@@ -209,7 +209,7 @@ def _around(day: date, unit_days: int) -> Period:
     return Period(day - slack, day + slack)
 
 
-def _period(match: re.Match[str], today: date) -> Period:
+def _read_relative_period(match: re.Match[str], today: date) -> Period:
     if match["day"]:
         day = today - timedelta(days=match["day"].lower() == "yesterday")
         return Period(day, day)

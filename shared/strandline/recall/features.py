@@ -90,7 +90,7 @@ class Features(NamedTuple):
     proportionally less, because short messages seldom contain an answer."""
 
 
-class MissingCosine(NamedTuple):
+class CosineImputation(NamedTuple):
     """The assumed cosine of an event without a vector: the more words it shares with the question,
     the higher."""
 
@@ -107,7 +107,7 @@ def compute_features(
     words: Sequence[Word],
     candidates: Sequence[Candidate],
     events_in_view: int,
-    missing_cosine: MissingCosine,
+    missing_cosine: CosineImputation,
 ) -> list[Features]:
     """The features of each candidate. Only candidates count as neighbours: the words and cosine of
     other events are not known."""
@@ -115,7 +115,7 @@ def compute_features(
     names = {speaker: _speaker_name(speaker) for speaker in speakers}
     named = question.named(set(names.values()))
     others = {speaker: float(bool(named) and name not in named) for speaker, name in names.items()}
-    share_of_bits = _ShareOfBits([word.weight(events_in_view) for word in words])
+    share_of_bits = _WordShares([word.weight(events_in_view) for word in words])
 
     def cosine_of(candidate: Candidate) -> float:
         if candidate.cosine is not None:
@@ -135,7 +135,7 @@ def compute_features(
             other_speaker=others[candidate.speaker],
             question_share=candidate.question_bytes / (candidate.text_bytes or 1),
             date=question.match_time(candidate.said_on) if question.times else 0.0,
-            length=_length(candidate),
+            length=_compute_length_feature(candidate),
         )
 
     lanes = _find_lanes(candidates, missing_cosine.without_words)
@@ -184,7 +184,7 @@ class _Lane:
         return self._cosines[n - 2 : n + 3]
 
 
-class _ShareOfBits(dict[int, float]):
+class _WordShares(dict[int, float]):
     """The share of all words, by weight, that a set of words makes up. Few sets occur, so each sum
     is cached."""
 
@@ -198,7 +198,7 @@ class _ShareOfBits(dict[int, float]):
         return share
 
 
-def _length(candidate: Candidate) -> float:
+def _compute_length_feature(candidate: Candidate) -> float:
     """A statement counts as long, because it was written to be kept, and so does a payload."""
     is_message = candidate.text_bytes > 0 and not candidate.is_statement
     return min(candidate.text_bytes, _LONG_BYTES) / _LONG_BYTES if is_message else 1.0

@@ -29,7 +29,7 @@ SLOWING = 9.0
 _DAY = timedelta(days=1)
 
 
-class Traits(NamedTuple):
+class RankingSignals(NamedTuple):
     """The quantities that weights apply to, in addition to the score."""
 
     recency: float
@@ -42,7 +42,7 @@ class Traits(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
-class SonaPlace(NamedTuple):
+class SonaInSpace(NamedTuple):
     """A sona, in the embedding space that is searched."""
 
     sona_id: UUID
@@ -66,14 +66,14 @@ def compute_recency(age: timedelta, importance: float) -> float:
     return exp(-max(0.0, age / _DAY) / (RECENCY_DAYS * (1 + SLOWING * importance)))
 
 
-def weigh(
+def rerank(
     access: TenantDb,
     events: Sequence[ScoredEvent],
     weights: RecallWeights | None,
     asked_at: datetime,
     now: datetime,
-    sona: SonaPlace | None = None,
-) -> tuple[list[ScoredEvent], Mapping[UUID, Traits]]:
+    sona: SonaInSpace | None = None,
+) -> tuple[list[ScoredEvent], Mapping[UUID, RankingSignals]]:
     """Order the events, best first, by their score plus the weighted recency, importance and
     belonging to `sona`, and return the quantities used. Without weights, the events are returned
     unchanged. `asked_at` is the question's time, from which the age of events is measured; the age
@@ -85,14 +85,14 @@ def weigh(
     uses = store_importance.read_uses(access, places, now, WINDOW_DAYS)
     belonging: Mapping[UUID, float] = {}
     if sona:
-        belonging = store_sonas.read_belonging(access, sona.sona_id, places, sona.space)
-    traits: dict[UUID, Traits] = {}
+        belonging = store_sonas.read_affinities(access, sona.sona_id, places, sona.space)
+    traits: dict[UUID, RankingSignals] = {}
     for event in events:
         event_id = event.candidate.event_id
         importance = compute_importance(uses.get(event_id, ()))
         recency = compute_recency(asked_at - event.candidate.said_at, importance)
         belongs = round(belonging.get(event_id, 0.0), 6) if sona else None
-        traits[event_id] = Traits(round(recency, 6), round(importance, 6), belongs)
+        traits[event_id] = RankingSignals(round(recency, 6), round(importance, 6), belongs)
 
     def weighted_score(event: ScoredEvent) -> float:
         recency, importance, belongs = traits[event.candidate.event_id]

@@ -6,9 +6,9 @@ from itertools import islice
 
 from strandline.db.database import NOBODY, Caller, Database
 from strandline.embeddings.embedder import Embedder
-from strandline.log.event_draft import EventDraft, Links
+from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.schemas_append import MAX_EDGES, EdgeIn
-from strandline.recall.recall import Search, search
+from strandline.recall.recall import SearchResult, search
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas_insert import LinkOptions
 
@@ -27,15 +27,15 @@ def make_link_finder(
     vector_timeout: float,
     min_known: float | None,
     deadline: float,
-) -> Callable[[EventDraft], Links]:
+) -> Callable[[EventDraft], RecalledLinks]:
     """Make the function with which `append` finds the links of a draft. `vector_timeout` is in
     seconds, `deadline` in time.monotonic() seconds; `min_known` is the deployment's threshold. The
     function raises Unavailable."""
 
-    def find_links(draft: EventDraft) -> Links:
-        links = Links(options.model_dump(mode="json"))
+    def find_links(draft: EventDraft) -> RecalledLinks:
+        links = RecalledLinks(options.model_dump(mode="json"))
         room = min(options.limit, MAX_EDGES) - len(draft.request.edges)
-        text = _question(draft)
+        text = _make_question(draft)
         if room < 1 or not text:
             return links
         # Every reader of the new event must see what it cites, whoever writes it.
@@ -55,12 +55,12 @@ def make_link_finder(
             EdgeIn(event_id=event.candidate.event_id, weight=round(event.relevance, 4))
             for event in islice(events, room)
         ]
-        return Links(links.options, edges, result.degraded)
+        return RecalledLinks(links.options, edges, result.degraded)
 
     return find_links
 
 
-def _question(draft: EventDraft) -> str:
+def _make_question(draft: EventDraft) -> str:
     """The text to search for; for a payload, its file name and the beginning of its text."""
     if draft.text is not None:
         return draft.text[:_QUESTION_CHARS].strip()
@@ -69,7 +69,7 @@ def _question(draft: EventDraft) -> str:
     return "\n".join(filter(None, parts))[:_QUESTION_CHARS].strip()
 
 
-def _select(search: Search, options: LinkOptions) -> list[ScoredEvent]:
+def _select(search: SearchResult, options: LinkOptions) -> list[ScoredEvent]:
     """Select the events to cite, best first. Edges are permanent, so, unlike in an answer, events
     that neither share a word with the text nor are similar to it are left out: a degraded search,
     or one that finds very new events, may return such events."""

@@ -13,14 +13,14 @@ from uuid_utils.compat import uuid7
 from strandline.chains import store_recalls
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
-from strandline.log import words_index
+from strandline.log import event_text
 from strandline.log.read import fit_to_page, to_event_out
 from strandline.observability import logger
 from strandline.recall import store
 from strandline.recall.calibrations import calibration_for
-from strandline.recall.expansion import find_supporting, fit_to_budget, sort_by_time
 from strandline.recall.features import Word
-from strandline.recall.importance import SonaPlace, Traits, weigh
+from strandline.recall.hit_list import find_supporting, fit_to_budget, sort_by_time
+from strandline.recall.importance import RankingSignals, SonaInSpace, rerank
 from strandline.recall.question import read_question
 from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
 from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest
@@ -38,7 +38,7 @@ _EMBEDDING_POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-ve
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchResult:
     """The result of a search."""
 
     ranking: Ranking
@@ -107,13 +107,13 @@ def search(
     min_known: float | None,
     scopes: Sequence[UUID] | None = None,
     exclude: Collection[UUID] = (),
-) -> Search:
+) -> SearchResult:
     """Find and score the visible events that may answer a question, in `scopes` or everywhere.
     `exclude` omits events, such as the question itself if it is stored. Without a query vector
     within `vector_timeout` seconds, it searches by words alone and reports this in `degraded`.
     `min_known` is the deployment's threshold, for tenants without one of their own."""
     vector = embed_query(embedder, question, vector_timeout)
-    return search_by(
+    return search_with_vector(
         access,
         embedder,
         question,
@@ -126,7 +126,7 @@ def search(
     )
 
 
-def search_by(
+def search_with_vector(
     access: TenantDb,
     embedder: Embedder,
     question: str,
@@ -137,7 +137,7 @@ def search_by(
     min_known: float | None,
     scopes: Sequence[UUID] | None = None,
     exclude: Collection[UUID] = (),
-) -> Search:
+) -> SearchResult:
     """Like `search`, with the result of `embed_query` for the question. It calls no model, so it
     may run in a `snapshot_transaction`."""
     vector, degradations = query_vector
@@ -153,11 +153,11 @@ def search_by(
     )
     head = next((row for row in result.rows if row.events_in_view is not None), None)
     rows = [row for row in result.rows if row.event_id not in exclude]
-    words, calibration = _words(head), calibration_for(space)
+    words, calibration = _to_words(head), calibration_for(space)
     parsed_question = read_question(question, (head and head.today) or now.date())
     events_in_view = (head and head.events_in_view) or 0
     searched_count = _count_searched(rows) if filters and vector else None
-    return Search(
+    return SearchResult(
         ranking=rank(parsed_question, words, rows, events_in_view, calibration, searched_count),
         candidates={row.event_id: row for row in rows},
         words=words,
@@ -184,10 +184,10 @@ def _count_searched(rows: Sequence[CandidateRow]) -> int | None:
     """The number of events that pass a filter, if all of them with a vector are candidates; else
     None."""
     with_vector = sum(row.cosine is not None for row in rows)
-    return len(rows) if with_vector < words_index.CANDIDATES else None
+    return len(rows) if with_vector < event_text.CANDIDATES else None
 
 
-def _words(head: CandidateRow | None) -> list[Word]:
+def _to_words(head: CandidateRow | None) -> list[Word]:
     if head is None or not head.words:
         return []
     counts = head.document_counts or [0] * len(head.words)
@@ -216,8 +216,8 @@ def recall(
         min_known=min_known,
     )
     relevant = search_result.select(request.min_relevance)
-    sona = SonaPlace(sona_id, embedder.space) if sona_id else None
-    by_weight, traits = weigh(access, relevant, request.weights, request.now or now, now, sona)
+    sona = SonaInSpace(sona_id, embedder.space) if sona_id else None
+    by_weight, traits = rerank(access, relevant, request.weights, request.now or now, now, sona)
     best = by_weight[: request.limit]
     supporting = find_supporting(access, best, request)
     events = store.read_hits(access, [e.candidate.event_id for e in best] + supporting)
@@ -240,7 +240,7 @@ def recall(
         degraded=search_result.note_floor(request.min_relevance)
         + (["cut_by_size"] if is_cut else []),
         not_yet_embedded=search_result.not_yet_embedded,
-        read_token=make_token(access, search_result.result, search_result.space),
+        read_token=make_read_token(access, search_result.result, search_result.space),
     )
 
 
@@ -265,9 +265,9 @@ def embed_query(
 def _to_hit(
     scored_event: ScoredEvent,
     event: HitEvent,
-    search_result: Search,
+    search_result: SearchResult,
     request: RecallRequest,
-    traits: Mapping[UUID, Traits],
+    traits: Mapping[UUID, RankingSignals],
 ) -> Hit:
     row = search_result.candidates[event.event_id]
     features = scored_event.features._asdict()
@@ -285,7 +285,7 @@ def _to_hit(
         name=event.file_name,
         piece=piece,
         relevance=search_result.to_probability(scored_event.relevance),
-        why=_explain(row, search_result.words),
+        why=_list_match_reasons(row, search_result.words),
         features=features if request.explain else None,
         event=to_event_out(event) if request.include == "full" else None,
     )
@@ -308,7 +308,7 @@ def _to_edge_hit(event: HitEvent, request: RecallRequest) -> Hit:
     )
 
 
-def _explain(row: CandidateRow, words: Sequence[Word]) -> list[str]:
+def _list_match_reasons(row: CandidateRow, words: Sequence[Word]) -> list[str]:
     """The question's words that an event holds, rarest first, and `meaning` if it is similar."""
     matches = [word for n, word in enumerate(words) if row.word_bits >> n & 1]
     similar = row.cosine is not None and row.cosine >= _SIMILAR_COSINE
@@ -334,7 +334,7 @@ def record_use(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:
     return True
 
 
-def make_token[Row](access: TenantDb, result: SnapshotRead[Row], space: str | None) -> str:
+def make_read_token[Row](access: TenantDb, result: SnapshotRead[Row], space: str | None) -> str:
     """An opaque token of what an answer was based on: database snapshot, clock, embedding space. It
     contains the time and so always differs: it does not reveal whether anything was written in
     between."""

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from strandline.recall.features import (
     Candidate,
+    CosineImputation,
     Features,
-    MissingCosine,
     Word,
     compute_answerability,
     compute_features,
@@ -38,7 +38,7 @@ class Calibration(NamedTuple):
 
     features: Features
     """The weight of each feature in an event's score."""
-    missing_cosine: MissingCosine
+    missing_cosine: CosineImputation
     known: Curve
     """Computes `known` from AnswerabilityFeatures."""
     relevance: Curve
@@ -100,19 +100,19 @@ def rank(
     )
     known, relevance = calibration.known.logit(answer), calibration.relevance.logit
     return Ranking(
-        _probability(known),
+        _sigmoid(known),
         [
             ScoredEvent(
                 candidates[n],
                 features[n],
                 score,
-                _probability(relevance((scores[0] - score, known))),
+                _sigmoid(relevance((scores[0] - score, known))),
             )
             for score, n in zip(scores, order, strict=True)
         ],
     )
 
 
-def _probability(logit: float) -> float:
+def _sigmoid(logit: float) -> float:
     """The probability for the logarithm of its odds, without overflow."""
     return 1 / (1 + math.exp(-max(-60.0, min(60.0, logit))))

@@ -4,10 +4,10 @@ from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Gone, Invalid, StrandlineError
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.log import store_links
+from strandline.log import store_recalled_links
 from strandline.log.append import make_caller
 from strandline.log.append_batch import AppendResult
-from strandline.log.event_draft import EventDraft, Links
+from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.routes_write import REPLAYED_HEADER, append_bodies, idempotency_key
 from strandline.log.schemas_append import AppendHeaders
 from strandline.recall.insert import make_link_finder
@@ -34,15 +34,15 @@ def post_insert(request: Request) -> Response:
         min_known=settings.tuning.min_known,
         deadline=request.deadline,
     )
-    links: list[Links] = []
+    links: list[RecalledLinks] = []
 
-    def find_links(draft: EventDraft) -> Links:
+    def find_links(draft: EventDraft) -> RecalledLinks:
         links.append(finder(draft))
         return links[-1]
 
     event = {name: value for name, value in body.items() if name != "recall"}
     (result,) = append_bodies(request, [(event, key)], atomic=False, find_links=find_links)
-    if _names_lost_event(result.error):  # erased since it was found
+    if _is_edge_not_found(result.error):  # erased since it was found
         (result,) = append_bodies(request, [(event, key)], atomic=False, find_links=find_links)
     if result.error is not None or result.receipt is None:
         raise result.error or Invalid()
@@ -53,7 +53,7 @@ def post_insert(request: Request) -> Response:
     return _respond(request, result)
 
 
-def _names_lost_event(error: StrandlineError | None) -> bool:
+def _is_edge_not_found(error: StrandlineError | None) -> bool:
     return error is not None and error.details.get("reason") == "edge_not_found"
 
 
@@ -62,7 +62,7 @@ def _respond(request: Request, result: AppendResult) -> Response:
     assert result.receipt is not None, "refused results are raised"
     caller = make_caller(request.principal)
     access = request.resources.database.connect_as(caller, request.deadline)
-    row = store_links.read_links(access, result.receipt.event_id)
+    row = store_recalled_links.read_links(access, result.receipt.event_id)
     receipt = InsertReceipt.model_validate(
         {
             **vars(result.receipt),

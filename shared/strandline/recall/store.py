@@ -12,7 +12,7 @@ from pgvector import HalfVector
 
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.db.pipeline import RowQuery
-from strandline.log import words_index
+from strandline.log import event_text
 from strandline.log.fulltext import sanitize_for_parser
 from strandline.log.store import MAX_LISTED_SCOPES, Event
 from strandline.recall.features import WINDOW, Candidate
@@ -209,8 +209,8 @@ def search_candidates(
             "space": space,
             "filter": json.dumps(filters),
             "scopes": None if scopes is None else list(scopes),
-            "candidates": words_index.CANDIDATES,
-            "max_fresh": words_index.MAX_FRESH,
+            "candidates": event_text.CANDIDATES,
+            "max_fresh": event_text.MAX_FRESH,
             "max_scopes": MAX_LISTED_SCOPES,
             "far": WINDOW + 1,
             "large_view": _LARGE_VIEW,
@@ -228,12 +228,12 @@ class HitEvent(Event):
 
 def read_hits(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, HitEvent]:
     """Read those of these events that are visible, by id."""
-    query = query_hits(event_ids)
+    query = make_hits_query(event_ids)
     rows = access.fetch(query.row_type, query.statement, query.params)
     return {row.event_id: row for row in rows}
 
 
-def query_hits(event_ids: Sequence[UUID]) -> RowQuery[HitEvent]:
+def make_hits_query(event_ids: Sequence[UUID]) -> RowQuery[HitEvent]:
     """The query for those of these events that are visible."""
     return RowQuery(
         HitEvent,

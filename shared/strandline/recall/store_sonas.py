@@ -67,19 +67,19 @@ def find_nearest_name(
 
 
 @dataclass(frozen=True)
-class _Belonging:
+class _Affinity:
     event_id: UUID
     belonging: float
 
 
-def read_belonging(
+def read_affinities(
     access: TenantDb, sona_id: UUID, events: Sequence[tuple[UUID, UUID]], space: str
 ) -> Mapping[UUID, float]:
     """How much each of these visible events (given with its scope) belongs to a sona: 1 if the sona
     was active in it, else the cosine similarity of the event and the sona's centroid over the
     visible events, at least 0."""
     rows = access.fetch(
-        _Belonging,
+        _Affinity,
         """
         with sona as materialized (
             select s.sona_id from sonas s

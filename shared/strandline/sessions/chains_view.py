@@ -9,7 +9,7 @@ from strandline.chains.heat import HeatState, compute_factors, compute_heat
 from strandline.cursors import Cursors, Position
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log.read import fit_to_page
-from strandline.log.store_marks import decode_cursor
+from strandline.log.store_erasure_marks import decode_cursor
 from strandline.sessions import store_chains
 from strandline.sessions.schemas import (
     ChainOut,

@@ -17,7 +17,7 @@ from strandline.llm.types import PromptEvent, TaskContext
 from strandline.log import read as log_read
 from strandline.log.trust import least_trusted
 from strandline.observability import logger
-from strandline.recall.recall import Search, make_token, search
+from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.sessions import store, store_chains
 from strandline.sessions.chains_view import SessionView, to_chain_out
 from strandline.sessions.schemas import ChainOut, TopicOut, TopicsOut
@@ -105,18 +105,18 @@ def list_short_term_of(
 
 
 @dataclass(frozen=True)
-class FoundChains:
+class ChainSearchResult:
     """The chains of a context, and the search for its question."""
 
     chains: Sequence[MatchedChain]
-    search: Search | None
+    search: SearchResult | None
     """The search; None without a question."""
     read_token: str
 
 
 def find_chains(
     view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
-) -> FoundChains:
+) -> ChainSearchResult:
     """The chains of the view that are relevant to a question, or else the latest."""
     limit = _DEFAULT_QUERY_CHAINS if query.chains is None and query.query else query.chains
     max_chains = view.tuning.context_chains
@@ -125,12 +125,14 @@ def find_chains(
         result = store_chains.list_latest(
             view.access, view.only_scope_id, max_chains, session_id=view.only_session_id
         )
-        return FoundChains(result.rows, None, make_token(view.access, result, None))
-    search = search_view(view, embedder, query.query, vector_timeout)
-    rows = list_relevant_in_view(
+        return ChainSearchResult(result.rows, None, make_read_token(view.access, result, None))
+    search = search_events_in_view(view, embedder, query.query, vector_timeout)
+    rows = list_relevant_chains_in_view(
         view, embedder.space, search, query.min_relevance, None, max_chains
     )
-    return FoundChains(rows, search, make_token(view.access, search.result, search.space))
+    return ChainSearchResult(
+        rows, search, make_read_token(view.access, search.result, search.space)
+    )
 
 
 def build_context(
@@ -152,8 +154,8 @@ def build_context(
         scope_id=session.scope_id,
         participants=session.participants,
         known=matches.search.known if matches.search else None,
-        recent=of_type(RecentOut, fitting_items),
-        chains=of_type(ChainOut, fitting_items),
+        recent=filter_by_type(RecentOut, fitting_items),
+        chains=filter_by_type(ChainOut, fitting_items),
         degraded=(matches.search.note_floor(query.min_relevance) if matches.search else [])
         + (["cut_by_size"] if len(fitting_items) < len(recent) + len(chains) else []),
         read_token=matches.read_token,
@@ -161,14 +163,16 @@ def build_context(
     return answer, list(matches.chains[: len(answer.chains)]) if matches.search else []
 
 
-def of_type[Model: BaseModel](model_type: type[Model], models: Sequence[BaseModel]) -> list[Model]:
+def filter_by_type[Model: BaseModel](
+    model_type: type[Model], models: Sequence[BaseModel]
+) -> list[Model]:
     """The models of this type, in their order."""
     return [model for model in models if isinstance(model, model_type)]
 
 
-def search_view(
+def search_events_in_view(
     view: SessionView, embedder: Embedder, question: str, vector_timeout: float
-) -> Search:
+) -> SearchResult:
     """Search the view's events for a question."""
     return search(
         view.access,
@@ -182,10 +186,10 @@ def search_view(
     )
 
 
-def list_relevant_in_view(
+def list_relevant_chains_in_view(
     view: SessionView,
     space: str,
-    search: Search,
+    search: SearchResult,
     min_relevance: float | None,
     min_similarity: float | None,
     limit: int,
@@ -206,7 +210,7 @@ def list_relevant_in_view(
 def list_relevant_chains(
     access: TenantDb,
     space: str,
-    search: Search,
+    search: SearchResult,
     min_relevance: float | None,
     limit: int = _DEFAULT_QUERY_CHAINS,
     *,
@@ -217,7 +221,7 @@ def list_relevant_chains(
     """The chains that contain the best of the events found, best first; limited to one scope, and
     one session of it, if given. With `min_relevance`, those with an event of at least this
     relevance; 0 keeps every chain that contains an event found."""
-    relevance = _relevance_of_answers(search, min_relevance)
+    relevance = _select_answer_events(search, min_relevance)
     if not relevance:
         return ()
     return store_chains.list_relevant(
@@ -232,7 +236,7 @@ def list_relevant_chains(
     )
 
 
-def _relevance_of_answers(search: Search, min_relevance: float | None) -> dict[UUID, float]:
+def _select_answer_events(search: SearchResult, min_relevance: float | None) -> dict[UUID, float]:
     """The relevance of the events whose chains answer the question, by id."""
     events = search.select(min_relevance)
     if min_relevance is None and events:

@@ -45,7 +45,7 @@ def get_session(request: Request) -> Response:
 def get_topics(request: Request) -> Response:
     """Name the topics of a session's short-term memory. The answer states which model named
     each."""
-    view = open_session(request, request.parse_query(ScopeQuery))
+    view = make_session_view(request, request.parse_query(ScopeQuery))
     llm = request.resources.llm
     # Not the scope's subject: these calls must not use up the rate of the scope's fold.
     subject = request.principal.user or f"key:{request.principal.key_id}"
@@ -59,16 +59,16 @@ def get_heat(request: Request) -> Response:
     """List the heat of a session's chains, newest first, with all factors: heat = base · e^(-hours
     since access / (tau · strength))."""
     query = request.parse_query(PageQuery)
-    return json_response(chains_view.list_heat(open_session(request, query), query))
+    return json_response(chains_view.list_heat(make_session_view(request, query), query))
 
 
 def get_segments(request: Request) -> Response:
     """List the chains with events of a session, newest first by their last event."""
     query = request.parse_query(SegmentsQuery)
-    return json_response(chains_view.list_segments(open_session(request, query), query))
+    return json_response(chains_view.list_segments(make_session_view(request, query), query))
 
 
-def open_session(
+def make_session_view(
     request: Request,
     query: ScopeQuery,
     participants: Sequence[str] | None = None,

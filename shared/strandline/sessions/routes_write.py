@@ -48,7 +48,7 @@ def post_interaction(request: Request) -> Response:
     assert user is not None
     assert agent is not None
     response = InteractionOut(session_id=session.session_id, user=user, agent=agent)
-    return _stored_response(response, results)
+    return _make_created_response(response, results)
 
 
 def post_session_event(request: Request) -> Response:
@@ -62,10 +62,10 @@ def post_session_event(request: Request) -> Response:
     if results[0].error is not None:
         raise results[0].error
     assert results[0].receipt is not None
-    return _stored_response(results[0].receipt, results)
+    return _make_created_response(results[0].receipt, results)
 
 
-def _stored_response(body: ResponseModel, results: list[AppendResult]) -> Response:
+def _make_created_response(body: ResponseModel, results: list[AppendResult]) -> Response:
     is_replay = all(result.is_replay for result in results)
     return json_response(body, 201, {_REPLAYED_HEADER: "true"} if is_replay else None)
 

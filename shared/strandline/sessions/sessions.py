@@ -25,7 +25,7 @@ from strandline.errors import (
 from strandline.log.append_batch import AppendResult
 from strandline.log.read import fit_to_page
 from strandline.log.refusals import SESSION_ENDED_MESSAGE
-from strandline.log.store_marks import decode_cursor
+from strandline.log.store_erasure_marks import decode_cursor
 from strandline.sessions import store
 from strandline.sessions.schemas import EndedOut, InteractionIn, SessionIn, SessionOut, SessionPage
 from strandline.sessions.store import Session

@@ -8,7 +8,7 @@ from typing import LiteralString
 from strandline.config_quotas import QUOTAS, Quota
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.tenants.store_due import list_tenant_ids
+from strandline.tenants.store_tenants import fetch_tenant_ids
 
 type Limits = Mapping[str, float | None]
 """The limits that an operator set for one tenant, by name. None means the deployment's default, 0
@@ -130,7 +130,7 @@ def read_usage(
 def list_tenants_to_recount(connection: Connection, seconds: int, limit: int) -> list[str]:
     """List the tenants whose stored bytes were counted at least `seconds` ago and have changed
     since."""
-    return list_tenant_ids(
+    return fetch_tenant_ids(
         connection,
         "select * from tenants_to_recount(now() - make_interval(secs => %s), %s)",
         (seconds, limit),

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from strandline.context.lines import size
+from strandline.context.lines import count_bytes
 from strandline.recall.store import HitEvent
+from strandline.topics.answer_manifest import ManifestEvent, ManifestNode, ManifestScope
 from strandline.topics.outline import Outline
-from strandline.topics.plan import PlannedEvent, PlannedNode, PlannedScope
 from strandline.topics.schemas_references import (
     FreshTail,
     ReferenceEvent,
@@ -46,7 +46,7 @@ class _TreeBuilder:
         scopes = (self._build_scope(scope) for scope in self._outline.plan.scopes)
         return [scope for scope in scopes if scope.topics or scope.fresh_tail.events]
 
-    def _build_scope(self, scope: PlannedScope) -> ReferenceScope:
+    def _build_scope(self, scope: ManifestScope) -> ReferenceScope:
         roots = [n for n in self._outline.nodes_below[None] if n.scope_id == scope.scope_id]
         tail = [e for e in self._outline.events_below[None] if e.scope_id == scope.scope_id]
         return ReferenceScope(
@@ -59,7 +59,7 @@ class _TreeBuilder:
             fresh_tail=FreshTail(events=self._build_events(tail)),
         )
 
-    def _build_topic(self, node: PlannedNode) -> ReferenceTopic:
+    def _build_topic(self, node: ManifestNode) -> ReferenceTopic:
         content = self._nodes[node.node_id]
         below = sorted(
             self._outline.nodes_below[node.slot],
@@ -89,14 +89,14 @@ class _TreeBuilder:
             events=events,
         )
 
-    def _build_events(self, plan_events: Sequence[PlannedEvent]) -> list[ReferenceEvent]:
+    def _build_events(self, plan_events: Sequence[ManifestEvent]) -> list[ReferenceEvent]:
         in_order = self._outline.in_order_of_time(event.event_id for event in plan_events)
         return [self._build_event(event_id) for event_id in in_order]
 
     def _build_event(self, event_id: UUID) -> ReferenceEvent:
         event, line = self._events[event_id], self._outline.event_lines[event_id]
         is_whole = not line.is_shortened and (
-            event.content is not None and size(event.content) <= 2 * size(line.text)
+            event.content is not None and count_bytes(event.content) <= 2 * count_bytes(line.text)
         )
         return ReferenceEvent(
             n=self._outline.numbers[event_id],

@@ -23,12 +23,17 @@ from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
 from strandline.errors import Gone, Invalid
 from strandline.observability import logger
-from strandline.recall.store import HitEvent, query_hits
+from strandline.recall.store import HitEvent, make_hits_query
 from strandline.sealing import UnsealError
 from strandline.topics import store_answers, store_references
+from strandline.topics.answer_manifest import (
+    LAYOUT_VERSION,
+    AnswerManifest,
+    ManifestEvent,
+    ManifestNode,
+)
 from strandline.topics.answer_tree import build_tree
 from strandline.topics.outline import Outline
-from strandline.topics.plan import LAYOUT_VERSION, Plan, PlannedEvent, PlannedNode
 from strandline.topics.schemas_references import (
     ReferencesCut,
     ReferencesOut,
@@ -56,8 +61,8 @@ class AnswerContents:
 
     def to_texts(
         self,
-        nodes: Sequence[PlannedNode],
-        events: Sequence[PlannedEvent],
+        nodes: Sequence[ManifestNode],
+        events: Sequence[ManifestEvent],
         *,
         keeps_summaries: bool,
     ) -> Texts:
@@ -93,7 +98,7 @@ def read_contents(
     if not (nodes or events):
         return AnswerContents({}, {}, participants)
     node_rows, event_rows = access.fetch_pair(
-        store_references.query_nodes(nodes), query_hits(events)
+        store_references.make_nodes_query(nodes), make_hits_query(events)
     )
     return AnswerContents(
         {row.node_id: row for row in node_rows},
@@ -103,7 +108,7 @@ def read_contents(
 
 
 def render(
-    plan: Plan,
+    plan: AnswerManifest,
     contents: AnswerContents,
     snapshot: Snapshot | None,
     request: ReferencesRequest,
@@ -120,7 +125,7 @@ def render(
         text=outline.text if is_text else None,
         tokens=outline.tokens,
         citations=[
-            Citation(n=n, event_id=i, source_event_key=_source_key(contents.events, i))
+            Citation(n=n, event_id=i, source_event_key=_get_source_event_key(contents.events, i))
             for i, n in outline.numbers.items()
         ],
         known=plan.known,
@@ -134,7 +139,7 @@ def render(
     )
 
 
-def _source_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> str | None:
+def _get_source_event_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> str | None:
     event = events.get(event_id)
     return event.source_event_key if event else None
 
@@ -160,7 +165,7 @@ def hash_question(access: TenantDb, request: ReferencesRequest) -> bytes:
 
 
 @dataclass(frozen=True)
-class AnswerRecord:
+class AnswerReceipt:
     """Which parts of an answer's record were stored. A failure of one part affects only that
     part."""
 
@@ -171,11 +176,11 @@ class AnswerRecord:
 
 def store_answer(
     access: TenantDb,
-    plan: Plan,
+    plan: AnswerManifest,
     request: ReferencesRequest,
     mark: str,
     used_events: Sequence[UUID],
-) -> AnswerRecord:
+) -> AnswerReceipt:
     """Store the selection of an answer, so that it can be repeated, and the use of its events,
     which keeps their chains warm. Both are stored in one statement; if that fails, each is stored
     alone."""
@@ -198,19 +203,19 @@ def store_answer(
     )
 
     def query_answer() -> RowQuery[Any]:
-        return store_answers.query_insert(access, answer)
+        return store_answers.make_insert_query(access, answer)
 
     def query_use() -> RowQuery[Any]:
-        return store_recalls.query_insert(access, uuid7(), used_events, plan.answered_at)
+        return store_recalls.make_insert_query(access, uuid7(), used_events, plan.answered_at)
 
     if not used_events:
-        return AnswerRecord(token, _run(access, query_answer), is_use_recorded=True)
+        return AnswerReceipt(token, _run(access, query_answer), is_use_recorded=True)
     try:
         access.fetch_pair(query_answer(), query_use())
     except Exception as error:  # the answer is selected already
         logger.warning("answer and its use not stored", extra={"error": type(error).__name__})
-        return AnswerRecord(token, _run(access, query_answer), _run(access, query_use))
-    return AnswerRecord(token, is_repeatable=True, is_use_recorded=True)
+        return AnswerReceipt(token, _run(access, query_answer), _run(access, query_use))
+    return AnswerReceipt(token, is_repeatable=True, is_use_recorded=True)
 
 
 def _run(access: TenantDb, make_query: Callable[[], RowQuery[Any]]) -> bool:
@@ -233,7 +238,7 @@ def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -
     """
     token = request.read_token
     assert token is not None
-    answer = store_answers.find_answer(access, _answer_id(access, token))
+    answer = store_answers.find_answer(access, _unseal_answer_id(access, token))
     if answer is None or answer.answered_at + timedelta(days=KEPT_DAYS) <= now:
         raise Gone
     if answer.question_hash != hash_question(access, request):
@@ -242,7 +247,7 @@ def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -
             "with, or ask without it",
             field="read_token",
         )
-    plan = _to_plan(answer.selection)
+    plan = _parse_manifest(answer.selection)
     snapshot = store_answers.get_snapshot(access, answer.version) if answer.version else None
     participants = store_answers.read_participants(access, [s.scope_id for s in plan.scopes])
     contents = read_contents(access, plan.node_ids, plan.event_ids, participants)
@@ -257,7 +262,7 @@ def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -
     return render(plan, contents, snapshot, request, token)
 
 
-def _answer_id(access: TenantDb, token: str) -> UUID:
+def _unseal_answer_id(access: TenantDb, token: str) -> UUID:
     try:
         document = cast("object", access.sealer.unseal("token", access.caller.tenant, token))
         fields = cast("dict[str, Any]", document)
@@ -270,11 +275,11 @@ def _answer_id(access: TenantDb, token: str) -> UUID:
         ) from None
 
 
-def _to_plan(selection: Mapping[str, Any]) -> Plan:
+def _parse_manifest(selection: Mapping[str, Any]) -> AnswerManifest:
     """Parse a stored plan. Raises Gone for a plan of another layout version."""
     if selection.get("layout") != LAYOUT_VERSION:
         raise Gone
     try:
-        return Plan.model_validate(selection)
+        return AnswerManifest.model_validate(selection)
     except ValidationError:
         raise Gone from None

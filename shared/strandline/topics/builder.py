@@ -17,7 +17,7 @@ from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_
 from strandline.jobs.store_failures import ScopeFailure
 from strandline.observability import logger
 from strandline.topics import limits, store_build, store_growth, store_publish
-from strandline.topics.contents import Builder
+from strandline.topics.contents import BuildContext
 from strandline.topics.growth import ChainsChanged, GrownTree, grow_scope
 from strandline.topics.store_build import BuildScope, ScopeOutcome
 from strandline.topics.store_publish import NewSnapshot
@@ -53,7 +53,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     per tenant. With `tenant`, list only that tenant's shards, whether or not a build is due."""
     if tenant is not None:
         access = resources.database.connect_as(Caller.background(tenant))
-        return _make_shards(tenant, store_build.count_waiting(access))
+        return _make_shards(tenant, store_build.count_waiting_scopes(access))
     due_tenants = store_build.list_due_tenants(resources.database.connection(), now)
     return [shard for due in due_tenants for shard in _make_shards(due.tenant_id, due.scopes)]
 
@@ -61,20 +61,20 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
 def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
     """Grow the trees of a shard's scopes one after the other. A scope that fails does not stop the
     others. The tenant's last shard publishes the build. Returns counts. Raises BuildOvertaken."""
-    builder = _make_builder(resources, lease, now)
+    builder = _make_context(resources, lease, now)
     job_id, totals = builder.job_id, Counter[str]()
     with lease.transaction():
         store_build.lock_build(lease.access, job_id)
         store_build.drop_overtaken(lease.access, job_id)
-        store_build.capture_marks(lease.access, job_id, builder.space)
-        store_build.fail_interrupted(lease.access, job_id, shard.shard)
-    for scope in store_build.list_waiting(lease.access, job_id, shard.shard):
+        store_build.begin_build(lease.access, job_id, builder.space)
+        store_build.fail_interrupted_scopes(lease.access, job_id, shard.shard)
+    for scope in store_build.list_waiting_scopes(lease.access, job_id, shard.shard):
         if time.monotonic() > builder.end or lease.is_out_of_time():
             break
         _grow(builder, lease, scope, totals)
     builder.llm.store_call_records(lease.access)
     with lease.transaction():
-        totals["scopes_postponed"] += store_build.postpone_waiting(
+        totals["scopes_postponed"] += store_build.postpone_waiting_scopes(
             lease.access, job_id, shard.shard
         )
     _publish_if_last(builder, lease, totals)
@@ -93,9 +93,9 @@ def _make_shards(tenant: str, scopes: int) -> list[Shard]:
     return [Shard(tenant, number) for number in range(limits.count_shards(scopes))]
 
 
-def _make_builder(resources: JobResources, lease: Lease, now: datetime) -> Builder:
+def _make_context(resources: JobResources, lease: Lease, now: datetime) -> BuildContext:
     space = resources.embedder.space
-    return Builder(
+    return BuildContext(
         lease.access,
         resources.llm,
         space,
@@ -107,7 +107,7 @@ def _make_builder(resources: JobResources, lease: Lease, now: datetime) -> Build
     )
 
 
-def _grow(builder: Builder, lease: Lease, scope: BuildScope, totals: Counter[str]) -> None:
+def _grow(builder: BuildContext, lease: Lease, scope: BuildScope, totals: Counter[str]) -> None:
     """Grow one scope's tree and record how that ended. Raises LeaseLost."""
     job_id, scope_id = builder.job_id, scope.scope_id
     with lease.transaction():
@@ -130,7 +130,7 @@ def _grow(builder: Builder, lease: Lease, scope: BuildScope, totals: Counter[str
         totals["summaries"] += tree.summaries
 
 
-def _store_growth(builder: Builder, scope: BuildScope, tree: GrownTree | None) -> str:
+def _store_growth(builder: BuildContext, scope: BuildScope, tree: GrownTree | None) -> str:
     """Store the result of a scope's growth, to be published with the other scopes. Returns the
     scope's state. In a transaction."""
     access, state = builder.access, "unchanged"
@@ -141,7 +141,7 @@ def _store_growth(builder: Builder, scope: BuildScope, tree: GrownTree | None) -
         store_growth.add_nodes(
             access, scope.scope_id, scope.participants, builder.space, tree.nodes
         )
-        store_growth.add_events(access, scope.scope_id, scope.participants, tree.events)
+        store_growth.add_leaf_events(access, scope.scope_id, scope.participants, tree.events)
         store_decisions.add_new_decisions(access, scope.scope_id, scope.participants, tree.give_ups)
     stage = None if tree is None else tree.stage
     if not store_build.end_scope(access, builder.job_id, scope.scope_id, state, tree=stage):
@@ -149,7 +149,7 @@ def _store_growth(builder: Builder, scope: BuildScope, tree: GrownTree | None) -
     return state
 
 
-def _publish_if_last(builder: Builder, lease: Lease, totals: Counter[str]) -> None:
+def _publish_if_last(builder: BuildContext, lease: Lease, totals: Counter[str]) -> None:
     """Publish the build, unless another shard is still working or the build was published before.
     Raises BuildOvertaken, in which case nothing is changed."""
     access, job_id = lease.access, builder.job_id
@@ -172,10 +172,10 @@ def _publish_if_last(builder: Builder, lease: Lease, totals: Counter[str]) -> No
             snapshot = _make_snapshot(builder, version, job_id, grown_count, reasons)
             store_publish.add_snapshot(access, snapshot)
             totals["snapshots_published"] += 1
-        store_build.settle_work(access, job_id, builder.now)
+        store_build.update_backlog(access, job_id, builder.now)
 
 
-def _note_failures(builder: Builder, outcomes: Sequence[ScopeOutcome]) -> list[ScopeOutcome]:
+def _note_failures(builder: BuildContext, outcomes: Sequence[ScopeOutcome]) -> list[ScopeOutcome]:
     """Record each failed scope as a failure that an admin can retry, and resolve the earlier
     failures of the other scopes. Returns the failed scopes. In a transaction."""
     failed = [outcome for outcome in outcomes if outcome.state == "failed"]
@@ -189,7 +189,7 @@ def _note_failures(builder: Builder, outcomes: Sequence[ScopeOutcome]) -> list[S
 
 
 def _make_snapshot(
-    builder: Builder,
+    builder: BuildContext,
     version: int,
     job_id: UUID,
     grown_count: int,

@@ -13,7 +13,7 @@ from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult, Overview, TaskContext, TopicPart
 from strandline.log.trust import least_trusted
 from strandline.topics import hashes, store_growth
-from strandline.topics.overviews import describe_all
+from strandline.topics.overviews import summarise_slots
 from strandline.topics.store_build import BuildScope
 from strandline.topics.store_growth import Node, pack_vector
 from strandline.topics.tree import Tree
@@ -21,7 +21,7 @@ from strandline.topics.vectors import MeanVector
 
 
 @dataclass(frozen=True)
-class Builder:
+class BuildContext:
     """The resources and limits with which scopes are grown."""
 
     access: TenantDb
@@ -40,7 +40,7 @@ class Builder:
 class SlotContents:
     """The contents that were read or created, by id."""
 
-    builder: Builder
+    builder: BuildContext
     scope: BuildScope
     nodes: dict[UUID, Node] = field(default_factory=dict[UUID, Node])
 
@@ -123,7 +123,7 @@ class SlotContents:
             deadline=builder.model_end,
         )
         parts = [[_to_part(child) for child in children] for children in slots]
-        return describe_all(builder.llm, task, parts, builder.model_end)
+        return summarise_slots(builder.llm, task, parts, builder.model_end)
 
 
 def _to_part(node: Node) -> TopicPart:

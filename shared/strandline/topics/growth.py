@@ -14,9 +14,9 @@ from strandline.chains.decisions import Decision, give_up_vector
 from strandline.errors import StrandlineError
 from strandline.identifiers import to_uuid8
 from strandline.topics import hashes, limits, store_growth, store_tail
-from strandline.topics.contents import Builder, SlotContents
+from strandline.topics.contents import BuildContext, SlotContents
 from strandline.topics.store_build import BuildScope
-from strandline.topics.store_growth import LeafEvent, NewVersion, Node, ScopeTree, pack_vector
+from strandline.topics.store_growth import LeafEvent, NewChainVersion, Node, ScopeTree, pack_vector
 from strandline.topics.tree import NewLeaf, Tree, TreeRow, TreeSettings
 from strandline.topics.vectors import MeanVector, mean
 
@@ -50,7 +50,7 @@ class GrownTree:
     """How many chain versions were inserted."""
 
 
-def grow_scope(builder: Builder, scope: BuildScope) -> GrownTree | None:
+def grow_scope(builder: BuildContext, scope: BuildScope) -> GrownTree | None:
     """Grow a scope's tree with its chain versions up to the build's mark. Returns None while the
     scope is being refolded: its published tree stays. Stores nothing. Must not be called in a
     transaction. Raises ChainsChanged."""
@@ -70,7 +70,7 @@ class _Growth:
     """The growth of one scope's tree. If the published tree belongs to another embedding space or
     to replaced chains, a new tree is grown from scratch."""
 
-    builder: Builder
+    builder: BuildContext
     scope: BuildScope
     published: ScopeTree
     is_foreign: bool
@@ -87,7 +87,9 @@ class _Growth:
     def __post_init__(self) -> None:
         builder, scope = self.builder, self.scope
         tenant = builder.access.caller.tenant
-        self.base_rows = store_growth.read_rows(builder.access, scope.scope_id, scope.base_version)
+        self.base_rows = store_growth.read_tree_rows(
+            builder.access, scope.scope_id, scope.base_version
+        )
         make_slot = partial(hashes.make_slot_id, tenant, scope.scope_id, builder.space)
         settings = TreeSettings(make_slot, builder.descend_cosine)
         rows: Sequence[TreeRow] = () if self.is_foreign else self.base_rows
@@ -134,9 +136,9 @@ class _Growth:
             return None
         return store_growth.find_chain_at(self.builder.access, self.scope.scope_id, self.position)
 
-    def _read_page(self, limit: int) -> Sequence[NewVersion]:
+    def _read_page(self, limit: int) -> Sequence[NewChainVersion]:
         """Read the next chain versions. Raises ChainsChanged if one of them is missing."""
-        page = store_growth.list_versions(
+        page = store_growth.list_chain_versions(
             self.builder.access,
             self.scope.scope_id,
             self.builder.space,
@@ -148,15 +150,15 @@ class _Growth:
             raise ChainsChanged
         return page
 
-    def _is_ready(self, version: NewVersion) -> bool:
+    def _is_ready(self, version: NewChainVersion) -> bool:
         """Whether the vectors of a version's events are known, or are no longer waited for."""
         since = self.scope.waiting_since
         is_late = since is not None and self.builder.now - since > VECTOR_PATIENCE
         return version.is_embedded or is_late
 
     def _with_events(
-        self, versions: Sequence[NewVersion]
-    ) -> list[tuple[NewVersion, list[LeafEvent]]]:
+        self, versions: Sequence[NewChainVersion]
+    ) -> list[tuple[NewChainVersion, list[LeafEvent]]]:
         """Pair each of these versions with its events, ordered by seq."""
         if not versions:
             return []
@@ -180,7 +182,7 @@ class _Growth:
         ]
 
     def _insert(
-        self, version: NewVersion, events: Sequence[LeafEvent], predecessor: UUID | None
+        self, version: NewChainVersion, events: Sequence[LeafEvent], predecessor: UUID | None
     ) -> None:
         if not events:
             raise ChainsChanged
@@ -198,7 +200,7 @@ class _Growth:
         self.leaf_count += 1
 
     def _make_leaf(
-        self, version: NewVersion, events: Sequence[LeafEvent], vector: MeanVector | None
+        self, version: NewChainVersion, events: Sequence[LeafEvent], vector: MeanVector | None
     ) -> Node:
         digest = hashes.hash_leaf(
             self.builder.access.caller.tenant,

@@ -6,9 +6,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from uuid import UUID
 
-from strandline.context.lines import EventSource, Line, drop_sentences, size, words
+from strandline.context.lines import (
+    EventSource,
+    Line,
+    count_bytes,
+    drop_repeated_sentences,
+    normalize_words,
+)
 from strandline.topics import outline
-from strandline.topics.plan import PlannedEvent, PlannedNode
+from strandline.topics.answer_manifest import ManifestEvent, ManifestNode
 from strandline.topics.topic_lines import (
     CITATION_BYTES,
     INDENT,
@@ -30,8 +36,8 @@ _MIN_SHOWN_BYTES = 60
 class LayoutCandidates:
     """What may be shown. Each part is in order of preference."""
 
-    events: Sequence[PlannedEvent]
-    nodes: Mapping[UUID, PlannedNode]
+    events: Sequence[ManifestEvent]
+    nodes: Mapping[UUID, ManifestNode]
     """With a question, the slots above its events; without one, all slots."""
     has_question: bool
 
@@ -42,7 +48,7 @@ class AnswerLayout:
 
     candidates: LayoutCandidates
     lines: Lines
-    events: list[PlannedEvent] = field(default_factory=list[PlannedEvent])
+    events: list[ManifestEvent] = field(default_factory=list[ManifestEvent])
     headings: set[UUID] = field(default_factory=set[UUID])
     """Slots with a line."""
     summaries: set[UUID] = field(default_factory=set[UUID])
@@ -85,7 +91,7 @@ class AnswerLayout:
             room = limit - self._bytes - above
             cost = event_bytes(line, depth, day)
             if cost > room:
-                room -= cost - size(line.shown_text)
+                room -= cost - count_bytes(line.shown_text)
                 if not shorten or room < _MIN_SHOWN_BYTES:
                     return
                 line.shorten(room)
@@ -95,20 +101,20 @@ class AnswerLayout:
             self.shortened_count += line.is_shortened
             self._add_event(event, line)
 
-    def _bytes_above(self, event: PlannedEvent) -> int:
+    def _bytes_above(self, event: ManifestEvent) -> int:
         """The bytes of the headings that an event needs and that are not shown yet."""
         missing = 0
         if ("scope", event.scope_id) not in self._parts:
-            missing += outline.scope_bytes(self.texts.participants[event.scope_id])
+            missing += outline.scope_heading_bytes(self.texts.participants[event.scope_id])
         if event.slot is None:
             missing += outline.TAIL_BYTES * (("tail", event.scope_id) not in self._parts)
         elif event.slot not in self.headings:
             missing += self._heading_bytes(event.slot)
         return missing
 
-    def _add_event(self, event: PlannedEvent, line: Line[EventSource]) -> None:
+    def _add_event(self, event: ManifestEvent, line: Line[EventSource]) -> None:
         self.events.append(event)
-        self._words[event.event_id] = words(line.text)
+        self._words[event.event_id] = normalize_words(line.text)
         self._parts.add(("scope", event.scope_id))
         if event.slot is None:
             self._parts.add(("tail", event.scope_id))
@@ -144,14 +150,14 @@ class AnswerLayout:
             line, node = self.lines.topic(slot), self.candidates.nodes[slot]
             text = line.shown_text
             if not self.texts.keeps_summaries:
-                text = drop_sentences(line.text, line.source.participants, texts)
-            cost = size(text) + 1 + size("…")
+                text = drop_repeated_sentences(line.text, line.source.participants, texts)
+            cost = count_bytes(text) + 1 + count_bytes("…")
             if not self.candidates.has_question:
                 cost += 1 + CITATION_BYTES
             if slot not in self.headings:
                 cost += self._heading_bytes(slot) + len(INDENT) * self._count_lines_below(slot)
             if ("scope", node.scope_id) not in self._parts:
-                cost += outline.scope_bytes(self.texts.participants[node.scope_id])
+                cost += outline.scope_heading_bytes(self.texts.participants[node.scope_id])
             if self._bytes + cost > self._max_bytes:
                 if self.candidates.has_question:
                     continue
@@ -192,7 +198,7 @@ class AnswerLayout:
 
     # result --------------------------------------------------------------------------------------
 
-    def shown_nodes(self) -> list[PlannedNode]:
+    def shown_nodes(self) -> list[ManifestNode]:
         """The shown slots and all of their ancestors, each after its parent."""
         slots = {above for slot in self.headings for above in self._path(slot)}
         in_order = sorted(slots, key=lambda slot: (self._depth(slot), slot))

@@ -11,10 +11,10 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.context.fence import FENCE_BYTES, fence, sanitize_label
-from strandline.context.lines import drop_sentences, size, words
+from strandline.context.lines import count_bytes, drop_repeated_sentences, normalize_words
 from strandline.participants import display_name
-from strandline.topics.plan import Cut, Plan, PlannedNode
-from strandline.topics.topic_lines import BYTES_PER_TOKEN, INDENT, Lines, event_start
+from strandline.topics.answer_manifest import AnswerManifest, CutCounts, ManifestNode
+from strandline.topics.topic_lines import BYTES_PER_TOKEN, INDENT, Lines, format_event_prefix
 
 _NOTES_BYTES = 120
 """The bytes reserved for the last line, which states what was left out."""
@@ -29,7 +29,7 @@ _TAIL_HEADING = "Not yet in a topic:"
 
 
 @dataclass(frozen=True)
-class ScopeLines:
+class ScopeHeading:
     """The outline's heading of a scope."""
 
     participants: Sequence[str]
@@ -44,7 +44,7 @@ class ScopeLines:
 class Outline:
     """The lines of a plan."""
 
-    def __init__(self, plan: Plan, lines: Lines) -> None:
+    def __init__(self, plan: AnswerManifest, lines: Lines) -> None:
         self.plan, self._texts, self._lines = plan, lines.texts, lines
         self.event_lines = {event.event_id: lines.event(event.event_id) for event in plan.events}
         for event in plan.events:
@@ -63,18 +63,18 @@ class Outline:
     @property
     def tokens(self) -> int:
         """The number of tokens of the text, counted as for budgets."""
-        return math.ceil(size(self.text) / BYTES_PER_TOKEN)
+        return math.ceil(count_bytes(self.text) / BYTES_PER_TOKEN)
 
-    def summary(self, node: PlannedNode) -> str | None:
+    def summary(self, node: ManifestNode) -> str | None:
         """A node's summary as shown."""
         return self.topic_lines[node.slot].shown_text or None
 
     def _drop_sentences(self) -> None:
         if self._texts.keeps_summaries:
             return
-        texts = [words(line.text) for line in self.event_lines.values()]
+        texts = [normalize_words(line.text) for line in self.event_lines.values()]
         for line in self.topic_lines.values():
-            line.text = drop_sentences(line.text, line.source.participants, texts)
+            line.text = drop_repeated_sentences(line.text, line.source.participants, texts)
             line.is_shortened = line.is_shortened and bool(line.text)
 
     def first_time(self, slot: UUID) -> tuple[datetime, datetime, UUID]:
@@ -99,14 +99,14 @@ class Outline:
                 below.append(_TAIL_HEADING)
                 below += self._render_events(tail, 1, None)
             if below:
-                heading = ScopeLines(self._texts.participants[scope.scope_id])
+                heading = ScopeHeading(self._texts.participants[scope.scope_id])
                 lines += [heading.text, *below]
         return [*lines, *render_notes(self.plan)]
 
-    def _roots_of(self, scope_id: UUID) -> list[PlannedNode]:
+    def _roots_of(self, scope_id: UUID) -> list[ManifestNode]:
         return [node for node in self.nodes_below[None] if node.scope_id == scope_id]
 
-    def _render_node(self, node: PlannedNode, depth: int) -> list[str]:
+    def _render_node(self, node: ManifestNode, depth: int) -> list[str]:
         line, events = self.topic_lines[node.slot], self.events_below[node.slot]
         has_line = node.is_leaf or bool(events) or bool(line.shown_text)
         lines: list[str] = []
@@ -124,14 +124,15 @@ class Outline:
             lines += self._render_node(child, depth)
         return lines
 
-    def _has_events(self, node: PlannedNode) -> bool:
+    def _has_events(self, node: ManifestNode) -> bool:
         return bool(self.events_below[node.slot]) or any(
             self._has_events(child) for child in self.nodes_below[node.slot]
         )
 
     def _render_events(self, event_ids: Sequence[UUID], depth: int, day: str | None) -> list[str]:
         return [
-            f"{INDENT * depth}[{self._number(event_id)}]{event_start(line, day)}{line.shown_text}"
+            f"{INDENT * depth}[{self._number(event_id)}]"
+            f"{format_event_prefix(line, day)}{line.shown_text}"
             for event_id in self.in_order_of_time(event_ids)
             for line in [self.event_lines[event_id]]
         ]
@@ -148,7 +149,7 @@ def group_by[Key, Value](pairs: Iterable[tuple[Key, Value]]) -> Mapping[Key, lis
     return groups
 
 
-def render_notes(plan: Plan) -> list[str]:
+def render_notes(plan: AnswerManifest) -> list[str]:
     """Render the last line: what was left out, or that nothing was found."""
     cut, notes = plan.cut, list[str]()
     if not (plan.events or plan.nodes):
@@ -168,14 +169,14 @@ _NOTHING = "Nothing is remembered."
 
 def frame_bytes() -> int:
     """The bytes of an outline before its first line."""
-    return FENCE_BYTES + size(_INTRODUCTION) + 1 + _NOTES_BYTES
+    return FENCE_BYTES + count_bytes(_INTRODUCTION) + 1 + _NOTES_BYTES
 
 
-def scope_bytes(participants: Sequence[str]) -> int:
+def scope_heading_bytes(participants: Sequence[str]) -> int:
     """The bytes of a scope's heading."""
-    return size(ScopeLines(participants).text) + 1
+    return count_bytes(ScopeHeading(participants).text) + 1
 
 
-TAIL_BYTES = size(_TAIL_HEADING) + 1
+TAIL_BYTES = count_bytes(_TAIL_HEADING) + 1
 """The bytes of the heading of a fresh tail."""
-NO_CUT = Cut()
+NO_CUT = CutCounts()

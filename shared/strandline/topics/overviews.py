@@ -13,7 +13,7 @@ _MIN_PAUSE_SECONDS = 1.0
 type Result = ModelResult[Overview]
 
 
-def describe_all(
+def summarise_slots(
     llm: LlmTasks, task: TaskContext, slots: Sequence[Sequence[TopicPart]], end: float
 ) -> list[Result]:
     """The overviews of slots, in order. Each slot is given as its parts. As many requests run at

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from strandline.db.database import TenantDb
 from strandline.errors import Malformed, NotFound
-from strandline.graph.identity import NodeType, format_node_id
+from strandline.graph.nodes.identity import NodeType, format_node_id
 from strandline.sealing import UnsealError
 from strandline.topics import store_provenance, store_provenance_graph
 from strandline.topics.schemas_provenance import (
@@ -22,7 +22,7 @@ from strandline.topics.schemas_provenance import (
     ProvenanceTopic,
     ProvenanceVector,
 )
-from strandline.topics.store_provenance import BelowEvent, Origin
+from strandline.topics.store_provenance import DescendantEvent, ResolvedId
 from strandline.topics.store_provenance_graph import GraphItem
 
 _MAX_VERSIONS = 100
@@ -38,7 +38,7 @@ class _Position(NamedTuple):
     seq: int
 
 
-class _Pages:
+class _PageCursors:
     """Encodes and decodes the cursors of one row's list."""
 
     def __init__(self, access: TenantDb, row_id: UUID) -> None:
@@ -73,9 +73,9 @@ def trace_provenance(
     """Trace what is derived from a visible event, or what a chain, a topic, a snapshot, a node or
     an edge of the graph is derived from. Further pages read the snapshot of the first. Raises
     NotFound, or Malformed for an invalid cursor."""
-    pages = _Pages(access, row_id)
+    pages = _PageCursors(access, row_id)
     after = pages.decode(cursor) if cursor is not None else None
-    origin = store_provenance.resolve(access, row_id)
+    origin = store_provenance.resolve_id(access, row_id)
     if origin is None:
         raise NotFound
     start = after or _Position(origin.version, _FIRST, 0)
@@ -87,7 +87,7 @@ def trace_provenance(
 
 class _Trace:
     def __init__(
-        self, access: TenantDb, row_id: UUID, origin: Origin, start: _Position, limit: int
+        self, access: TenantDb, row_id: UUID, origin: ResolvedId, start: _Position, limit: int
     ) -> None:
         self._access, self._id, self._origin = access, row_id, origin
         self._start, self._limit = start, limit
@@ -138,7 +138,7 @@ class _Trace:
         ]
 
     def _chains(self, chain_id: UUID | None, event_id: UUID | None) -> list[ProvenanceChain]:
-        rows = store_provenance.list_versions(self._access, chain_id, event_id, _MAX_VERSIONS)
+        rows = store_provenance.list_chain_versions(self._access, chain_id, event_id, _MAX_VERSIONS)
         return [ProvenanceChain.model_validate(vars(row)) for row in rows]
 
     def _next(self, rows: Sequence[Any], row_id: str, seq: str | None = None) -> _Position | None:
@@ -206,7 +206,7 @@ class _Trace:
         out = self._out(topics=self._topics(slot, None), events=self._events(rows))
         return out, self._next(rows, "chain_id", "seq")
 
-    def _events(self, rows: Sequence[BelowEvent]) -> list[ProvenanceEvent]:
+    def _events(self, rows: Sequence[DescendantEvent]) -> list[ProvenanceEvent]:
         return [ProvenanceEvent.model_validate(vars(row)) for row in rows[: self._limit]]
 
     def _of_snapshot(self) -> tuple[ProvenanceOut, _Position | None]:

@@ -6,10 +6,10 @@ from datetime import datetime
 
 from strandline.db.database import TenantDb
 from strandline.topics import answers, store_references
+from strandline.topics.answer_manifest import AnswerManifest, CutCounts, ManifestNode
 from strandline.topics.answers import AnswerContents
 from strandline.topics.layout import AnswerLayout, LayoutCandidates
 from strandline.topics.outline import Outline, group_by
-from strandline.topics.plan import Cut, Plan, PlannedNode
 from strandline.topics.schemas_references import ReferencesOut
 from strandline.topics.selection import (
     PlacedHits,
@@ -45,7 +45,7 @@ def answer_references(
         selection = select_by_beam(question, find_hits(question, with_roots=False))
     contents = _read_contents(question.access, selection)
     plan, outline = _lay_out(question, selection, contents, now)
-    contents = _cite(question.access, plan, contents)
+    contents = _add_cited_events(question.access, plan, contents)
     record = answers.store_answer(
         question.access,
         plan,
@@ -82,7 +82,7 @@ def _read_contents(access: TenantDb, selection: Selection) -> AnswerContents:
 
 def _lay_out(
     question: Question, selection: Selection, contents: AnswerContents, now: datetime
-) -> tuple[Plan, Outline]:
+) -> tuple[AnswerManifest, Outline]:
     """Choose the part of the selection that the budget holds, and render its outline."""
     request = question.request
     texts = contents.to_texts(
@@ -95,7 +95,7 @@ def _lay_out(
     layout = AnswerLayout(candidates, lines)
     layout.fill()
     while True:
-        plan = _to_plan(question, selection, layout, now)
+        plan = _make_manifest(question, selection, layout, now)
         plan = plan.model_copy(update={"nodes": tuple(_with_first_events(question.access, plan))})
         outline = Outline(plan, lines)
         is_within = len(outline.text.encode()) <= lines.max_bytes
@@ -103,7 +103,9 @@ def _lay_out(
             return plan, outline
 
 
-def _to_plan(question: Question, selection: Selection, layout: AnswerLayout, now: datetime) -> Plan:
+def _make_manifest(
+    question: Question, selection: Selection, layout: AnswerLayout, now: datetime
+) -> AnswerManifest:
     search, nodes, events = selection.search, layout.shown_nodes(), layout.events
     degradations = selection.degraded
     if search is not None:
@@ -118,7 +120,7 @@ def _to_plan(question: Question, selection: Selection, layout: AnswerLayout, now
     with_text = [
         n for n in nodes if layout.texts.topics[n.slot].summary and n.slot in layout.headings
     ]
-    return Plan(
+    return AnswerManifest(
         version=selection.snapshot.version if selection.snapshot else None,
         answered_at=now,
         known=search.known if search else None,
@@ -126,7 +128,7 @@ def _to_plan(question: Question, selection: Selection, layout: AnswerLayout, now
         degraded=tuple(degradations),
         not_yet_embedded=search.not_yet_embedded if search else 0,
         walk=selection.walk,
-        cut=Cut(
+        cut=CutCounts(
             events=len(selection.events) - len(layout.events),
             topics=0 if has_question else len(selection.nodes) - len(nodes),
             summaries=sum(not node.has_summary for node in with_text),
@@ -134,18 +136,18 @@ def _to_plan(question: Question, selection: Selection, layout: AnswerLayout, now
             width=selection.cut_by_width,
             time=selection.is_late,
         ),
-        scopes=tuple(s for s in selection.planned_scopes if s.scope_id in scope_ids),
+        scopes=tuple(s for s in selection.manifest_scopes if s.scope_id in scope_ids),
         nodes=tuple(nodes),
         events=tuple(events),
     )
 
 
-def _with_first_events(access: TenantDb, plan: Plan) -> Sequence[PlannedNode]:
+def _with_first_events(access: TenantDb, plan: AnswerManifest) -> Sequence[ManifestNode]:
     """The nodes of a plan. A node without a shown event below it gets one of its events to cite."""
     below = group_by((node.parent, node) for node in plan.nodes)
     slots_of_events = {event.slot for event in plan.events}
 
-    def has_events(node: PlannedNode) -> bool:
+    def has_events(node: ManifestNode) -> bool:
         return node.slot in slots_of_events or any(map(has_events, below[node.slot]))
 
     bare = [(node.scope_id, node.slot) for node in plan.nodes if not has_events(node)]
@@ -155,7 +157,9 @@ def _with_first_events(access: TenantDb, plan: Plan) -> Sequence[PlannedNode]:
     ]
 
 
-def _cite(access: TenantDb, plan: Plan, contents: AnswerContents) -> AnswerContents:
+def _add_cited_events(
+    access: TenantDb, plan: AnswerManifest, contents: AnswerContents
+) -> AnswerContents:
     """The contents, with those of the cited events added."""
     missing = [i for i in plan.event_ids if i not in contents.events]
     if not missing:

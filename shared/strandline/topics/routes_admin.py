@@ -8,7 +8,7 @@ from strandline.errors import NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.schemas import ListQuery
-from strandline.topics import snapshots
+from strandline.topics import snapshot_admin
 from strandline.topics.schemas_admin import (
     DifferencePage,
     DifferenceQuery,
@@ -23,27 +23,29 @@ def list_snapshots(request: Request) -> Response:
     """List the tenant's snapshots of the topic index, newest first. An inactive snapshot is kept
     for 30 days after its publication."""
     query = request.parse_query(ListQuery)
-    page = snapshots.list_snapshots(_connect(request), query.cursor, query.limit, _now())
+    page = snapshot_admin.list_snapshots(_connect(request), query.cursor, query.limit, _now())
     return json_response(page)
 
 
 def get_snapshot(request: Request) -> Response:
     """Get one snapshot by its version."""
-    return json_response(snapshots.get_snapshot(_connect(request), _version(request), _now()))
+    return json_response(
+        snapshot_admin.get_snapshot(_connect(request), _parse_version(request), _now())
+    )
 
 
 def compare_snapshots(request: Request) -> Response:
     """List the differences between two snapshots: the nodes that only this version has, those that
     only `from` has, and those whose content or place differs."""
     query = request.parse_query(DifferenceQuery)
-    return json_response(snapshots.compare(_connect(request), _version(request), query))
+    return json_response(snapshot_admin.compare(_connect(request), _parse_version(request), query))
 
 
 def activate_snapshot(request: Request) -> Response:
     """Make an older snapshot active again. This publishes a new version with the same trees. The
     next build of a scope continues from there."""
-    snapshot = snapshots.activate(
-        _connect(request), request.audit_context, _version(request), _now()
+    snapshot = snapshot_admin.activate(
+        _connect(request), request.audit_context, _parse_version(request), _now()
     )
     return json_response(snapshot, 201)
 
@@ -52,11 +54,11 @@ def get_state(request: Request) -> Response:
     """Show the pending work of the topic index. Includes when the next build is due, and what it
     would do."""
     has_model = get_settings().llm_provider != "none"
-    state = snapshots.describe_state(_connect(request), _now(), has_model=has_model)
+    state = snapshot_admin.describe_index_state(_connect(request), _now(), has_model=has_model)
     return json_response(state)
 
 
-def _version(request: Request) -> int:
+def _parse_version(request: Request) -> int:
     """Parse the version in the path. Raises NotFound for a text that is not a version."""
     text = request.path_parameter("version")
     if not (text.isascii() and text.isdigit() and len(text) < 19):

@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 from strandline.config import get_settings
 from strandline.db.database import TenantDb
 from strandline.errors import Gone
-from strandline.graph.identity import parse_node_id
+from strandline.graph.nodes.identity import parse_node_id
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.llm.types import TaskContext
 from strandline.schemas import ParticipantsQuery
 from strandline.topics.answers import repeat_answer
+from strandline.topics.model_walk import ModelWalk
 from strandline.topics.provenance import trace_provenance
 from strandline.topics.references import answer_references
 from strandline.topics.schemas_provenance import ProvenanceOut, ProvenanceQuery
 from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
 from strandline.topics.selection import Question
-from strandline.topics.walk_model import ModelWalk
 
 
 def post_references(request: Request) -> Response:

@@ -8,13 +8,13 @@ from uuid import UUID
 
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
-from strandline.recall.recall import Search, embed_query, search_by
+from strandline.recall.recall import SearchResult, embed_query, search_with_vector
 from strandline.recall.relevance import ScoredEvent
 from strandline.topics import store_references, store_tail
-from strandline.topics.plan import PlannedEvent, PlannedNode, PlannedScope, WalkChoice
+from strandline.topics.answer_manifest import ManifestEvent, ManifestNode, ManifestScope, WalkMethod
 from strandline.topics.schemas_references import ReferencesRequest
-from strandline.topics.store_references import PinnedScope, PlacedNode, Query, Snapshot
-from strandline.topics.walk import Forest, order_by_topic, walk_beam
+from strandline.topics.store_references import PinnedScope, PlacedNode, QueryVector, Snapshot
+from strandline.topics.walk import Forest, rank_by_topic, walk_beam
 
 MAX_EVENTS = 100
 MAX_SCOPES = 32
@@ -23,7 +23,7 @@ _BYTES_PER_LINE = 40
 """The minimum bytes of a line of an outline, which limits how many topics are read."""
 _MAX_USED_EVENTS = 10
 """The number of the best events of an answer that are recorded as used."""
-BEAM = WalkChoice(by="beam")
+BEAM = WalkMethod(by="beam")
 
 
 @dataclass
@@ -33,24 +33,24 @@ class Selection:
     snapshot: Snapshot | None
     read: SnapshotRead[PinnedScope]
     scopes: Mapping[UUID, PinnedScope]
-    nodes: Mapping[UUID, PlannedNode]
+    nodes: Mapping[UUID, ManifestNode]
     """By slot. Without a question, each comes after its parent."""
-    events: Sequence[PlannedEvent]
-    search: Search | None = None
-    walk: WalkChoice = BEAM
+    events: Sequence[ManifestEvent]
+    search: SearchResult | None = None
+    walk: WalkMethod = BEAM
     degraded: list[str] = field(default_factory=list[str])
     cut_by_width: int = 0
     is_late: bool = False
 
     @property
-    def planned_scopes(self) -> list[PlannedScope]:
+    def manifest_scopes(self) -> list[ManifestScope]:
         """The scopes, as part of a plan."""
         return [
-            PlannedScope(scope_id=scope_id, cutoff=row.cutoff or 0, mark=row.last_seq or 0)
+            ManifestScope(scope_id=scope_id, cutoff=row.cutoff or 0, mark=row.last_seq or 0)
             for scope_id, row in sorted(self.scopes.items())
         ]
 
-    def used_events(self, events: Sequence[PlannedEvent]) -> list[UUID]:
+    def used_events(self, events: Sequence[ManifestEvent]) -> list[UUID]:
         """The best of the shown events that contain words of the question or have a vector to
         compare it with."""
         if self.search is None:
@@ -92,8 +92,8 @@ class Question:
 class PlacedHits:
     """The search hits of a question, and their places in the pinned snapshot."""
 
-    search: Search
-    query: Query
+    search: SearchResult
+    query: QueryVector
     event_ids: Sequence[UUID]
     """Best first."""
     relevance: Mapping[UUID, float]
@@ -118,9 +118,9 @@ def find_hits(question: Question, *, with_roots: bool) -> PlacedHits:
     assert request.query is not None
     timeout = min(question.vector_timeout, request.time_limit)
     query_vector = embed_query(question.embedder, request.query, timeout)
-    query = Query(query_vector[0], question.embedder.space)
+    query = QueryVector(query_vector[0], question.embedder.space)
     with access.snapshot_transaction():
-        search = search_by(
+        search = search_with_vector(
             access,
             question.embedder,
             request.query,
@@ -129,25 +129,27 @@ def find_hits(question: Question, *, with_roots: bool) -> PlacedHits:
             filters={},
             min_known=question.min_known,
         )
-        best = _without_statements(search, request.min_relevance)[: question.max_events]
+        best = _exclude_statement_events(search, request.min_relevance)[: question.max_events]
         hit_scopes = list(dict.fromkeys(event.candidate.scope_id for event in best))
-        snapshot, read = store_references.pin_snapshot(access, query, hit_scopes, MAX_EVENTS)
+        snapshot, read = store_references.read_active_snapshot(
+            access, query, hit_scopes, MAX_EVENTS
+        )
         rows = list(read.rows)
         if with_roots:
-            rows += store_references.pin_snapshot(access, query, None, MAX_SCOPES)[1].rows
+            rows += store_references.read_active_snapshot(access, query, None, MAX_SCOPES)[1].rows
         relevance = {event.candidate.event_id: event.relevance for event in best}
         nodes = (
-            store_references.place_events(access, snapshot.version, query, list(relevance))
+            store_references.locate_events(access, snapshot.version, query, list(relevance))
             if snapshot and relevance
             else ()
         )
     scopes = {row.scope_id: row for row in rows if row.scope_id is not None}
     forest = Forest({node.slot: node for node in nodes}, relevance)
-    event_ids = order_by_topic(relevance, _group_events(search, forest))
+    event_ids = rank_by_topic(relevance, _group_events(search, forest))
     return PlacedHits(search, query, event_ids, relevance, snapshot, read, scopes, forest)
 
 
-def _group_events(search: Search, forest: Forest) -> Mapping[UUID, UUID | tuple[UUID, str]]:
+def _group_events(search: SearchResult, forest: Forest) -> Mapping[UUID, UUID | tuple[UUID, str]]:
     """The group of each event: its leaf, or, without a leaf, its session."""
     leaves = {event: node.slot for node in forest.nodes.values() for event in node.event_ids}
     return {
@@ -157,7 +159,9 @@ def _group_events(search: Search, forest: Forest) -> Mapping[UUID, UUID | tuple[
     }
 
 
-def _without_statements(search: Search, min_relevance: float | None) -> list[ScoredEvent]:
+def _exclude_statement_events(
+    search: SearchResult, min_relevance: float | None
+) -> list[ScoredEvent]:
     """The events to answer with, best first, without statements, which are under no leaf and not in
     the fresh tail."""
     candidates = search.candidates
@@ -195,7 +199,7 @@ def assemble(
     scopes = {e: candidate.scope_id for e, candidate in hits.search.candidates.items()}
     scopes |= scope_by_event or {}
     events = [
-        PlannedEvent(
+        ManifestEvent(
             event_id=event_id,
             scope_id=scopes[event_id],
             slot=slot_by_event.get(event_id),
@@ -210,16 +214,16 @@ def assemble(
         hits.snapshot,
         hits.read,
         hits.scopes,
-        {slot: plan_node(hits.forest.nodes[slot], hits.forest.relevance) for slot in slots},
+        {slot: to_manifest_node(hits.forest.nodes[slot], hits.forest.relevance) for slot in slots},
         events,
         hits.search,
         degraded=list(hits.search.degraded),
     )
 
 
-def plan_node(node: PlacedNode, relevance: Mapping[UUID, float]) -> PlannedNode:
+def to_manifest_node(node: PlacedNode, relevance: Mapping[UUID, float]) -> ManifestNode:
     """A slot, as part of a plan, without its summary."""
-    return PlannedNode(
+    return ManifestNode(
         scope_id=node.scope_id,
         slot=node.slot,
         parent=node.parent_slot,
@@ -240,9 +244,9 @@ def select_outline(question: Question) -> Selection:
     """Select for an outline without a question: the visible trees from their roots down, newest
     topics first, and the newest events of the fresh tail."""
     access = question.access
-    query = Query(None, question.embedder.space)
+    query = QueryVector(None, question.embedder.space)
     with access.snapshot_transaction():
-        snapshot, read = store_references.pin_snapshot(access, query, None, MAX_SCOPES)
+        snapshot, read = store_references.read_active_snapshot(access, query, None, MAX_SCOPES)
         scopes = {row.scope_id: row for row in read.rows if row.scope_id is not None}
         marks = [(s, row.cutoff or 0, row.last_seq or 0) for s, row in scopes.items()]
         version = snapshot.version if snapshot else 0
@@ -252,9 +256,9 @@ def select_outline(question: Question) -> Selection:
         snapshot,
         read,
         scopes,
-        {node.slot: plan_node(node, {}) for node in nodes},
+        {node.slot: to_manifest_node(node, {}) for node in nodes},
         [
-            PlannedEvent(
+            ManifestEvent(
                 event_id=event.event_id,
                 scope_id=event.scope_id,
                 slot=None,
@@ -268,7 +272,7 @@ def select_outline(question: Question) -> Selection:
 
 
 def _walk_breadth_first(
-    question: Question, version: int, query: Query, scopes: Mapping[UUID, PinnedScope]
+    question: Question, version: int, query: QueryVector, scopes: Mapping[UUID, PinnedScope]
 ) -> tuple[list[PlacedNode], bool]:
     """The slots of the trees, level by level, as many as an outline could hold, and whether the
     time limit was reached."""

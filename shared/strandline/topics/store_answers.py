@@ -29,7 +29,7 @@ class _AnswerId:
     answer_id: UUID
 
 
-def query_insert(access: TenantDb, answer: StoredAnswer) -> RowQuery[Any]:
+def make_insert_query(access: TenantDb, answer: StoredAnswer) -> RowQuery[Any]:
     """Store an answer that was given to the caller."""
     return RowQuery(
         _AnswerId,

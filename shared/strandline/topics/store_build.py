@@ -35,7 +35,7 @@ class _Count:
     n: int
 
 
-def count_waiting(access: TenantDb) -> int:
+def count_waiting_scopes(access: TenantDb) -> int:
     """How many scopes of the tenant are waiting for a build."""
     (row,) = access.fetch(_Count, "select count(*) as n from topic_work", {})
     return row.n
@@ -67,7 +67,7 @@ def drop_overtaken(access: TenantDb, job_id: UUID) -> int:
     )
 
 
-def capture_marks(access: TenantDb, job_id: UUID, space: str) -> None:
+def begin_build(access: TenantDb, job_id: UUID, space: str) -> None:
     """Begin the job's build unless it has begun: read the marks of all scopes that are waiting or
     whose tree is of another embedding space, and divide them among the job's unfinished shards. One
     statement, so that all marks are of one moment. In a transaction, after `lock_build`."""
@@ -104,7 +104,7 @@ def capture_marks(access: TenantDb, job_id: UUID, space: str) -> None:
     )
 
 
-def fail_interrupted(access: TenantDb, job_id: UUID, shard: int) -> int:
+def fail_interrupted_scopes(access: TenantDb, job_id: UUID, shard: int) -> int:
     """Mark the scopes that an earlier attempt at this shard had begun as failed: one of them may
     have crashed its worker, and would crash it again. Returns how many. In a transaction."""
     return access.execute(
@@ -132,7 +132,7 @@ class BuildScope:
     """The number of its events that were erased so far."""
 
 
-def list_waiting(access: TenantDb, job_id: UUID, shard: int) -> Sequence[BuildScope]:
+def list_waiting_scopes(access: TenantDb, job_id: UUID, shard: int) -> Sequence[BuildScope]:
     """List the scopes of a shard that are not begun yet, those waiting longest first."""
     return access.fetch(
         BuildScope,
@@ -204,7 +204,7 @@ def end_scope(
     )
 
 
-def postpone_waiting(access: TenantDb, job_id: UUID, shard: int) -> int:
+def postpone_waiting_scopes(access: TenantDb, job_id: UUID, shard: int) -> int:
     """Leave the scopes of a shard that are not begun to the next build. Returns how many. In a
     transaction."""
     return access.execute(
@@ -263,7 +263,7 @@ def list_outcomes(access: TenantDb, job_id: UUID) -> Sequence[ScopeOutcome]:
     )
 
 
-def settle_work(access: TenantDb, job_id: UUID, now: datetime) -> None:
+def update_backlog(access: TenantDb, job_id: UUID, now: datetime) -> None:
     """Remove the chain versions that a build inserted from the work list, and add those that it
     left. A version that was ready and left out waits from `now`. The staged trees are deleted. In a
     transaction, after the publish; rows are locked in the order of their scopes."""

@@ -62,7 +62,7 @@ def read_scope_tree(access: TenantDb, scope_id: UUID, version: int) -> ScopeTree
     return rows[0] if rows else None
 
 
-def read_rows(access: TenantDb, scope_id: UUID, version: int) -> Sequence[TreeRow]:
+def read_tree_rows(access: TenantDb, scope_id: UUID, version: int) -> Sequence[TreeRow]:
     """Read the slots of a scope's tree in a snapshot, without their contents."""
     return access.fetch(
         TreeRow,
@@ -96,7 +96,7 @@ def list_seqs_after(access: TenantDb, scope_id: UUID, version: int, seq: int) ->
 
 
 @dataclass(frozen=True)
-class NewVersion:
+class NewChainVersion:
     """A chain version that may be inserted into a tree."""
 
     position: int
@@ -116,12 +116,12 @@ class NewVersion:
     """Whether all of its events are embedded or were refused by the model."""
 
 
-def list_versions(
+def list_chain_versions(
     access: TenantDb, scope_id: UUID, space: str, after: int, mark: int, limit: int
-) -> Sequence[NewVersion]:
+) -> Sequence[NewChainVersion]:
     """List the next chain versions of a scope after a position, up to the mark, in order."""
     return access.fetch(
-        NewVersion,
+        NewChainVersion,
         """
         select v.position, v.chain_id, v.version, v.content_hash, v.topic, v.summary, v.rejected,
             v.started_at, v.last_event_at, v.event_count, v.last_seq, v.trust, v.models,
@@ -313,7 +313,7 @@ def _to_fields(node: Node) -> dict[str, Any]:
     }
 
 
-def add_events(
+def add_leaf_events(
     access: TenantDb, scope_id: UUID, participants: Sequence[str], events: Sequence[LeafEvent]
 ) -> None:
     """Store the events of leaves; links that are already stored are left unchanged. In a

@@ -10,7 +10,7 @@ from strandline.topics.store_references import IN_VERSION
 
 
 @dataclass(frozen=True)
-class Origin:
+class ResolvedId:
     """The kind and place of the row that an id belongs to."""
 
     kind: str
@@ -22,11 +22,11 @@ class Origin:
     """The version of the snapshot to read; None if none is published."""
 
 
-def resolve(access: TenantDb, row_id: UUID) -> Origin | None:
+def resolve_id(access: TenantDb, row_id: UUID) -> ResolvedId | None:
     """Resolve a visible id; None if there is none. A topic that the active snapshot does not have
     is looked up in the last one that had it."""
     rows = access.fetch(
-        Origin,
+        ResolvedId,
         """
         with pin as materialized (
             select max(version) as version from active_snapshot
@@ -121,7 +121,7 @@ class ChainVersionRow:
     created_at_seq: int
 
 
-def list_versions(
+def list_chain_versions(
     access: TenantDb, chain_id: UUID | None, event_id: UUID | None, limit: int
 ) -> Sequence[ChainVersionRow]:
     """List the versions of a chain, newest first, or the current version of the chain that holds an
@@ -144,7 +144,7 @@ def list_versions(
 
 
 @dataclass(frozen=True)
-class BelowEvent:
+class DescendantEvent:
     """An event below a chain or a topic."""
 
     event_id: UUID
@@ -155,10 +155,10 @@ class BelowEvent:
 
 def list_chain_events(
     access: TenantDb, chain_id: UUID, after_seq: int, limit: int
-) -> Sequence[BelowEvent]:
+) -> Sequence[DescendantEvent]:
     """List the events of a chain after a seq, in order."""
     return access.fetch(
-        BelowEvent,
+        DescendantEvent,
         """
         select event_id, scope_id, seq, chain_id from chain_events
         where tenant_id = current_tenant() and chain_id = %(chain_id)s and seq > %(after)s
@@ -170,10 +170,10 @@ def list_chain_events(
 
 def list_topic_events(
     access: TenantDb, version: int, scope_id: UUID, slot: UUID, after: tuple[UUID, int], limit: int
-) -> Sequence[BelowEvent]:
+) -> Sequence[DescendantEvent]:
     """List the events below a slot after a chain and a seq, ordered by chain id and seq."""
     return access.fetch(
-        BelowEvent,
+        DescendantEvent,
         "with recursive"  # noqa: S608
         """
         below as (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.topics.store_provenance import BelowEvent
+from strandline.topics.store_provenance import DescendantEvent
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ def list_graph_items(
 
 def list_cited_events(
     access: TenantDb, target_id: UUID, after_seq: int, limit: int
-) -> Sequence[BelowEvent]:
+) -> Sequence[DescendantEvent]:
     """List the events that a node or an edge of the graph cites, after a seq of its scope, in
     order."""
     return access.fetch(
-        BelowEvent,
+        DescendantEvent,
         """
         select e.event_id, e.scope_id, e.seq, c.chain_id
         from (select distinct s.event_id from graph_sources s

@@ -53,7 +53,7 @@ class PinnedScope:
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryVector:
     """The vector and the space that nodes are compared with."""
 
     vector: Sequence[float] | None
@@ -105,8 +105,8 @@ _PIN: LiteralString = """
 """The first row also gives the snapshot."""
 
 
-def pin_snapshot(
-    access: TenantDb, query: Query, scope_ids: Sequence[UUID] | None, limit: int
+def read_active_snapshot(
+    access: TenantDb, query: QueryVector, scope_ids: Sequence[UUID] | None, limit: int
 ) -> tuple[Snapshot | None, SnapshotRead[PinnedScope]]:
     """The active snapshot, and those of these scopes (None: of all visible scopes) whose trees are
     closest to the query, or, without a query vector, the newest; at most `limit`."""
@@ -144,8 +144,8 @@ class PlacedNode:
     """For a leaf, the requested events that it holds; for other slots, empty."""
 
 
-def place_events(
-    access: TenantDb, version: int, query: Query, event_ids: Sequence[UUID]
+def locate_events(
+    access: TenantDb, version: int, query: QueryVector, event_ids: Sequence[UUID]
 ) -> Sequence[PlacedNode]:
     """The leaves that hold these events, and all of their ancestors. Visible events without a leaf
     are in the fresh tail."""
@@ -191,7 +191,11 @@ def place_events(
 
 
 def list_children(
-    access: TenantDb, version: int, query: Query, parents: Sequence[tuple[UUID, UUID]], limit: int
+    access: TenantDb,
+    version: int,
+    query: QueryVector,
+    parents: Sequence[tuple[UUID, UUID]],
+    limit: int,
 ) -> Sequence[PlacedNode]:
     """The children of these slots (each given as its scope and slot), closest to the query first,
     or, without a query vector, newest first."""
@@ -248,12 +252,12 @@ def read_nodes(access: TenantDb, node_ids: Collection[UUID]) -> Mapping[UUID, No
     """Read those of these nodes that are visible, by id."""
     if not node_ids:
         return {}
-    query = query_nodes(node_ids)
+    query = make_nodes_query(node_ids)
     rows = access.fetch(query.row_type, query.statement, query.params)
     return {row.node_id: row for row in rows}
 
 
-def query_nodes(node_ids: Collection[UUID]) -> RowQuery[NodeContent]:
+def make_nodes_query(node_ids: Collection[UUID]) -> RowQuery[NodeContent]:
     """The query for those of these nodes that are visible."""
     return RowQuery(
         NodeContent,

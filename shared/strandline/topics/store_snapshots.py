@@ -76,14 +76,14 @@ def measure(access: TenantDb, version: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Version:
+class _VersionNumber:
     version: int
 
 
 def read_active_version(access: TenantDb) -> int:
     """The active version; 0: none was published."""
     (row,) = access.fetch(
-        _Version, "select coalesce(max(version), 0) as version from active_snapshot", {}
+        _VersionNumber, "select coalesce(max(version), 0) as version from active_snapshot", {}
     )
     return row.version
 
@@ -225,7 +225,7 @@ class BuildBacklog:
     """When the next build is due; None: nothing is waiting."""
 
 
-def read_waiting(access: TenantDb, max_versions: int) -> BuildBacklog:
+def read_backlog(access: TenantDb, max_versions: int) -> BuildBacklog:
     """Read the backlog of the next build, which inserts at most `max_versions` of each scope."""
     (row,) = access.fetch(
         BuildBacklog,

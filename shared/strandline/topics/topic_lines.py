@@ -9,9 +9,9 @@ from strandline.context.lines import (
     EventSource,
     Line,
     TopicSource,
+    count_bytes,
     event_line,
     format_day,
-    size,
     topic_line,
 )
 from strandline.llm.heuristic.overview import describe_dates
@@ -91,7 +91,7 @@ def _drop_repetition(topic: TopicSource) -> TopicSource:
     return topic._replace(summary=summary)
 
 
-def event_start(line: Line[EventSource], day: str | None) -> str:
+def format_event_prefix(line: Line[EventSource], day: str | None) -> str:
     """The text between an event's citation and its content, without the day of its topic. A name
     with a comma could be mistaken for a date, so the date stays before such a name."""
     date_prefix = f" {day}, "
@@ -103,10 +103,12 @@ def event_start(line: Line[EventSource], day: str | None) -> str:
 
 def event_bytes(line: Line[EventSource], depth: int, day: str | None) -> int:
     """The size of an event's line in bytes."""
-    start = event_start(line, day)
-    return depth * len(INDENT) + CITATION_BYTES + size(start) + size(line.shown_text) + 1
+    start = format_event_prefix(line, day)
+    return (
+        depth * len(INDENT) + CITATION_BYTES + count_bytes(start) + count_bytes(line.shown_text) + 1
+    )
 
 
 def heading_bytes(line: Line[TopicSource], depth: int) -> int:
     """The size of a topic's line in bytes, without its summary."""
-    return depth * len(INDENT) + size(line.start) + 1
+    return depth * len(INDENT) + count_bytes(line.start) + 1

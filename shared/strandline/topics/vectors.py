@@ -28,10 +28,12 @@ def mean(parts: Sequence[MeanVector]) -> MeanVector | None:
         return None
     weights = [part.weight / total for part in parts]
     columns = zip(*(part.values for part in parts), strict=True)
-    return MeanVector(round_to_half([math.sumprod(weights, column) for column in columns]), total)
+    return MeanVector(
+        round_to_float16([math.sumprod(weights, column) for column in columns]), total
+    )
 
 
-def round_to_half(values: Sequence[float]) -> tuple[float, ...]:
+def round_to_float16(values: Sequence[float]) -> tuple[float, ...]:
     """Round the values as a `halfvec` stores them. Raises OverflowError above 65,504."""
     form = f"<{len(values)}e"
     return struct.unpack(form, struct.pack(form, *values))

@@ -92,7 +92,7 @@ def walk_beam(
     return WalkResult(slot_by_event, cut, late and any(not forest.nodes[s].is_leaf for s in stops))
 
 
-def order_by_topic[Group](
+def rank_by_topic[Group](
     relevance_by_event: Mapping[UUID, float], group_by_event: Mapping[UUID, Group]
 ) -> list[UUID]:
     """Order the events, best first: by their relevance, and by how much of their group was found.

@@ -13,8 +13,8 @@ from openapi_spec_validator import validate
 from pydantic import BaseModel
 
 from strandline.apidocs import openapi
-from strandline.deployment import FUNCTIONS
 from strandline.errors import Conflict
+from strandline.function_specs import FUNCTIONS
 from strandline.http.app import STATUS
 from strandline.http.request import Request
 from strandline.http.routing import MediaType, Route, json_response

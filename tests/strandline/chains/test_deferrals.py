@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.embed import process_scopes
-from strandline.chains import questions
+from strandline.background.process_events import process_scopes
+from strandline.chains import model_questions
 from strandline.chains.form import close_idle_lanes, fold_scope, retry_enrichment
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
-from strandline.jobs.context import Worker
-from strandline.llm.choice import make_provider
+from strandline.jobs.context import WorkerContext
+from strandline.llm.factory import make_provider
 from strandline.llm.openai_chat import ChatModel
 from strandline.llm.tasks import LlmTasks
 from strandline.local.aws import LocalAws
@@ -27,7 +27,7 @@ from tests.strandline.chains.test_form_chains import BREAD, HARBOUR, NOW, Log, n
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
-type Make = Callable[..., Worker]
+type Make = Callable[..., WorkerContext]
 WORK = (
     "select attempts, last_error, due_at > now(), due_at <= now() + interval '1 minute'"
     " from scope_work"
@@ -60,7 +60,7 @@ def make(database: Database, aws: LocalAws, provider: ModelServer) -> Iterator[M
     """Workers with a model that may be asked so often in a minute."""
     clients: list[ChatModel] = []
 
-    def make(calls: int, seconds: float = 110, **options: Any) -> Worker:
+    def make(calls: int, seconds: float = 110, **options: Any) -> WorkerContext:
         settings = ServiceSettings.model_validate(
             {
                 "database_url": "",
@@ -233,11 +233,11 @@ def test_the_end_of_our_time_decides_nothing(
     log.say(HARBOUR)
     log.say(BREAD)
     provider.script = [Says(b"", hold=stay_silent)]
-    monkeypatch.setattr(questions, "_MARGIN_SECONDS", 16.5)
+    monkeypatch.setattr(model_questions, "_MARGIN_SECONDS", 16.5)
     worker = make(50, seconds=18)
     access = worker.database.connect_as(Caller.background("acme"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.background.embed.fold_scope", not_folded)
+        patch.setattr("strandline.background.process_events.fold_scope", not_folded)
         process_due(worker)
     assert not fold_scope(worker, access, log.scope, NOW)
     assert len(provider.requests) == 1

@@ -7,7 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from strandline.chains import echoes
-from strandline.chains.echoes import ECHO_WINDOW, EventText, RecalledText, find_echoes, triples
+from strandline.chains.echoes import (
+    ECHO_WINDOW,
+    EventText,
+    RecalledText,
+    find_echoes,
+    hash_trigrams,
+)
 
 NOW = datetime(2026, 5, 8, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -89,9 +95,9 @@ def test_no_event_is_its_own_echo() -> None:
 
 
 def test_triples_are_of_words_and_each_counts_once() -> None:
-    assert len(triples("a b c d")) == 2
-    assert len(triples("a b c a b c a b c")) == 3
-    assert triples("Größe, élan vital") == triples("GRÖSSE ÉLAN VITAL") != set()
+    assert len(hash_trigrams("a b c d")) == 2
+    assert len(hash_trigrams("a b c a b c a b c")) == 3
+    assert hash_trigrams("Größe, élan vital") == hash_trigrams("GRÖSSE ÉLAN VITAL") != set()
     assert not find_echoes(
         [replace(EVENT_TEXT, text="a b c " * 9)], [replace(RECALLED_TEXT, text="a b c " * 9)]
     )

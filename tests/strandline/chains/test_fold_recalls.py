@@ -27,7 +27,7 @@ from strandline.chains.heat import (
     compute_promote_until,
 )
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.tenants import store_due
+from strandline.tenants import store_tenants
 from strandline.tuning import DEFAULTS
 from tests.strandline.chains.chain_rows import CREATED_AT, insert_chains
 from tests.support import ScratchDatabase
@@ -99,7 +99,7 @@ def test_a_use_does_not_wait_for_the_disk(
         elif way == "events":
             store_recalls.record_events(alice, uuid.uuid4(), [uuid.uuid4()], CREATED_AT)
         else:
-            use = store_recalls.query_insert(alice, uuid.uuid4(), [uuid.uuid4()], CREATED_AT)
+            use = store_recalls.make_insert_query(alice, uuid.uuid4(), [uuid.uuid4()], CREATED_AT)
             alice.fetch(use.row_type, use.statement, use.params)
         (row,) = alice.fetch(
             _Setting, "select current_setting('synchronous_commit') as synchronous_commit", {}
@@ -372,12 +372,12 @@ def test_whoever_has_something_due_is_named(
     prune(acme, NOW + HOUR, 5)
     assert recall_names(NOW + RETENTION + HOUR) == []
     with acme.transaction():
-        store_due.set_overrides(acme, {"window_events": 5})
+        store_tenants.set_tuning_overrides(acme, {"window_events": 5})
     assert recall_names() == []
     with acme.transaction():
-        store_due.set_overrides(acme, {"heat_hours": 100.0, "window_events": 5})
+        store_tenants.set_tuning_overrides(acme, {"heat_hours": 100.0, "window_events": 5})
     assert recall_names() == ["acme"]
-    through(acme, 5, store_due.read_tuning(acme, DEFAULTS))
+    through(acme, 5, store_tenants.read_tuning(acme, DEFAULTS))
     assert recall_names() == []
     slower = DEFAULTS.with_overrides({"heat_hours": 50.0})
     assert recall_names(deployment=slower) == ["globex"]  # acme has its own

@@ -21,8 +21,8 @@ from strandline.chains.segmentation import (
     close_lane,
     compare_topic,
     cosine_similarity,
-    judge_next,
-    read_flow_ids,
+    move_pending_turn,
+    read_workflow_ids,
 )
 from tests.lanes import finish, segment
 
@@ -220,7 +220,7 @@ def test_every_event_is_in_one_run_or_open_and_runs_are_in_order(seed: int, flus
 
 def test_a_step_changes_nothing_that_it_was_given() -> None:
     before = lane(turn(1, 0)).with_turn(turn(2, 0))
-    after, run = judge_next(before, RULES, breaks=False)
+    after, run = move_pending_turn(before, RULES, breaks=False)
     assert (len(before.open_turns), len(after.open_turns), run) == (1, 2, None)
 
 
@@ -271,12 +271,12 @@ def test_waiting_moves_no_cut_that_is_told_by_cosines(ahead: int) -> None:
 
 
 def test_flows_are_told_apart_by_kind_and_empty_ones_are_none() -> None:
-    assert read_flow_ids({"workflow_id": "7", "execution_id": 7, "other": "7"}) == {
+    assert read_workflow_ids({"workflow_id": "7", "execution_id": 7, "other": "7"}) == {
         "workflow_id=7",
         "execution_id=7",
     }
-    assert read_flow_ids({"workflow_id": "", "execution_id": None}) == frozenset()
-    assert read_flow_ids({}) == frozenset()
+    assert read_workflow_ids({"workflow_id": "", "execution_id": None}) == frozenset()
+    assert read_workflow_ids({}) == frozenset()
 
 
 def test_a_cosine_needs_no_unit_vectors() -> None:

@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from strandline import Strandline
-from strandline.deployment import route_table
+from strandline.function_specs import route_table
 from strandline.local.http_server import GatewayApp
 from tests.support import Gateway
 

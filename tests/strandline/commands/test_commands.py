@@ -15,7 +15,7 @@ import pytest
 
 from strandline.commands.main import main
 from strandline.db.database import TenantDb
-from strandline.recall.importance import weigh
+from strandline.recall.importance import rerank
 from strandline.recall.schemas import RecallWeights
 from tests.chat_service import ScriptedTasks, use_model
 from tests.strandline.client.conftest import HttpService, client, service
@@ -80,9 +80,9 @@ def test_answers_have_their_citations(run: Run, monkeypatch: pytest.MonkeyPatch)
 
         def record(access: TenantDb, events: Sequence[Any], *rest: Any) -> Any:
             weights.append(rest[0])
-            return weigh(access, events, *rest)
+            return rerank(access, events, *rest)
 
-        monkeypatch.setattr("strandline.context.build.weigh", record)
+        monkeypatch.setattr("strandline.context.build.rerank", record)
         who = ("--user", "alice", "--agent", "helper", "--sona", "Pilot")
         for verb in ("chat", "ask"):
             assert run(verb, "The buoy?", *who, "--sona-weight", "0.5")[0] == 0
@@ -269,10 +269,14 @@ def count_events(service: HttpService) -> int:
 
 
 def test_an_interrupted_import_is_resumed(
-    run: Run, service: HttpService, repository: Path, tmp_path: Path, scale: Callable[[int], int]
+    run: Run,
+    service: HttpService,
+    repository: Path,
+    tmp_path: Path,
+    proof_size: Callable[[int], int],
 ) -> None:
     """SIGINT while it imports; then again, and then to the end: count, order and times."""
-    count = max(600, scale(MESSAGES))
+    count = max(600, proof_size(MESSAGES))
     conversation = chatgpt(count)
     file = tmp_path / "conversations.json"
     file.write_text(json.dumps([conversation]))

@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from strandline.commands.formats import People, UnreadableFile, parse_locomo_time, read_events
+from strandline.commands.import_formats import (
+    DefaultParticipants,
+    UnreadableFile,
+    parse_locomo_time,
+    read_events,
+)
 
-PEOPLE = People("alice", "helper")
+PEOPLE = DefaultParticipants("alice", "helper")
 
 
 def write(tmp_path: Path, name: str, content: Any) -> Path:

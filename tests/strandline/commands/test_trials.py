@@ -14,7 +14,7 @@ from strandline.commands.main import main
 from strandline.commands.scenarios import SCENARIOS
 from strandline.db.database import Caller, Database
 from strandline.erasure import erase
-from strandline.local.runtime import LocalService, key_file, run_local_service
+from strandline.local.runtime import LocalService, connection_file, run_local_service
 from strandline.log.cid import cid_bytes
 from tests.strandline.client.conftest import HttpService, service
 from tests.strandline.commands.test_commands import Run, run
@@ -34,7 +34,7 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LocalService, str]]
     with migrated_directory() as directory:
         monkeypatch.setenv("STRANDLINE_DATA_DIR", str(directory))
         with run_local_service(directory, 0) as running:
-            place: dict[str, Any] = json.loads(key_file(directory).read_text())
+            place: dict[str, Any] = json.loads(connection_file(directory).read_text())
             environment = place["environment"]
             with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
                 access = database.connect_as(Caller("operations", ()))

@@ -22,10 +22,10 @@ from strandline.context.fence import fence, sanitize, sanitize_label
 from strandline.context.layout import Sources, lay_out
 from strandline.context.lines import (
     EventSource,
-    KnownSource,
+    KnowledgeSource,
     TopicSource,
-    drop_sentences,
-    words,
+    drop_repeated_sentences,
+    normalize_words,
 )
 from tests.context_block import HEADINGS, KNOWN_HEADING, VISIBLE, read_block
 
@@ -62,9 +62,9 @@ def topic(n: int, *event_numbers: int, **fields: Any) -> TopicSource:
     return topic_source._replace(**fields)
 
 
-def known_source(n: int, *event_numbers: int, **fields: Any) -> KnownSource:
+def known_source(n: int, *event_numbers: int, **fields: Any) -> KnowledgeSource:
     """A fact that holds since n hours after START."""
-    known_source = KnownSource(
+    known_source = KnowledgeSource(
         known_id=uuid.UUID(int=3000 + n),
         since=START + timedelta(hours=n),
         kind="fact",
@@ -218,7 +218,7 @@ def test_a_topic_that_adds_nothing_is_not_shown() -> None:
 
 
 def test_a_sentence_is_a_repetition_if_its_words_stand_in_one_event() -> None:
-    texts = [words("It goes out on Friday, they said"), words("at nine")]
+    texts = [normalize_words("It goes out on Friday, they said"), normalize_words("at nine")]
     for sentence, rest in (
         ("goes out on FRIDAY!", ""),
         ("mara: out on Friday.", ""),
@@ -226,7 +226,7 @@ def test_a_sentence_is_a_repetition_if_its_words_stand_in_one_event() -> None:
         ("on Fri", "on Fri"),  # a part of a word
         ("nobody: It goes out.", "nobody: It goes out."),  # not a participant
     ):
-        assert drop_sentences(sentence, ["user:mara"], texts) == rest
+        assert drop_repeated_sentences(sentence, ["user:mara"], texts) == rest
 
 
 def test_a_topic_says_its_days_and_its_least_trusted_origin() -> None:

@@ -93,9 +93,9 @@ def test_the_world_has_own_and_foreign_rows_in_every_table(admin: Connection[Any
 
 
 def test_no_foreign_row_is_read_changed_or_inserted(
-    admin: Connection[Any], app: Connection[Any], scale: Callable[[int], int]
+    admin: Connection[Any], app: Connection[Any], proof_size: Callable[[int], int]
 ) -> None:
-    assert list(all_breaches(app, tables(admin), scale(20000))) == []
+    assert list(all_breaches(app, tables(admin), proof_size(20000))) == []
 
 
 def of_scopes(admin: Connection[Any]) -> list[Table]:

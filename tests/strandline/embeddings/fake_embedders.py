@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import cast
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.embed import process_tenant
+from strandline.background.process_events import process_tenant
 from strandline.db.database import Database
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
-from strandline.jobs.context import SLICE_EVENTS, Tally, Worker
+from strandline.jobs.context import SLICE_EVENTS, Tally, WorkerContext
 from strandline.llm.tasks import LlmTasks
 from strandline.log import store_work
 from tests.support import NO_LIMITS_SETTINGS
@@ -55,15 +55,15 @@ def make_worker(
     *,
     seconds: float = 60.0,
     slice_events: int = SLICE_EVENTS,
-) -> Worker:
+) -> WorkerContext:
     """A worker with so much time, all of it for one turn, whose language model is the heuristic
     model, or what a test gives it."""
     tasks = cast("LlmTasks", llm) if llm else LlmTasks(database, NO_LIMITS_SETTINGS, None)
-    worker = Worker(database, blobs, embedder, time.monotonic() + seconds, Tally(), tasks)
+    worker = WorkerContext(database, blobs, embedder, time.monotonic() + seconds, Tally(), tasks)
     return replace(worker, slice_events=slice_events, slice_seconds=seconds)
 
 
-def process_due(worker: Worker) -> int:
+def process_due(worker: WorkerContext) -> int:
     """Embed whatever is due anywhere, as a sweep does tenant by tenant; gives how many scopes were
     finished. One tenant's failure holds up no other."""
     finished_count = 0

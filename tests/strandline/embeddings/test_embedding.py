@@ -25,8 +25,8 @@ import pytest
 from strandline.config import ServiceSettings
 from strandline.embeddings import minilm as embeddings_minilm
 from strandline.embeddings import openai_compatible
-from strandline.embeddings.choice import make_embedder
 from strandline.embeddings.embedder import Embedder
+from strandline.embeddings.factory import make_embedder
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.embeddings.openai_compatible import OpenAICompatibleEmbedder
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, Misconfigured
@@ -58,7 +58,7 @@ def error_text(error: BaseException) -> str:
 @pytest.mark.parametrize(
     "script",
     [
-        "import strandline.embeddings.choice, strandline.llm.choice",
+        "import strandline.embeddings.factory, strandline.llm.factory",
         "import strandline.embeddings.minilm as l; l.LocalEmbedder()",
     ],
 )

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from strandline.erasure.hooks import UNREACHED
+from strandline.erasure.data_inventory import UNREACHED
 
 PAGE = Path(__file__).parents[3] / "docs" / "erasure.md"
 

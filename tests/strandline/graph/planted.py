@@ -4,7 +4,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from strandline.graph.label_propagation import Link
+from strandline.graph.communities.label_propagation import Link
 
 type Groups = Sequence[Sequence[int]]
 

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from strandline.graph import label_propagation
-from strandline.graph.label_propagation import Link, describe_communities, find_communities
+from strandline.graph.communities import label_propagation
+from strandline.graph.communities.label_propagation import (
+    Link,
+    find_communities,
+    measure_communities,
+)
 from tests.strandline.graph.planted import agreement, find_communities_again, plant
 
 NODES, GROUP, LINKS = 20_000, 50, 6
@@ -17,9 +21,9 @@ NODES, GROUP, LINKS = 20_000, 50, 6
 
 @pytest.mark.parametrize("crossing", [0.0, 0.1, 0.2])
 def test_planted_communities_are_found_as_another_implementation_finds_them(
-    crossing: float, scale: Callable[[int], int]
+    crossing: float, proof_size: Callable[[int], int]
 ) -> None:
-    nodes = scale(NODES)
+    nodes = proof_size(NODES)
     links, truth = plant(nodes, nodes // GROUP, LINKS, crossing)
     ours, theirs = find_communities(links), find_communities_again(links)
     scores = agreement(ours, truth), agreement(theirs, truth), agreement(ours, theirs)
@@ -57,7 +61,7 @@ def test_every_process_finds_the_same(repository: Path) -> None:
     """Whatever the seed of its hashes."""
     code = (
         "from tests.strandline.graph.planted import plant\n"
-        "from strandline.graph.label_propagation import find_communities\n"
+        "from strandline.graph.communities.label_propagation import find_communities\n"
         "print(find_communities(plant(300, 10, 5, 0.3)[0]))"
     )
     outputs = {
@@ -117,7 +121,7 @@ def test_bridges_and_ranks_by_hand() -> None:
         *(Link(4, 5, 80), Link(4, 6, 80), Link(5, 6, 40)),
         *(Link(3, 0, 60), Link(3, 4, 40)),
     ]
-    communities = describe_communities(links, [[0, 1, 2, 3], [4, 5, 6]])
+    communities = measure_communities(links, [[0, 1, 2, 3], [4, 5, 6]])
     assert [list(group.nodes) for group in communities.groups] == [[0, 1, 2, 3], [4, 5, 6]]
     assert [list(group.neighbours) for group in communities.groups] == [[(1, 40)], [(0, 40)]]
     assert communities.bridge_scores == pytest.approx(
@@ -127,7 +131,7 @@ def test_bridges_and_ranks_by_hand() -> None:
 
 
 def test_nothing_comes_of_nothing() -> None:
-    communities = describe_communities([], find_communities([]))
+    communities = measure_communities([], find_communities([]))
     assert (communities.groups, communities.bridges) == ([], frozenset())
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from strandline.graph.promotion import Promotion, build_promotion
-from strandline.graph.store_promotion import DueChain, Evidence
+from strandline.graph.promotion.promotion import Promotion, build_promotion
+from strandline.graph.promotion.store import DueChain, Evidence
 from strandline.llm.types import Extraction
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)

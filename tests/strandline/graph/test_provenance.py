@@ -119,10 +119,10 @@ CHECK = """
 
 
 def test_everything_leads_to_events_that_its_reader_sees(
-    gateway: Gateway, scale: Callable[[int], int]
+    gateway: Gateway, proof_size: Callable[[int], int]
 ) -> None:
     chance = Chance(gateway, random.Random(11), {name: gateway.key(name) for name in TENANTS})
-    for _ in range(max(120, scale(4000))):
+    for _ in range(max(120, proof_size(4000))):
         chance.step()
     results = {name for name, status in chance.statuses if status in (200, 201)}
     assert results >= {"_create", "_relate", "_patch", "_invalidate"}

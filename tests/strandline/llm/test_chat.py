@@ -14,9 +14,9 @@ from botocore.stub import Stubber as _Stubber
 from strandline.aws import clients as aws_clients
 from strandline.config import ServiceSettings
 from strandline.errors import (
-    FormatUnsupported,
     InvalidModelAnswer,
     Misconfigured,
+    ModelFormatUnsupported,
     ModelRefused,
     ModelTimeout,
     ModelUnavailable,
@@ -24,7 +24,7 @@ from strandline.errors import (
 )
 from strandline.llm import openai_chat, parsing
 from strandline.llm.bedrock import BedrockModel
-from strandline.llm.choice import make_provider
+from strandline.llm.factory import make_provider
 from strandline.llm.openai_chat import ChatModel
 from strandline.llm.parsing import UnusableOutput, parse_output
 from strandline.llm.provider import ModelReply, ModelRequest
@@ -231,7 +231,7 @@ def test_a_way_that_is_refused_has_a_simpler_one(
 ) -> None:
     for status in (400, 422):
         server.script = [error(status, message)]
-        with pytest.raises(FormatUnsupported) as failure:
+        with pytest.raises(ModelFormatUnsupported) as failure:
             model.ask(REQUEST, way, is_proven=sure, timeout=10)
         assert failure.value.simpler_format == simpler
 
@@ -240,7 +240,7 @@ def test_a_server_that_breaks_over_a_format_refuses_it(
     server: ModelServer, model: ChatModel
 ) -> None:
     server.script = [error(500, "Input should be 'text' or 'json_object'"), error(500, "oops")]
-    with pytest.raises(FormatUnsupported):
+    with pytest.raises(ModelFormatUnsupported):
         model.ask(REQUEST, SCHEMA, is_proven=True, timeout=10)
     tell_usage(model, ModelUnavailable, sure=False)
 

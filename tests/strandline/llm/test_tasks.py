@@ -21,7 +21,7 @@ from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
 from strandline.llm import budget, prompts
 from strandline.llm import store as llm_store
-from strandline.llm.choice import make_provider
+from strandline.llm.factory import make_provider
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.openai_chat import ChatModel
 from strandline.llm.prompts import ANSWER_VERSIONS, PROMPT_VERSIONS

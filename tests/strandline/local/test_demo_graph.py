@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline.local import demo, demo_graph, demo_scores, graph_view
+from strandline.local import demo, demo_graph, demo_scores, graph_reader
 from strandline.local.demo_graph import Talk
 from strandline.local.demo_scores import GraphScore, Statement
 from tests.strandline.local.graph_samples import ALLERGY, PEOPLE, Service, key, sample
@@ -38,12 +38,12 @@ def test_entities_are_held_against_names_however_they_are_written() -> None:
 
 def test_groups_that_hear_it_all_anyway_are_left_out() -> None:
     groups = [("a", "b", "c"), ("a", "c"), ("b", "c"), ("a", "b"), ("a", "c")]
-    assert graph_view.choose_views(groups) == [("a", "c"), ("b", "c"), ("a", "b")]
+    assert graph_reader.choose_views(groups) == [("a", "c"), ("b", "c"), ("a", "b")]
 
 
 def test_all_pages_of_all_groups_are_joined_by_name() -> None:
     service = Service()
-    graph = graph_view.read_graph(service, [("user:a",), ("user:b", "agent:c")])
+    graph = graph_reader.read_graph(service, [("user:a",), ("user:b", "agent:c")])
     mara = graph.nodes["entity", "mara"]
     assert (mara.name, mara.kind, mara.weight) == (" MARA", "person", 14)
     assert [place.node_id for place in mara.places] == ["entity:user:a", "entity:user:b-agent:c"]
@@ -55,7 +55,7 @@ def test_all_pages_of_all_groups_are_joined_by_name() -> None:
     assert {edge.start for edge in graph.edges} == {node.key for node in graph.of_type("fact")}
     assert {edge.end for edge in graph.edges} == {("entity", "mara")}
     assert [one.name for one in graph.communities] == ["user:a", "user:b-agent:c"]
-    assert graph_view.read_sources(service, mara) == ["of user:a", "both", "of user:b-agent:c"]
+    assert graph_reader.read_sources(service, mara) == ["of user:a", "both", "of user:b-agent:c"]
 
 
 def test_a_graph_is_told_by_scores_nodes_and_what_they_cite(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.local.graph_layout import PANEL_WIDTH, Box, Panel, make_panel
 from strandline.local.graph_picture import draw_graph
-from strandline.local.graph_view import Edge, Graph
+from strandline.local.graph_reader import Edge, Graph
 from tests.strandline.local.graph_samples import ALLERGY, BAD, key, make_graph, node, sample
 
 SVG = "{http://www.w3.org/2000/svg}"

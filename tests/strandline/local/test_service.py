@@ -25,7 +25,12 @@ from strandline.local import demo
 from strandline.local.log_file import log_file
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.run import format_greeting
-from strandline.local.runtime import LocalService, environment_port, key_file, run_local_service
+from strandline.local.runtime import (
+    LocalService,
+    connection_file,
+    environment_port,
+    run_local_service,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -102,7 +107,7 @@ def test_it_serves_survives_its_database_and_keeps_everything(shared_place: Path
             time.sleep(0.1)
         assert after is not None
         assert after["seq"] >= 2, "what was acknowledged before is there"
-        assert key_file(shared_place).stat().st_mode & 0o777 == 0o600
+        assert connection_file(shared_place).stat().st_mode & 0o777 == 0o600
     with run_local_service(shared_place, 0) as service:
         body = call(service, f"/api/v1/events/{before['event_id']}?participants=user:alice")
         assert body["content"] == EVENT["content"]

@@ -24,7 +24,7 @@ from strandline.errors import Misconfigured
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Event, LambdaContext
 from strandline.local.run import format_greeting
-from strandline.local.runtime import key_file, run_local_service
+from strandline.local.runtime import connection_file, run_local_service
 from strandline.local.tls import PeerCertificateProtocol, TlsFiles, load_tls_files, register_client
 from tests.support import user_message
 
@@ -226,7 +226,7 @@ def test_the_whole_service_over_tls(
         assert f"--cacert {service.tls.authority} --cert {service.tls.client} --key" in greeting
         monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
         _at_the_console(service.tls, capsys)
-        environment = json.loads(key_file(place).read_text())["environment"]
+        environment = json.loads(connection_file(place).read_text())["environment"]
         with closing(Database(environment["STRANDLINE_DATABASE_URL"])) as database:
             access = database.connect_as(Caller("local", ()))
             register_client(access, service.tls)  # as the next start does: nothing new

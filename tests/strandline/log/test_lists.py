@@ -262,9 +262,9 @@ def _params(ask: Ask) -> dict[str, object]:
 
 
 def test_every_list_is_what_a_plain_statement_says(
-    scratch_db: ScratchDatabase, marks: list[str], scale: Callable[[int], int]
+    scratch_db: ScratchDatabase, marks: list[str], proof_size: Callable[[int], int]
 ) -> None:
-    draws = [ask for draw in (asks, searches) for ask in draw(scratch_db, marks, scale(4000))]
+    draws = [ask for draw in (asks, searches) for ask in draw(scratch_db, marks, proof_size(4000))]
     assert list(differing(scratch_db, draws)) == []
 
 

@@ -15,7 +15,7 @@ from pgvector import HalfVector
 from psycopg.rows import class_row
 
 from strandline.db.database import Caller, Database
-from strandline.log import words_index
+from strandline.log import event_text
 from strandline.recall.features import WINDOW, Word
 from strandline.recall.store import CandidateRow, search_candidates
 from tests.prove.large_tenant import (
@@ -140,16 +140,16 @@ def expected(view: Sequence[Row], counts: Sequence[int], narrowing: Narrowing) -
         (row for row in ids if any(row.near)),
         key=lambda row: (weight(row), row.event_id),
         reverse=True,
-    )[: words_index.CANDIDATES]
+    )[: event_text.CANDIDATES]
     vectors = sorted(
         (row for row in ids if row.distance is not None),
         key=lambda row: (row.distance, row.event_id),
-    )[: words_index.CANDIDATES]
+    )[: event_text.CANDIDATES]
     fresh = sorted(
         (row for row in ids if row.waiting),
         key=lambda row: (row.recorded_at, row.event_id),
         reverse=True,
-    )[: words_index.MAX_FRESH]
+    )[: event_text.MAX_FRESH]
     by_words = {row.event_id: sum(own << n for n, own in enumerate(row.own)) for row in words}
     is_fresh = {row.event_id for row in fresh}
     return {
@@ -249,9 +249,9 @@ def varied_database(scratch_db: ScratchDatabase) -> ScratchDatabase:
 
 
 def test_any_filter_gives_what_a_look_at_everything_would(
-    varied_database: ScratchDatabase, scale: Callable[[int], int]
+    varied_database: ScratchDatabase, proof_size: Callable[[int], int]
 ) -> None:
-    assert list(differing(varied_database, max(5, scale(FILTERS)))) == []
+    assert list(differing(varied_database, max(5, proof_size(FILTERS)))) == []
 
 
 @pytest.mark.parametrize(

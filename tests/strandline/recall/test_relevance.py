@@ -12,8 +12,8 @@ import pytest
 from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
 from strandline.recall.features import (
     Candidate,
+    CosineImputation,
     Features,
-    MissingCosine,
     Word,
     compute_features,
 )
@@ -23,7 +23,7 @@ from strandline.recall.relevance import Calibration, Ranking, rank
 NOW = datetime(2026, 6, 10, tzinfo=UTC)
 SHIPPED = calibration_for("minilm-l6-v2-int8/384")
 WORDS = [Word("buoy", 1), Word("red", 40)]
-NO_VECTOR = MissingCosine(0.0, 0.0)
+NO_VECTOR = CosineImputation(0.0, 0.0)
 
 
 def candidate(seq: int, bits: int = 0, cosine: float | None = 0.1, **more: object) -> Candidate:

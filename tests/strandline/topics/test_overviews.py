@@ -66,7 +66,7 @@ def parts(*names: str) -> list[list[TopicPart]]:
 
 def describe(tasks: Tasks, *names: str, seconds: float = 600.0) -> list[ModelResult[Overview]]:
     end = time.monotonic() + seconds
-    return overviews.describe_all(cast("LlmTasks", tasks), TASK, parts(*names), end)
+    return overviews.summarise_slots(cast("LlmTasks", tasks), TASK, parts(*names), end)
 
 
 def test_those_of_a_level_are_asked_for_at_once() -> None:

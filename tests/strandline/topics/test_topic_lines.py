@@ -8,8 +8,8 @@ import pytest
 from strandline.context.lines import EventSource, TopicSource, event_line
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import TopicPart
-from strandline.topics.topic_lines import Lines, Texts, event_bytes, event_start
-from strandline.topics.walk import order_by_topic
+from strandline.topics.topic_lines import Lines, Texts, event_bytes, format_event_prefix
+from strandline.topics.walk import rank_by_topic
 
 AT = datetime(2026, 8, 3, 9, tzinfo=UTC)
 SLOT, EVENT = UUID(int=1), UUID(int=2)
@@ -69,10 +69,10 @@ def test_an_event_does_not_repeat_its_topic_s_day() -> None:
     assert day == "Mon 3 August 2026"
     assert lines.day(None) is None
     line = lines.event(EVENT)
-    assert event_start(line, day) == " alice: "
-    assert event_start(line, None) == " Mon 3 August 2026, alice: "
+    assert format_event_prefix(line, day) == " alice: "
+    assert format_event_prefix(line, None) == " Mon 3 August 2026, alice: "
     assert event_bytes(line, 1, day) == len("  [12] alice: Red.\n")
-    assert event_start(event_line(event(day=4), 400), day) == " Tue 4 August 2026, alice: "
+    assert format_event_prefix(event_line(event(day=4), 400), day) == " Tue 4 August 2026, alice: "
 
 
 def test_a_topic_of_several_days_has_no_day() -> None:
@@ -81,7 +81,7 @@ def test_a_topic_of_several_days_has_no_day() -> None:
 
 def test_a_name_that_could_pass_for_a_date_stays_behind_the_date() -> None:
     line = event_line(event("user:Mon 4 May 2026, bob"), 400)
-    assert event_start(line, "Mon 3 August 2026") == line.start
+    assert format_event_prefix(line, "Mon 3 August 2026") == line.start
 
 
 def test_lines_are_copies() -> None:
@@ -94,6 +94,6 @@ def test_beside_what_answers_comes_sooner() -> None:
     a, b, c, d = (UUID(int=n) for n in range(10, 14))
     relevance = {a: 0.9, b: 0.31, c: 0.3, d: 0.1}
     alone = dict(zip((a, b, c, d), "abcd", strict=True))
-    assert order_by_topic(relevance, alone) == [a, b, c, d]
-    assert order_by_topic(relevance, {**alone, c: "a"}) == [a, c, b, d]
-    assert order_by_topic(relevance, {**alone, d: "a"}) == [a, b, c, d]
+    assert rank_by_topic(relevance, alone) == [a, b, c, d]
+    assert rank_by_topic(relevance, {**alone, c: "a"}) == [a, c, b, d]
+    assert rank_by_topic(relevance, {**alone, d: "a"}) == [a, b, c, d]

@@ -10,7 +10,7 @@ import pytest
 
 from strandline.topics import hashes
 from strandline.topics.tree import MAX_CHILDREN, NewLeaf, Tree, TreeSettings
-from strandline.topics.vectors import MeanVector, round_to_half
+from strandline.topics.vectors import MeanVector, round_to_float16
 from tests.strandline.topics.world import random_vector
 
 SCOPE = UUID(int=1)
@@ -58,7 +58,7 @@ def make_leaves(kind: str, count: int, seed: int, merges: float) -> list[NewLeaf
         if form != "none":
             source = random.Random(7) if form == "identical" else rng
             group = rng.randrange(5) if form == "clustered" else None
-            vector = MeanVector(round_to_half(random_vector(source, group)), rng.randrange(1, 9))
+            vector = MeanVector(round_to_float16(random_vector(source, group)), rng.randrange(1, 9))
         node_id = UUID(int=rng.getrandbits(128), version=4)
         predecessor = leaves[-1].slot if leaves else None
         leaves.append(NewLeaf(slot, 1 + len(leaves), node_id, vector, predecessor))

@@ -41,7 +41,7 @@ _MAX_TOKENS = 60
 
 def find_contradiction(first: str, second: str) -> str | None:
     """Why two statements cannot both hold, in a few words; None where no rule says so."""
-    tokens = _read(first), _read(second)
+    tokens = _tokenize(first), _tokenize(second)
     if not all(tokens) or max(map(len, tokens)) > _MAX_TOKENS:
         return None
     (words, is_denied), (other_words, is_other_denied) = map(_split_negation, tokens)
@@ -52,7 +52,7 @@ def find_contradiction(first: str, second: str) -> str | None:
     return _compare_values(words, other_words)
 
 
-def _read(text: str) -> list[str]:
+def _tokenize(text: str) -> list[str]:
     return [strip_genitive(word) for word in WORD.findall(text)]
 
 

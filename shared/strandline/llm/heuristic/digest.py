@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from strandline.llm.heuristic.lines import MAX_EVENT_CHARACTERS, is_table
+from strandline.llm.heuristic.sentences import MAX_EVENT_CHARACTERS, is_table
 from strandline.llm.heuristic.words import (
     GENITIVE,
     WORD,

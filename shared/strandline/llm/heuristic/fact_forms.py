@@ -79,7 +79,7 @@ def find_facts(sentence: Sentence, names: set[str]) -> Iterator[StatedFact]:
     for form, build in _FORMS:
         for match in form.finditer(text):
             fact = build(match, sentence.speaker)
-            if fact and _is_complete(fact, match, names):
+            if fact and _is_valid(fact, match, names):
                 is_found = True
                 yield fact
     if is_found:
@@ -96,7 +96,7 @@ def find_facts(sentence: Sentence, names: set[str]) -> Iterator[StatedFact]:
             yield StatedFact(content, "general", 0.9)
 
 
-def _is_complete(fact: StatedFact, match: re.Match[str], names: set[str]) -> bool:
+def _is_valid(fact: StatedFact, match: re.Match[str], names: set[str]) -> bool:
     is_long_enough = len(fact.content.split()) >= MIN_WORDS and len(fact.content) <= MAX_CONTENT
     parts = [match.groupdict().get(part) for part in ("name", "owner")]
     return is_long_enough and all(_is_name(part, names) for part in parts if part)
@@ -133,7 +133,7 @@ def _close(clause: str) -> str:
     return f"{clause.strip()}."
 
 
-def _of_speaker(category: FactCategory, confidence: float, says: str = "") -> _Build:
+def _make_speaker_builder(category: FactCategory, confidence: float, says: str = "") -> _Build:
     """A fact about the speaker: the name, `says` or the verb of the sentence, and its rest."""
 
     def build(match: re.Match[str], speaker: str) -> StatedFact | None:
@@ -148,11 +148,11 @@ def _of_speaker(category: FactCategory, confidence: float, says: str = "") -> _B
     return build
 
 
-def _allergy(match: re.Match[str], speaker: str) -> StatedFact:
+def _build_allergy_fact(match: re.Match[str], speaker: str) -> StatedFact:
     return StatedFact(_close(f"{speaker} has {match['what']}"), "personal", 0.95)
 
 
-def _relative(match: re.Match[str], speaker: str) -> StatedFact | None:
+def _build_relative_fact(match: re.Match[str], speaker: str) -> StatedFact | None:
     """My sister Linnea; Ines Farrow, our grant officer; Pearl is Mum's sister."""
     groups = match.groupdict()
     name, role, owner = match["name"], match["role"].strip(), groups.get("owner") or speaker
@@ -162,7 +162,7 @@ def _relative(match: re.Match[str], speaker: str) -> StatedFact | None:
     return StatedFact(content, "relationship", 0.9, (name, "RELATES_TO", owner, role))
 
 
-def _crew(match: re.Match[str], speaker: str) -> StatedFact | None:
+def _build_crew_fact(match: re.Match[str], speaker: str) -> StatedFact | None:
     """The Hester Gray, skipper Wim Dockett."""
     del speaker
     name, role, owner = match["name"], match["role"], match["owner"]
@@ -172,7 +172,7 @@ def _crew(match: re.Match[str], speaker: str) -> StatedFact | None:
     return StatedFact(content, "professional", 0.8, (name, "RELATES_TO", owner, role))
 
 
-def _activity(verb: str, says: str) -> _Build:
+def _make_activity_builder(verb: str, says: str) -> _Build:
     """I'm working on Petrel; Nils uses Kestrel."""
 
     def build(match: re.Match[str], speaker: str) -> StatedFact:
@@ -187,24 +187,27 @@ def _activity(verb: str, says: str) -> _Build:
 _FORMS: Sequence[tuple[re.Pattern[str], _Build]] = (
     (
         re.compile(rf"{_I_AM} (?:\w+ly )?allergic to (?P<rest>[^,;:.!?…\n]+)"),
-        _of_speaker("personal", 0.95, "is allergic to"),
+        _make_speaker_builder("personal", 0.95, "is allergic to"),
     ),
-    (re.compile(rf"{_I_HAVE}(?: got)? (?P<what>an? (?:[\w-]+ ){{1,3}}allergy)\b"), _allergy),
+    (
+        re.compile(rf"{_I_HAVE}(?: got)? (?P<what>an? (?:[\w-]+ ){{1,3}}allergy)\b"),
+        _build_allergy_fact,
+    ),
     (
         re.compile(r"\b[Ii] (?:now |still )?live (?P<rest>(?:in|at|on|near|with) [^;:.!?…\n]+)"),
-        _of_speaker("personal", 0.9, "lives"),
+        _make_speaker_builder("personal", 0.9, "lives"),
     ),
     (
         re.compile(rf"(?:{_I_AM} moving|{_I_HAVE} moved) (?P<rest>(?:to|into|from|on) {_TO_END})"),
-        _of_speaker("personal", 0.9, "moves"),
+        _make_speaker_builder("personal", 0.9, "moves"),
     ),
     (
         re.compile(r"\b[Ii] (?P<verb>work) (?P<rest>(?:for|at|as|with) [^;:.!?…\n]+)"),
-        _of_speaker("professional", 0.9),
+        _make_speaker_builder("professional", 0.9),
     ),
     (
         re.compile(rf"\b[Ii] was (?P<rest>born (?:in|on|at) {_TO_END})"),
-        _of_speaker("personal", 0.95, "was"),
+        _make_speaker_builder("personal", 0.95, "was"),
     ),
     (
         re.compile(rf"\b[Mm]y (?P<rest>birthday is {_TO_END})"),
@@ -217,45 +220,51 @@ _FORMS: Sequence[tuple[re.Pattern[str], _Build]] = (
             r"\b[Ii] (?:really |also |always )*(?P<verb>like|love|prefer|hate|enjoy|dislike) "
             rf"(?P<rest>{_NO_OBJECT}[^;:.!?…\n]+)"
         ),
-        _of_speaker("preference", 0.8),
+        _make_speaker_builder("preference", 0.8),
     ),
     (
         re.compile(
             r"\b[Ii](?:'ve| have)? (?P<verb>own|bought|sold|play|speak|teach|study) "
             rf"(?P<rest>{_NO_OBJECT}[^,;:.!?…\n]+)"
         ),
-        _of_speaker("personal", 0.8),
+        _make_speaker_builder("personal", 0.8),
     ),
-    (re.compile(rf"\b(?:[Mm]y|[Oo]ur) (?P<role>[a-z]+),? (?P<name>{_NAME})"), _relative),
+    (re.compile(rf"\b(?:[Mm]y|[Oo]ur) (?P<role>[a-z]+),? (?P<name>{_NAME})"), _build_relative_fact),
     (
         re.compile(rf"\b(?P<name>{_NAME})(?:, | is )(?:my|our) (?P<role>{_ROLE})(?=[,.;!]|$)"),
-        _relative,
+        _build_relative_fact,
     ),
     (
         re.compile(rf"\b(?P<name>{_NAME}) is (?P<owner>{_NAME})'s (?P<role>{_ROLE})(?=[,.;!]|$)"),
-        _relative,
+        _build_relative_fact,
     ),
-    (re.compile(rf"\b[Tt]he (?P<owner>{_NAME}), (?P<role>[a-z]+) (?P<name>{_NAME})"), _crew),
+    (
+        re.compile(rf"\b[Tt]he (?P<owner>{_NAME}), (?P<role>[a-z]+) (?P<name>{_NAME})"),
+        _build_crew_fact,
+    ),
     (
         re.compile(rf"(?:{_I_AM} working|\b[Ii] work) on (?:the )?(?P<name>{_NAME})"),
-        _activity("WORKS_ON", "works on"),
+        _make_activity_builder("WORKS_ON", "works on"),
     ),
-    (re.compile(rf"(?:{_I_AM} using|\b[Ii] use) (?P<name>{_NAME})"), _activity("USES", "uses")),
+    (
+        re.compile(rf"(?:{_I_AM} using|\b[Ii] use) (?P<name>{_NAME})"),
+        _make_activity_builder("USES", "uses"),
+    ),
     (
         re.compile(rf"\b(?P<owner>{_NAME}) uses (?:the )?(?P<name>{_NAME})"),
-        _activity("USES", "uses"),
+        _make_activity_builder("USES", "uses"),
     ),
     (
         re.compile(rf"\b(?P<owner>{_NAME}) works (?:on|for|at) (?:the )?(?P<name>{_NAME})"),
-        _activity("WORKS_ON", "works on"),
+        _make_activity_builder("WORKS_ON", "works on"),
     ),
     (
         re.compile(rf"{_I_AM} struggling with (?P<name>{_NAME})"),
-        _activity("STRUGGLES_WITH", "struggles with"),
+        _make_activity_builder("STRUGGLES_WITH", "struggles with"),
     ),
     (
         re.compile(rf"{_I_AM} interested in (?P<name>{_NAME})"),
-        _activity("EXPRESSED_INTEREST", "is interested in"),
+        _make_activity_builder("EXPRESSED_INTEREST", "is interested in"),
     ),
 )
 _STATEMENT_WITH_FIGURE = re.compile(

@@ -4,8 +4,8 @@ neighbours that belong to them."""
 import re
 from collections.abc import Iterator, Sequence
 
-from strandline.llm.heuristic.lines import Line
-from strandline.llm.heuristic.spans import is_number_of
+from strandline.llm.heuristic.sentences import TokenizedSentence
+from strandline.llm.heuristic.spans import is_number_of_name
 from strandline.llm.heuristic.spelling import is_derived, is_misspelt
 from strandline.llm.heuristic.words import GENITIVE, is_ordinary, word_list
 
@@ -32,18 +32,18 @@ _NAME_ENDS_IN_S = re.compile(r"(?:[iu]|s)s$")
 
 
 def find_lower_case_names(
-    lines: Sequence[Line], speakers: set[str], capital_words: set[str]
+    lines: Sequence[TokenizedSentence], speakers: set[str], capital_words: set[str]
 ) -> Iterator[str]:
     """Names in the lines without capitals. `capital_words` are words of other names: none of them
     counts as misspelt."""
     for line in lines:
         if line.is_lower_case:
-            yield from _LowerCaseNames(line.words, speakers, capital_words).find()
+            yield from _LowerCaseNameFinder(line.words, speakers, capital_words).find()
         else:
             yield from (word for word in line.words if word in speakers and not is_ordinary(word))
 
 
-class _LowerCaseNames:
+class _LowerCaseNameFinder:
     """Finds unknown words in a sentence."""
 
     def __init__(self, words: Sequence[str], speakers: set[str], capital_words: set[str]) -> None:
@@ -140,7 +140,7 @@ class _LowerCaseNames:
             return False
         if words[end].isdecimal() and list(words).count(words[end]) > 1:
             return False
-        return is_number_of(words, start, end) or bool(_MODEL.fullmatch(words[end]))
+        return is_number_of_name(words, start, end) or bool(_MODEL.fullmatch(words[end]))
 
     def _is_name(self, index: int) -> bool:
         """Whether the word is not ordinary, or is a short form of a speaker."""

@@ -12,8 +12,12 @@ from collections.abc import Iterator, Sequence
 
 from strandline.llm.heuristic.aliases import find_aliases
 from strandline.llm.heuristic.codes import find_codes, is_acronym
-from strandline.llm.heuristic.lines import Line, find_whole_names, split_lines
 from strandline.llm.heuristic.lowercase_names import find_lower_case_names
+from strandline.llm.heuristic.sentences import (
+    TokenizedSentence,
+    find_names_by_pattern,
+    tokenize_sentences,
+)
 from strandline.llm.heuristic.spans import find_spans, is_name_like
 from strandline.llm.heuristic.spelling import is_derived
 from strandline.llm.heuristic.words import is_ordinary, word_list
@@ -29,7 +33,7 @@ _MIN_CAPITALS = 8
 
 def extract_entities(events: Sequence[PromptEvent]) -> list[Entity]:
     """Entities of a run, most mentioned first, each once under its longest name."""
-    sentence_lines = split_lines(events)
+    sentence_lines = tokenize_sentences(events)
     speakers = {event.speaker.split(":", 1)[-1].lower() for event in events if event.speaker}
     counts: Counter[str] = Counter()
     kinds: dict[str, EntityKind] = {}
@@ -50,9 +54,9 @@ def extract_entities(events: Sequence[PromptEvent]) -> list[Entity]:
 
 
 def _find_mentions(
-    events: Sequence[PromptEvent], sentence_lines: Sequence[Line], speakers: set[str]
+    events: Sequence[PromptEvent], sentence_lines: Sequence[TokenizedSentence], speakers: set[str]
 ) -> Iterator[tuple[str, EntityKind]]:
-    for name in find_whole_names(events):
+    for name in find_names_by_pattern(events):
         yield name, "other"
     yield from find_codes([line.words for line in sentence_lines])
     capital_names = list(_find_capital_names(sentence_lines, speakers))
@@ -63,7 +67,7 @@ def _find_mentions(
 
 
 def _find_capital_names(
-    sentence_lines: Sequence[Line], speakers: set[str]
+    sentence_lines: Sequence[TokenizedSentence], speakers: set[str]
 ) -> Iterator[tuple[str, EntityKind]]:
     spans_and_lines = [(span, line) for line in sentence_lines for span in find_spans(line.words)]
     lower_words = {
@@ -101,7 +105,7 @@ def _find_capital_names(
             yield name, "technology" if is_acronym(name) else span.kind
 
 
-def _is_shouted(name: str, lower_words: set[str], line: Line) -> bool:
+def _is_shouted(name: str, lower_words: set[str], line: TokenizedSentence) -> bool:
     """Whether it is an ordinary word in capitals. A short one may be an abbreviation, unless its
     writer uses no capitals otherwise."""
     word = name.lower()
@@ -136,7 +140,7 @@ def _has_sentence_capital(
     return is_ordinary(first) and (second in word_list("links") or not is_ordinary(second))
 
 
-def _capitals_say_nothing(sentence_lines: Sequence[Line]) -> bool:
+def _capitals_say_nothing(sentence_lines: Sequence[TokenizedSentence]) -> bool:
     inner_words = [word for line in sentence_lines for word in line.words[1:] if word[0].isalpha()]
     return sum(is_name_like(word) for word in inner_words) > max(
         _MIN_CAPITALS, _MAX_CAPITAL_SHARE * len(inner_words)

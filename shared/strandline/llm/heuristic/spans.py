@@ -51,21 +51,21 @@ def find_spans(words: Sequence[str]) -> Iterator[Span]:
         if words[start][0].islower():
             start += 1
             continue
-        end = start + _opens_street(words, start) + _is_unfinished_title(words, start)
+        end = start + _is_house_number(words, start) + _opens_work_title(words, start)
         end = max(end + _is_prefix(words, end), _end_of_title(words, start))
         while end < len(words) and (is_name_like(words[end]) or _is_last_word(words, start, end)):
             end += 1
             if GENITIVE.search(words[end - 1]) and not _continues_after_genitive(words, start, end):
                 break
-            end += _is_link(words, end)
-        if end > start and is_number_of(words, start, end):
+            end += _joins_name_parts(words, end)
+        if end > start and is_number_of_name(words, start, end):
             end += 1
-        if end > start and not _is_common(words, start, end):
+        if end > start and not _is_generic_term(words, start, end):
             yield _make_span(words, start, end)
         start = max(end, start + 1)
 
 
-def _is_common(words: Sequence[str], start: int, end: int) -> bool:
+def _is_generic_term(words: Sequence[str], start: int, end: int) -> bool:
     """Whether it is an ordinary word on a screen, or an institution without its name: the Trust."""
     if end - start > 1 or not start or not is_ordinary(words[start]):
         return False
@@ -73,7 +73,7 @@ def _is_common(words: Sequence[str], start: int, end: int) -> bool:
     return previous in _SCREEN_VERBS or (previous == "the" and word in word_list("companies"))
 
 
-def _opens_street(words: Sequence[str], index: int) -> bool:
+def _is_house_number(words: Sequence[str], index: int) -> bool:
     """Whether it is a house number before a street: 4 Cooper Cottages. A number right after a name
     belongs to that name."""
     if not _HOUSE_NUMBER.fullmatch(words[index]) or (index and words[index - 1][0].isupper()):
@@ -84,7 +84,7 @@ def _opens_street(words: Sequence[str], index: int) -> bool:
     return end > index + 2 and words[end - 1].lower() in word_list("streets")
 
 
-def _is_unfinished_title(words: Sequence[str], index: int) -> bool:
+def _opens_work_title(words: Sequence[str], index: int) -> bool:
     """Whether it is the first word of a title whose next word would otherwise have no capital:
     While They Sleep."""
     if index + 2 >= len(words) or not words[index].istitle():
@@ -142,7 +142,7 @@ def _is_last_word(words: Sequence[str], start: int, index: int) -> bool:
     return normalize_word(last) in word_list("lasts") | word_list("units")
 
 
-def _is_link(words: Sequence[str], index: int) -> bool:
+def _joins_name_parts(words: Sequence[str], index: int) -> bool:
     """Whether the word joins two parts of a name: & and von; "of" after an ordinary word, as in
     Isle of Torrin; a plural genitive's apostrophe, as in Drivers' Union; a day, as in Hollis
     Wednesday Choir."""
@@ -150,13 +150,13 @@ def _is_link(words: Sequence[str], index: int) -> bool:
         return False
     link, before, after = words[index], words[index - 1], words[index + 1]
     if link == "of":
-        return is_ordinary(before) and not _is_firm(words, index + 1)
+        return is_ordinary(before) and not _begins_multiword_name(words, index + 1)
     if (
         link == "and"
     ):  # people's names are not ordinary words; with two words on each side there are two names
         are_both_ordinary = index > 1 and is_ordinary(before) and is_ordinary(after)
         return are_both_ordinary and not (
-            is_name_like(words[index - 2]) and _is_firm(words, index + 1, ())
+            is_name_like(words[index - 2]) and _begins_multiword_name(words, index + 1, ())
         )
     if link.istitle() and link.lower() in word_list("calendar"):
         return is_ordinary(after)
@@ -164,7 +164,9 @@ def _is_link(words: Sequence[str], index: int) -> bool:
     return link == "&" or link in word_list("links") or is_plural_owner
 
 
-def _is_firm(words: Sequence[str], start: int, lists: Sequence[str] = ("companies",)) -> bool:
+def _begins_multiword_name(
+    words: Sequence[str], start: int, lists: Sequence[str] = ("companies",)
+) -> bool:
     """Whether a name of several words begins here. With `lists`, its last word must be in one."""
     end = start
     while end < len(words) and is_name_like(words[end]):
@@ -175,7 +177,7 @@ def _is_firm(words: Sequence[str], start: int, lists: Sequence[str] = ("companie
     )
 
 
-def is_number_of(words: Sequence[str], start: int, index: int) -> bool:
+def is_number_of_name(words: Sequence[str], start: int, index: int) -> bool:
     """Whether the number of a model, version or house follows a name, as in Orion R5, Lantern
     4.1.2, the Orion 60, DIN 5008 or Mill Lane 9."""
     if index == len(words):
@@ -184,7 +186,7 @@ def is_number_of(words: Sequence[str], start: int, index: int) -> bool:
     if _MODEL.fullmatch(word) or _is_lettered(words, start, index):
         return True
     if VERSION.fullmatch(word) or _NUMBER_WITH_LETTER.fullmatch(word):
-        is_own_number = not is_ordinary(before) or _is_inside(words, start, ",;&")
+        is_own_number = not is_ordinary(before) or _is_inside_sentence(words, start, ",;&")
         return is_own_number and before.lower() not in word_list("numbered")
     after = normalize_word(words[index + 1]) if index + 1 < len(words) else "."
     counts_something = after[0].isalnum() and after not in word_list("behind")
@@ -220,7 +222,7 @@ def _is_named_by_number(words: Sequence[str], start: int, index: int, counted_wo
         )
         return (has_article and is_one_thing) or (is_street and is_clear)
     if is_ordinary(before):
-        return is_street or _is_inside(words, start)
+        return is_street or _is_inside_sentence(words, start)
     return has_article or _count_numbered_names(tuple(words)) <= 1
 
 
@@ -234,7 +236,7 @@ def _is_plural(word: str) -> bool:
     return word.endswith("s") and word not in word_list("stop")
 
 
-def _is_inside(words: Sequence[str], start: int, punctuation: str = "") -> bool:
+def _is_inside_sentence(words: Sequence[str], start: int, punctuation: str = "") -> bool:
     """Within a sentence, so that the capital is the word's own."""
     return start > 0 and (words[start - 1][0].isalnum() or words[start - 1] in punctuation)
 

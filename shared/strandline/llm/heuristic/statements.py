@@ -16,7 +16,7 @@ from strandline.llm.heuristic.fact_forms import (
     Sentence,
     find_facts,
 )
-from strandline.llm.heuristic.lines import MAX_EVENT_CHARACTERS, is_table
+from strandline.llm.heuristic.sentences import MAX_EVENT_CHARACTERS, is_table
 from strandline.llm.heuristic.words import split_sentences
 from strandline.llm.types import (
     Entity,

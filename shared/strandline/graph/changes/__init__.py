@@ -1,0 +1,1 @@
+"""Create, relate, update, invalidate and merge nodes: each change is a statement in the log."""

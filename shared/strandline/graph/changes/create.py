@@ -1,0 +1,294 @@
+"""Store nodes that a caller states. Each becomes a statement in the log, and the node is derived
+from it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.db.database import NOBODY, Caller
+from strandline.errors import Invalid, NotFound, StateConflict
+from strandline.graph.changes.scope_writes import (
+    count_writes,
+    make_source,
+    speaker_role,
+)
+from strandline.graph.changes.sentences import name_of, write_sentence
+from strandline.graph.changes.targets import UPKEEP
+from strandline.graph.nodes import store_read
+from strandline.graph.nodes.confidence import halves_confidence_by_default
+from strandline.graph.nodes.identity import NodeType, format_node_id, normalise, parse_node_id
+from strandline.graph.nodes.observations import (
+    EdgeObservation,
+    NodeObservation,
+    Source,
+    WrittenGraph,
+)
+from strandline.graph.nodes.relations import Relation, check_relation, make_edge_patch
+from strandline.graph.nodes.schemas import (
+    MAX_NODE_BYTES,
+    CreateNodesAnswer,
+    CreateNodesRequest,
+    FactIn,
+    NodeIn,
+    RelationshipIn,
+    StoredEdge,
+    StoredNode,
+)
+from strandline.graph.nodes.store_read import NodeName
+from strandline.graph.nodes.store_write import write_observations
+from strandline.http.request import Request
+from strandline.log.append import make_caller
+from strandline.log.append_batch import AppendResult
+from strandline.log.statements import Statement, build_statements, store_statements
+
+_NOT_PROPERTIES = {
+    *("ref", "type", "relationships", "confidence", "valid_from", "invalidates", "reason"),
+    *("content", "title", "name"),  # the node's name
+}
+
+
+@dataclass(frozen=True)
+class _TargetNode:
+    """A node at the other end of an edge."""
+
+    type: NodeType
+    name: str
+    node_id: UUID | None
+    """The id of a node in the same scope. None for a node of another scope, which is identified by
+    its name."""
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """An edge from a node of the request."""
+
+    n: int
+    """The number of that node in the request."""
+    end: _TargetNode
+    relation: Relation
+    link: RelationshipIn
+
+
+def create_nodes(
+    request: Request, body: CreateNodesRequest, key: str | None
+) -> tuple[CreateNodesAnswer, bool]:
+    """Store the nodes and edges, all or none. Each node has the statement that it rests on. Returns
+    what was stored, and whether all of it was stored before under the same key.
+
+    Raises Invalid for an edge without a valid target or between types that it cannot join. Raises
+    StateConflict for a fact of another scope, which cannot be invalidated from here. Raises the
+    errors of an append.
+    """
+    resources, tenant = request.resources, request.principal.tenant
+    batch = build_statements(request.principal, _make_statements(body, key))
+    participants, scope_id = batch.drafts[0].participants, batch.drafts[0].scope_id
+    readers = resources.database.connect_as(
+        Caller(tenant, tuple(participants), NOBODY), request.deadline
+    )
+    targets = _find_targets(store_read.find_nodes(readers, list(_named_ids(body))))
+    edges = list(_resolve_edges(body.nodes, targets, scope_id))
+    access = resources.database.connect_as(make_caller(request.principal), request.deadline)
+    graphs: list[WrittenGraph] = []
+
+    def write_rows(results: Sequence[AppendResult]) -> None:
+        sources = [make_source(batch, n, result) for n, result in enumerate(results)]
+        observations = _observe(body.nodes, edges, sources)
+        graphs.append(
+            write_observations(
+                access, *observations, halves_confidence=halves_confidence_by_default()
+            )
+        )
+
+    results = store_statements(
+        resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
+    )
+    is_replay = all(result.is_replay for result in results)
+    corrections = sum(edge.relation.corrected_from is not None for edge in edges)
+    count_writes(request, graphs[-1], 0 if is_replay else corrections)
+    return _answer(body.nodes, edges, results, graphs[-1]), is_replay
+
+
+def _make_statements(body: CreateNodesRequest, key: str | None) -> list[Statement]:
+    refs = {node.ref: node for node in body.nodes if node.ref}
+    if len(refs) < sum(node.ref is not None for node in body.nodes):
+        raise Invalid("nodes: a `ref` occurs twice", field="nodes")
+    return [
+        Statement(
+            participants=body.participants,
+            role=speaker_role(body.speaker),
+            content=write_sentence(node),
+            operation={"create": _make_operation(node, refs, f"nodes.{n}")},
+            speaker=body.speaker,
+            key=key and f"{key}#{n}",
+        )
+        for n, node in enumerate(body.nodes)
+    ]
+
+
+def _make_operation(node: NodeIn, refs: Mapping[str, NodeIn], field: str) -> Mapping[str, Any]:
+    """The node for the statement's operation, without the `ref` names of this request."""
+    fields = node.model_dump(mode="json", exclude={"ref"}, exclude_none=True)
+    for link in fields["relationships"]:
+        other = refs.get(link["target"])
+        if other:
+            link["target"] = {"type": other.type, "name": name_of(other)}
+    size = len(json.dumps(fields, ensure_ascii=False).encode())
+    if size > MAX_NODE_BYTES:
+        raise Invalid(
+            f"{field}: is {size} bytes as JSON with its relationships, at most {MAX_NODE_BYTES};"
+            " state some of it in further nodes",
+            field=field,
+        )
+    return fields
+
+
+def _named_ids(body: CreateNodesRequest) -> Iterator[UUID]:
+    for node in body.nodes:
+        names = [link.target for link in node.relationships]
+        for name in [*names, getattr(node, "invalidates", None)]:
+            if name and ":" in name:
+                try:
+                    yield parse_node_id(name)[1]
+                except NotFound:
+                    continue  # resolving the edge raises the error, with the field
+
+
+def _find_targets(rows: Mapping[UUID, NodeName]) -> Mapping[str, NodeName]:
+    return {format_node_id(row.type, row.node_id): row for row in rows.values()}
+
+
+def _resolve_edges(
+    nodes: Sequence[NodeIn], targets: Mapping[str, NodeName], scope_id: UUID
+) -> Iterator[_Edge]:
+    refs = {node.ref: node for node in nodes if node.ref}
+    for n, node in enumerate(nodes):
+        links = [
+            (f"nodes.{n}.relationships.{i}", link) for i, link in enumerate(node.relationships)
+        ]
+        if isinstance(node, FactIn) and node.invalidates:
+            link = RelationshipIn(edge="invalidates", target=node.invalidates)
+            links.append((f"nodes.{n}.invalidates", link))
+        for field, link in links:
+            end = _resolve_target(link.target, refs, targets, scope_id, field)
+            if (end.type, normalise(end.name)) == (node.type, normalise(name_of(node))):
+                raise Invalid(f"{field}: leads to the node itself", field=field)
+            if link.edge == "invalidates" and end.node_id is None:
+                raise StateConflict(
+                    f"{field}: this fact belongs to other participants; invalidate it with those",
+                    field=field,
+                )
+            relation = check_relation(
+                link.edge, node.type, end.type, has_label=bool(link.role), field=field
+            )
+            yield _Edge(n, end, relation, link)
+
+
+def _resolve_target(
+    name: str,
+    refs: Mapping[str, NodeIn],
+    targets: Mapping[str, NodeName],
+    scope_id: UUID,
+    field: str,
+) -> _TargetNode:
+    if name in refs:
+        return _TargetNode(refs[name].type, name_of(refs[name]), None)
+    target = targets.get(name)
+    if target is None:
+        raise Invalid(
+            f"{field}: is neither the `ref` of a node of this request nor the id of a node that all"
+            " participants can see",
+            field=field,
+        )
+    is_own = target.scope_id == scope_id
+    return _TargetNode(target.type, target.name, target.node_id if is_own else None)
+
+
+def _observe(
+    nodes: Sequence[NodeIn], edges: Sequence[_Edge], sources: Sequence[Source]
+) -> tuple[list[NodeObservation], list[EdgeObservation]]:
+    """The observations of the statements: first one for each node of the request, then one for each
+    edge's target."""
+    observations = [
+        NodeObservation(
+            sources[n],
+            node.type,
+            name_of(node),
+            _properties(node),
+            node.confidence,
+            valid_from=node.valid_from,
+        )
+        for n, node in enumerate(nodes)
+    ]
+    ends = [
+        NodeObservation(
+            sources[edge.n],
+            edge.end.type,
+            edge.end.name,
+            _make_target_patch(nodes[edge.n], edge, sources[edge.n]),
+            node_id=edge.end.node_id,
+        )
+        for edge in edges
+    ]
+    links = [
+        EdgeObservation(
+            sources[edge.n],
+            edge.n,
+            len(nodes) + i,
+            edge.relation.type,
+            edge.link.role or "",
+            make_edge_patch(edge.link.nuance),
+            edge.link.confidence,
+            valid_from=nodes[edge.n].valid_from,
+        )
+        for i, edge in enumerate(edges)
+    ]
+    return [*observations, *ends], links
+
+
+def _properties(node: NodeIn) -> dict[str, Any]:
+    """The node's fields that the request sets. An absent field may have been set before, so its
+    default is filled in only when the node is read."""
+    fields = node.model_dump(
+        mode="json", exclude=_NOT_PROPERTIES, exclude_none=True, exclude_unset=True
+    )
+    if "kind" in fields:
+        fields["category"] = fields.pop("kind")
+    return fields
+
+
+def _make_target_patch(node: NodeIn, edge: _Edge, source: Source) -> dict[str, Any]:
+    """The patch for an edge's target: for an invalidated fact, when it ended and why."""
+    if edge.relation.type != "invalidates" or not isinstance(node, FactIn):
+        return {}
+    until = node.valid_from or source.valid_from
+    return {**UPKEEP, "valid_to": until.isoformat(), "reason": node.reason or edge.link.nuance}
+
+
+def _answer(
+    nodes: Sequence[NodeIn],
+    edges: Sequence[_Edge],
+    results: Sequence[AppendResult],
+    graph: WrittenGraph,
+) -> CreateNodesAnswer:
+    receipts = [result.receipt for result in results if result.receipt]
+    types: Sequence[NodeType] = (*(n.type for n in nodes), *(edge.end.type for edge in edges))
+    ids = [format_node_id(*pair) for pair in zip(types, graph.node_ids, strict=True)]
+    return CreateNodesAnswer(
+        scope_id=receipts[0].scope_id,
+        nodes=[
+            StoredNode(id=ids[n], ref=node.ref, type=node.type, event_id=receipts[n].event_id)
+            for n, node in enumerate(nodes)
+        ],
+        edges=[
+            StoredEdge(
+                id=graph.edge_ids[i],
+                type=edge.relation.type,
+                from_id=ids[edge.n],
+                to_id=ids[len(nodes) + i],
+                corrected_from=edge.relation.corrected_from,
+            )
+            for i, edge in enumerate(edges)
+        ],
+    )

@@ -1,0 +1,169 @@
+"""Merge nodes that stand for the same thing, and undo a merge."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, NotFound, StateConflict
+from strandline.graph.changes.schemas import Merge, MergeRequest, MergeUndo, MergeUndoRequest
+from strandline.graph.changes.scope_writes import (
+    GraphScope,
+    Observations,
+    open_scope,
+    speaker_role,
+    store_with_observations,
+)
+from strandline.graph.changes.sentences_changes import write_merge, write_separation
+from strandline.graph.changes.store_targets import (
+    MergedNode,
+    NodeTarget,
+    find_targets,
+    list_merge_group,
+    list_merged_nodes,
+)
+from strandline.graph.changes.targets import (
+    UPKEEP,
+    describe_target,
+    find_referenced_nodes,
+    format_target,
+    require_own_scope,
+)
+from strandline.graph.nodes.identity import format_node_id
+from strandline.graph.nodes.observations import NodeObservation, Source
+from strandline.http.request import Request
+from strandline.log.statements import Statement
+
+
+def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[Merge, bool]:
+    """Store a statement that two nodes of a scope are the same. Returns what was stored, and
+    whether it was stored before under the same key.
+
+    Raises Invalid for nodes that cannot be merged; StateConflict for nodes that are merged already
+    or belong to other participants; and the errors of an append.
+    """
+    scope = open_scope(request, body.participants)
+    start, into = _find_pair(scope, body)
+    node_ids: list[UUID] = []
+
+    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+        source = sources[0]
+        if is_replay:
+            group = [
+                (move.node_id, move.name) for move in list_merged_nodes(access, source.source_id)
+            ]
+            identity = into.identity
+        else:
+            group, identity = _find_nodes_to_move(access, start, into)
+        node_ids.extend(node_id for node_id, _ in group)
+        patch = {**UPKEEP, "identity": identity.hex()}
+        return Observations(
+            [
+                NodeObservation(source, start.type, name, patch, node_id=node_id)
+                for node_id, name in group
+            ]
+        )
+
+    statement = Statement(
+        participants=scope.participants,
+        role=speaker_role(body.speaker),
+        content=write_merge(start.name, into.name, body.reason),
+        operation={"merge": {"from": describe_target(start), "into": describe_target(into)}},
+        speaker=body.speaker,
+        key=key,
+    )
+    result = store_with_observations(request, [statement], observe)
+    answer = Merge(
+        merge_id=result.receipts[0].event_id,
+        scope_id=scope.scope_id,
+        into_id=format_target(into),
+        moved=[format_node_id(start.type, node_id) for node_id in node_ids],
+    )
+    return answer, result.is_replay
+
+
+def _find_pair(scope: GraphScope, body: MergeRequest) -> tuple[NodeTarget, NodeTarget]:
+    ends = find_referenced_nodes(scope, {"from_id": body.from_id, "into_id": body.into_id})
+    start, into = ends["from_id"].target, ends["into_id"].target
+    for field, target in (("from_id", start), ("into_id", into)):
+        require_own_scope(scope, target.scope_id, "the node", field)
+    if start.type != into.type:
+        raise Invalid(
+            f"into_id: nodes of types {start.type} and {into.type} cannot be merged",
+            field="into_id",
+        )
+    if start.type == "fact":
+        raise Invalid(
+            "from_id: facts cannot be merged; invalidate one, with the other as its replacement:"
+            " POST /api/v1/graph/nodes/{node_id}/invalidate",
+            field="from_id",
+        )
+    if start.node_id == into.node_id:
+        raise Invalid("into_id: is the node itself", field="into_id")
+    return start, into
+
+
+def _find_nodes_to_move(
+    access: TenantDb, start: NodeTarget, into: NodeTarget
+) -> tuple[list[tuple[UUID, str]], bytes]:
+    """The nodes that a merge moves, with their names, and the identity that they move to."""
+    present = find_targets(access, [start.node_id, into.node_id])
+    from_identity = present[start.node_id].identity
+    into_identity = present[into.node_id].identity
+    if from_identity == into_identity:
+        raise StateConflict("into_id: both are already merged into one node", field="into_id")
+    group = list_merge_group(access, start.scope_id, start.type, from_identity)
+    return [(node.node_id, node.name) for node in group], into_identity
+
+
+def undo_merge(
+    request: Request, merge_id: UUID, body: MergeUndoRequest, key: str | None
+) -> tuple[MergeUndo, bool]:
+    """Store a statement that undoes a merge: its nodes are read as before it. Returns what was
+    stored, and whether it was stored before under the same key.
+
+    Raises NotFound; StateConflict if its nodes were merged or separated since, or belong to other
+    participants; and the errors of an append.
+    """
+    scope = open_scope(request, body.participants)
+    moves = list_merged_nodes(scope.readers, merge_id)
+    if not moves:
+        raise NotFound("there is no such merge in view")
+    require_own_scope(scope, moves[0].scope_id, "the merge", "participants")
+
+    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+        present = list_merged_nodes(access, merge_id)
+        if not is_replay:
+            _require_unchanged(present)
+        return Observations([_move_back(move, sources[0]) for move in present])
+
+    statement = Statement(
+        participants=scope.participants,
+        role=speaker_role(body.speaker),
+        content=write_separation([move.name for move in moves], body.reason),
+        operation={"undo": {"merge_id": str(merge_id)}},
+        speaker=body.speaker,
+        key=key,
+    )
+    result = store_with_observations(request, [statement], observe)
+    answer = MergeUndo(
+        merge_id=merge_id,
+        scope_id=scope.scope_id,
+        event_id=result.receipts[0].event_id,
+        restored=[format_node_id(move.type, move.node_id) for move in moves],
+    )
+    return answer, result.is_replay
+
+
+def _move_back(move: MergedNode, source: Source) -> NodeObservation:
+    patch = {**UPKEEP, "identity": move.former_identity}
+    return NodeObservation(source, move.type, move.name, patch, node_id=move.node_id)
+
+
+def _require_unchanged(moves: Sequence[MergedNode]) -> None:
+    for move in moves:
+        if not move.is_current:
+            raise StateConflict(
+                f"its nodes have been changed since by the statement {move.latest_id};"
+                " if that is a merge, undo it first",
+                latest_id=str(move.latest_id),
+            )

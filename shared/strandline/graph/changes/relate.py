@@ -1,0 +1,241 @@
+"""State edges between nodes that exist, and end them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, NotFound, StateConflict
+from strandline.graph.changes.schemas import (
+    EdgeEnd,
+    EdgeEndRequest,
+    RelationIn,
+    RelationsAnswer,
+    RelationsRequest,
+    StatedEdge,
+)
+from strandline.graph.changes.scope_writes import (
+    GraphScope,
+    Observations,
+    StoredStatements,
+    check_operation_size,
+    count_writes,
+    open_scope,
+    speaker_role,
+    store_with_observations,
+)
+from strandline.graph.changes.sentences_changes import write_edge_end, write_relation
+from strandline.graph.changes.store_targets import EdgeWithEnds, find_edge
+from strandline.graph.changes.targets import (
+    UPKEEP,
+    ReferencedNode,
+    describe_node,
+    find_referenced_nodes,
+    require_own_scope,
+)
+from strandline.graph.nodes.identity import format_node_id, normalise
+from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.relations import Relation, check_relation, make_edge_patch
+from strandline.http.request import Request
+from strandline.log.statements import Statement
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """An edge of the request with the nodes that it joins."""
+
+    link: RelationIn
+    start: ReferencedNode
+    end: ReferencedNode
+    relation: Relation
+
+
+def relate_nodes(
+    request: Request, body: RelationsRequest, key: str | None
+) -> tuple[RelationsAnswer, bool]:
+    """Store edges between existing nodes, all or none. Each has the statement that it rests on.
+    Returns what was stored, and whether all of it was stored before under the same key.
+
+    Raises Invalid for an edge without a valid end or between types that it cannot join, and the
+    errors of an append.
+    """
+    scope = open_scope(request, body.participants)
+    edges = _resolve_edges(scope, body.edges)
+    statements = [
+        Statement(
+            participants=scope.participants,
+            role=speaker_role(body.speaker),
+            content=write_relation(edge.start.name, edge.link.edge, edge.link.role, edge.end.name),
+            operation={"relate": _make_operation(edge, f"edges.{n}")},
+            speaker=body.speaker,
+            key=key and f"{key}#{n}",
+        )
+        for n, edge in enumerate(edges)
+    ]
+
+    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+        del access, is_replay
+        return _observe(edges, sources)
+
+    result = store_with_observations(request, statements, observe)
+    if not result.is_replay:
+        corrections = sum(edge.relation.corrected_from is not None for edge in edges)
+        count_writes(request, result.graph, corrections)
+    return _answer(scope, edges, result), result.is_replay
+
+
+def _resolve_edges(scope: GraphScope, links: Sequence[RelationIn]) -> list[_Edge]:
+    references = {
+        f"edges.{n}.{side}": getattr(link, side)
+        for n, link in enumerate(links)
+        for side in ("from_id", "to_id")
+    }
+    ends = find_referenced_nodes(scope, references)
+    edges: list[_Edge] = []
+    for n, link in enumerate(links):
+        start, end = ends[f"edges.{n}.from_id"], ends[f"edges.{n}.to_id"]
+        field = f"edges.{n}.edge"
+        if link.edge == "invalidates":
+            raise Invalid(
+                f"{field}: a fact is invalidated with a reason:"
+                " POST /api/v1/graph/nodes/{node_id}/invalidate",
+                field=field,
+            )
+        if (start.type, normalise(start.name)) == (end.type, normalise(end.name)):
+            raise Invalid(f"edges.{n}.to_id: leads to the node itself", field=f"edges.{n}.to_id")
+        relation = check_relation(
+            link.edge, start.type, end.type, has_label=bool(link.role), field=field
+        )
+        edges.append(_Edge(link, start, end, relation))
+    return edges
+
+
+def _make_operation(edge: _Edge, field: str) -> Mapping[str, Any]:
+    """The edge for the statement's operation, with its nodes by name."""
+    operation = {
+        **edge.link.model_dump(mode="json", exclude_none=True, exclude={"from_id", "to_id"}),
+        "from": _describe(edge.start),
+        "to": _describe(edge.end),
+    }
+    check_operation_size(operation, field)
+    return operation
+
+
+def _describe(end: ReferencedNode) -> dict[str, Any]:
+    return describe_node(end.type, end.name, end.target.ordinal if end.node_id else 0)
+
+
+def _observe(edges: Sequence[_Edge], sources: Sequence[Source]) -> Observations:
+    nodes: list[NodeObservation] = []
+    links: list[EdgeObservation] = []
+    for n, edge in enumerate(edges):
+        nodes += [edge.start.observe(sources[n]), edge.end.observe(sources[n])]
+        links.append(
+            EdgeObservation(
+                sources[n],
+                2 * n,
+                2 * n + 1,
+                edge.relation.type,
+                edge.link.role or "",
+                make_edge_patch(edge.link.nuance),
+                edge.link.confidence,
+                valid_from=edge.link.valid_from,
+            )
+        )
+    return Observations(nodes, links)
+
+
+def _answer(scope: GraphScope, edges: Sequence[_Edge], result: StoredStatements) -> RelationsAnswer:
+    node_ids = result.graph.node_ids
+    return RelationsAnswer(
+        scope_id=scope.scope_id,
+        edges=[
+            StatedEdge(
+                id=result.graph.edge_ids[n],
+                type=edge.relation.type,
+                from_id=format_node_id(edge.start.type, node_ids[2 * n]),
+                to_id=format_node_id(edge.end.type, node_ids[2 * n + 1]),
+                corrected_from=edge.relation.corrected_from,
+                event_id=result.receipts[n].event_id,
+            )
+            for n, edge in enumerate(edges)
+        ],
+    )
+
+
+def end_edge(
+    request: Request, edge_id: UUID, body: EdgeEndRequest, key: str | None
+) -> tuple[EdgeEnd, bool]:
+    """Store a statement that an edge no longer holds. Returns what was stored, and whether it was
+    stored before under the same key.
+
+    Raises NotFound; Invalid for an end before the beginning; StateConflict for an edge that has
+    already ended, belongs to other participants or is an invalidation; and the errors of an append.
+    """
+    scope = open_scope(request, body.participants)
+    edge = find_edge(scope.readers, edge_id)
+    if edge is None:
+        raise NotFound("there is no such edge in view")
+    require_own_scope(scope, edge.scope_id, "the edge", "participants")
+    _check_edge_end(edge, body)
+
+    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+        present = find_edge(access, edge_id)
+        if not is_replay and present and present.valid_to is not None:
+            raise StateConflict(f"the edge has already ended ({present.valid_to.isoformat()})")
+        return _observe_edge_end(edge, body, sources[0])
+
+    statement = Statement(
+        participants=scope.participants,
+        role=speaker_role(body.speaker),
+        content=write_edge_end(
+            edge.from_name, edge.type, edge.label or None, edge.to_name, body.reason
+        ),
+        operation={"end": _make_edge_end_operation(edge, body)},
+        speaker=body.speaker,
+        key=key,
+    )
+    result = store_with_observations(request, [statement], observe)
+    answer = EdgeEnd(
+        edge_id=edge_id,
+        scope_id=scope.scope_id,
+        event_id=result.receipts[0].event_id,
+        valid_to=body.valid_to or result.sources[0].valid_from,
+    )
+    return answer, result.is_replay
+
+
+def _check_edge_end(edge: EdgeWithEnds, body: EdgeEndRequest) -> None:
+    if edge.type == "invalidates":
+        raise StateConflict(
+            "an invalidation cannot be undone; if the fact holds again, state it again:"
+            " POST /api/v1/graph/nodes"
+        )
+    if body.valid_to is not None and body.valid_to < edge.valid_from:
+        raise Invalid(
+            f"valid_to: the edge holds since {edge.valid_from.isoformat()}; give no earlier time",
+            field="valid_to",
+        )
+
+
+def _make_edge_end_operation(edge: EdgeWithEnds, body: EdgeEndRequest) -> Mapping[str, Any]:
+    operation = {
+        "edge": edge.type,
+        **({"role": edge.label} if edge.label else {}),
+        "from": describe_node(edge.from_type, edge.from_name, edge.from_ordinal),
+        "to": describe_node(edge.to_type, edge.to_name, edge.to_ordinal),
+        **body.model_dump(mode="json", exclude_none=True, include={"reason", "valid_to"}),
+    }
+    check_operation_size(operation, "reason")
+    return operation
+
+
+def _observe_edge_end(edge: EdgeWithEnds, body: EdgeEndRequest, source: Source) -> Observations:
+    until = body.valid_to or source.valid_from
+    nodes = [
+        NodeObservation(source, edge.from_type, edge.from_name, UPKEEP, node_id=edge.from_id),
+        NodeObservation(source, edge.to_type, edge.to_name, UPKEEP, node_id=edge.to_id),
+    ]
+    patch = {**UPKEEP, "valid_to": until.isoformat(), "reason": body.reason}
+    return Observations(nodes, [EdgeObservation(source, 0, 1, edge.type, edge.label, patch)])

@@ -1,0 +1,139 @@
+"""HTTP routes that change existing nodes and edges. Each change is a statement in the log."""
+
+from pydantic import BaseModel
+
+from strandline.errors import Conflict, Forbidden, Gone
+from strandline.graph.changes.invalidate import invalidate_fact
+from strandline.graph.changes.merge import merge_nodes, undo_merge
+from strandline.graph.changes.relate import end_edge, relate_nodes
+from strandline.graph.changes.schemas import (
+    EdgeEnd,
+    EdgeEndRequest,
+    Invalidation,
+    InvalidationRequest,
+    Merge,
+    MergeRequest,
+    MergeUndo,
+    MergeUndoRequest,
+    NodePatch,
+    RelationsAnswer,
+    RelationsRequest,
+    StoredChange,
+)
+from strandline.graph.changes.update import update_node
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
+from strandline.log.schemas_append import AppendHeaders
+
+
+def patch_node(request: Request) -> Response:
+    """Change the given fields of a node. The content of a fact, a title or a name cannot change:
+    the answer says what to do instead. Lists leave out a node with `archived`. A replay returns the
+    same."""
+    key = idempotency_key(request)
+    body, node_id = request.parse_body(NodePatch), request.path_parameter("node_id")
+    return _answer(200, *update_node(request, node_id, body, key))
+
+
+def post_node_invalidation(request: Request) -> Response:
+    """End the valid time of a fact, with a reason. The fact is kept, and `as_of` still shows it. A
+    replacement can be stated in the same request, or named by its id. A replay returns the same."""
+    key = idempotency_key(request)
+    body, node_id = request.parse_body(InvalidationRequest), request.path_parameter("node_id")
+    return _answer(201, *invalidate_fact(request, node_id, body, key))
+
+
+def post_edges(request: Request) -> Response:
+    """Store up to 50 edges between existing nodes, all or none: 201 and their ids. An unknown type
+    becomes RELATES_TO, and the answer says so. An edge that the scope already has gets one more
+    observation. A replay returns the same."""
+    key = idempotency_key(request)
+    return _answer(201, *relate_nodes(request, request.parse_body(RelationsRequest), key))
+
+
+def post_edge_end(request: Request) -> Response:
+    """End the valid time of an edge. The edge is kept, and holds again if it is stated again. A
+    replay returns the same."""
+    key = idempotency_key(request)
+    body = request.parse_body(EdgeEndRequest)
+    return _answer(201, *end_edge(request, request.path_id("edge_id"), body, key))
+
+
+def post_merge(request: Request) -> Response:
+    """State that two nodes of a scope are the same. The first one, and all nodes merged into it,
+    are read as the second one. A merge can be undone. A replay returns the same."""
+    key = idempotency_key(request)
+    return _answer(201, *merge_nodes(request, request.parse_body(MergeRequest), key))
+
+
+def post_merge_undo(request: Request) -> Response:
+    """Undo a merge: its nodes are read as they were before. A replay returns the same."""
+    key = idempotency_key(request)
+    body = request.parse_body(MergeUndoRequest)
+    return _answer(201, *undo_merge(request, request.path_id("merge_id"), body, key))
+
+
+def _answer(status: int, answer: BaseModel, is_replay: bool) -> Response:
+    return json_response(answer, status, {REPLAYED_HEADER: "true"} if is_replay else None)
+
+
+_REPLAY_HEADERS = {REPLAYED_HEADER: "`true` when it was already stored under the same key."}
+_ERRORS = (Forbidden, Conflict, Gone)
+
+ROUTES = {
+    "PATCH /api/v1/graph/nodes/{node_id}": Route(
+        patch_node,
+        "write",
+        {200: StoredChange},
+        body=NodePatch,
+        headers=AppendHeaders,
+        response_headers=_REPLAY_HEADERS,
+        errors=_ERRORS,
+    ),
+    "POST /api/v1/graph/nodes/{node_id}/invalidate": Route(
+        post_node_invalidation,
+        "write",
+        {201: Invalidation},
+        body=InvalidationRequest,
+        headers=AppendHeaders,
+        response_headers=_REPLAY_HEADERS,
+        errors=_ERRORS,
+    ),
+    "POST /api/v1/graph/edges": Route(
+        post_edges,
+        "write",
+        {201: RelationsAnswer},
+        body=RelationsRequest,
+        headers=AppendHeaders,
+        response_headers=_REPLAY_HEADERS,
+        errors=_ERRORS,
+    ),
+    "POST /api/v1/graph/edges/{edge_id}/end": Route(
+        post_edge_end,
+        "write",
+        {201: EdgeEnd},
+        body=EdgeEndRequest,
+        headers=AppendHeaders,
+        response_headers=_REPLAY_HEADERS,
+        errors=_ERRORS,
+    ),
+    "POST /api/v1/graph/merges": Route(
+        post_merge,
+        "write",
+        {201: Merge},
+        body=MergeRequest,
+        headers=AppendHeaders,
+        response_headers=_REPLAY_HEADERS,
+        errors=_ERRORS,
+    ),
+    "POST /api/v1/graph/merges/{merge_id}/undo": Route(
+        post_merge_undo,
+        "write",
+        {201: MergeUndo},
+        body=MergeUndoRequest,
+        headers=AppendHeaders,
+        response_headers=_REPLAY_HEADERS,
+        errors=_ERRORS,
+    ),
+}

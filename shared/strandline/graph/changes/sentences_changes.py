@@ -1,0 +1,89 @@
+"""Sentences that state changes of existing nodes and edges. A sentence is the content of its
+statement."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+_MAX_NAME = 2000
+"""The maximum length of a name in a sentence. More does not help to identify a node."""
+_EDGE_WORDS: Mapping[str, str] = {
+    "fact_entity": "is about",
+    "fact_topic": "belongs to",
+    "decision_entity": "concerns",
+    "decision_topic": "belongs to",
+    "event_decision": "led to",
+    "entity_topic": "belongs to",
+    "BUILT_FOR_CLIENT": "was built for",
+}
+
+
+def write_update(name: str, fields: Mapping[str, Any]) -> str:
+    """The sentence of a change of a node's fields."""
+    clauses = [_write_field(field, value) for field, value in fields.items()]
+    return f"{_shorten(name)}: {'; '.join(clauses)}."
+
+
+def _write_field(field: str, value: object) -> str:
+    words = field.replace("_", " ")
+    if field == "archived":
+        return "archived" if value else "archived no more"
+    if value is None:
+        return f"{words} is not known"
+    if isinstance(value, list):
+        return f"{words} are {', '.join(cast('Sequence[str]', value)) or 'none'}"
+    return f"{words} is {str(value).rstrip('.')}"
+
+
+def write_invalidation(name: str, reason: str, replacement: str | None) -> str:
+    """The sentence of a fact's end."""
+    if replacement is None:
+        return f"No longer so: {_quote(name)}. {_add_full_stop(reason)}"
+    return f"{_add_full_stop(replacement)} No longer so: {_quote(name)}. {_add_full_stop(reason)}"
+
+
+def write_relation(from_name: str, verb: str, role: str | None, to_name: str) -> str:
+    """The sentence of an edge. `verb` is the one the caller sent, even if the edge is stored with
+    another type."""
+    words = _EDGE_WORDS.get(verb) or (role if verb == "related" else None)
+    words = words or verb.replace("_", " ").lower()
+    suffix = f" ({role})" if role and verb != "related" else ""
+    return f"{_shorten(from_name)} {words} {_shorten(to_name)}{suffix}."
+
+
+def write_edge_end(
+    from_name: str, verb: str, role: str | None, to_name: str, reason: str | None
+) -> str:
+    """The sentence of an edge's end."""
+    relation = write_relation(from_name, verb, role, to_name)
+    return (
+        f"No longer so: {relation} {_add_full_stop(reason)}"
+        if reason
+        else f"No longer so: {relation}"
+    )
+
+
+def write_merge(from_name: str, into_name: str, reason: str | None) -> str:
+    """The sentence of a merge."""
+    sentence = f"{_quote(from_name)} and {_quote(into_name)} are the same."
+    return f"{sentence} {_add_full_stop(reason)}" if reason else sentence
+
+
+def write_separation(names: Sequence[str], reason: str | None) -> str:
+    """The sentence of an undone merge."""
+    listing = ", ".join(_quote(name) for name in names[:3])
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    sentence = f"{listing}{more}: not the same as what they were merged into."
+    return f"{sentence} {_add_full_stop(reason)}" if reason else sentence
+
+
+def _quote(name: str) -> str:
+    return f"\u201c{_shorten(name)}\u201d"
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
+
+
+def _add_full_stop(text: str) -> str:
+    text = text.strip()
+    return text if text.endswith((".", "!", "?", "…", "。")) else f"{text}."

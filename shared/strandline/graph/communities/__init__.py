@@ -1,0 +1,1 @@
+"""Graph analytics: communities, and how they are listed and explored."""

@@ -1,0 +1,240 @@
+"""The analytics job: find the communities of each scope's graph and of the tenant's whole graph,
+and the nodes that bridge them."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.errors import StrandlineError
+from strandline.graph.communities import store_analytics
+from strandline.graph.communities.label_propagation import (
+    Communities,
+    find_communities,
+    measure_communities,
+)
+from strandline.graph.communities.store_analytics import (
+    TENANT_REF,
+    AnalysisGraph,
+    CommunityRow,
+    GraphNode,
+    MemberRow,
+    WaitingScope,
+)
+from strandline.graph.nodes.identity import make_community_id
+from strandline.jobs import store_failures
+from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
+from strandline.observability import logger
+
+name = "analytics"
+MAX_NODES = 250_000
+"""The most nodes of a graph that is analysed."""
+MAX_LINKS = 1_000_000
+"""The most pairs of nodes that edges may join in it. A graph with both maximum sizes fits the
+function's memory and time limit; docs/graph.md has the measurements."""
+_MAX_NEIGHBOURS = 20
+"""How many neighbours of a community are kept, the heaviest first."""
+_FAILURE_ADVICE = (
+    "The communities found before stay. Every run tries it again. If it fails again, look for the"
+    " reason in the log of the function analytics."
+)
+_METRICS = {
+    "communities": "CommunitiesFound",
+    "bridges": "BridgesFound",
+    "graphs_refused": "GraphsRefused",
+}
+"""The metric for each count of a shard."""
+
+
+class GraphTooLarge(StrandlineError):
+    """The graph is too large to be analysed."""
+
+    code = "graph_too_large"
+
+
+def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence[Shard]:
+    """List one shard for each tenant whose graph changed before the last 03:00 UTC. With `tenant`,
+    only that tenant, whether or not it has work."""
+    if tenant is not None:
+        return [Shard(tenant)]
+    due = store_analytics.list_due_tenants(resources.database.connection(), now)
+    return [Shard(tenant_id) for tenant_id in due]
+
+
+def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) -> Mapping[str, int]:
+    """Analyse the graphs of a tenant's scopes one by one, then the tenant's whole graph. A failure
+    of one does not stop the others. Returns counts. Graphs that are not reached stay due."""
+    del resources, shard
+    totals = Counter[str]()
+    with lease.transaction():
+        store_analytics.enqueue_unanalysed_scopes(lease.access, now)
+    waiting = store_analytics.list_waiting(lease.access)
+    for n, scope in enumerate(waiting):
+        if lease.is_out_of_time():
+            totals["graphs_postponed"] += len(waiting) - n
+            break
+        _analyse(lease, scope, [scope.scope_id], now, totals)
+    else:
+        _analyse_tenant(lease, now, totals)
+    counters = {metric: totals[key] for key, metric in _METRICS.items()}
+    lease.tally.counters.update(counters)
+    return {key: count for key, count in totals.items() if count}
+
+
+def finish(resources: JobResources, now: datetime) -> None:
+    """Do nothing: each analysis replaces the previous one."""
+    del resources, now
+
+
+def _analyse_tenant(lease: Lease, now: datetime, totals: Counter[str]) -> None:
+    """Analyse the tenant's graph as a whole, if the graph of one of its scopes has changed since
+    the last analysis."""
+    state = store_analytics.read_tenant_analysis(lease.access)
+    has_changed = totals["graphs_analysed"] or totals["graphs_refused"] or state.digest is None
+    if state.scope_ids and (has_changed or state.has_failed):
+        _analyse(lease, None, state.scope_ids, now, totals, state.digest)
+
+
+def _analyse(
+    lease: Lease,
+    scope: WaitingScope | None,
+    scope_ids: Sequence[UUID],
+    now: datetime,
+    totals: Counter[str],
+    digest: bytes | None = None,
+) -> None:
+    """Analyse the graph of a scope, or of the tenant (None), and record the outcome. Raises
+    LeaseLost."""
+    access = lease.access
+    try:
+        graph = _read(access, scope_ids)
+        if graph.digest == (scope.digest if scope else digest):
+            with lease.transaction():
+                _mark_analysed(access, scope, now)
+            totals["graphs_unchanged"] += 1
+            return
+        communities = _analyse_communities(graph, lease.tally.counters)
+        rows = _make_rows(access.caller.tenant, scope and scope.scope_id, graph, communities)
+        with lease.transaction():
+            _store(access, scope, graph.digest, rows, now)
+    except LeaseLost:
+        raise
+    except Exception as error:  # the other graphs are still analysed
+        with lease.transaction():
+            _record_failure(access, scope, error)
+        is_refused = isinstance(error, GraphTooLarge)
+        totals["graphs_refused" if is_refused else "graphs_failed"] += 1
+        return
+    totals["graphs_analysed"] += 1
+    if scope:  # the tenant's graph has the same nodes: do not count them twice
+        totals["communities"] += len(communities.groups)
+        totals["bridges"] += len(communities.bridges)
+
+
+def _read(access: TenantDb, scope_ids: Sequence[UUID]) -> AnalysisGraph:
+    """The graph of these scopes. Raises GraphTooLarge."""
+    with access.snapshot_transaction():
+        graph = store_analytics.read_graph(access, scope_ids, MAX_NODES, MAX_LINKS)
+        if graph is not None:
+            return graph
+        size = store_analytics.measure_graph(access, scope_ids)
+    raise GraphTooLarge(
+        f"The graph has {size.nodes} nodes and {size.edges} edges; at most {MAX_NODES} nodes and"
+        f" {MAX_LINKS} pairs of nodes with edges are analysed. The communities found before stay."
+        " Use the communities of the scopes instead of the tenant's; archive nodes that are not"
+        " needed; or read the tables graph_nodes and graph_edges from a replica into a graph"
+        " library on a larger machine."
+    )
+
+
+def _analyse_communities(graph: AnalysisGraph, counters: Counter[str]) -> Communities:
+    start = time.monotonic()
+    groups = find_communities(graph.links)
+    middle = time.monotonic()
+    communities = measure_communities(graph.links, groups)
+    counters["LabelPropagationMilliseconds"] += round((middle - start) * 1000)
+    counters["BridgeScoreMilliseconds"] += round((time.monotonic() - middle) * 1000)
+    return communities
+
+
+def _make_rows(
+    tenant: str, scope_id: UUID | None, graph: AnalysisGraph, communities: Communities
+) -> tuple[list[CommunityRow], list[MemberRow]]:
+    """The rows of a graph's communities and of all nodes in them."""
+    first_nodes = _index_nodes_by_vertex(graph)
+    leaders = [first_nodes[group.nodes[0]] for group in communities.groups]
+    ids = [make_community_id(tenant, scope_id, node.type, node.identity) for node in leaders]
+    bridges, scores = communities.bridges, communities.bridge_scores
+    rows = [
+        CommunityRow(
+            ids[n],
+            len(group.nodes),
+            sum(vertex in bridges for vertex in group.nodes),
+            [(ids[other], weight) for other, weight in group.neighbours[:_MAX_NEIGHBOURS]],
+        )
+        for n, group in enumerate(communities.groups)
+    ]
+    places = {
+        vertex: (ids[n], rank)
+        for n, group in enumerate(communities.groups)
+        for rank, vertex in enumerate(group.nodes, 1)
+    }
+    members = [
+        MemberRow(node.node_id, *places[vertex], scores[vertex], vertex in bridges)
+        for node, vertex in zip(graph.nodes, graph.vertices, strict=True)
+        if vertex in places
+    ]
+    return rows, members
+
+
+def _index_nodes_by_vertex(graph: AnalysisGraph) -> Mapping[int, GraphNode]:
+    """A node of each vertex, for its type and identity."""
+    return dict(zip(graph.vertices, graph.nodes, strict=True))
+
+
+def _store(
+    access: TenantDb,
+    scope: WaitingScope | None,
+    digest: bytes,
+    rows: tuple[Sequence[CommunityRow], Sequence[MemberRow]],
+    now: datetime,
+) -> None:
+    """Replace the communities of a scope or of the tenant. In a transaction."""
+    _mark_analysed(access, scope, now, digest)
+    if scope:
+        store_analytics.replace_scope_communities(access, scope, *rows, now)
+    else:
+        store_analytics.replace_tenant_communities(access, digest, *rows, now)
+
+
+def _mark_analysed(
+    access: TenantDb, scope: WaitingScope | None, now: datetime, digest: bytes | None = None
+) -> None:
+    """Record that a graph is analysed, and resolve its failure. In a transaction."""
+    ref = scope.scope_id if scope else TENANT_REF
+    store_failures.resolve_failures(access, store_failures.ANALYZE_KIND, [ref], now)
+    if scope:
+        store_analytics.mark_scope_analysed(access, scope, digest)
+
+
+def _record_failure(access: TenantDb, scope: WaitingScope | None, error: Exception) -> None:
+    """Record a graph that could not be analysed as a failure that an admin can retry. A graph that
+    is too large is not due again before it changes. In a transaction."""
+    is_refused = isinstance(error, GraphTooLarge)
+    reason = error_code(error)
+    logger.warning(
+        "graph not analysed", extra={"scopes": [scope and scope.scope_id], "reason": reason}
+    )
+    if scope and is_refused:
+        store_analytics.mark_scope_analysed(access, scope, None)
+    store_failures.record_failure(
+        access,
+        kind=store_failures.ANALYZE_KIND,
+        scope_id=scope and scope.scope_id,
+        participants=scope.participants if scope else [],
+        reason=reason,
+        advice=str(error) if is_refused else _FAILURE_ADVICE,
+        ref=scope.scope_id if scope else TENANT_REF,
+    )

@@ -1,0 +1,1 @@
+"""Contradictions between facts, and advice before a text is stored."""

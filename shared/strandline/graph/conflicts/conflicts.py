@@ -1,0 +1,223 @@
+"""Find facts that contradict each other: similar by their vectors, and contradicting by a test."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from strandline.embeddings.spaces import thresholds_for
+from strandline.errors import Invalid
+from strandline.graph.conflicts import store
+from strandline.graph.conflicts.schemas import (
+    ConflictOut,
+    ConflictsOut,
+    ConflictsRequest,
+    FactOut,
+    VerdictOut,
+)
+from strandline.graph.conflicts.store import ComparisonResult, FactFilter, SimilarPair
+from strandline.graph.nodes.identity import format_node_id, hash_name, parse_node_id
+from strandline.graph.nodes.store_joined import JoinedNode, read_nodes
+from strandline.graph.search.search import Finder, get_joined_node
+from strandline.llm.heuristic.contradiction import find_contradiction
+from strandline.llm.tasks import LlmTasks
+from strandline.llm.types import TaskContext
+from strandline.recall.recall import embed_query
+from strandline.tuning import Tuning
+
+_MAX_MODEL_PAIRS = 10
+"""How many of the most similar pairs are sent to the model."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The language model that judges contradictions, where one is configured."""
+
+    llm: LlmTasks
+    task: TaskContext
+
+    def ask(self, first: str, second: str, participants: Sequence[str]) -> VerdictOut | None:
+        """The model's verdict, or None if it gives no usable answer. The model sees the ids of only
+        these participants."""
+        task = replace(self.task, participants=tuple(participants))
+        result = self.llm.contradicts(task, first, second)
+        if result.fallback_reason is not None:
+            return None
+        return VerdictOut(
+            test="model", contradicts=result.value.contradicts, reason=None, model=result.model
+        )
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The statement that facts are compared with."""
+
+    content: str
+    node: JoinedNode | None
+    """None: the statement is not stored."""
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two facts, the newer one first, or the unstored statement and a fact."""
+
+    facts: tuple[FactOut, FactOut]
+    similarity: float
+    participants: frozenset[str]
+
+
+def find_conflicts(
+    finder: Finder, judge: Judge, request: ConflictsRequest, tuning: Tuning
+) -> ConflictsOut:
+    """The contradictions that a request asks for, most similar first. Raises NotFound for a node
+    that is not in view, and Invalid for one that is not a fact."""
+    space = finder.embedder.space
+    threshold = request.threshold or thresholds_for(space, tuning).conflict
+    fact_filter = FactFilter(space, threshold, request.category)
+    subject = _find_subject(finder, request)
+    degradations: list[str] = []
+    if subject is None:
+        similar = store.compare_newest(finder.access, fact_filter)
+    else:
+        vector, degradations = embed_query(finder.embedder, subject.content, finder.vector_timeout)
+        similar = find_similar_facts(finder, subject, vector, fact_filter)
+    conflicts, notes = judge_pairs(finder, judge, similar, subject)
+    is_cut = len(conflicts) > request.limit
+    return ConflictsOut(
+        conflicts=conflicts[: request.limit],
+        threshold=threshold,
+        compared=len(similar.pairs),
+        degraded=[*degradations, *notes, *(["cut_by_limit"] if is_cut else [])],
+    )
+
+
+def find_similar_facts(
+    finder: Finder,
+    subject: Subject,
+    vector: Sequence[float] | None,
+    fact_filter: FactFilter,
+) -> ComparisonResult:
+    """The facts in view that are similar to a statement but not identical to it; none without its
+    vector."""
+    if vector is None:
+        return ComparisonResult(())
+    return store.compare_with(
+        finder.access,
+        vector,
+        fact_filter,
+        first_id=subject.node and subject.node.node_id,
+        excluded_ids=subject.node.member_ids if subject.node else (),
+        name_hash=hash_name(subject.content),
+    )
+
+
+def judge_pairs(
+    finder: Finder, judge: Judge, similar: ComparisonResult, subject: Subject | None
+) -> tuple[list[ConflictOut], list[str]]:
+    """Those of these pairs that contradict each other by a test, in order, and the codes for
+    `degraded`. A pair without a first fact compares the subject with the second one."""
+    conflicts: list[ConflictOut] = []
+    has_failed = False
+    pairs = _read_pairs(finder, similar.pairs, subject)
+    for n, pair in enumerate(pairs):
+        first, second = (fact.content for fact in pair.facts)
+        reason = find_contradiction(first, second)
+        tests = [
+            VerdictOut(
+                test="deterministic", contradicts=reason is not None, reason=reason, model=None
+            )
+        ]
+        if judge.llm.has_model and n < _MAX_MODEL_PAIRS:
+            verdict = judge.ask(first, second, sorted(pair.participants))
+            has_failed = has_failed or verdict is None
+            tests += [verdict] if verdict else []
+        if any(test.contradicts for test in tests):
+            conflicts.append(_to_conflict(pair, tests))
+    notes = {
+        "no_model": not judge.llm.has_model,
+        "model_failed": has_failed,
+        "model_cut": judge.llm.has_model and len(pairs) > _MAX_MODEL_PAIRS,
+        "facts_cut": similar.facts_cut,
+        "pairs_cut": similar.pairs_cut,
+    }
+    return conflicts, [note for note, holds in notes.items() if holds]
+
+
+def _find_subject(finder: Finder, request: ConflictsRequest) -> Subject | None:
+    if request.content is not None:
+        return Subject(request.content, None)
+    if request.node_id is None:
+        return None
+    if parse_node_id(request.node_id)[0] != "fact":
+        raise Invalid("node_id: only facts are compared", field="node_id")
+    node = get_joined_node(finder.access, request.node_id, None)
+    return Subject(node.name, node)
+
+
+def _read_pairs(
+    finder: Finder, similar: Sequence[SimilarPair], subject: Subject | None
+) -> list[_Pair]:
+    """The pairs whose facts are still in view."""
+    ids = dict.fromkeys(i for pair in similar for i in (pair.first_id, pair.second_id) if i)
+    nodes = {node.node_id: node for node in read_nodes(finder.access, list(ids), None)}
+    pairs = [_to_pair(item, nodes, subject, finder.access.caller.viewer) for item in similar]
+    return [pair for pair in pairs if pair is not None]
+
+
+def _to_pair(
+    item: SimilarPair,
+    nodes: Mapping[UUID, JoinedNode],
+    subject: Subject | None,
+    viewer: Sequence[str],
+) -> _Pair | None:
+    second = nodes.get(item.second_id)
+    if second is None:
+        return None
+    if item.first_id is None:
+        assert subject is not None
+        facts = _to_unstored_fact(subject.content), _to_fact(second)
+        return _Pair(facts, item.similarity, frozenset(second.participants).union(viewer))
+    first = nodes.get(item.first_id)
+    if first is None:
+        return None
+    newer, older = sorted(
+        (first, second), key=lambda node: (node.updated_at, node.node_id), reverse=True
+    )
+    participants = frozenset(first.participants).union(second.participants)
+    return _Pair((_to_fact(newer), _to_fact(older)), item.similarity, participants)
+
+
+def _to_fact(node: JoinedNode) -> FactOut:
+    return FactOut(
+        id=format_node_id(node.type, node.node_id),
+        content=node.name,
+        confidence=node.confidence,
+        trust=node.trust,
+        valid_from=node.valid_from,
+        updated_at=node.updated_at,
+    )
+
+
+def _to_unstored_fact(content: str) -> FactOut:
+    return FactOut(
+        id=None, content=content, confidence=None, trust=None, valid_from=None, updated_at=None
+    )
+
+
+def _to_conflict(pair: _Pair, tests: list[VerdictOut]) -> ConflictOut:
+    newer, older = pair.facts
+    if newer.id is None:
+        suggestion = (
+            f"If the new statement holds, store it with `invalidates`: {older.id}; if not, store"
+            " nothing."
+        )
+    else:
+        suggestion = (
+            f"If {newer.id}, the newer one, holds, invalidate {older.id} with a reason; if not, the"
+            " other way round."
+        )
+    return ConflictOut(
+        facts=[newer, older],
+        similarity=round(pair.similarity, 4),
+        tests=tests,
+        suggestion=suggestion,
+    )

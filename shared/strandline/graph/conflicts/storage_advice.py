@@ -1,0 +1,100 @@
+"""Find stored facts and events that concern a text, and advise on storing it."""
+
+from collections.abc import Sequence
+
+from strandline.embeddings.spaces import thresholds_for
+from strandline.graph.conflicts.conflicts import Judge, Subject, find_similar_facts, judge_pairs
+from strandline.graph.conflicts.schemas import (
+    Advice,
+    AdviceOut,
+    AnalyzeOut,
+    AnalyzeRequest,
+    ConflictOut,
+)
+from strandline.graph.conflicts.store import FactFilter
+from strandline.graph.nodes.identity import hash_name
+from strandline.graph.search.schemas import FoundNode
+from strandline.graph.search.search import ALL_TYPES, Finder, read_matches
+from strandline.graph.search.store import NodeFilter
+from strandline.log.trust import trust_rank
+from strandline.recall.recall import embed_query
+from strandline.tuning import Tuning
+
+_STORE_AS = (
+    "fact: content, category (personal, professional, preference, technical, relationship,"
+    " general), confidence 0 to 1; what it replaces as `invalidates`, with a `reason`",
+    "decision: title, rationale, alternatives; relationships decision_entity with a role",
+    "entity: name, kind (person, company, project, product, technology, place, other), description",
+    "event: title, description, event_date",
+    "topic: name, description; relationships fact_topic, decision_topic, entity_topic lead to it",
+)
+_NEAR_TOPIC = 0.4
+"""The least similarity at which a topic is suggested."""
+
+
+def analyze_before_storing(
+    finder: Finder, judge: Judge, request: AnalyzeRequest, tuning: Tuning
+) -> AnalyzeOut:
+    """Find stored nodes that concern a text, facts that contradict it, and advice on storing it.
+    Stores nothing."""
+    vector, degradations = embed_query(finder.embedder, request.content, finder.vector_timeout)
+    narrowing = NodeFilter(ALL_TYPES)
+    matches = finder.find_by(request.content, vector, narrowing)
+    nodes = read_matches(finder.access, matches, narrowing, request.limit)
+    conflicts: list[ConflictOut] = []
+    if request.content_type == "statement":
+        subject = Subject(request.content, None)
+        space = finder.embedder.space
+        fact_filter = FactFilter(space, thresholds_for(space, tuning).conflict)
+        similar = find_similar_facts(finder, subject, vector, fact_filter)
+        conflicts, notes = judge_pairs(finder, judge, similar, subject)
+        degradations = [*degradations, *notes]
+    return AnalyzeOut(
+        related=nodes,
+        conflicts=conflicts,
+        weigh=_make_advice(request.content, nodes, conflicts),
+        store_as=list(_STORE_AS),
+        degraded=degradations,
+    )
+
+
+def _make_advice(
+    content: str, nodes: Sequence[FoundNode], conflicts: Sequence[ConflictOut]
+) -> list[AdviceOut]:
+    """The advice on storing a text, the most important first."""
+    known_hash = hash_name(content)
+    same_ids = [node.id for node in nodes if hash_name(node.name) == known_hash]
+    fact_ids = [fact.id for c in conflicts for fact in c.facts if fact.id]
+    entity_ids = [
+        node.id
+        for node in nodes
+        if node.type == "entity" and "name" in node.why and node.id not in same_ids
+    ]
+    topics = [
+        node.id for node in nodes if node.type == "topic" and (node.similarity or 0) >= _NEAR_TOPIC
+    ]
+    low_trust_ids = [node.id for node in nodes if trust_rank(node.trust) < trust_rank("agent")]
+    findings: list[tuple[Advice, Sequence[str], str]] = [
+        (
+            "contradicts",
+            fact_ids,
+            "It contradicts known facts. Invalidate those that no longer hold.",
+        ),
+        (
+            "known_already",
+            same_ids,
+            "It is known already. Stating it again only adds weight.",
+        ),
+        ("known_names", entity_ids, "It names known entities. Add relationships to them."),
+        ("near_topic", topics, "It is near known topics. Add a relationship to one of them."),
+        ("low_trust", low_trust_ids, "These come from tools or documents. Give them less weight."),
+    ]
+    advice = [
+        AdviceOut(code=code, text=text, node_ids=list(dict.fromkeys(ids)))
+        for code, ids, text in findings
+        if ids
+    ]
+    if not nodes:
+        text = "Nothing related is known. If it will matter later, it is worth storing."
+        advice.append(AdviceOut(code="nothing_related", text=text, node_ids=[]))
+    return advice

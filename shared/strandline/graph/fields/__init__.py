@@ -1,0 +1,1 @@
+"""Fields of topics: their values, revisions and use."""

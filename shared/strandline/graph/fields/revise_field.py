@@ -1,0 +1,239 @@
+"""Store a revision of a topic's field, as a statement in the log with its rows."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.db.database import NOBODY, Caller, TenantDb
+from strandline.errors import Forbidden, Invalid, NotFound, StateConflict
+from strandline.graph.changes.sentences import write_field_sentence
+from strandline.graph.changes.targets import UPKEEP
+from strandline.graph.fields import store_revisions
+from strandline.graph.fields.fields import parse_topic_id, to_revision_fields
+from strandline.graph.fields.schemas import RevisionRequest, StoredRevision, parse_field_name
+from strandline.graph.fields.store import RevisionRow
+from strandline.graph.fields.store_revisions import FieldBefore, NewRevision
+from strandline.graph.nodes import store_read
+from strandline.graph.nodes.confidence import halves_confidence_by_default
+from strandline.graph.nodes.identity import normalise
+from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.schemas import MAX_NODE_BYTES
+from strandline.graph.nodes.store_read import NodeName
+from strandline.graph.nodes.store_write import lock_scopes, write_observations
+from strandline.http.request import Request
+from strandline.log.append import make_caller
+from strandline.log.append_batch import AppendBatch, AppendResult
+from strandline.log.statements import Statement, build_statements, store_statements
+from strandline.participants import derive_scope_id, normalize_set
+
+
+@dataclass(frozen=True)
+class _Revision:
+    """The contents of a request."""
+
+    topic: NodeName
+    field: str
+    ref: NodeName | None
+    """The topic that the field refers to from now on."""
+    body: RevisionRequest
+
+    @property
+    def sets_ref(self) -> bool:
+        return "ref_topic_id" in self.body.model_fields_set
+
+
+def revise_field(
+    request: Request, topic_id: str, field: str, body: RevisionRequest, key: str | None
+) -> tuple[StoredRevision, bool]:
+    """Store a revision of a field with its statement. Returns the revision, and whether it was
+    stored before under the same key.
+
+    Raises NotFound for a topic that not all participants can see; StateConflict for a topic of
+    other participants; Invalid, which names a field; and the errors of an append.
+    """
+    resources, principal = request.resources, request.principal
+    revision = _resolve(request, topic_id, parse_field_name(field), body)
+    batch = build_statements(principal, [_make_statement(revision, key)])
+    access = resources.database.connect_as(make_caller(principal), request.deadline)
+    rows: list[RevisionRow] = []
+
+    def write_rows(results: Sequence[AppendResult]) -> None:
+        rows.append(_write_rows(access, revision, _make_source(batch, results[0])))
+
+    (result,) = store_statements(
+        resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
+    )
+    answer = StoredRevision.model_validate(
+        {
+            **to_revision_fields(rows[-1]),
+            "scope_id": revision.topic.scope_id,
+            "field": revision.field,
+        }
+    )
+    return answer, result.is_replay
+
+
+def _resolve(request: Request, topic_id: str, field: str, body: RevisionRequest) -> _Revision:
+    """Resolve the topics that a request names, within the view that all its participants share."""
+    principal = request.principal
+    members = normalize_set(body.participants)
+    if principal.user and principal.user not in members:
+        raise Forbidden(
+            "participants: must include this credential's own user", field="participants"
+        )
+    node_id, ref_id = parse_topic_id(topic_id), parse_topic_id(body.ref_topic_id or "")
+    if node_id is None:
+        raise NotFound("there is no such topic in view")
+    readers = request.resources.database.connect_as(
+        Caller(principal.tenant, tuple(members), NOBODY), request.deadline
+    )
+    nodes = store_read.find_nodes(readers, [one for one in (node_id, ref_id) if one])
+    topic = nodes.get(node_id)
+    if topic is None or topic.type != "topic":
+        raise NotFound("there is no such topic in view")
+    if topic.scope_id != derive_scope_id(principal.tenant, members):
+        raise StateConflict(
+            f"participants: the topic belongs to other participants, in scope {topic.scope_id};"
+            f" name exactly those (GET /api/v1/scopes/{topic.scope_id}), or state a topic of its"
+            " name among these",
+            field="participants",
+        )
+    return _Revision(topic, field, _check_ref(body, topic, ref_id and nodes.get(ref_id)), body)
+
+
+def _check_ref(body: RevisionRequest, topic: NodeName, ref: NodeName | None) -> NodeName | None:
+    if body.ref_topic_id is None:
+        return None
+    if ref is None or ref.type != "topic":
+        raise Invalid(
+            "ref_topic_id: is not the id of a topic that all participants can see",
+            field="ref_topic_id",
+        )
+    if normalise(ref.name) == normalise(topic.name):
+        raise Invalid("ref_topic_id: leads to the topic itself", field="ref_topic_id")
+    return ref
+
+
+def _make_statement(revision: _Revision, key: str | None) -> Statement:
+    body, topic = revision.body, revision.topic.name
+    return Statement(
+        participants=body.participants,
+        role="user" if body.speaker is None or body.speaker.startswith("user:") else "agent",
+        content=write_field_sentence(
+            topic, revision.field, body.value, body.why_changed, body.impact_expected
+        ),
+        operation={"revise": _make_operation(revision)},
+        speaker=body.speaker,
+        key=key,
+    )
+
+
+def _make_operation(revision: _Revision) -> Mapping[str, Any]:
+    """The revision for the statement's operation: topics of the scope by their names."""
+    names = {"valid_from", "why_changed", "impact_expected", "field_type"}
+    operation = {
+        "topic": revision.topic.name,
+        "field": revision.field,
+        "value": revision.body.value,
+        **revision.body.model_dump(mode="json", include=names, exclude_none=True),
+        **({"ref_topic": revision.ref and revision.ref.name} if revision.sets_ref else {}),
+    }
+    size = len(json.dumps(operation, ensure_ascii=False).encode())
+    if size > MAX_NODE_BYTES:
+        raise Invalid(
+            f"value: the revision is {size} bytes as JSON, at most {MAX_NODE_BYTES}; append the"
+            " value as an event, and state its id here",
+            field="value",
+        )
+    return operation
+
+
+def _make_source(batch: AppendBatch, result: AppendResult) -> Source:
+    receipt, draft = result.receipt, batch.drafts[0]
+    assert receipt is not None, "refused statements are raised"
+    return Source(
+        source_id=receipt.event_id,
+        version=None,
+        scope_id=receipt.scope_id,
+        participants=draft.participants,
+        event_ids=[receipt.event_id],
+        trust=draft.origin,
+        observed_at=receipt.recorded_at,
+        valid_from=receipt.recorded_at,
+    )
+
+
+def _write_rows(access: TenantDb, revision: _Revision, source: Source) -> RevisionRow:
+    """Store a statement's topic, field and revision. Rows that exist already stay unchanged.
+    Writers of a scope run one after the other."""
+    lock_scopes(access, [source.scope_id])
+    existing = store_revisions.find_revision(access, source.source_id)
+    if existing:
+        return existing
+    topic, body = revision.topic, revision.body
+    before = store_revisions.get_newest(access, topic.node_id, revision.field)
+    if before is None:  # its last source was replaced in the meantime
+        raise NotFound("there is no such topic in view")
+    if before.event_id:
+        store_revisions.drop_observation(access, topic.node_id, before.event_id)
+    ref_id = _write_observations(access, revision, source, before)
+    return store_revisions.add_revision(
+        access,
+        NewRevision(
+            node_id=topic.node_id,
+            field=revision.field,
+            scope_id=source.scope_id,
+            participants=source.participants,
+            field_type=body.field_type,
+            value=body.value,
+            valid_from=body.valid_from or source.valid_from,
+            why_changed=body.why_changed or "",
+            impact_expected=body.impact_expected or "",
+            ref_id=ref_id,
+            event_id=source.source_id,
+            recorded_at=source.observed_at,
+        ),
+    )
+
+
+def _write_observations(
+    access: TenantDb, revision: _Revision, source: Source, before: FieldBefore
+) -> UUID | None:
+    """Store a statement's observations of the topic and of its relation to another topic. Returns
+    the topic that the field refers to."""
+    topic, ref, body = revision.topic, revision.ref, revision.body
+    nodes = [NodeObservation(source, "topic", topic.name, node_id=topic.node_id)]
+    edges: list[EdgeObservation] = []
+
+    def relate(name: str, node_id: UUID | None, patch: Mapping[str, Any]) -> None:
+        nodes.append(NodeObservation(source, "topic", name, node_id=node_id))
+        edge = EdgeObservation(
+            source,
+            from_node=0,
+            to_node=len(nodes) - 1,
+            type="related",
+            label=revision.field,
+            patch=patch,
+            valid_from=body.valid_from,
+        )
+        edges.append(edge)
+
+    stays = not revision.sets_ref or (
+        ref is not None
+        and before.ref_name is not None
+        and normalise(ref.name) == normalise(before.ref_name)
+    )
+    if ref and not stays:
+        own_id = ref.node_id if ref.scope_id == topic.scope_id else None
+        relate(ref.name, own_id, {"valid_to": None, "reason": None})  # it may have ended before
+    if before.ref_id and before.ref_name and not stays:
+        until = body.valid_from or source.valid_from
+        patch = {**UPKEEP, "valid_to": until.isoformat(), "reason": body.why_changed}
+        relate(before.ref_name, before.ref_id, patch)
+    halves = halves_confidence_by_default()
+    node_ids = write_observations(access, nodes, edges, halves_confidence=halves).node_ids
+    if stays:
+        return before.ref_id
+    return node_ids[1] if ref else None

@@ -1,0 +1,1 @@
+"""Lists of nodes, the history of a node, and proposals of merges."""

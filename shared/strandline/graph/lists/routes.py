@@ -1,0 +1,57 @@
+"""HTTP routes that list nodes, return their history and propose merges."""
+
+from strandline.config import get_settings
+from strandline.embeddings.spaces import thresholds_for
+from strandline.errors import Gone
+from strandline.graph.changes.schemas import Proposals, ProposalsQuery
+from strandline.graph.lists.lists import list_node_page, read_history
+from strandline.graph.lists.merge_proposals import propose_merges
+from strandline.graph.lists.schemas import HistoryQuery, NodeHistory, NodePage, NodesQuery
+from strandline.graph.nodes.confidence import halves_confidence_by_default
+from strandline.graph.nodes.identity import parse_node_id
+from strandline.http.request import Request
+from strandline.http.routing import Response, Route, json_response
+from strandline.tenants.store_tenants import read_tuning
+
+
+def get_nodes(request: Request) -> Response:
+    """The nodes of the graph in view, joined over its scopes: filtered, sorted, in pages. Nodes
+    that are archived or do not hold are left out by default. With `as_of`, the nodes as they were
+    known then."""
+    query = request.parse_query(NodesQuery)
+    access = request.connect_reader(query.participants)
+    page = list_node_page(access, query, halves_confidence=halves_confidence_by_default())
+    request.metrics["GraphNodesRead"] = len(page.nodes)
+    return json_response(page)
+
+
+def get_node_history(request: Request) -> Response:
+    """The observations about a node, oldest first: who said it, when, and the events it cites. For
+    a fact, also the facts that it replaced and that replaced it."""
+    query = request.parse_query(HistoryQuery)
+    access = request.connect_reader(query.participants)
+    node_type, node_id = parse_node_id(request.path_parameter("node_id"))
+    return json_response(read_history(access, node_type, node_id, query))
+
+
+def get_merge_proposals(request: Request) -> Response:
+    """Pairs of nodes of one scope and type that may be the same. Their names or their vectors are
+    similar. Facts are not proposed. Nothing is merged without a request."""
+    query = request.parse_query(ProposalsQuery)
+    access = request.connect_reader(query.participants)
+    space = request.resources.embedder.space
+    thresholds = thresholds_for(space, read_tuning(access, get_settings().tuning))
+    return json_response(propose_merges(access, query, space, thresholds.merge))
+
+
+ROUTES = {
+    "GET /api/v1/graph/nodes": Route(
+        get_nodes, "read", {200: NodePage}, query=NodesQuery, errors=(Gone,)
+    ),
+    "GET /api/v1/graph/nodes/{node_id}/history": Route(
+        get_node_history, "read", {200: NodeHistory}, query=HistoryQuery, errors=(Gone,)
+    ),
+    "GET /api/v1/graph/merges/proposals": Route(
+        get_merge_proposals, "read", {200: Proposals}, query=ProposalsQuery
+    ),
+}

@@ -1,0 +1,227 @@
+"""Requests and answers about nodes and edges of the graph."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import Field, field_validator, model_validator
+
+from strandline.graph.nodes.identity import NodeType, normalise
+from strandline.schemas import (
+    Moment,
+    Participant,
+    Participants,
+    ParticipantsQuery,
+    RequestModel,
+    ResponseModel,
+)
+
+MAX_NODES = 50
+MAX_LINKS = 20
+MAX_NODE_BYTES = 15 * 1024
+"""The maximum size as JSON, in the metadata of its statement."""
+
+type FactCategory = Literal[
+    "personal", "professional", "preference", "technical", "relationship", "general"
+]
+type EntityKind = Literal["person", "company", "project", "product", "technology", "place", "other"]
+type DecisionStatus = Literal["active", "superseded", "reversed"]
+type RelationType = Literal[
+    "fact_entity",
+    "fact_topic",
+    "decision_entity",
+    "decision_topic",
+    "event_decision",
+    "entity_topic",
+    "invalidates",
+    "USES",
+    "WORKS_ON",
+    "BUILT_FOR_CLIENT",
+    "STRUGGLES_WITH",
+    "EXHIBITS",
+    "EXPRESSED_INTEREST",
+    "RELATES_TO",
+    "related",
+]
+
+type NodeRef = Annotated[str, Field(min_length=1, max_length=100)]
+"""A node's id (`ent:…`), or the `ref` of a node of the same request."""
+type Alternative = Annotated[str, Field(min_length=1, max_length=200)]
+type Name = Annotated[str, Field(min_length=1, max_length=500)]
+type Text = Annotated[str, Field(min_length=1, max_length=4000)]
+
+
+class RelationshipIn(RequestModel):
+    """An edge from the node that is created to another one."""
+
+    edge: Annotated[str, Field(min_length=1, max_length=100)]
+    """The type of the edge. An unknown one is stored as `RELATES_TO`, and the answer says so."""
+    target: NodeRef
+    role: str | None = Field(default=None, max_length=200)
+    """The entity's role in the decision."""
+    nuance: str | None = Field(default=None, max_length=1000)
+    confidence: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
+
+
+class _NodeIn(RequestModel):
+    ref: Annotated[str, Field(pattern="^[a-z0-9_-]{1,64}$")] | None = None
+    """A name for the node within this request, which edges can refer to."""
+    relationships: list[RelationshipIn] = Field(
+        default_factory=list[RelationshipIn], max_length=MAX_LINKS
+    )
+    confidence: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
+    """How sure the caller is; by default 0.8 is assumed."""
+    valid_from: Moment | None = None
+    """The time from which it holds; by default now."""
+
+
+def _check_name(value: str) -> str:
+    if not normalise(value):
+        raise ValueError("must have a letter, a digit or a sign besides white space")
+    return value
+
+
+class FactIn(_NodeIn):
+    """Something that is the case."""
+
+    type: Literal["fact"]
+    content: Text
+    category: FactCategory = "general"
+    invalidates: NodeRef | None = None
+    """The id of the fact that it replaces. That fact's valid time ends where this one's begins."""
+    reason: str | None = Field(default=None, max_length=1000)
+    """Why the replaced fact no longer holds."""
+
+    _check_content = field_validator("content")(_check_name)
+
+    @model_validator(mode="after")
+    def _check_reason(self) -> Self:
+        if (self.invalidates is None) != (self.reason is None):
+            raise ValueError("invalidates and reason go together")
+        return self
+
+
+class DecisionIn(_NodeIn):
+    """What was decided, and why."""
+
+    type: Literal["decision"]
+    title: Name
+    rationale: Text
+    alternatives: list[Alternative] = Field(default_factory=list[str], max_length=10)
+    status: DecisionStatus = "active"
+
+    _check_title = field_validator("title")(_check_name)
+
+
+class EntityIn(_NodeIn):
+    """A person or a thing with a name."""
+
+    type: Literal["entity"]
+    name: Name
+    kind: EntityKind = "other"
+    description: str | None = Field(default=None, max_length=4000)
+
+    _check_name = field_validator("name")(_check_name)
+
+
+class EventIn(_NodeIn):
+    """Something that happened or will happen."""
+
+    type: Literal["event"]
+    title: Name
+    description: str | None = Field(default=None, max_length=4000)
+    event_date: Moment | None = None
+
+    _check_title = field_validator("title")(_check_name)
+
+
+class TopicIn(_NodeIn):
+    """A recurring theme."""
+
+    type: Literal["topic"]
+    name: Name
+    description: str | None = Field(default=None, max_length=4000)
+    category: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """The kind of topic, in the caller's words."""
+
+    _check_name = field_validator("name")(_check_name)
+
+
+type NodeIn = Annotated[
+    FactIn | DecisionIn | EntityIn | EventIn | TopicIn, Field(discriminator="type")
+]
+
+
+class CreateNodesRequest(RequestModel):
+    """Up to 50 nodes, with edges between them and to existing nodes, stored all or none."""
+
+    participants: Participants
+    """The exact set of participants. It determines the scope."""
+    speaker: Participant | None = None
+    """Who states it. May be omitted if only one participant is possible."""
+    nodes: list[NodeIn] = Field(min_length=1, max_length=MAX_NODES)
+    """Each at most 15 KiB as JSON, including its relationships."""
+
+
+class GetNodeQuery(ParticipantsQuery):
+    """Query string of a node."""
+
+    as_of: Moment | None = None
+    """As it was known at this time; by default now."""
+
+
+class StoredNode(ResponseModel):
+    """A node that a request stored or referred to."""
+
+    id: str
+    """Its type and its id, such as `fact:018f…`."""
+    ref: str | None
+    type: NodeType
+    event_id: UUID
+    """The statement that it rests on."""
+
+
+class StoredEdge(ResponseModel):
+    """An edge that a request stored or referred to."""
+
+    id: UUID
+    type: RelationType
+    from_id: str
+    to_id: str
+    corrected_from: str | None
+    """The requested type, if it was unknown."""
+
+
+class CreateNodesAnswer(ResponseModel):
+    """What was stored, nodes in the order of the request."""
+
+    scope_id: UUID
+    nodes: list[StoredNode]
+    edges: list[StoredEdge]
+
+
+class NodeOut(ResponseModel):
+    """A node, joined over the scopes in view."""
+
+    id: str
+    type: NodeType
+    name: str
+    """The content of a fact, the title of a decision or an event, or the name of an entity or a
+    topic."""
+    properties: dict[str, Any]
+    """Its other fields, as they were created and updated: `category` or `kind`, `description` …"""
+    confidence: float
+    weight: int
+    """The number of observations that support it. Ends, merges and archive flags do not count."""
+    trust: str
+    """The least trusted origin among the events it cites."""
+    valid_from: datetime
+    valid_to: datetime | None
+    """Null: it still holds."""
+    archived: bool
+    """Lists and searches leave it out by default. For a joined node: whether all of its members are
+    archived."""
+    created_at: datetime
+    updated_at: datetime
+    members: list[str]
+    """The nodes of this name in each scope in view, and those merged with it."""

@@ -1,0 +1,106 @@
+"""SQL for missing vectors of nodes."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+
+_MAX_TEXT = 4000
+"""How many characters of a node's text are embedded."""
+
+
+@dataclass(frozen=True)
+class UnembeddedNode:
+    """A node without a vector in the current space."""
+
+    node_id: UUID
+    text: str
+
+
+def list_unembedded_in_scopes(
+    access: TenantDb, scope_ids: Sequence[UUID], limit: int
+) -> Sequence[UnembeddedNode]:
+    """Nodes of these scopes that were not embedded since their text last changed."""
+    return access.fetch(
+        UnembeddedNode,
+        """
+        select g.node_id, left(node_text(g.name, g.properties), %(max_text)s) as text
+        from graph_nodes g
+        where g.tenant_id = current_tenant() and g.scope_id = any (%(scope_ids)s)
+            and g.space is null
+        order by g.scope_id, g.node_id limit %(limit)s
+        """,
+        {"scope_ids": list(scope_ids), "limit": limit, "max_text": _MAX_TEXT},
+    )
+
+
+def list_unembedded_in_space(
+    access: TenantDb, space: str, after: UUID | None, limit: int
+) -> Sequence[UnembeddedNode]:
+    """The next nodes after `after`, by id, that are not embedded in this space."""
+    return access.fetch(
+        UnembeddedNode,
+        """
+        select g.node_id, left(node_text(g.name, g.properties), %(max_text)s) as text
+        from graph_nodes g
+        where g.tenant_id = current_tenant() and g.node_id > %(after)s
+            and g.space is distinct from %(space)s
+        order by g.node_id limit %(limit)s
+        """,
+        {"space": space, "after": after or UUID(int=0), "limit": limit, "max_text": _MAX_TEXT},
+    )
+
+
+@dataclass(frozen=True)
+class NodeVector:
+    """A node's vector in Postgres' text format, with the text that was embedded. The vector is None
+    if the model refused the text."""
+
+    node: UnembeddedNode
+    vector: str | None
+
+
+def store_vectors(access: TenantDb, space: str, vectors: Sequence[NodeVector]) -> int:
+    """Store these vectors, except for nodes whose text has changed or that a writer has locked:
+    they are listed again. Returns how many were stored. In a transaction."""
+    return access.execute(
+        """
+        with computed as (
+            select * from jsonb_to_recordset(%(rows)s::jsonb) r (node_id uuid, text text,
+                vector text)),
+        locked as materialized (
+            select g.node_id, c.vector
+            from computed c join graph_nodes g on g.tenant_id = current_tenant()
+                and g.node_id = c.node_id
+                and left(node_text(g.name, g.properties), %(max_text)s) = c.text
+            order by g.node_id for no key update of g skip locked)
+        update graph_nodes g set space = %(space)s, embedding = l.vector::halfvec
+        from locked l where g.tenant_id = current_tenant() and g.node_id = l.node_id
+        """,
+        {
+            "space": space,
+            "max_text": _MAX_TEXT,
+            "rows": json.dumps(
+                [
+                    {"node_id": str(v.node.node_id), "text": v.node.text, "vector": v.vector}
+                    for v in vectors
+                ]
+            ),
+        },
+    )
+
+
+def enqueue_scopes(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
+    """Make the work of these scopes due, after writing nodes without appending an event. Call it in
+    a separate transaction, after the one that wrote the nodes."""
+    access.execute(
+        """
+        insert into scope_work (tenant_id, scope_id, participants, due_at)
+        select s.tenant_id, s.scope_id, s.participants, now() from scopes s
+        where s.tenant_id = current_tenant() and s.scope_id = any (%(scope_ids)s)
+        order by s.scope_id on conflict do nothing
+        """,
+        {"scope_ids": list(scope_ids)},
+    )

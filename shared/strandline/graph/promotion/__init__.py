@@ -1,0 +1,1 @@
+"""The promoter: extract nodes and edges from warm chains."""

@@ -1,0 +1,131 @@
+"""Extract what a chain says for the graph. A model is asked once and its answer is stored as a
+decision, so that a graph that was dropped can be rebuilt identically."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.chains import store_decisions
+from strandline.chains.decisions import Decision
+from strandline.db.database import TenantDb
+from strandline.graph.promotion import store
+from strandline.graph.promotion.promotion import to_entity
+from strandline.graph.promotion.store import DueChain, Evidence
+from strandline.llm.tasks import LlmTasks
+from strandline.llm.types import Extraction, ModelResult, PromptEvent, TaskContext
+
+EXTRACTED_KIND = "extracted"
+"""The kind of the decision. It refers to the chain's last event."""
+_MARGIN_SECONDS = 5.0
+"""Seconds of the job's time reserved for the write after a model's answer."""
+
+
+@dataclass(frozen=True)
+class ChainExtraction:
+    """An extraction, and the events that it cites."""
+
+    extraction: Extraction
+    evidence_by_number: Mapping[int, Evidence]
+    """The chain's events that are evidence, by their numbers in the extraction."""
+    decision: Decision | None
+    """The decision to store; None if it was stored before, or there is nothing to extract from."""
+    fallback_reason: str | None
+    """Why the configured model did not answer, if it was expected to."""
+    waits_for_model: bool
+    """Whether the model can soon be asked again."""
+
+
+def extract_chain(
+    access: TenantDb,
+    llm: LlmTasks,
+    chain: DueChain,
+    *,
+    job: str,
+    deadline: float,
+    may_ask: bool,
+    is_retry: bool,
+) -> ChainExtraction:
+    """Extract what a chain's version says from its events. A stored decision is reused, unless this
+    is a retry. Must be called outside any transaction. Without `may_ask` the heuristic model
+    answers."""
+    evidence = store.read_evidence(access, chain.chain_id)
+    if not evidence:
+        return ChainExtraction(_NOTHING, {}, None, None, waits_for_model=False)
+    if not is_retry:
+        record = store.read_extraction(access, chain, evidence[-1].event_id)
+        if record is not None:
+            return _replay(record.body, evidence={item.event_id: item for item in evidence})
+    task = TaskContext(
+        tenant=access.caller.tenant,
+        subject=str(chain.scope_id),
+        participants=tuple(chain.participants),
+        scope_id=str(chain.scope_id),
+        job=job,
+        deadline=deadline - _MARGIN_SECONDS,
+    )
+    events = [_to_prompt_event(item) for item in evidence]
+    entities = [to_entity(entity) for entity in chain.entities if entity.get("name")]
+    result = llm.extract(task, events, entities, may_ask=may_ask)
+    return ChainExtraction(
+        result.value,
+        dict(enumerate(evidence, 1)),
+        _make_decision_record(chain, evidence, result),
+        result.fallback_reason,
+        result.retry_after is not None,
+    )
+
+
+def _make_decision_record(
+    chain: DueChain, evidence: Sequence[Evidence], result: ModelResult[Extraction]
+) -> Decision:
+    body = {
+        "chain_id": str(chain.chain_id),
+        "version": chain.version,
+        "events": [str(item.event_id) for item in evidence],
+        "extraction": result.value.model_dump(mode="json"),
+        "models": {
+            "model": result.model,
+            "prompt": result.prompt,
+            "fell_back": result.fallback_reason,
+        },
+    }
+    return Decision(evidence[-1].event_id, EXTRACTED_KIND, 0, evidence[-1].seq, body)
+
+
+def store_extraction(access: TenantDb, chain: DueChain, extraction: ChainExtraction) -> None:
+    """Store a new extraction as a decision. Call it in the transaction that writes the graph, after
+    locking the chain."""
+    decision = extraction.decision
+    if decision is None:
+        return
+    attempt = store_decisions.count_attempts(access, decision.event_id, EXTRACTED_KIND)
+    store_decisions.add_decisions(
+        access,
+        chain.scope_id,
+        chain.participants,
+        [Decision(decision.event_id, decision.kind, attempt, decision.at_seq, decision.body)],
+    )
+
+
+_NOTHING = Extraction(entities=[], facts=[], decisions=[], relations=[])
+
+
+def _replay(body: Mapping[str, Any], evidence: Mapping[UUID, Evidence]) -> ChainExtraction:
+    """The stored decision, restricted to the events that still exist."""
+    numbers = enumerate(map(UUID, body["events"]), 1)
+    evidence_by_number = {number: evidence[item] for number, item in numbers if item in evidence}
+    extraction = Extraction.model_validate(body["extraction"])
+    reason = body["models"]["fell_back"]
+    return ChainExtraction(extraction, evidence_by_number, None, reason, waits_for_model=False)
+
+
+def _to_prompt_event(item: Evidence) -> PromptEvent:
+    return PromptEvent(
+        seq=item.seq,
+        speaker=item.speaker,
+        role=item.role,
+        type=item.type,
+        text=item.text,
+        said_at=item.said_at,
+    )

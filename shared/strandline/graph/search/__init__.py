@@ -1,0 +1,1 @@
+"""Search for nodes by meaning and words, and traversal along edges."""

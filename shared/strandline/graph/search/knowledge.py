@@ -1,0 +1,102 @@
+"""Read what the graph holds about a question, for recall."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.graph.nodes.identity import NodeType, format_node_id
+from strandline.graph.nodes.store_joined import JoinedNode, leads_by_member
+from strandline.graph.search.answers import to_edges, to_found_node
+from strandline.graph.search.schemas import KnownEdge, KnownGraph, KnownNode
+from strandline.graph.search.search import ALL_TYPES, hash_possible_names
+from strandline.graph.search.store import Match, NodeFilter, NodeQuery
+from strandline.graph.search.store_knowledge import (
+    LIMIT,
+    KnownEdgeRow,
+    KnownNodeRow,
+    read_edges_between,
+    read_nodes_about,
+)
+
+_MIN_WORD_CHARS = 4
+"""Words of a question that are shorter match a node only by its whole name."""
+NOTHING = KnownGraph(nodes=[], edges=[])
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """The nodes that concern a question, in the order of the answer, and the edges between them."""
+
+    nodes: Sequence[KnownNodeRow]
+    edges: Sequence[KnownEdge]
+
+
+def read_knowledge(
+    access: TenantDb,
+    question: str,
+    vector: Sequence[float] | None,
+    space: str,
+    types: Sequence[NodeType] = ALL_TYPES,
+) -> Knowledge:
+    """Read the nodes that the question names, by whole names of any length or by words of at least
+    four letters; the nodes within two edges of confidence 0.5 or more; and the edges between all of
+    them. Reads only what holds now and is in view. `vector` is the question's: it finds no nodes,
+    but gives each node's similarity. One SQL statement, and a second one for the edges if there are
+    nodes."""
+    query = NodeQuery(
+        question,
+        hash_possible_names(question),
+        vector,
+        space,
+        NodeFilter(ALL_TYPES),
+        by_meaning=False,
+        min_word_chars=_MIN_WORD_CHARS,
+    )
+    nodes = read_nodes_about(access, query, types)
+    leads = leads_by_member(nodes)
+    rows = read_edges_between(access, list(leads)) if len(nodes) > 1 else ()
+    event_ids = _collect_events(rows, leads)
+    edges = [
+        KnownEdge(
+            **dict(edge), event_ids=event_ids[edge.from_id, edge.to_id, edge.type, edge.label]
+        )
+        for edge in to_edges(rows, leads)[:LIMIT]
+    ]
+    return Knowledge(nodes, edges)
+
+
+def read_known_graph(
+    access: TenantDb, question: str, vector: Sequence[float] | None, space: str
+) -> KnownGraph:
+    """The result of `read_knowledge` in the form of an answer."""
+    knowledge = read_knowledge(access, question, vector, space)
+    return KnownGraph(nodes=list(map(_to_known_node, knowledge.nodes)), edges=list(knowledge.edges))
+
+
+def _to_known_node(row: KnownNodeRow) -> KnownNode:
+    match = None
+    if row.score is not None:
+        match = Match(
+            row.node_id, row.score, row.similarity, bool(row.is_named), bool(row.has_words)
+        )
+    node = to_found_node(row, match, hops=row.hops)
+    return KnownNode(**dict(node), event_ids=row.event_ids)
+
+
+def _collect_events(
+    rows: Sequence[KnownEdgeRow], leads: Mapping[UUID, JoinedNode]
+) -> Mapping[tuple[str, str, str, str], list[UUID]]:
+    """The events of each edge of an answer, by its ends, type and label."""
+    event_ids: dict[tuple[str, str, str, str], list[UUID]] = defaultdict(list)
+    for row in rows:
+        start, end = leads[row.from_id], leads[row.to_id]
+        key = (
+            format_node_id(start.type, start.node_id),
+            format_node_id(end.type, end.node_id),
+            row.type,
+            row.label,
+        )
+        event_ids[key] += row.event_ids
+    return event_ids

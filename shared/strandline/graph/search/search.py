@@ -1,0 +1,197 @@
+"""Search the graph: by meaning and words, by a part of a text, or along edges."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.embeddings.embedder import Embedder
+from strandline.errors import NotFound
+from strandline.graph.nodes.identity import PREFIXES, NodeType, hash_name, normalise, parse_node_id
+from strandline.graph.nodes.store_joined import JoinedNode, leads_by_member, read_nodes
+from strandline.graph.nodes.store_walk import WalkFilter
+from strandline.graph.search import store
+from strandline.graph.search.answers import to_edges, to_found_node
+from strandline.graph.search.schemas import (
+    FoundNode,
+    GraphOut,
+    GraphSearchRequest,
+    NearestTopicsRequest,
+)
+from strandline.graph.search.store import Match, NodeFilter, NodeQuery
+from strandline.graph.search.subgraph import read_subgraph
+from strandline.recall.recall import embed_query
+
+ALL_TYPES: Sequence[NodeType] = tuple(PREFIXES)
+_NODE_ID = re.compile(rf"(?:{'|'.join(PREFIXES.values())}):[0-9a-f-]{{36}}")
+_GENITIVE = re.compile(r"['’]s?$")  # noqa: RUF001
+_BRACKETS = "()[]{}<>"
+_MAX_TOKENS = 64
+"""How many words of a query are searched for names."""
+_MAX_NAME_TOKENS = 5
+_HOPS = 2
+_MIN_CONFIDENCE = 0.5
+_MAX_NAMED_STARTS = 10
+_MAX_SIMILAR_STARTS = 3
+"""From how many of the nearest nodes edges are followed, if the query names none."""
+
+
+@dataclass(frozen=True)
+class Finder:
+    """The dependencies of a search."""
+
+    access: TenantDb
+    embedder: Embedder
+    vector_timeout: float
+    """The maximum time to wait for the query's vector, in seconds."""
+    halves_confidence: bool = False
+    """Whether confidences as of a time are combined by halving."""
+
+    def narrow(
+        self, types: Sequence[NodeType], as_of: datetime | None, *, archived: bool
+    ) -> NodeFilter:
+        """The filter for the nodes of a search."""
+        return NodeFilter(types, as_of, archived, self.halves_confidence)
+
+    def find(self, query: str, narrowing: NodeFilter) -> tuple[Sequence[Match], list[str]]:
+        """The nodes that may answer a query, best first, and the codes for the limits of the
+        search."""
+        vector, degradations = embed_query(self.embedder, query, self.vector_timeout)
+        return self.find_by(query, vector, narrowing), degradations
+
+    def find_by(
+        self, query: str, vector: Sequence[float] | None, narrowing: NodeFilter
+    ) -> Sequence[Match]:
+        """Like `find`, with the query's vector."""
+        node_query = NodeQuery(
+            query, hash_possible_names(query), vector, self.embedder.space, narrowing
+        )
+        return store.find_matches(self.access, node_query)
+
+
+def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
+    """Search the part of the graph that a query names or resembles. Raises NotFound for the id of a
+    node that is not in view."""
+    types = request.types or ALL_TYPES
+    if request.mode == "graph":
+        return _search_graph(finder, request, types)
+    narrowing = finder.narrow(types, request.as_of, archived=request.archived)
+    if request.mode == "semantic":
+        matches, degradations = finder.find(request.query, narrowing)
+        nodes = read_matches(finder.access, matches, narrowing, request.limit)
+        return GraphOut(nodes=nodes, edges=[], degraded=degradations)
+    matches = store.find_containing(finder.access, request.query, narrowing)
+    nodes = read_matches(finder.access, matches, narrowing, request.limit + 1, is_exact=True)
+    return GraphOut(
+        nodes=nodes[: request.limit],
+        edges=[],
+        degraded=["cut_by_limit"] if len(nodes) > request.limit else [],
+    )
+
+
+def find_nearest_topics(finder: Finder, request: NearestTopicsRequest) -> GraphOut:
+    """The topics that are most similar to a text."""
+    narrowing = finder.narrow(("topic",), request.as_of, archived=request.archived)
+    matches, degradations = finder.find(request.query, narrowing)
+    nodes = read_matches(finder.access, matches, narrowing, request.limit)
+    return GraphOut(nodes=nodes, edges=[], degraded=degradations)
+
+
+def read_matches(
+    access: TenantDb,
+    matches: Sequence[Match],
+    narrowing: NodeFilter,
+    limit: int,
+    *,
+    is_exact: bool = False,
+) -> list[FoundNode]:
+    """The best of these matches, as nodes."""
+    page = matches if narrowing.as_of else matches[:limit]
+    by_id = {match.node_id: match for match in page}
+    holds = make_validity_filter(narrowing.as_of, archived=narrowing.archived)
+    nodes = [
+        to_found_node(node, by_id[node.node_id], is_exact=is_exact)
+        for node in read_nodes(
+            access, list(by_id), narrowing.as_of, halves_confidence=narrowing.halves_confidence
+        )
+        if holds(node)
+    ]
+    return nodes[:limit]
+
+
+def make_validity_filter(as_of: datetime | None, *, archived: bool) -> Callable[[JoinedNode], bool]:
+    """Return a test of whether a node, as it was observed up to `as_of`, held then. Without `as_of`
+    the test is always true: a search finds only what holds."""
+
+    def holds(node: JoinedNode) -> bool:
+        if as_of is None:
+            return True
+        is_over = node.valid_to is not None and node.valid_to <= as_of
+        return node.valid_from <= as_of and not is_over and (archived or not node.archived)
+
+    return holds
+
+
+def hash_possible_names(text: str) -> list[bytes]:
+    """The hashes of all names that a text may contain: each run of up to five words."""
+    tokens = [token.strip(_BRACKETS) for token in text.split()[:_MAX_TOKENS]]
+    names: set[str] = set()
+    for start in range(len(tokens)):
+        for end in range(start + 1, min(start + _MAX_NAME_TOKENS, len(tokens)) + 1):
+            name = normalise(" ".join(tokens[start:end]))
+            names |= {name, normalise(_GENITIVE.sub("", name))}
+    return [hash_name(name) for name in sorted(names - {""})]
+
+
+def _search_graph(
+    finder: Finder, request: GraphSearchRequest, types: Sequence[NodeType]
+) -> GraphOut:
+    starts, degradations = _find_starts(finder, request)
+    walk = WalkFilter(
+        None,
+        hops=_HOPS,
+        min_confidence=_MIN_CONFIDENCE,
+        as_of=request.as_of,
+        archived=request.archived,
+        halves_confidence=finder.halves_confidence,
+    )
+    subgraph = read_subgraph(finder.access, list(starts), walk)
+    holds = make_validity_filter(request.as_of, archived=request.archived)
+    visible_rows = [row for row in subgraph.nodes if holds(row) and row.type in types]
+    nodes = [
+        to_found_node(row, starts.get(row.node_id), hops=subgraph.hops[row.node_id])
+        for row in visible_rows[: request.limit]
+    ]
+    edges = to_edges(subgraph.edges, leads_by_member(visible_rows[: request.limit]))
+    is_cut = subgraph.is_cut or len(visible_rows) > request.limit
+    return GraphOut(
+        nodes=nodes, edges=edges, degraded=degradations + (["cut_by_limit"] if is_cut else [])
+    )
+
+
+def _find_starts(
+    finder: Finder, request: GraphSearchRequest
+) -> tuple[dict[UUID, Match | None], list[str]]:
+    """The start nodes of a search along edges: the node whose id the query is, else the nodes that
+    it names, else the nearest ones. Raises NotFound."""
+    if _NODE_ID.fullmatch(request.query.strip()):
+        return {
+            get_joined_node(finder.access, request.query.strip(), request.as_of).node_id: None
+        }, []
+    narrowing = finder.narrow(ALL_TYPES, request.as_of, archived=request.archived)
+    matches, degradations = finder.find(request.query, narrowing)
+    name_matches = [match for match in matches if match.is_named]
+    starts = name_matches[:_MAX_NAMED_STARTS] or matches[:_MAX_SIMILAR_STARTS]
+    return {match.node_id: match for match in starts}, degradations
+
+
+def get_joined_node(access: TenantDb, name: str, as_of: datetime | None) -> JoinedNode:
+    """The node with this id. Raises NotFound if it is not in view, or was not observed yet at
+    `as_of`."""
+    node_type, node_id = parse_node_id(name)
+    rows = read_nodes(access, [node_id], as_of)
+    if not rows or rows[0].type != node_type:
+        raise NotFound("there is no such node in view")
+    return rows[0]

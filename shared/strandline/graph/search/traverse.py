@@ -1,0 +1,96 @@
+"""Follow edges from a node."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, NotFound
+from strandline.graph.nodes.identity import PREFIXES, NodeType, parse_node_id
+from strandline.graph.nodes.store_joined import leads_by_member
+from strandline.graph.nodes.store_walk import WalkFilter
+from strandline.graph.search.answers import to_edges, to_found_node
+from strandline.graph.search.schemas import GraphOut, Traversal, TraverseRequest
+from strandline.graph.search.search import make_validity_filter
+from strandline.graph.search.subgraph import read_subgraph
+
+_ALL: frozenset[NodeType] = frozenset(PREFIXES)
+_VERBS = (
+    *("USES", "WORKS_ON", "BUILT_FOR_CLIENT", "STRUGGLES_WITH", "EXHIBITS", "EXPRESSED_INTEREST"),
+    *("RELATES_TO", "related"),
+)
+_MAX_CHAIN = 100
+"""How many replacements of a fact are followed in each direction."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Where a traversal may start, which edges it follows, and which nodes it returns."""
+
+    starts: frozenset[NodeType]
+    edge_types: tuple[str, ...] | None
+    results: frozenset[NodeType]
+
+
+_FACTS = _Rule(frozenset({"entity", "topic"}), ("fact_entity", "fact_topic"), frozenset({"fact"}))
+_RULES: Mapping[Traversal, _Rule] = {
+    "related_entities": _Rule(
+        _ALL,
+        ("fact_entity", "decision_entity", "entity_topic", *_VERBS),
+        frozenset({"entity"}),
+    ),
+    "related_facts": _FACTS,
+    "facts_about_entity": _FACTS,
+    "decision_entities": _Rule(
+        frozenset({"decision"}), ("decision_entity",), frozenset({"entity"})
+    ),
+    "entity_decisions": _Rule(frozenset({"entity"}), ("decision_entity",), frozenset({"decision"})),
+    "invalidation_chain": _Rule(frozenset({"fact"}), ("invalidates",), frozenset({"fact"})),
+    "topic_contents": _Rule(
+        frozenset({"topic"}),
+        ("fact_topic", "decision_topic", "entity_topic", "related"),
+        _ALL,
+    ),
+    "neighbours": _Rule(_ALL, None, _ALL),
+}
+
+
+def traverse(
+    access: TenantDb, request: TraverseRequest, *, halves_confidence: bool = False
+) -> GraphOut:
+    """The start node of a traversal, and the nodes that it reaches: nearest first, along the
+    heaviest edges first, with the edges between them. Raises NotFound if the node is not in view or
+    was not observed yet, and Invalid if the traversal cannot start at such a node."""
+    node_type, start_id = parse_node_id(request.node_id)
+    rule = _RULES[request.traversal]
+    _check_start(request.traversal, rule, node_type)
+    is_chain = request.traversal == "invalidation_chain"
+    walk = WalkFilter(
+        rule.edge_types,
+        hops=_MAX_CHAIN if is_chain else request.hops,
+        as_of=request.as_of,
+        archived=request.archived,
+        ended=is_chain,
+        halves_confidence=halves_confidence,
+    )
+    subgraph = read_subgraph(access, [start_id], walk)
+    rows = subgraph.nodes
+    if not rows or rows[0].node_id != start_id or rows[0].type != node_type:
+        raise NotFound("there is no such node in view")
+    holds = make_validity_filter(None if is_chain else request.as_of, archived=request.archived)
+    results = [row for row in rows[1:] if row.type in rule.results and holds(row)]
+    page = [rows[0], *results[: request.limit]]
+    is_cut = subgraph.is_cut or len(results) > request.limit
+    return GraphOut(
+        nodes=[to_found_node(row, None, hops=subgraph.hops[row.node_id]) for row in page],
+        edges=to_edges(subgraph.edges, leads_by_member(page)),
+        degraded=["cut_by_limit"] if is_cut else [],
+    )
+
+
+def _check_start(traversal: Traversal, rule: _Rule, node_type: NodeType) -> None:
+    if node_type not in rule.starts:
+        starts = " or ".join(sorted(rule.starts))
+        raise Invalid(
+            f"traversal: {traversal} starts at a node of the type {starts}, not at a {node_type}",
+            field="traversal",
+        )

@@ -1,0 +1,1 @@
+"""The size of the graph in view, and the progress of its background work."""

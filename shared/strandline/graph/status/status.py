@@ -1,0 +1,62 @@
+"""The state of the graph in view: its contents, its size, and the progress of background work."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from strandline.db.database import TenantDb
+from strandline.graph.status import store
+from strandline.graph.status.schemas import (
+    EdgeCounts,
+    GraphHealth,
+    GraphSizes,
+    GraphStatus,
+    GraphUse,
+    NodeCounts,
+)
+from strandline.graph.status.store import BackgroundProgress, NodeTotals
+
+
+def read_status(access: TenantDb, now: datetime) -> GraphStatus:
+    """The state of the graph in view, as one database snapshot shows it."""
+    with access.snapshot_transaction():
+        nodes = store.count_nodes(access)
+        edges = store.count_edges(access)
+        foundations = store.count_sources(access)
+        progress = store.read_background_progress(access, now)
+    return GraphStatus(
+        scopes=foundations.scopes,
+        nodes={row.type: NodeCounts.model_validate(row, from_attributes=True) for row in nodes},
+        edges={row.type: EdgeCounts.model_validate(row, from_attributes=True) for row in edges},
+        observations=foundations.observations,
+        fields=foundations.fields,
+        revisions=foundations.revisions,
+        communities=progress.communities,
+        bytes=GraphSizes(
+            nodes=sum(row.bytes for row in nodes),
+            vectors=sum(row.vector_bytes for row in nodes),
+            edges=sum(row.bytes for row in edges),
+            observations=foundations.observation_bytes,
+            revisions=foundations.revision_bytes,
+        ),
+        health=_describe_health(nodes, progress),
+        use=GraphUse(
+            statements=foundations.statements,
+            chains=foundations.chains,
+            observed_at=foundations.observed_at,
+            answers=progress.answers,
+            answered_at=progress.answered_at,
+        ),
+    )
+
+
+def _describe_health(nodes: Sequence[NodeTotals], progress: BackgroundProgress) -> GraphHealth:
+    return GraphHealth(
+        promoted_at=progress.promoted_at,
+        chains_due=progress.chains_due,
+        promotions_failed=progress.promotions_failed,
+        analysed_at=progress.analysed_at,
+        scopes_to_analyse=progress.scopes_to_analyse,
+        analyses_failed=progress.analyses_failed,
+        nodes_without_vector=sum(row.unembedded for row in nodes),
+        nodes_refused=sum(row.refused for row in nodes),
+    )

@@ -1,0 +1,1 @@
+"""Export of the graph into a file, and import of such a file."""

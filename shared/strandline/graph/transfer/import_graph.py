@@ -1,0 +1,264 @@
+"""Import an export file: its statements are stored in the log, and the graph is derived from
+them."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from psycopg import errors
+
+from strandline.auth.principals import Principal
+from strandline.db.database import TenantDb
+from strandline.errors import Forbidden, Invalid, PayloadMissing, StateConflict, TooLarge
+from strandline.graph.changes.scope_writes import make_source
+from strandline.graph.transfer import store_import
+from strandline.graph.transfer.export import MAX_FILE_BYTES
+from strandline.graph.transfer.graph_file import FileObservation, FileStatement, GraphFile
+from strandline.graph.transfer.import_file import read_file
+from strandline.graph.transfer.import_rows import GraphWriter
+from strandline.graph.transfer.schemas import GraphImport, ImportRequest
+from strandline.http.request import Request
+from strandline.log import store_uploads
+from strandline.log.append import make_caller
+from strandline.log.append_batch import AppendBatch, AppendResult
+from strandline.log.cid import sha256_of_cid
+from strandline.log.schemas_fields import Role
+from strandline.log.statements import Statement, build_statements, store_statements
+from strandline.log.trust import trust_rank
+
+CHANNEL = "graph-import"
+"""The channel of the statements' keys."""
+MAX_STATEMENTS, MAX_OBSERVATIONS = 10_000, 40_000
+"""The limits of one import: what fits into a request's time."""
+MAX_RECORD_BYTES = 120 * 1024
+"""The maximum size of one statement as JSON, in the metadata of its event."""
+
+
+def import_graph(request: Request, body: ImportRequest) -> GraphImport:
+    """Store the statements of a file, all or none. Statements that the log already has stay
+    unchanged.
+
+    Raises Invalid and Forbidden, which name the line; TooLarge; StateConflict for a fact that would
+    hold twice; and the errors of an append.
+    """
+    field = "content" if body.content is not None else "cid"
+    principal = request.principal
+    access = request.resources.database.connect_as(make_caller(principal), request.deadline)
+    try:
+        graph = read_file(
+            _load_file(request, access, body), lambda names: _may_write(principal, names)
+        )
+        _check_counts(graph)
+        return _store(request, access, graph)
+    except (Invalid, Forbidden, TooLarge) as error:
+        raise type(error)(
+            f"{field}: {error.message}", **{"field": field, **error.details}
+        ) from None
+
+
+def _check_counts(graph: GraphFile) -> None:
+    counts = graph.counts
+    for name, count, limit in (
+        ("statements", counts.statements, MAX_STATEMENTS),
+        ("observations", counts.observations, MAX_OBSERVATIONS),
+    ):
+        if count > limit:
+            raise TooLarge(
+                f"the file has {count} {name}, and an import takes {limit}. Export scope by scope"
+                " (`scope_id`), and import file by file",
+                limit=limit,
+            )
+
+
+def _may_write(principal: Principal, participants: Sequence[str]) -> bool:
+    return principal.user is None or principal.user in participants
+
+
+def _load_file(request: Request, access: TenantDb, body: ImportRequest) -> bytes:
+    """The bytes of the file."""
+    if body.content is not None:
+        return body.content.encode()
+    cid = body.cid or ""
+    digest = sha256_of_cid(cid, "cid")
+    payload: dict[str, object] = {"place": 0, "cid": cid, "participants": []}
+    for row in store_uploads.look_up_payloads(access, [payload]):
+        if row.upload_id is None:
+            continue
+        if (row.size or 0) > MAX_FILE_BYTES:
+            raise TooLarge(
+                f"the file has {row.size} bytes, at most {MAX_FILE_BYTES}. Export scope by scope"
+                " (`scope_id`) and without vectors, and import file by file",
+                limit=MAX_FILE_BYTES,
+            )
+        try:
+            data = request.resources.blobs.read_upload(
+                access.caller.tenant, row.upload_id, MAX_FILE_BYTES
+            )
+        except PayloadMissing:
+            continue
+        if hashlib.sha256(data).digest() == digest:
+            return data
+    raise Invalid(
+        "this credential has no pending upload with this CID: announce it at POST /api/v1/uploads,"
+        " PUT the file there, and do not cite it in an event"
+    )
+
+
+def _store(request: Request, access: TenantDb, graph: GraphFile) -> GraphImport:
+    principal, resources = request.principal, request.resources
+    stored_ids = store_import.find_stored_sources(
+        access, [statement.source_id for statement in graph.statements]
+    )
+    statements = [one for one in graph.statements if one.source_id not in stored_ids]
+    if not statements:
+        return _answer(graph, [], 0, GraphWriter(access, graph))
+    batch = build_statements(principal, list(make_statements(principal, graph, statements)))
+    writer = GraphWriter(access, graph)
+
+    def write_rows(results: Sequence[AppendResult]) -> None:
+        writer.write(
+            [
+                (statements[n], make_source(batch, n, result))
+                for n, result in enumerate(results)
+                if result.is_new
+            ]
+        )
+
+    try:
+        results = store_statements(
+            resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
+        )
+    except errors.UniqueViolation:
+        raise StateConflict(
+            "a fact of the file would hold twice: in the scope it has ended and holds again as"
+            " another node. Invalidate that node first:"
+            " POST /api/v1/graph/nodes/{node_id}/invalidate"
+        ) from None
+    new = [n for n, result in enumerate(results) if result.is_new]
+    request.metrics |= {
+        "NodesWritten": writer.new_nodes,
+        "EdgesWritten": writer.new_edges,
+        "StatementsImported": len(new),
+    }
+    return _answer(graph, new, _count_lowered_trust(batch, statements, new), writer)
+
+
+def _answer(
+    graph: GraphFile, new: Sequence[int], lowered_trust: int, writer: GraphWriter
+) -> GraphImport:
+    return GraphImport(
+        new_statements=len(new),
+        known_statements=len(graph.statements) - len(new),
+        lowered_trust=lowered_trust,
+        new_nodes=writer.new_nodes,
+        new_edges=writer.new_edges,
+        new_revisions=writer.new_revisions,
+        counts=graph.counts,
+    )
+
+
+def _count_lowered_trust(
+    batch: AppendBatch, statements: Sequence[FileStatement], new: Sequence[int]
+) -> int:
+    return sum(trust_rank(batch.drafts[n].origin) < trust_rank(statements[n].trust) for n in new)
+
+
+def make_statements(
+    principal: Principal, graph: GraphFile, statements: Sequence[FileStatement]
+) -> Iterator[Statement]:
+    """Build the statements. Their keys are derived from their content, so that the same statement
+    is stored once even if several files contain it."""
+    copies = Counter[str]()
+    for statement in statements:
+        record = _describe_statement(graph, statement)
+        size = len(json.dumps(record, ensure_ascii=False).encode())
+        if size > MAX_RECORD_BYTES:
+            raise Invalid(
+                f"line {statement.line}: the statement is {size} bytes as JSON with the names of"
+                f" its nodes, at most {MAX_RECORD_BYTES}",
+                line=statement.line,
+            )
+        digest = _digest(graph, statement, record)
+        copies[digest] += 1
+        role, speaker = _resolve_speaker(principal, statement)
+        yield Statement(
+            participants=graph.scopes[statement.scope],
+            role=role,
+            content=statement.content,
+            operation={"import": record},
+            speaker=speaker,
+            occurred_at=statement.said_at,
+            key=f"{digest}#{copies[digest]}",
+            channel=CHANNEL,
+            most_trust=statement.trust,
+        )
+
+
+def _resolve_speaker(principal: Principal, statement: FileStatement) -> tuple[Role, str | None]:
+    """The role and speaker under which a statement is stored here. A bound credential speaks as an
+    agent of the scope if that agent is the speaker, else as its own user."""
+    is_agent = statement.speaker is not None and statement.role == "agent"
+    if principal.user is None or is_agent:
+        return statement.role, statement.speaker
+    return "user", principal.user
+
+
+def _digest(graph: GraphFile, statement: FileStatement, record: Mapping[str, Any]) -> str:
+    parts = [
+        graph.scopes[statement.scope],
+        statement.role,
+        statement.speaker,
+        statement.trust,
+        statement.said_at.isoformat(),
+        statement.content,
+        record,
+    ]
+    text = json.dumps(parts, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _describe_statement(graph: GraphFile, statement: FileStatement) -> dict[str, Any]:
+    """A statement's record for the log, without the numbers of the file. The graph is derived from
+    it."""
+    record: dict[str, Any] = {
+        "says": [_describe_observation(graph, observation) for observation in statement.says]
+    }
+    revision = statement.revision
+    if revision is not None:
+        members = revision.model_dump(mode="json", exclude={"node", "ref_node"})
+        topic = revision.node - 1
+        field = graph.fields.get((topic, revision.field))
+        record["revision"] = {
+            **members,
+            "topic": _describe_node(graph, topic),
+            "ref_topic": revision.ref_node and _describe_node(graph, revision.ref_node - 1),
+            "field_type": field.field_type if field else "text",
+        }
+    return record
+
+
+def _describe_observation(graph: GraphFile, observation: FileObservation) -> dict[str, Any]:
+    if observation.is_edge:
+        edge = graph.edges[observation.target]
+        target: dict[str, Any] = {
+            "edge": edge.type,
+            "label": edge.label,
+            "from": _describe_node(graph, edge.from_node),
+            "to": _describe_node(graph, edge.to_node),
+        }
+    else:
+        target = {"node": _describe_node(graph, observation.target)}
+    return {
+        **target,
+        "patch": observation.patch,
+        "confidence": observation.confidence,
+        "heat": observation.heat,
+        "valid_from": observation.valid_from.isoformat(),
+    }
+
+
+def _describe_node(graph: GraphFile, index: int) -> list[Any]:
+    node = graph.nodes[index]
+    return [node.type, node.name, node.ordinal]

@@ -1,0 +1,64 @@
+"""SQL for events whose edges recall found, and for events that rest on more than they cite."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from strandline.db.database import TenantDb
+from strandline.log.event_builder import NewEvent
+from strandline.log.store import AppendOutcome, dump_items, to_append_item, to_outcomes
+
+
+def append_linked_event(
+    access: TenantDb, item: NewEvent, links: Mapping[str, object]
+) -> Sequence[AppendOutcome]:
+    """Store one item whose edges recall found, as `append_events` does, and with it how they were
+    found."""
+    rows = access.call_function(
+        "select * from append_linked_event($1, $2, $3, $4, $5, $6)",
+        dump_items([to_append_item(access, item)]),
+        str(uuid7()),
+        json.dumps(links),
+    )
+    return to_outcomes(rows)
+
+
+def append_event_with_sources(
+    access: TenantDb, item: NewEvent, source_ids: Sequence[UUID]
+) -> Sequence[AppendOutcome]:
+    """Store one item that rests on these events, which the caller saw, as `append_events` does.
+    Raises Unavailable, and stores nothing, where one of them is erased or being erased."""
+    rows = access.call_function(
+        "select * from append_resting_event($1, $2, $3, $4, $5)",
+        dump_items([to_append_item(access, item)]),
+        f"{{{','.join(map(str, source_ids))}}}",
+    )
+    return to_outcomes(rows)
+
+
+@dataclass(frozen=True)
+class StoredLinks:
+    """An event's edges, and how recall found them."""
+
+    edges: list[dict[str, Any]]
+    links: dict[str, Any]
+
+
+def read_links(access: TenantDb, event_id: UUID) -> StoredLinks | None:
+    """The links of a visible event that `append_linked_event` stored; None once it is erased."""
+    rows = access.fetch(
+        StoredLinks,
+        """
+        select e.edges, d.body as links
+        from event_rows e
+        join decisions d on d.tenant_id = current_tenant() and d.scope_id = e.scope_id
+            and d.event_id = e.event_id and d.kind = 'links'
+        where e.event_id = %(event_id)s
+        """,
+        {"event_id": event_id},
+    )
+    return rows[0] if rows else None

@@ -1,0 +1,211 @@
+"""Turns: answers that take longer than a request. They wait in the database until a worker, which
+has more time, answers them. The caller polls them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from strandline.auth.principals import Principal
+from strandline.db.database import NOBODY, Caller, TenantDb
+from strandline.errors import NotFound, Unavailable
+from strandline.llm.client import Fallback
+from strandline.log.event_draft import HTTP_CHANNEL
+from strandline.observability import logger
+from strandline.personas import chats, store_turns
+from strandline.personas.answering import Question, list_sources, make_task_context, recall_for
+from strandline.personas.chats import Chat
+from strandline.personas.queries import answer_query, make_turn
+from strandline.personas.schemas_chat import TurnOut
+from strandline.personas.store_turns import Turn
+from strandline.recall.schemas import RecallWeights
+from strandline.resources import Resources
+
+_MAX_PRUNED = 100
+_MAX_ATTEMPTS = 3
+_PASSING = frozenset({"late", "out_of_time", "unavailable", "rate_limited", "breaker_open"})
+"""Reasons for a missing answer that are temporary."""
+_JOB = "turn"
+_WHOLE_TENANT = ("the whole tenant",)
+"""Stands for a caller who reads everything in a tenant. No participant has this name, so only a
+caller who sees everything sees the turn."""
+
+
+def defer(
+    access: TenantDb,
+    resources: Resources,
+    question: Question,
+    request: Mapping[str, object],
+    participants: tuple[str, ...],
+) -> TurnOut:
+    """Store a turn to be answered later, and notify the worker. `participants` are those on whose
+    behalf it is asked; an empty tuple means the whole tenant."""
+    turn_id, now = uuid7(), datetime.now(UTC)
+    with access.transaction():
+        store_turns.prune_turns(access, now - store_turns.RETENTION, _MAX_PRUNED)
+        store_turns.insert_turn(
+            access,
+            turn_id,
+            question.kind,
+            participants or _WHOLE_TENANT,
+            request,
+            question.input_id,
+        )
+    resources.work_queue.send_turn(access.caller.tenant, turn_id)
+    return make_turn(question.kind, "waiting", turn_id=turn_id, input_id=question.input_id)
+
+
+def question_to_json(question: Question, participants: tuple[str, ...]) -> dict[str, Any]:
+    """The stored form of a query that waits for its answer."""
+    return {
+        "participants": list(participants),
+        "text": question.text,
+        "asked_at": question.asked_at.isoformat(),
+        "budget": question.budget,
+        "min_relevance": question.min_relevance,
+        "persona": question.persona,
+        "sona_id": None if question.sona_id is None else str(question.sona_id),
+        "weights": question.weights and question.weights.model_dump(),
+    }
+
+
+def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: float) -> TurnOut:
+    """The progress of a turn. If no worker has it, notifies the worker again, because the first
+    message may be lost. Raises NotFound."""
+    turn = store_turns.get_turn(access, turn_id)
+    if turn is None:
+        raise NotFound
+    if turn.state == "waiting" and not turn.is_leased:
+        resources.work_queue.send_turn(access.caller.tenant, turn_id)
+    if turn.state == "done" and turn.kind == "query":
+        return TurnOut.model_validate({**(turn.answer or {}), "turn_id": turn_id})
+    if turn.state == "done" and turn.input_id is not None:
+        principal = _principal_of(access.caller.tenant, turn)
+        chat = Chat.from_json(turn.request)
+        reply = chats.find_reply(resources, principal, chat, turn.input_id, deadline)
+        if reply is None:  # erased in the meantime
+            raise NotFound
+        return reply.model_copy(update={"turn_id": turn_id})
+    return to_unanswered_turn(turn)
+
+
+def to_unanswered_turn(turn: Turn) -> TurnOut:
+    """A turn without an answer."""
+    return make_turn(
+        turn.kind, turn.state, turn_id=turn.turn_id, reason=turn.reason, input_id=turn.input_id
+    )
+
+
+def answer_turn(resources: Resources, tenant: str, turn_id: UUID, deadline: float) -> None:
+    """Answer a turn that is waiting, unless another worker does. A turn whose failure is permanent,
+    or that fails for the third time, is recorded as failed. Raises Unavailable if it should be
+    tried again."""
+    access = resources.database.connect_as(Caller.background(tenant), deadline)
+    turn = store_turns.lease_turn(access, turn_id)
+    if turn is None:
+        return
+    if turn.attempts > _MAX_ATTEMPTS:  # each of the earlier attempts ended its worker
+        _release_or_fail(access, turn, "worker_lost", may_retry=False)
+        return
+    try:
+        if turn.kind == "query":
+            _answer_query(access, resources, turn, deadline)
+        else:
+            _answer_chat(access, resources, turn, deadline)
+    except Fallback as failure:
+        _release_or_fail(access, turn, failure.reason, may_retry=failure.reason in _PASSING)
+    except Unavailable as error:
+        _release_or_fail(access, turn, error.code, may_retry=True)
+    except Exception as error:
+        logger.warning("turn failed", extra={"turn": turn_id, "error": type(error).__name__})
+        _release_or_fail(access, turn, "internal_error", may_retry=True)
+
+
+def _release_or_fail(access: TenantDb, turn: Turn, reason: str, *, may_retry: bool) -> None:
+    if may_retry and turn.attempts < _MAX_ATTEMPTS:
+        with access.transaction():
+            store_turns.release_turn(access, turn.turn_id)
+        raise Unavailable("A turn waits for the language model.")
+    with access.transaction():
+        store_turns.finish_turn(access, turn, reason=reason)
+
+
+def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: float) -> None:
+    question = _read_question(turn.request)
+    viewer = tuple(turn.request["participants"])
+    caller = Caller(access.caller.tenant, viewer, turn.asked_by)
+    reader, now = resources.database.connect_as(caller, deadline), datetime.now(UTC)
+    recollection = recall_for(reader, resources.embedder, question, now)
+    source_ids = list_sources(reader, recollection)  # before the model
+    task = make_task_context(caller.tenant, _rate_subject(turn), caller.viewer, deadline, job=_JOB)
+    answer = answer_query(reader, resources.llm, task, question, recollection, now)
+    answer = answer.model_copy(update={"sona": question.sona_id})
+    with access.transaction():
+        store_turns.finish_turn(
+            access,
+            turn,
+            answer=answer.model_dump(mode="json"),
+            source_ids=source_ids,
+        )
+
+
+def _read_question(request: Mapping[str, Any]) -> Question:
+    """Read a query that `query_request` stored. Older code stored no weights."""
+    sona_id, weights = request.get("sona_id"), request.get("weights")
+    return Question(
+        "query",
+        request["text"],
+        datetime.fromisoformat(request["asked_at"]),
+        request["budget"],
+        request["min_relevance"],
+        persona=request["persona"],
+        sona_id=None if sona_id is None else UUID(sona_id),
+        weights=None if weights is None else RecallWeights.model_validate(weights),
+    )
+
+
+def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: float) -> None:
+    chat, tenant = Chat.from_json(turn.request), access.caller.tenant
+    principal = _principal_of(tenant, turn)
+    own = resources.database.connect_as(Caller(tenant, (), turn.asked_by), deadline)
+    message = store_turns.find_by_key(own, HTTP_CHANNEL, f"{chat.key}#input")
+    if message is None or message.content is None:  # erased: nothing is left to answer
+        with access.transaction():
+            store_turns.finish_turn(access, turn, reason="input_gone")
+        return
+    reply = chats.find_reply(resources, principal, chat, message.event_id, deadline)
+    if reply is None:
+        readers = chats.connect_as_readers(resources, tenant, turn.asked_by, chat, deadline)
+        session = chats.find_session(readers, chat, message.scope_id)
+        question = chats.make_question(
+            chat, message.content, message.said_at, message.speaker, session
+        )
+        question = replace(question, input_id=message.event_id)
+        recollection = recall_for(readers, resources.embedder, question, datetime.now(UTC))
+        task = make_task_context(
+            tenant,
+            _rate_subject(turn),
+            chat.participants,
+            deadline,
+            scope_id=message.scope_id,
+            job=_JOB,
+        )
+        reply = chats.reply(
+            resources, principal, readers, chat, task, question, recollection, deadline
+        )
+    with access.transaction():
+        store_turns.finish_turn(access, turn, answer_id=reply.answer_id)
+
+
+def _rate_subject(turn: Turn) -> str:
+    """Whose rate of model calls counts: the user's, or the turn's own."""
+    return str(turn.turn_id) if turn.asked_by == NOBODY else turn.asked_by
+
+
+def _principal_of(tenant: str, turn: Turn) -> Principal:
+    """The principal who asked: the worker stores the reply in that name."""
+    user = None if turn.asked_by == NOBODY else turn.asked_by
+    return Principal(tenant, user, frozenset({"read", "write"}))
