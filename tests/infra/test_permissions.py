@@ -184,11 +184,11 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
         "log/statements:store_statements",
-        *("graph/transfer/import_graph:_load", "graph/transfer/routes:post_export"),
+        *("graph/transfer/import_graph:_load_file", "graph/transfer/routes:post_export"),
         "erasure/routes:_erase",
         *("log/blocks:BlockReader._load_payload", "log/routes_blocks:_redirect"),
         *(
-            "personas/chat_requests:_find_known",
+            "personas/chat_requests:_find_earlier_reply",
             "personas/deferred_turns:defer",
             "personas/deferred_turns:read_turn",
         ),
@@ -199,7 +199,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         "log/append:_put_payloads",  # an upload: no tool cites one
         "log/payloads:_PayloadReader._verify_upload",
         "log/payloads:_PayloadReader._read_text",
-        "graph/transfer/import_graph:_load",
+        "graph/transfer/import_graph:_load_file",
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,

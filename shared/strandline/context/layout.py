@@ -95,9 +95,8 @@ class Layout:
 
 
 def lay_out(sources: Sources, budget: int) -> Layout:
-    """Lay out as much of the sources as `budget` tokens hold, each part ordered by time. An event
-    is shown once, and a topic only with the sentences that no shown event contains. The budget must
-    be at least 100, because the frame alone needs that much."""
+    """Lay out as much of the sources as `budget` tokens hold (at least 100, for the frame), each part
+    ordered by time. Shows an event once, and of a topic the sentences that no shown event has."""
     max_bytes = budget * BYTES_PER_TOKEN
     has_question = sources.is_known is not None
     draft = _Draft(
