@@ -95,8 +95,8 @@ class Layout:
 
 
 def lay_out(sources: Sources, budget: int) -> Layout:
-    """Lay out as much of the sources as `budget` tokens hold (at least 100, for the frame), each part
-    ordered by time. Shows an event once, and of a topic the sentences that no shown event has."""
+    """Lay out as much of the sources as `budget` tokens (at least 100) hold, each part ordered by
+    time. Shows an event once, and of a topic the sentences that no shown event has."""
     max_bytes = budget * BYTES_PER_TOKEN
     has_question = sources.is_known is not None
     draft = _Draft(
