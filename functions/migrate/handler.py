@@ -6,7 +6,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.admin.release import release
+from strandline.admin.prepare_release import prepare_release
 from strandline.aws import secrets
 
 _RESERVE_SECONDS = 70.0
@@ -19,4 +19,4 @@ def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, A
     del event
     secrets.load_into_env(os.environ)
     deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - _RESERVE_SECONDS
-    return release(os.environ, deadline)._asdict()
+    return prepare_release(os.environ, deadline)._asdict()

@@ -20,7 +20,7 @@ from strandline.admin.keys import (
     revoke_key,
     rotate_key,
 )
-from strandline.admin.release import release
+from strandline.admin.prepare_release import prepare_release
 from strandline.admin.schemas_certificates import CertificateOut
 from strandline.admin.schemas_keys import KeyOut
 from strandline.auth import x509_names
@@ -120,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
     _load_local_environment()
     try:
         if args.command == "migrate":
-            result = release(os.environ, math.inf)
+            result = prepare_release(os.environ, math.inf)
             print(
                 "applied:",
                 ", ".join(result.applied) or "nothing, the schema is up to date",

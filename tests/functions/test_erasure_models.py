@@ -7,7 +7,7 @@ import pytest
 
 from strandline.erasure import erase as erasing
 from strandline.llm import budget
-from strandline.llm.types import TaskContext, TopicPart
+from strandline.llm.types import TaskContext, TopicTreePart
 from tests.functions.conftest import Tell
 from tests.functions.test_erasure import ERASURES, eraser, traces
 from tests.functions.test_model_path import (
@@ -45,7 +45,7 @@ def test_no_model_gets_what_is_being_erased(
     llm = importlib.import_module("functions.worker.handler").resources.llm
     participants = ("agent:helper", "user:alice")
     task = TaskContext("acme", scope, participants, scope_id=scope, job="fold")
-    part = TopicPart("zyxcanary", "zyxcanary is late", START, START, 1)
+    part = TopicTreePart("zyxcanary", "zyxcanary is late", START, START, 1)
     assert llm.overview(task, [part]).fallback_reason is None
     request_count = len(provider.requests)
     with monkeypatch.context() as few:

@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 
 from functions.migrate.handler import lambda_handler
-from strandline.admin import release
+from strandline.admin import prepare_release
 from strandline.auth.authenticator import Authenticator
 from strandline.auth.credentials import AuthRequest
 from strandline.aws import secrets
@@ -114,7 +114,7 @@ def first_key(
             ("KEY_SECRET", ""),  # for the monkeypatch to take it back
         }:
             monkeypatch.setenv(f"STRANDLINE_{name}", value)
-        monkeypatch.setattr(release, "_RETRY_PAUSES", ())
+        monkeypatch.setattr(prepare_release, "_RETRY_PAUSES", ())
         yield results["FIRST_KEY_SECRET"]
 
 
@@ -324,7 +324,7 @@ def test_a_database_that_sleeps_is_waited_for(
     stage: ScratchDatabase, first_key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del first_key
-    connect, tries = release.connect, list[str]()
+    connect, tries = prepare_release.connect, list[str]()
 
     def asleep(url: str, auth: Any) -> Any:
         tries.append(url)
@@ -332,11 +332,11 @@ def test_a_database_that_sleeps_is_waited_for(
             raise Unavailable("asleep")
         return connect(url, auth)
 
-    monkeypatch.setattr(release, "connect", asleep)
+    monkeypatch.setattr(prepare_release, "connect", asleep)
     with pytest.raises(Unavailable):
         deploy()
     tries.clear()
-    monkeypatch.setattr(release, "_RETRY_PAUSES", (0.0,))
+    monkeypatch.setattr(prepare_release, "_RETRY_PAUSES", (0.0,))
     assert deploy()["applied"] == EVERY
     assert stage.rows("select count(*) from events") == [(0,)]
 

@@ -260,7 +260,7 @@ def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -
 @pytest.mark.parametrize(
     ("file", "text", "what"),
     [
-        ("admin/release", "def f(q): q.purge_queue(QueueUrl='q')", "PurgeQueue"),
+        ("admin/prepare_release", "def f(q): q.purge_queue(QueueUrl='q')", "PurgeQueue"),
         (
             "log/uploads",
             "from strandline.aws.clients import patient as to\ndef f(): to('sqs').delete_message()",
@@ -272,8 +272,8 @@ def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -
         ("aws/blobs", "def f(s): ask = s.put_object_acl; ask()", "PutObjectAcl"),
         ("aws/secrets", "def f(): _call('DeleteSecret', {})", "DeleteSecret"),
         # Heard of others, and written for one that is not allowed it.
-        ("admin/release", "def f(s): s.start_execution(name='n')", "StartExecution"),
-        ("admin/release", "def f(blobs): blobs.remove('acme', [])", "blobs.remove"),
+        ("admin/prepare_release", "def f(s): s.start_execution(name='n')", "StartExecution"),
+        ("admin/prepare_release", "def f(blobs): blobs.remove('acme', [])", "blobs.remove"),
         ("log/read", "class A:\n def f(self): self._blobs.presign_put()", "blobs.presign_put"),
     ],
 )

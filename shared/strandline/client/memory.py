@@ -37,7 +37,7 @@ class EventFields(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Turn:
+class TurnReceipts:
     """The receipts of a user's message and of the agent's."""
 
     user: answers.Receipt
@@ -117,7 +117,7 @@ class Memory(Caller):
         metadata: Fields | None = None,
         occurred_at: datetime | float | str | None = None,
         key: str | None = None,
-    ) -> Steps[Turn]:
+    ) -> Steps[TurnReceipts]:
         """Append a user's message and the agent's answer, both or none. `key` is your own key of
         both, as an id of the turn."""
         base = key or str(uuid4())
@@ -142,7 +142,7 @@ class Memory(Caller):
             failures = [item for item in answer.results if item.error is not None]
             cause = min(failures, key=lambda item: item.status == 424)
             raise make_error(cause.status, cause.error.model_dump() if cause.error else None, None)
-        return Turn(*receipts)
+        return TurnReceipts(*receipts)
 
     # Ask ------------------------------------------------------------------------------------------
 

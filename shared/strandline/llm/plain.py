@@ -15,7 +15,7 @@ from strandline.llm.types import (
     PromptEvent,
     Summary,
     Topic,
-    TopicPart,
+    TopicTreePart,
     WalkChoice,
     WalkOption,
 )
@@ -56,7 +56,7 @@ class PlainModel:
         del events
         return Entities(entities=[])
 
-    def overview(self, parts: Sequence[TopicPart]) -> Overview:
+    def overview(self, parts: Sequence[TopicTreePart]) -> Overview:
         """How many events there are, and from when to when."""
         count = sum(part.event_count for part in parts)
         start = min(part.started_at for part in parts).date()

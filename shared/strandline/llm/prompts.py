@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from strandline.llm.types import MessageToAnswer, PromptEvent, Summary, TopicPart, WalkOption
+from strandline.llm.types import MessageToAnswer, PromptEvent, Summary, TopicTreePart, WalkOption
 
 type AnswerTask = Literal["answer", "reply"]
 """Tasks without a fallback: a question to answer, a message to reply to."""
@@ -142,7 +142,7 @@ def render_summary(tag: str, summary: Summary, limits: PromptLimits) -> PromptDa
     )
 
 
-def render_parts(tag: str, parts: Sequence[TopicPart], limits: PromptLimits) -> PromptData:
+def render_parts(tag: str, parts: Sequence[TopicTreePart], limits: PromptLimits) -> PromptData:
     """Render parts of a topic tree as one JSON object a line. If the text is too long, the longest
     summaries are cut first."""
     summaries = [part.summary or "" for part in parts]

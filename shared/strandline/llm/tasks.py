@@ -33,7 +33,7 @@ from strandline.llm.types import (
     Summary,
     TaskContext,
     Topic,
-    TopicPart,
+    TopicTreePart,
     WalkChoice,
     WalkOption,
     make_answer_type,
@@ -128,7 +128,7 @@ class LlmTasks:
         render = partial(self._render_events, task, "events", events)
         return self._run_task(task, "entities", Entities, render, lambda by: by.entities(events))
 
-    def overview(self, task: TaskContext, parts: Sequence[TopicPart]) -> ModelResult[Overview]:
+    def overview(self, task: TaskContext, parts: Sequence[TopicTreePart]) -> ModelResult[Overview]:
         """A summary of what these parts of a topic tree have in common."""
         render = partial(prompts.render_parts, "parts", parts, self._bounds)
         return self._run_task(task, "overview", Overview, render, lambda by: by.overview(parts))

@@ -61,7 +61,7 @@ class Entities(BaseModel):
 
 
 @dataclass(frozen=True)
-class TopicPart:
+class TopicTreePart:
     """A part of a topic tree as a model gets it: a chain, or what is below an inner node."""
 
     topic: str | None
@@ -85,7 +85,7 @@ class WalkOption:
     """A part of a topic tree that a walk may follow; its number is its place in the list, from
     1."""
 
-    part: TopicPart
+    part: TopicTreePart
     participants: tuple[str, ...]
     """Of its scope: nobody else is named by id."""
     score: float
@@ -232,7 +232,7 @@ class LanguageModel(Protocol):
         """The people and things named in a run."""
         ...
 
-    def overview(self, parts: Sequence[TopicPart]) -> Overview:
+    def overview(self, parts: Sequence[TopicTreePart]) -> Overview:
         """What these parts of a topic tree speak of together."""
         ...
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from strandline.local.demo_graph import Talk, show_graph
+from strandline.local.demo_graph_report import Talk, show_graph
 from strandline.local.demo_personas import show_personas
 from strandline.local.demo_service import TENANT, Client, running_service
 from strandline.local.run import directory

@@ -10,7 +10,7 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.identifiers import to_uuid8
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import ModelResult, Overview, TaskContext, TopicPart
+from strandline.llm.types import ModelResult, Overview, TaskContext, TopicTreePart
 from strandline.log.trust import least_trusted
 from strandline.topics import hashes, store_growth
 from strandline.topics.overviews import summarise_slots
@@ -126,8 +126,8 @@ class SlotContents:
         return summarise_slots(builder.llm, task, parts, builder.model_end)
 
 
-def _to_part(node: Node) -> TopicPart:
-    return TopicPart(
+def _to_part(node: Node) -> TopicTreePart:
+    return TopicTreePart(
         node.topic, node.summary, node.started_at, node.last_event_at, node.event_count
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import TaskContext, TopicPart, WalkOption
+from strandline.llm.types import TaskContext, TopicTreePart, WalkOption
 from strandline.topics import store_references, store_tail
 from strandline.topics.answer_manifest import WalkMethod
 from strandline.topics.selection import (
@@ -143,7 +143,7 @@ def _score(hits: PlacedHits, node: PlacedNode) -> float:
 
 
 def _to_option(content: NodeContent, score: float) -> WalkOption:
-    part = TopicPart(
+    part = TopicTreePart(
         content.topic,
         content.summary,
         content.started_at,

@@ -6,7 +6,7 @@ from functools import partial
 
 from strandline.llm.parallel import run_all
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import ModelResult, Overview, TaskContext, TopicPart
+from strandline.llm.types import ModelResult, Overview, TaskContext, TopicTreePart
 
 _MIN_PAUSE_SECONDS = 1.0
 
@@ -14,7 +14,7 @@ type Result = ModelResult[Overview]
 
 
 def summarise_slots(
-    llm: LlmTasks, task: TaskContext, slots: Sequence[Sequence[TopicPart]], end: float
+    llm: LlmTasks, task: TaskContext, slots: Sequence[Sequence[TopicTreePart]], end: float
 ) -> list[Result]:
     """The overviews of slots, in order. Each slot is given as its parts. As many requests run at
     once as the process allows. A request that is over the rate limit of the minute is sent again in

@@ -30,7 +30,7 @@ _MAX_GRAPH_ITEMS = 100
 _FIRST = UUID(int=0)
 
 
-class _Position(NamedTuple):
+class _PagePosition(NamedTuple):
     """The last entry of a page, in a snapshot."""
 
     version: int | None
@@ -45,11 +45,11 @@ class _PageCursors:
         self._access = access
         self._list = ["provenance", str(row_id), *access.caller.viewer]
 
-    def encode(self, position: _Position) -> str:
+    def encode(self, position: _PagePosition) -> str:
         fields = [self._list, position.version, str(position.row_id), position.seq]
         return self._access.sealer.seal("cursor", self._access.caller.tenant, fields)
 
-    def decode(self, cursor: str) -> _Position:
+    def decode(self, cursor: str) -> _PagePosition:
         """Raises Malformed."""
         try:
             document: object = self._access.sealer.unseal(
@@ -58,7 +58,7 @@ class _PageCursors:
             of_list, version, row_id, seq = cast("list[Any]", document)
             if of_list != self._list or type(seq) is not int:
                 raise UnsealError
-            return _Position(version, UUID(row_id), seq)
+            return _PagePosition(version, UUID(row_id), seq)
         except (UnsealError, ValueError, TypeError, AttributeError):
             raise Malformed(
                 "cursor: is not one of this list: send next_cursor unchanged, or restart the list "
@@ -78,7 +78,7 @@ def trace_provenance(
     origin = store_provenance.resolve_id(access, row_id)
     if origin is None:
         raise NotFound
-    start = after or _Position(origin.version, _FIRST, 0)
+    start = after or _PagePosition(origin.version, _FIRST, 0)
     answer = _Trace(access, row_id, origin, start, limit).build()
     if (position := answer[1]) is not None:
         answer[0].next_cursor = pages.encode(position)
@@ -87,12 +87,12 @@ def trace_provenance(
 
 class _Trace:
     def __init__(
-        self, access: TenantDb, row_id: UUID, origin: ResolvedId, start: _Position, limit: int
+        self, access: TenantDb, row_id: UUID, origin: ResolvedId, start: _PagePosition, limit: int
     ) -> None:
         self._access, self._id, self._origin = access, row_id, origin
         self._start, self._limit = start, limit
 
-    def build(self) -> tuple[ProvenanceOut, _Position | None]:
+    def build(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         """The answer without its cursor, and the position where the next page begins."""
         match self._origin.kind:
             case "event":
@@ -141,16 +141,18 @@ class _Trace:
         rows = store_provenance.list_chain_versions(self._access, chain_id, event_id, _MAX_VERSIONS)
         return [ProvenanceChain.model_validate(vars(row)) for row in rows]
 
-    def _next(self, rows: Sequence[Any], row_id: str, seq: str | None = None) -> _Position | None:
+    def _next(
+        self, rows: Sequence[Any], row_id: str, seq: str | None = None
+    ) -> _PagePosition | None:
         """The position where the next page begins, if there is one more row than fits the page."""
         if len(rows) <= self._limit:
             return None
         last = rows[self._limit - 1]
-        return _Position(
+        return _PagePosition(
             self._start.version, getattr(last, row_id), getattr(last, seq) if seq else 0
         )
 
-    def _of_event(self) -> tuple[ProvenanceOut, _Position | None]:
+    def _of_event(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         scope_id = self._origin.scope_id
         assert scope_id is not None
         edges = store_provenance.list_citing_edges(
@@ -166,7 +168,7 @@ class _Trace:
         )
         return out, self._next(edges, "event_id")
 
-    def _of_chain(self) -> tuple[ProvenanceOut, _Position | None]:
+    def _of_chain(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         rows = store_provenance.list_chain_events(
             self._access, self._id, self._start.seq, self._limit + 1
         )
@@ -178,7 +180,7 @@ class _Trace:
         )
         return out, self._next(rows, "chain_id", "seq")
 
-    def _of_graph_item(self) -> tuple[ProvenanceOut, _Position | None]:
+    def _of_graph_item(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         rows = store_provenance_graph.list_cited_events(
             self._access, self._id, self._start.seq, self._limit + 1
         )
@@ -190,7 +192,7 @@ class _Trace:
         )
         return [_to_graph_item(row) for row in rows]
 
-    def _of_topic(self) -> tuple[ProvenanceOut, _Position | None]:
+    def _of_topic(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         slot, scope_id, version = self._origin.slot, self._origin.scope_id, self._start.version
         assert slot
         assert scope_id
@@ -209,7 +211,7 @@ class _Trace:
     def _events(self, rows: Sequence[DescendantEvent]) -> list[ProvenanceEvent]:
         return [ProvenanceEvent.model_validate(vars(row)) for row in rows[: self._limit]]
 
-    def _of_snapshot(self) -> tuple[ProvenanceOut, _Position | None]:
+    def _of_snapshot(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         version = self._origin.version
         assert version is not None
         rows = store_provenance.list_trees(

@@ -31,7 +31,7 @@ from strandline.llm.types import (
     PromptEvent,
     Summary,
     TaskContext,
-    TopicPart,
+    TopicTreePart,
     WalkOption,
 )
 from strandline.tenants import store_quotas
@@ -55,7 +55,7 @@ TALK = [
     PromptEvent(2, "agent:helper", "agent", "message", "Noted: the launch is on Friday.", AT),
 ]
 
-PARTS = [TopicPart("the launch", "The launch is on Friday.", AT, AT, 2)]
+PARTS = [TopicTreePart("the launch", "The launch is on Friday.", AT, AT, 2)]
 
 
 def task(tenant: str = "acme", subject: str = str(SCOPE), **more: Any) -> TaskContext:

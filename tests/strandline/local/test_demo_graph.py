@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from strandline.local import demo, demo_graph, demo_scores, graph_reader
-from strandline.local.demo_graph import Talk
+from strandline.local import demo, demo_graph_report, demo_scores, graph_reader
+from strandline.local.demo_graph_report import Talk
 from strandline.local.demo_scores import GraphScore, Statement
 from tests.strandline.local.graph_samples import ALLERGY, PEOPLE, Service, key, sample
 
@@ -88,7 +88,7 @@ def test_a_graph_is_told_by_scores_nodes_and_what_they_cite(tmp_path: Path) -> N
             raise AssertionError
 
     talk = Talk("Wave buoys", tmp_path, [PEOPLE], IDS)
-    lines = list(demo_graph.describe_graph(Events(), talk, graph, sources))
+    lines = list(demo_graph_report.describe_graph(Events(), talk, graph, sources))
     text = "\n".join(lines)
     assert "Wave buoys: 9 nodes, 11 edges" in lines
     cells = {line.split()[0]: line.split()[1:] for line in lines[2:7]}

@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 from strandline.local import postgres_supervisor
-from strandline.local.launcher import EXIT_INTERRUPTED
+from strandline.local.interruptible import EXIT_INTERRUPTED
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
 from strandline.local.postgres_supervisor import PostgresSupervisor, summarize_error

@@ -13,7 +13,7 @@ import pytest
 from strandline.llm import parallel
 from strandline.llm.parallel import MAX_PARALLEL
 from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import ModelResult, Overview, TaskContext, TopicPart
+from strandline.llm.types import ModelResult, Overview, TaskContext, TopicTreePart
 from strandline.topics import overviews
 from tests.strandline.topics.outline import build, read_tree
 from tests.strandline.topics.world import ScopeWorld
@@ -35,7 +35,7 @@ class Tasks:
     counts: Counter[str] = field(default_factory=Counter[str])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def overview(self, task: TaskContext, parts: Sequence[TopicPart]) -> ModelResult[Overview]:
+    def overview(self, task: TaskContext, parts: Sequence[TopicTreePart]) -> ModelResult[Overview]:
         """The parts' names, or the heuristic model's answer where the minute is over."""
         del task
         if self.barrier:
@@ -60,8 +60,8 @@ class Tasks:
         self.counts.update(counts)
 
 
-def parts(*names: str) -> list[list[TopicPart]]:
-    return [[TopicPart(name, None, AT, AT, 1)] for name in names]
+def parts(*names: str) -> list[list[TopicTreePart]]:
+    return [[TopicTreePart(name, None, AT, AT, 1)] for name in names]
 
 
 def describe(tasks: Tasks, *names: str, seconds: float = 600.0) -> list[ModelResult[Overview]]:

@@ -7,7 +7,7 @@ import pytest
 
 from strandline.context.lines import EventSource, TopicSource, event_line
 from strandline.llm.heuristic.model import HeuristicModel
-from strandline.llm.types import TopicPart
+from strandline.llm.types import TopicTreePart
 from strandline.topics.topic_lines import Lines, Texts, event_bytes, format_event_prefix
 from strandline.topics.walk import rank_by_topic
 
@@ -27,7 +27,7 @@ def line_of(source: TopicSource, *, keeps_summaries: bool = False, has_summary: 
 
 def test_the_heuristic_overview_does_not_repeat_its_heading() -> None:
     parts = [
-        TopicPart(name, None, AT, AT + timedelta(days=4), 9 - n)
+        TopicTreePart(name, None, AT, AT + timedelta(days=4), 9 - n)
         for n, name in enumerate(("pressure channel", "outer bank"))
     ]
     overview = HeuristicModel().overview(parts)

@@ -52,13 +52,13 @@ def analyze_before_storing(
     return AnalyzeOut(
         related=nodes,
         conflicts=conflicts,
-        weigh=_make_advice(request.content, nodes, conflicts),
+        weigh=_list_advice(request.content, nodes, conflicts),
         store_as=list(_STORE_AS),
         degraded=degradations,
     )
 
 
-def _make_advice(
+def _list_advice(
     content: str, nodes: Sequence[FoundNode], conflicts: Sequence[ConflictOut]
 ) -> list[AdviceOut]:
     """The advice on storing a text, the most important first."""

@@ -20,7 +20,7 @@ from strandline.llm.types import (
     PromptEvent,
     Summary,
     Topic,
-    TopicPart,
+    TopicTreePart,
     WalkChoice,
     WalkOption,
 )
@@ -60,7 +60,7 @@ class HeuristicModel:
         """Who and what is named, most mentioned first, each once under its longest name."""
         return Entities(entities=names.extract_entities(events))
 
-    def overview(self, parts: Sequence[TopicPart]) -> Overview:
+    def overview(self, parts: Sequence[TopicTreePart]) -> Overview:
         """What the parts are about, those of most events first, and from when to when."""
         return overview.describe_parts(parts)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from strandline.llm.types import Overview, TopicPart
+from strandline.llm.types import Overview, TopicTreePart
 
 OVERVIEW_CHARACTERS = 240
 _MAX_NAMES = 6
@@ -22,7 +22,7 @@ class _Name:
     event_count: int
 
 
-def describe_parts(parts: Sequence[TopicPart]) -> Overview:
+def describe_parts(parts: Sequence[TopicTreePart]) -> Overview:
     """The names of the parts, those of most events first, and their dates, in at most
     OVERVIEW_CHARACTERS. The topic is that of most events."""
     names = _rank_names(parts)
@@ -38,7 +38,7 @@ def describe_parts(parts: Sequence[TopicPart]) -> Overview:
     return Overview(summary=f"{'; '.join(listing)}{more} ({dates})", topic=topic)
 
 
-def _rank_names(parts: Sequence[TopicPart]) -> list[_Name]:
+def _rank_names(parts: Sequence[TopicTreePart]) -> list[_Name]:
     """The different names of the parts, those of most events first; of equals, the earliest."""
     names: dict[str, _Name] = {}
     for part in sorted(parts, key=lambda part: (part.started_at, part.last_event_at)):

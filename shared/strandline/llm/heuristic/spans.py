@@ -52,7 +52,7 @@ def find_spans(words: Sequence[str]) -> Iterator[Span]:
             start += 1
             continue
         end = start + _is_house_number(words, start) + _opens_work_title(words, start)
-        end = max(end + _is_prefix(words, end), _end_of_title(words, start))
+        end = max(end + _begins_name(words, end), _end_of_title(words, start))
         while end < len(words) and (is_name_like(words[end]) or _is_last_word(words, start, end)):
             end += 1
             if GENITIVE.search(words[end - 1]) and not _continues_after_genitive(words, start, end):
@@ -246,7 +246,7 @@ def _continues_in_digits(words: Sequence[str], index: int) -> bool:
     return index + 2 < len(words) and words[index + 2][0].isdigit() and words[index + 1] in ",.:-–"  # noqa: RUF001
 
 
-def _is_prefix(words: Sequence[str], index: int) -> bool:
+def _begins_name(words: Sequence[str], index: int) -> bool:
     """Whether a word that is no name by itself is part of the name after it: a title, or any word
     with a capital inside a sentence, as in The Silver Ebb and Two Herons."""
     if index == len(words) - 1 or not is_name_like(words[index + 1]):

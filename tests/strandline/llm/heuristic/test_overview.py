@@ -7,15 +7,15 @@ import pytest
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.heuristic.overview import OVERVIEW_CHARACTERS
 from strandline.llm.plain import PlainModel
-from strandline.llm.types import TopicPart
+from strandline.llm.types import TopicTreePart
 
 AT = datetime(2026, 5, 8, 9, 30, tzinfo=UTC)
 
 
 def part(
     topic: str | None, events: int = 3, summary: str | None = "What was said.", days: int = 0
-) -> TopicPart:
-    return TopicPart(topic, summary, AT, AT + timedelta(days=days), events)
+) -> TopicTreePart:
+    return TopicTreePart(topic, summary, AT, AT + timedelta(days=days), events)
 
 
 def test_it_names_the_weightiest_first_with_the_dates() -> None:

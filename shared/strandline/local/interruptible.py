@@ -1,5 +1,5 @@
-"""`python -m strandline.local.launcher MODULE ARGUMENTS...`: runs a program's `main` so that Ctrl-C
-and SIGTERM end it with one line at any moment, even during its imports.
+"""`python -m strandline.local.interruptible MODULE ARGUMENTS...`: runs a program's `main` so that
+Ctrl-C and SIGTERM end it with one line at any moment, even during its imports.
 
 Nothing is cleaned up then: the next start recovers from the data, and the database's guard stops
 the server once this process is gone. This module must not import anything slow.
@@ -55,7 +55,7 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
             # Not SIG_IGN: Python reports a signal as lost that is pending when it becomes ignored.
             signal.signal(number, _ignore)
         stop()
-        end_within_grace()
+        exit_after_grace_period()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
@@ -65,7 +65,7 @@ def _ignore(*_: object) -> None:
     """Do nothing."""
 
 
-def end_within_grace(code: int = 0) -> None:
+def exit_after_grace_period(code: int = 0) -> None:
     """End the process with `code` after GRACE_SECONDS, whatever it is doing then."""
     timer = threading.Timer(GRACE_SECONDS, _force_exit, (code,))
     timer.daemon = True

@@ -48,7 +48,7 @@ class ReleaseResult(NamedTuple):
     shards: int = 0
 
 
-def release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
+def prepare_release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
     """Bring the database that `env` names to this release, and make the operator's first key if it
     is missing. Starts nothing after `deadline`, in time.monotonic() seconds.
 
