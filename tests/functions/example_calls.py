@@ -12,7 +12,7 @@ from typing import Any, TypeIs, cast
 from strandline.apidocs.examples import Example
 from strandline.db.database import Caller
 from strandline.jobs import store_runs
-from strandline.topics import store_publish, store_snapshots
+from strandline.topics import store_publish, store_snapshot_admin
 from strandline.topics.store_publish import NewSnapshot
 from tests.chat_service import ScriptedTasks, use_model
 from tests.functions import contract
@@ -121,7 +121,7 @@ class Story:
         """A build, and a version that changes nothing."""
         self._gateway.run_job("builder", "acme")
         access, now = self._gateway.database.connect_as(Caller.background("acme")), _now()
-        configuration = store_snapshots.list_newest(access, None, 1)[0].configuration
+        configuration = store_snapshot_admin.list_newest(access, None, 1)[0].configuration
         with access.transaction():
             assert store_publish.activate_next(access, 1) == 2
             snapshot = NewSnapshot(2, 1, None, None, now, 0, [], configuration)

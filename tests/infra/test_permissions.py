@@ -186,7 +186,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         "log/statements:store_statements",
         *("graph/transfer/import_graph:_load_file", "graph/transfer/routes:post_export"),
         "erasure/routes:_erase",
-        *("log/blocks:BlockReader._load_payload", "log/routes_blocks:_redirect"),
+        *("log/blocks:BlockLookup._load_payload", "log/routes_blocks:_redirect"),
         *(
             "personas/chat_requests:_find_earlier_reply",
             "personas/deferred_turns:defer",
@@ -195,7 +195,7 @@ NEVER: Mapping[str, Sequence[str]] = {
     ),
     "mcp": (
         *("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
-        *("log/blocks:BlockReader._load_payload", "log/routes_blocks:_redirect"),
+        *("log/blocks:BlockLookup._load_payload", "log/routes_blocks:_redirect"),
         "log/append:_put_payloads",  # an upload: no tool cites one
         "log/payloads:_PayloadReader._verify_upload",
         "log/payloads:_PayloadReader._read_text",

@@ -24,7 +24,7 @@ from strandline.graph.transfer.import_graph import make_statements
 from strandline.jobs import store_runs
 from strandline.log.schemas_append import Receipt
 from strandline.tenants.store_audit import AuditContext
-from strandline.topics import store_publish, store_snapshots
+from strandline.topics import store_publish, store_snapshot_admin
 from strandline.topics.store_publish import NewSnapshot
 from tests.chat_service import ScriptedTasks, use_model, waiting_turn
 from tests.graph_files import tell_entity
@@ -609,7 +609,7 @@ def publish_two(gateway: Gateway) -> int:
     """Publish two versions of the topic index without trees; returns the last."""
     access = gateway.database.connect_as(Caller.background(TENANT))
     with access.transaction():
-        base = store_snapshots.read_active_version(access)
+        base = store_snapshot_admin.read_active_version(access)
         for version in (base + 1, base + 2):
             assert store_publish.activate_next(access, version - 1) == version
             snapshot = NewSnapshot(

@@ -32,7 +32,7 @@ def create_tenant(request: Request) -> Response:
         access,
         request.audit_context,
         _limits(body),
-        _tuning(body),
+        _get_threshold_changes(body),
         agents_share=_agents_share(body),
         time_zone=_time_zone(body),
     )
@@ -59,7 +59,7 @@ def change_tenant(request: Request) -> Response:
         access,
         request.audit_context,
         _limits(body),
-        _tuning(body),
+        _get_threshold_changes(body),
         agents_share=_agents_share(body),
         time_zone=_time_zone(body),
     )
@@ -160,7 +160,7 @@ def _time_zone(body: TenantChange) -> str | None:
     return (body.time_zone or "UTC") if "time_zone" in body.model_fields_set else None
 
 
-def _tuning(body: TenantChange) -> Mapping[str, object]:
+def _get_threshold_changes(body: TenantChange) -> Mapping[str, object]:
     """The thresholds in a request body, by name. If `tuning` itself is null, every threshold is
     null."""
     if body.tuning is not None:

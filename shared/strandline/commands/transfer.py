@@ -115,7 +115,7 @@ def export(
     text.
     """
     left_out: list[str] = []
-    lines = _export_lines(run.patient_client, people, left_out)
+    lines = _list_appendable_events(run.patient_client, people, left_out)
     count = 0
     if out is None:
         for line in lines:
@@ -133,7 +133,7 @@ def export(
         click.echo(f"left out: {len(left_out)} statements to the knowledge graph", err=True)
 
 
-def _export_lines(
+def _list_appendable_events(
     client: Strandline,
     people: Participants,
     left_out: list[str],

@@ -204,7 +204,7 @@ def _clear_sessions_and_tenant(
     cleared in each table. In a transaction, with these scopes locked."""
     counts = {"sessions": store_sessions.delete_sessions(access, selection, scope_ids)}
     if selection.kind == "tenant":
-        counts["sona_names"] = store_memories.forget_names(access)
+        counts["sona_names"] = store_memories.delete_all_sona_names(access)
         counts["turns"] = store_memories.forget_turns(access)
     return counts
 

@@ -78,7 +78,7 @@ def _members(node: object) -> Mapping[str, object]:
     return {str(place): item for place, item in enumerate(items)}
 
 
-class BlockReader:
+class BlockLookup:
     """Reads blocks for one request. `deadline` is in time.monotonic() seconds."""
 
     def __init__(self, access: TenantDb, blobs: BlobStore, deadline: float) -> None:

@@ -12,7 +12,7 @@ from strandline.http.request import Request
 from strandline.http.routing import MediaType, Response, Route, binary_response, json_response
 from strandline.log import blocks
 from strandline.log.block_formats import CAR_TYPES, RAW_TYPE, BlockFormat, choose_format
-from strandline.log.blocks import Block, BlockReader, encode_car
+from strandline.log.blocks import Block, BlockLookup, encode_car
 from strandline.log.schemas_blocks import BlockQuery
 from strandline.log.store import Payload
 from strandline.schemas import Error
@@ -53,9 +53,9 @@ def get_dag(request: Request) -> Response:
     return _answer_car(request, query, form, path, reader)
 
 
-def _make_reader(request: Request, query: BlockQuery) -> BlockReader:
+def _make_reader(request: Request, query: BlockQuery) -> BlockLookup:
     access = request.connect_reader(query.participants)
-    return BlockReader(access, request.resources.blobs, request.deadline)
+    return BlockLookup(access, request.resources.blobs, request.deadline)
 
 
 def _answer_car(
@@ -63,7 +63,7 @@ def _answer_car(
     query: BlockQuery,
     form: BlockFormat,
     path: Sequence[Block],
-    reader: BlockReader,
+    reader: BlockLookup,
 ) -> Response:
     """A CAR file of the path and, with the scope `all`, of what its end links to. Raises Malformed
     for a range beyond a payload's end."""

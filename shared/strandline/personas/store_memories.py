@@ -160,7 +160,7 @@ class _Total:
     total: int
 
 
-def forget_names(access: TenantDb) -> int:
+def delete_all_sona_names(access: TenantDb) -> int:
     """Delete the names of all sonas of the tenant, for an unbound caller. Returns how many. In a
     transaction."""
     (row,) = access.fetch(_Total, "select forget_sona_names() as total", {})

@@ -10,7 +10,7 @@ from strandline.errors import NotFound, StateConflict
 from strandline.jobs import store_runs
 from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
-from strandline.topics import limits, store_publish, store_snapshots
+from strandline.topics import limits, store_publish, store_snapshot_admin
 from strandline.topics.schemas_admin import (
     DifferencePage,
     DifferenceQuery,
@@ -24,7 +24,7 @@ from strandline.topics.schemas_admin import (
     WaitingScopeOut,
 )
 from strandline.topics.store_publish import NewSnapshot
-from strandline.topics.store_snapshots import Snapshot
+from strandline.topics.store_snapshot_admin import Snapshot
 
 _PG_SNAPSHOT = "1:1:"
 """A constant in place of a database snapshot: versions are immutable, so their lists do not need
@@ -40,7 +40,7 @@ def list_snapshots(
     cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "snapshots")
     after = cursors.decode(cursor)
-    rows = store_snapshots.list_newest(access, after and after.seq, limit)
+    rows = store_snapshot_admin.list_newest(access, after and after.seq, limit)
     last = rows[-1] if len(rows) == limit else None
     position = last and Position(_PG_SNAPSHOT, last.published_at, last.snapshot_id, last.version)
     return SnapshotsPage(
@@ -52,7 +52,7 @@ def list_snapshots(
 def get_snapshot(access: TenantDb, version: int, now: datetime) -> SnapshotDetail:
     """Get one snapshot with its size. Raises NotFound."""
     out = _to_out(_read(access, version), now)
-    size = store_snapshots.measure(access, version)
+    size = store_snapshot_admin.measure(access, version)
     return SnapshotDetail(**out.model_dump(), stored_bytes=size)
 
 
@@ -64,7 +64,7 @@ def activate(
     an event that was erased."""
     with access.transaction():
         snapshot = _read(access, version)
-        active_version = store_snapshots.read_active_version(access)
+        active_version = store_snapshot_admin.read_active_version(access)
         if version == active_version:
             raise StateConflict("This snapshot is the active one already.", version=version)
         if snapshot.erased_at is not None:
@@ -78,7 +78,7 @@ def activate(
                 "Another snapshot was published meanwhile. Look at the list, and try again.",
                 version=version,
             )
-        changed_count = store_snapshots.repeat_trees(access, version, new_version)
+        changed_count = store_snapshot_admin.repeat_trees(access, version, new_version)
         new_snapshot = NewSnapshot(
             version=new_version,
             base_version=active_version,
@@ -103,10 +103,10 @@ def compare(access: TenantDb, version: int, query: DifferenceQuery) -> Differenc
         access.sealer, access.caller.tenant, "difference", before.version, after.version
     )
     last = cursors.decode(query.cursor)
-    rows = store_snapshots.list_changes(
+    rows = store_snapshot_admin.list_changes(
         access, before.version, after.version, last and last.row_id, query.limit
     )
-    counts = store_snapshots.count_changes(access, before.version, after.version)
+    counts = store_snapshot_admin.count_changes(access, before.version, after.version)
     last_row = rows[-1] if len(rows) == query.limit else None
     position = last_row and Position(_PG_SNAPSHOT, after.published_at, last_row.slot)
     return DifferencePage(
@@ -136,10 +136,10 @@ def compare(access: TenantDb, version: int, query: DifferenceQuery) -> Differenc
 def describe_index_state(access: TenantDb, now: datetime, *, has_model: bool) -> TopicIndexState:
     """Describe what waits for a build, when it is due, and what it would do. `has_model`: whether a
     language model writes the tenant's summaries."""
-    active_version = store_snapshots.read_active_version(access)
-    active = store_snapshots.get_snapshot(access, active_version)
-    waiting = store_snapshots.read_backlog(access, limits.max_versions(has_model=has_model))
-    scopes = store_snapshots.list_waiting_scopes(access, _MAX_SCOPES)
+    active_version = store_snapshot_admin.read_active_version(access)
+    active = store_snapshot_admin.get_snapshot(access, active_version)
+    waiting = store_snapshot_admin.read_backlog(access, limits.max_versions(has_model=has_model))
+    scopes = store_snapshot_admin.list_waiting_scopes(access, _MAX_SCOPES)
     running: UUID | None = store_runs.find_active(access, "builder")
     return TopicIndexState(
         active_version=active_version,
@@ -165,13 +165,13 @@ def describe_index_state(access: TenantDb, now: datetime, *, has_model: bool) ->
         ],
         failed_scopes=[
             FailedScope(scope_id=row.scope_id, reason=row.reason)
-            for row in store_snapshots.list_failures(access, _MAX_SCOPES)
+            for row in store_snapshot_admin.list_failures(access, _MAX_SCOPES)
         ],
     )
 
 
 def _read(access: TenantDb, version: int) -> Snapshot:
-    snapshot = store_snapshots.get_snapshot(access, version)
+    snapshot = store_snapshot_admin.get_snapshot(access, version)
     if snapshot is None:
         raise NotFound("There is no snapshot with this version; old ones are collected.")
     return snapshot

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.graph.changes.schemas import Proposal, Proposals, ProposalsQuery
-from strandline.graph.lists.near_names import find_near_names, split_trigrams
+from strandline.graph.lists.name_similarity import find_near_names, split_trigrams
 from strandline.graph.lists.store_merge_proposals import (
     ComparedNode,
     list_cosines,

@@ -49,7 +49,7 @@ def is_misspelt(word: str) -> bool:
         return False
     if not (word.isascii() and word.isalpha() and word.islower()):
         return False
-    if any(map(_is_common, _undo_doubling(word))):
+    if any(map(_is_common, _list_doubling_candidates(word))):
         return True
     bands = map(exact_frequency_band, _undo_slip(word))
     return any(band and band <= _MAX_BAND_BY_LENGTH.get(len(word), band) for band in bands)
@@ -59,7 +59,7 @@ def _is_common(word: str) -> bool:
     return (exact_frequency_band(word) or _RARE_BAND) <= _MAX_COMMON_BAND
 
 
-def _undo_doubling(word: str) -> Iterator[str]:
+def _list_doubling_candidates(word: str) -> Iterator[str]:
     """The words without a doubled letter, with one, or with the missing g of -ing."""
     for index in range(1, len(word)):
         if word[index] == word[index - 1]:
