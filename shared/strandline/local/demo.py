@@ -5,6 +5,7 @@ It uses a tenant of its own, and its memory is kept: a second run stores nothing
 """
 
 import json
+import re
 import sys
 import textwrap
 import time
@@ -18,6 +19,7 @@ from strandline.local.demo_personas import show_personas
 from strandline.local.demo_service import TENANT, Client, running_service
 from strandline.local.run import directory
 from strandline.local.tls import TlsFiles
+from strandline.topics.outline import TAIL_HEADING
 
 DEMO, SECOND = Path("events/demo"), Path("events/orchard")
 TITLES = {DEMO: "Six wave buoys", SECOND: "An autumn of pressing apples"}
@@ -34,6 +36,8 @@ PRIVATE = "What is Mara allergic to, and where is her auto-injector?"
 """A question by somebody who was not in the conversation."""
 _OUTLINE_BUDGET, _ANSWER_BUDGET = 700, 300
 """Tokens of the outlines that are printed."""
+_EVENT_LINE = re.compile(r"^\s+\[\d+\] ", re.MULTILINE)
+"""The beginning of an event's line in an outline."""
 _BATCH = 20
 _MAX_SHOWN = 2
 _MAX_TOPICS = 8
@@ -211,14 +215,12 @@ def _show_index(client: Client, question: Mapping[str, Any]) -> None:
     )
     print(textwrap.indent(outline["text"], "  "))
     query = {**body, "query": question["question"], "budget": _ANSWER_BUDGET}
-    answer = client.post("/api/v1/references/query", {**query, "format": "json"})
-    tails = [len(scope["fresh_tail"]["events"]) for scope in answer["tree"]["scopes"]]
+    answer = client.post("/api/v1/references/query", query)["text"]
+    tree, _, tail = answer.partition(TAIL_HEADING)
+    in_tree, in_tail = (len(_EVENT_LINE.findall(part)) for part in (tree, tail))
     print(f"\n{_names(people)} ask it: {question['question']}")
-    print(
-        f"  {len(answer['citations']) - sum(tails)} events under topics of the tree, {sum(tails)} "
-        "that are in no topic yet:"
-    )
-    print(textwrap.indent(client.post("/api/v1/references/query", query)["text"], "  "))
+    print(f"  {in_tree} events under topics of the tree, {in_tail} that are in no topic yet:")
+    print(textwrap.indent(answer, "  "))
 
 
 def _show_answer(question: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> None:
@@ -309,7 +311,7 @@ def main() -> int:
         )
         _show_privacy(private, visible)
         is_built = _run_job(admin, "builder")
-        _show_index(client, questions[QUESTIONS[1]])
+        _show_index(client, questions[QUESTIONS[4]])
         has_graph = _show_graphs(client, admin, talks)
         show_personas(client, conversation, talks[0].event_ids, questions[QUESTIONS[1]])
         _show_next_steps(url, keys.memory, tls)

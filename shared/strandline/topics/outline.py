@@ -25,7 +25,7 @@ _INTRODUCTION = (
     "parentheses: who said it if no person did (agent, tool, document, system); of a topic, the "
     "least trusted."
 )
-_TAIL_HEADING = "Not yet in a topic:"
+TAIL_HEADING = "Not yet in a topic:"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Outline:
                 below += self._render_node(node, 0)
             tail = [e.event_id for e in self.events_below[None] if e.scope_id == scope.scope_id]
             if tail:
-                below.append(_TAIL_HEADING)
+                below.append(TAIL_HEADING)
                 below += self._render_events(tail, 1, None)
             if below:
                 heading = ScopeHeading(self._texts.participants[scope.scope_id])
@@ -177,6 +177,6 @@ def scope_heading_bytes(participants: Sequence[str]) -> int:
     return count_bytes(ScopeHeading(participants).text) + 1
 
 
-TAIL_BYTES = count_bytes(_TAIL_HEADING) + 1
+TAIL_BYTES = count_bytes(TAIL_HEADING) + 1
 """The bytes of the heading of a fresh tail."""
 NO_CUT = CutCounts()

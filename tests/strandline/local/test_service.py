@@ -203,8 +203,10 @@ def test_the_demo_answers_in_plain_text_and_hides(
         assert re.search(r"\d+ topics, cut and named", output)
         assert "curl -s http" in output
         assert "A build publishes the topics as a tree: version 1." in output
-        assert re.search(r"\n +\[\d+\] \d+ \w+ 20\d\d, \w+: ", output), "events below topics"
-        assert re.search(r"  \d+ events under topics of the tree, \d+ that are in no", output)
+        answer = output.partition(f" ask it: {demo.QUESTIONS[4]}")[2]
+        below = re.search(r"\n  - \w{3} \d+ \w+ 20\d\d.*\n +\[1\] mara: ", answer)
+        assert below, "an event below a topic, on the topic's day"
+        assert re.search(r"  [1-9]\d* events under topics of the tree, \d+ that are in no", answer)
         for title in demo.TITLES.values():
             graph = output.partition(f"\n{title}: ")[2]
             kinds = re.findall(
