@@ -415,8 +415,9 @@ class Load:
     def _forget(self) -> None:
         """Events that are appended and erased, by their ids and by a selector."""
         for turn in self._iterations():
-            body = user_message(f"Forget {turn}.", FORGETFUL)
-            reply = self._call("POST", EVENTS, body, 201)
+            op = AppendOp(f"Forget {turn}.", (FORGETFUL,))
+            self.history.invocations.add(op)
+            reply = self._call("POST", EVENTS, op.request()[0], 201)
             if reply.status != 201:
                 time.sleep(0.02)
                 continue
