@@ -8,16 +8,17 @@ happened or not: what was acknowledged is there.
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 
 from strandline.db import database as db_database
-from strandline.jobs import store_runs
+from strandline.jobs import store_runs, store_tenant_runs
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import store_work
 from strandline.sessions import store as sessions_store
-from tests.prove.append_history import Findings, check_log, make_rng, stored_in
+from tests.prove.append_history import TENANT, Findings, check_log, make_rng, stored_in
 from tests.prove.load import FIRST_OPS, WRITES, Load, list_reads
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import KEY_SECRET, TEMPLATE, Gateway, ScratchDatabase, wire_handlers
@@ -48,6 +49,8 @@ def live_service(
     }
     for leased in (store_work, store_runs):
         monkeypatch.setattr(leased, "LEASE_SECONDS", LEASE_SECONDS)
+    monkeypatch.setattr(store_runs, "PLAN_LEASE_SECONDS", LEASE_SECONDS)
+    monkeypatch.setattr(store_tenant_runs, "_LEASE", timedelta(seconds=LEASE_SECONDS))
     monkeypatch.setattr(store_runs, "PLAN_LEASE_SECONDS", LEASE_SECONDS)
     services = wire_handlers(environment, monkeypatch, WordEmbedder())
     gateway = Gateway(url)
@@ -133,9 +136,11 @@ def assert_no_work_is_stuck(gateway: Gateway, base: ScratchDatabase) -> None:
     while time.monotonic() < until:
         gateway.sweep()
         time.sleep(0.1)
+    gateway.run_job("eraser", TENANT)  # a scope waits for the erasure that marked its events
+    gateway.sweep()
     assert base.rows("select scope_id, attempts, last_error from scope_work") == []
     not_embedded = (
-        "select count(*) from events e where not exists ("
+        "select count(*) from events e where e.erased_at is null and not exists ("
         "select from event_vectors v where v.event_id = e.event_id)"
     )
     assert base.rows(not_embedded) == [(0,)]
