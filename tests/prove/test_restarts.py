@@ -8,12 +8,11 @@ happened or not: what was acknowledged is there.
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 
 import pytest
 
 from strandline.db import database as db_database
-from strandline.jobs import store_runs, store_tenant_runs
+from strandline.jobs import store_runs
 from strandline.local.aws import LocalAws
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.log import store_work
@@ -50,7 +49,6 @@ def live_service(
     for leased in (store_work, store_runs):
         monkeypatch.setattr(leased, "LEASE_SECONDS", LEASE_SECONDS)
     monkeypatch.setattr(store_runs, "PLAN_LEASE_SECONDS", LEASE_SECONDS)
-    monkeypatch.setattr(store_tenant_runs, "_LEASE", timedelta(seconds=LEASE_SECONDS))
     monkeypatch.setattr(store_runs, "PLAN_LEASE_SECONDS", LEASE_SECONDS)
     services = wire_handlers(environment, monkeypatch, WordEmbedder())
     gateway = Gateway(url)

@@ -9,12 +9,11 @@ from psycopg.rows import class_row
 from uuid_utils.compat import uuid7
 
 from strandline.db.connection import Connection, error_of_state, translate_errors
-from strandline.jobs.store_runs import PLAN_LEASE_SECONDS
+from strandline.jobs import store_runs
 from strandline.tenants.store_tenants import fetch_tenant_ids
 
 _CLAIMED, _TAKEN, _CLOSED = "claimed", "taken", "closed"
 """How a call may end in a tenant; any other outcome is the SQLSTATE of what failed."""
-_LEASE = timedelta(seconds=PLAN_LEASE_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def claim_run(
             list(shards),
             list(shards.values()),
             [uuid7() for _ in shards],
-            _LEASE,
+            timedelta(seconds=store_runs.PLAN_LEASE_SECONDS),
             now,
         ),
     )
@@ -78,7 +77,7 @@ def fail_unfinished_jobs(
             list(reasons),
             list(reasons.values()),
             [uuid7() for _ in reasons] if create else None,
-            _LEASE,
+            timedelta(seconds=store_runs.PLAN_LEASE_SECONDS),
             now,
         ),
     )

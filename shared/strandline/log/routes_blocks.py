@@ -28,17 +28,17 @@ def get_block(request: Request) -> Response:
     block. Follows the trustless gateway specification; a larger payload is a redirect."""
     query = request.parse_query(BlockQuery)
     form = choose_format(query, request.headers.get("accept"), has_path=False)
-    reader = _make_reader(request, query)
+    lookup = _make_lookup(request, query)
     cid = request.path_parameter("cid")
     if form.kind == "car":
-        return _answer_car(request, query, form, reader.resolve(cid, ()), reader)
-    record = reader.find(cid)
+        return _answer_car(request, query, form, lookup.resolve(cid, ()), lookup)
+    record = lookup.find(cid)
     headers = _make_headers(f'"{cid}.raw"', f"{cid}.bin", query, form)
     if _is_unchanged(request, headers["Etag"]):
         return _answer_unchanged(headers, form)
     if isinstance(record, Payload) and record.size > blocks.MAX_BYTES:
         return _redirect(request, record)
-    return binary_response(reader.load(record).data, RAW_TYPE, headers)
+    return binary_response(lookup.load(record).data, RAW_TYPE, headers)
 
 
 def get_dag(request: Request) -> Response:
@@ -47,13 +47,13 @@ def get_dag(request: Request) -> Response:
     link."""
     query = request.parse_query(BlockQuery)
     form = choose_format(query, request.headers.get("accept"), has_path=True)
-    reader = _make_reader(request, query)
+    lookup = _make_lookup(request, query)
     segments = [part for part in request.path_parameter("path").split("/") if part]
-    path = reader.resolve(request.path_parameter("cid"), segments)
-    return _answer_car(request, query, form, path, reader)
+    path = lookup.resolve(request.path_parameter("cid"), segments)
+    return _answer_car(request, query, form, path, lookup)
 
 
-def _make_reader(request: Request, query: BlockQuery) -> BlockLookup:
+def _make_lookup(request: Request, query: BlockQuery) -> BlockLookup:
     access = request.connect_reader(query.participants)
     return BlockLookup(access, request.resources.blobs, request.deadline)
 
@@ -63,7 +63,7 @@ def _answer_car(
     query: BlockQuery,
     form: BlockFormat,
     path: Sequence[Block],
-    reader: BlockLookup,
+    lookup: BlockLookup,
 ) -> Response:
     """A CAR file of the path and, with the scope `all`, of what its end links to. Raises Malformed
     for a range beyond a payload's end."""
@@ -77,7 +77,7 @@ def _answer_car(
     headers = _make_headers(_car_etag(query, form, path), f"{top.cid}.car", query, form)
     if _is_unchanged(request, headers["Etag"]):
         return _answer_unchanged(headers, form)
-    below = reader.list_below(top, form.has_duplicates) if has_all else iter(())
+    below = lookup.list_below(top, form.has_duplicates) if has_all else iter(())
     return binary_response(encode_car(path, below, form.has_duplicates), form.content_type, headers)
 
 
