@@ -239,7 +239,7 @@ def _assumptions() -> str:
         f"Assumptions for an event: {_list_reasons(EVENTS)}. For a recall: "
         f"{_list_reasons(RECALLS)}. By a tool: {_list_reasons(TOOL_CALLS)}. A capacity unit "
         "counts as a quarter of a core, used to three tenths. The times are estimates above what "
-        "one machine showed (an append 1.4 ms, a recall 17 ms, see proofs.md; embedding 15 to 20 "
+        "one machine showed (an append 1.1 ms, a recall 15.4 ms, see proofs.md; embedding 15 to 20 "
         "ms of CPU a text), because no account was available to measure in. A batch is one call "
         "with up to 500 events. Not included: language models (none is used by default; the price "
         "of AgentCore Memory includes its models), payloads in S3, and a database that never "

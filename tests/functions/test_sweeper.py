@@ -274,14 +274,16 @@ def test_a_sweep_that_lost_its_lease_stops(
         return 0
 
     assert step("plan", "A", tenant="acme")["shards"] == 1
-    monkeypatch.setattr(sweeper, "_STEPS", (slow, *SWEEPER._STEPS[1:]))
+    steps = dict(SWEEPER._STEPS)
+    monkeypatch.setattr(sweeper, "_STEPS", {**steps, "jobs_expired": slow})
     step("shard", "A", tenant="acme", shard=0)
     assert scratch_db.rows("select count(*) from event_vectors") == [(0,)]
     assert scratch_db.rows("select run, state from jobs order by run") == [
         ("A", "failed"),
         ("B", "running"),
     ]
-    monkeypatch.setattr(sweeper, "_STEPS", SWEEPER._STEPS[1:])
+    del steps["jobs_expired"]
+    monkeypatch.setattr(sweeper, "_STEPS", steps)
     step("shard", "B", tenant="acme", shard=0)
     assert scratch_db.rows("select count(*) from event_vectors") == [(1,)]
 
@@ -310,7 +312,7 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
     monkeypatch.setattr("strandline.chains.fold_recalls.recompute_heat_times", again)
     monkeypatch.setattr("strandline.chains.fold_recalls.prune", again)
     monkeypatch.setattr("strandline.log.uploads._remove_uploads", again)
-    for step in (SWEEPER._recalls_folded, SWEEPER._recalls_pruned, SWEEPER._uploads_removed):
+    for step in (SWEEPER._fold_recalls, SWEEPER._prune_recalls, SWEEPER._remove_expired_uploads):
         attempts: list[int] = []
         scratch_db.rows("delete from jobs")
         assert begin_run(gateway.database, "sweeper", "r", 1, now)

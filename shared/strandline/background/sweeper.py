@@ -56,21 +56,18 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     del shard
     totals: dict[str, int] = {}
     failures: list[Exception] = []
-    for step in _STEPS:
+    for count, step in _STEPS.items():
         if lease.is_out_of_time():
             break
         try:
-            totals[step.__name__.strip("_")] = step(resources, lease, now)
+            totals[count] = step(resources, lease, now)
         except Exception as error:
-            logger.warning(
-                "sweep step failed",
-                extra={"step": step.__name__.strip("_"), "reason": error_code(error)},
-            )
+            logger.warning("sweep step failed", extra={"step": count, "reason": error_code(error)})
             failures.append(error)
     if failures:
         raise failures[0]
     totals["events_embedded"] = lease.tally.embedded_events
-    return {step: total for step, total in totals.items() if total}
+    return {count: total for count, total in totals.items() if total}
 
 
 def finish(resources: JobResources, now: datetime) -> None:
@@ -78,23 +75,23 @@ def finish(resources: JobResources, now: datetime) -> None:
     resources.blobs.delete_old_exports(now - _EXPORT_RETENTION)
 
 
-def _jobs_expired(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _expire_job_leases(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     # Not `lease.transaction`, which locks the shard: a job is locked before its shards.
     with lease.access.transaction():
         return store_runs.expire_leases(lease.access, None, now)
 
 
-def _turns_resent(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _resend_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
     return lost_turns.resend_due(lease.access, resources.work_queue, now)
 
 
-def _scopes_embedded(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _process_scopes(resources: JobResources, lease: Lease, now: datetime) -> int:
     scan_all = store_scans.is_scan_due(lease.access, resources.embedder.space, now)
     return process_events.process_tenant(_make_worker(resources, lease), lease.tenant, scan_all)
 
 
-def _chains_embedded(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime) -> int:
     """Embed chains and nodes of the graph without a vector, if a full scan is due; record the scan
     once none is left."""
     space, worker = resources.embedder.space, _make_worker(resources, lease)
@@ -110,14 +107,14 @@ def _chains_embedded(resources: JobResources, lease: Lease, now: datetime) -> in
     return embedded_count
 
 
-def _lanes_closed(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _close_idle_lanes(resources: JobResources, lease: Lease, now: datetime) -> int:
     # Half of the time left: the rest is for the other steps.
     step_deadline = (time.monotonic() + lease.deadline) / 2
     worker = replace(_make_worker(resources, lease), deadline=step_deadline)
     return form.close_idle_lanes(worker, lease.tenant, now)
 
 
-def _failures_retried(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _retry_failures(resources: JobResources, lease: Lease, now: datetime) -> int:
     """Retry the failures that an admin has queued. A retry that fails records its own reason, and
     does not stop the others."""
     retried_count = 0
@@ -147,7 +144,7 @@ def _retry_job(
             form.retry_enrichment(worker, tenant, subject_id, now)
 
 
-def _recalls_folded(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _fold_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     tuning = read_tuning(lease.access, get_settings().tuning)
     while (
@@ -161,7 +158,7 @@ def _recalls_folded(resources: JobResources, lease: Lease, now: datetime) -> int
     )
 
 
-def _uses_folded(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _fold_uses(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     return _run_batches(
         lease,
@@ -169,19 +166,19 @@ def _uses_folded(resources: JobResources, lease: Lease, now: datetime) -> int:
     )
 
 
-def _uploads_removed(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _remove_expired_uploads(resources: JobResources, lease: Lease, now: datetime) -> int:
     del now
     return log_uploads.remove_expired(
         resources.database, resources.blobs, lease.tenant, lease.is_out_of_time
     )
 
 
-def _bytes_counted(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _recount_usage(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources, now
     return recount_usage.recount_usage(lease.access)
 
 
-def _recalls_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _prune_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     return _run_batches(
         lease,
@@ -189,12 +186,12 @@ def _recalls_pruned(resources: JobResources, lease: Lease, now: datetime) -> int
     )
 
 
-def _uses_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _prune_uses(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     return _run_batches(lease, lambda: importance.prune_uses(lease.access, now, _ROWS_PER_COMMIT))
 
 
-def _calls_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _prune_model_calls(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     before = now - timedelta(days=jobs_store.RETENTION_DAYS)
 
@@ -205,7 +202,7 @@ def _calls_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
     return _run_batches(lease, prune)
 
 
-def _turns_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _prune_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
 
     def prune() -> int:
@@ -217,35 +214,36 @@ def _turns_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
     return _run_batches(lease, prune)
 
 
-def _jobs_pruned(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _prune_jobs(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
 
     def prune() -> int:
-        with lease.access.transaction():  # as in `_jobs_expired`
+        with lease.access.transaction():  # as in `_expire_job_leases`
             return jobs_store.prune_finished(lease.access, now, _ROWS_PER_COMMIT)
 
     return _run_batches(lease, prune)
 
 
 type _Step = Callable[[JobResources, Lease, datetime], int]
-_STEPS: tuple[_Step, ...] = (
-    _jobs_expired,
-    _turns_resent,
-    _scopes_embedded,
-    _chains_embedded,
-    _lanes_closed,
-    _failures_retried,
-    _recalls_folded,
-    _uses_folded,
-    _uploads_removed,
-    _bytes_counted,
-    _recalls_pruned,
-    _uses_pruned,
-    _calls_pruned,
-    _turns_pruned,
-    _jobs_pruned,
-)
-"""In order of urgency: work that somebody waits for comes first."""
+_STEPS: Mapping[str, _Step] = {
+    "jobs_expired": _expire_job_leases,
+    "turns_resent": _resend_turns,
+    "scopes_embedded": _process_scopes,
+    "chains_embedded": _embed_chains_and_nodes,
+    "lanes_closed": _close_idle_lanes,
+    "failures_retried": _retry_failures,
+    "recalls_folded": _fold_recalls,
+    "uses_folded": _fold_uses,
+    "uploads_removed": _remove_expired_uploads,
+    "bytes_counted": _recount_usage,
+    "recalls_pruned": _prune_recalls,
+    "uses_pruned": _prune_uses,
+    "calls_pruned": _prune_model_calls,
+    "turns_pruned": _prune_turns,
+    "jobs_pruned": _prune_jobs,
+}
+"""The steps by the names of their counts, in order of urgency: work that somebody waits for comes
+first."""
 
 
 def _run_batches(lease: Lease, batch: Callable[[], int]) -> int:
