@@ -28,13 +28,13 @@ npm:
 	@command -v npm >/dev/null && command -v node >/dev/null || { echo "strandline: Node.js with npm is not here, which tests and builds of the stack need: install Node.js 22 or later (nodejs.org, brew, apt). make run and make demo do without." >&2; exit 1; }
 
 run: $(LEAN) ## start the whole service on this machine; Ctrl-C stops it; TLS=1: HTTPS, client certificates
-	@$(CALL) -m strandline.local.interruptible strandline.local.run $(if $(TLS),--tls)
+	@$(CALL) -m strandline.local.run_interruptible strandline.local.run $(if $(TLS),--tls)
 
 demo: $(LEAN) ## feed the conversation that ships with the project, and ask it questions
-	@$(CALL) -m strandline.local.interruptible strandline.local.demo
+	@$(CALL) -m strandline.local.run_interruptible strandline.local.demo
 
 key: $(LEAN) ## make an API key while the service runs: make key ARGS="--tenant acme --user user:alice"
-	@$(CALL) -m strandline.local.interruptible strandline.cli key $(ARGS)
+	@$(CALL) -m strandline.local.run_interruptible strandline.cli key $(ARGS)
 
 quick: $(READY) ## run the tests that need no database and no other program, in under a minute
 	@$(PY) -m pytest -q --quick -n 2 --dist worksteal

@@ -21,7 +21,7 @@ StrandlineError
 ├── EmbeddingRefused         a text that the embedding model will never accept
 ├── PayloadMissing           an event's payload is not in the store, or is empty
 ├── ModelRefused             a request that the language model will not answer
-│   └── FormatUnsupported    not in this format: a simpler one may work
+│   └── ModelFormatUnsupported  not in this format: a simpler one may work
 ├── InvalidModelAnswer       an unusable answer of a language model
 ├── MigrationFailed          a release did not get its schema
 └── Misconfigured            the process must not start

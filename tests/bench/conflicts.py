@@ -13,7 +13,7 @@ from typing import NamedTuple
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.factory import make_embedder
 from strandline.embeddings.spaces import thresholds_for
-from strandline.llm.heuristic.contradiction import find_contradiction
+from strandline.llm.heuristic.contradiction import explain_contradiction
 from strandline.tuning import DEFAULTS
 
 type Pair = tuple[str, str]
@@ -44,7 +44,7 @@ def cosines(embedder: Embedder, pairs: Sequence[Pair]) -> list[float]:
 def score_test(pairs: Mapping[str, Sequence[Pair]]) -> Score:
     """What the deterministic test is worth, without a threshold."""
     results = {
-        name: sum(find_contradiction(*pair) is not None for pair in group)
+        name: sum(explain_contradiction(*pair) is not None for pair in group)
         for name, group in pairs.items()
     }
     right = results["contradicting"]
@@ -80,7 +80,9 @@ def main() -> None:
     score = score_test(pairs)
     print(f"deterministic test: precision {score.precision:.2f}, recall {score.recall:.2f}")
     for name, group in pairs.items():
-        wrong = [p for p in group if (find_contradiction(*p) is None) == (name == "contradicting")]
+        wrong = [
+            p for p in group if (explain_contradiction(*p) is None) == (name == "contradicting")
+        ]
         for pair, cosine in zip(group, near[name], strict=True):
             if pair in wrong:
                 print(f"  {name}, not so found ({cosine:.2f}): {pair[0]} / {pair[1]}")

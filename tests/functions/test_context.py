@@ -14,8 +14,8 @@ from strandline.chains import store_recalls
 from strandline.embeddings.embedder import Embedder
 from strandline.sessions import context
 from strandline.sessions.chains_view import SessionView
-from strandline.sessions.context import coalesce
-from strandline.sessions.store import RecentEvent
+from strandline.sessions.context import coalesce_executions
+from strandline.sessions.store import EventExecution
 from tests.chains import add_chain
 from tests.strandline.embeddings.fake_embedders import delay
 from tests.support import Gateway, ScratchDatabase, user_message
@@ -117,10 +117,10 @@ def test_what_is_equal_is_one(events: str, rest: str) -> None:
     """Type, workflow_id and execution_id a letter each, newest first; a place and a count each."""
     ids = [uuid.UUID(int=n) for n in range(9)]
     glimpses = [
-        RecentEvent(ids[n], kind, w.strip(".") or None, e.strip(".") or None)
+        EventExecution(ids[n], kind, w.strip(".") or None, e.strip(".") or None)
         for n, (kind, w, e) in enumerate(map(tuple, events.split()))
     ]
-    assert " ".join(f"{i.int}{count}" for i, count in coalesce(glimpses)) == rest
+    assert " ".join(f"{i.int}{count}" for i, count in coalesce_executions(glimpses)) == rest
 
 
 def test_a_recent_event_names_its_chain(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller
-from strandline.log import store_recalled_links
+from strandline.log import store_links_and_sources
 from strandline.log.cid import block_cid, cid_bytes
 from strandline.log.event_draft import EventDraft
 from strandline.recall import insert as recall_insert
@@ -281,7 +281,7 @@ def test_an_event_erased_meanwhile_is_left_out(
     gateway: Gateway, key: str, dog: Any, scratch_db: ScratchDatabase, monkeypatch: Any
 ) -> None:
     """Between the search and the append: the caller's own request is right, and is stored."""
-    real = store_recalled_links.append_linked_event
+    real = store_links_and_sources.append_linked_event
 
     def erase_first(*args: Any) -> Any:
         scratch_db.rows(
@@ -290,7 +290,7 @@ def test_an_event_erased_meanwhile_is_left_out(
         )
         return real(*args)
 
-    monkeypatch.setattr(store_recalled_links, "append_linked_event", erase_first)
+    monkeypatch.setattr(store_links_and_sources, "append_linked_event", erase_first)
     assert insert_text(gateway, key, "The vet says that the dog is well.")["edges"] == []
     reply = insert(gateway, key, "No such event.", edges=[{"event_id": dog["event_id"]}])
     assert (reply.status, reply.error["details"]["field"]) == (422, "edges")
@@ -311,7 +311,7 @@ def test_how_it_was_linked_is_stored_with_the_event(
     assert rows == [(receipt["event_id"], receipt["seq"], {"degraded": []}, True)]
 
     monkeypatch.setattr(
-        store_recalled_links, "uuid7", lambda: "no id"
+        store_links_and_sources, "uuid7", lambda: "no id"
     )  # the decision cannot be stored
     assert insert(gateway, key, "Nothing is stored by half.").status == 500
     page = gateway.call("GET", "/memories/list", key=key).body

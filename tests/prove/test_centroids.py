@@ -179,7 +179,7 @@ def merge(database: Database, from_id: UUID, into_id: UUID) -> None:
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
         store_memories.drop_shared_memories(access, from_id, into_id)
-        store_sonas.merge_sona(access, from_id, into_id)
+        store_sonas.set_merged_into(access, from_id, into_id)
 
 
 def _forget(

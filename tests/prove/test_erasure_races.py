@@ -53,7 +53,7 @@ def test_what_waits_to_be_folded_again_is_found(
         return store.PendingDecisions(0, [])
 
     if is_forgotten:
-        monkeypatch.setattr(store, "drop_pending_decisions", forget)
+        monkeypatch.setattr(store, "drop_unfolded_decisions", forget)
     race, dice = Race(gateway, scratch_db, aws, 1), random.Random(1)
     for n in range(1, 5):
         race.append(dice, n)

@@ -417,7 +417,7 @@ def around_sessions(crowd: LargeTenant) -> dict[str, Hot]:
             40 + few,
         ),
         "begin a session": Hot(
-            (), inside(lambda a: sessions_store.lock_and_find(a, "a new one", scope)), 2
+            (), inside(lambda a: sessions_store.lock_name_and_find(a, "a new one", scope)), 2
         ),
         "end a session": Hot((), lambda a: sessions_store.end_session(a, name, scope, now), few),
     }

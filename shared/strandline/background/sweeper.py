@@ -197,7 +197,7 @@ def _prune_model_calls(resources: JobResources, lease: Lease, now: datetime) -> 
 
     def prune() -> int:
         with lease.transaction():
-            return llm_store.prune_calls(lease.access, before, _ROWS_PER_COMMIT)
+            return llm_store.prune_calls_and_rates(lease.access, before, _ROWS_PER_COMMIT)
 
     return _run_batches(lease, prune)
 

@@ -15,8 +15,9 @@ A replay follows them and calls no model. Kinds of decisions:
 - `idle`: no event followed in this lane until the scope's `folded_seq` was `at_seq`;
 - `reformed`: the new content of the chain whose last event this is;
 - `extracted`: not made by a fold: the knowledge graph items extracted from a version of the chain
-  whose last event this is (graph/extraction);
-- `links`: not made by a fold: how recall found the edges of this event (log/store_links).
+  whose last event this is (graph/promotion/extraction);
+- `links`: not made by a fold: how recall found the edges of this event
+  (log/store_links_and_sources).
 """
 
 from dataclasses import dataclass

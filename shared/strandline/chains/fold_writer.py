@@ -28,7 +28,7 @@ def commit(state: FoldState, version: EnrichedRun | ChainRevision | None = None)
         elif version is not None:
             write_revision(state, version)
         _save_lanes(state)
-        store_work.renew_lease(state.access, state.scope.scope_id)
+        store_work.record_progress(state.access, state.scope.scope_id)
     state.worker.renew()
     state.worker.llm.store_call_records(state.access)
     state.worker.tally.counters["EventsFolded"] += state.current_seq - state.committed_seq

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from strandline.jobs.context import WorkerContext
-from strandline.llm.parallel import submit
+from strandline.llm.parallel import submit_with_metrics
 
 
 def run_in_parallel[A, B, C](
@@ -19,9 +19,9 @@ def run_in_parallel[A, B, C](
         return first_call(), second_call(), third_call()
     llm = worker.llm
     first, second, third = (
-        submit(llm, first_call),
-        submit(llm, second_call),
-        submit(llm, third_call),
+        submit_with_metrics(llm, first_call),
+        submit_with_metrics(llm, second_call),
+        submit_with_metrics(llm, third_call),
     )
     results = first.result(), second.result(), third.result()
     for _, counts in results:

@@ -33,7 +33,7 @@ class Turn:
     """By the caller's clock, or by the server's if the caller gave no time."""
     recorded_at: datetime
     flow_ids: frozenset[str] = frozenset()
-    """Its workflow and execution ids, see `read_flow_ids`."""
+    """Its workflow and execution ids, see `read_workflow_ids`."""
     vector: Sequence[float] | None = None
     """Of user messages only; the vectors of other events are not used."""
     vector_given_up: bool = False

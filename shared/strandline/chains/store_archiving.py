@@ -123,8 +123,8 @@ def _clear_due_time(access: TenantDb, now: datetime, grace: timedelta) -> None:
 
 def begin_payload_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
     """Of payloads older than their grace period, return the CIDs whose bytes may be removed now:
-    marked by an earlier scan and still uncited. No append may cite them until `end_removal`.
-    Uncited payloads without a mark are marked. In a transaction.
+    marked by an earlier scan and still uncited. No append may cite them until
+    `end_payload_removal`. Uncited payloads without a mark are marked. In a transaction.
 
     This and an append's trigger lock the mark's row: whichever comes first wins.
     """

@@ -11,7 +11,7 @@ import click
 def run(arguments: Sequence[str]) -> NoReturn:
     """Start it and wait for a signal; ends the process. Raises ClickException where the service's
     packages are not installed."""
-    command = import_module("strandline.local.interruptible")
+    command = import_module("strandline.local.run_interruptible")
     command.exit_on_signals()
     try:
         program = import_module("strandline.local.run")

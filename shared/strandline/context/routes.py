@@ -17,7 +17,7 @@ from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.schemas import ParticipantsQuery
 from strandline.sessions import context, sessions
-from strandline.sessions.routes_read import make_session_view, record_chains_used
+from strandline.sessions.routes_read import make_session_view, record_use_and_metrics
 from strandline.sessions.routes_write import SESSION, find_named_session
 from strandline.sessions.schemas import ScopeQuery
 from strandline.sessions.schemas_context import ContextQuery, SearchRequest
@@ -71,7 +71,7 @@ def _find_session(request: Request, body: ContextTextRequest) -> Session | None:
                 field="scope_id",
             )
         return None
-    return sessions.require_not_ended(find_named_session(request, body.session_id, body.scope_id))
+    return sessions.require_readable(find_named_session(request, body.session_id, body.scope_id))
 
 
 def get_context(request: Request) -> Response:
@@ -93,7 +93,7 @@ def get_context(request: Request) -> Response:
         return json_response(text)
     response, chains = context.build_context(view, embedder, query, timeout)
     if query.query is not None:
-        record_chains_used(request, view, chains, response.degraded)
+        record_use_and_metrics(request, view, chains, response.degraded)
     return json_response(response)
 
 
@@ -107,7 +107,7 @@ def search_context(request: Request) -> Response:
     view = make_session_view(request, query, body.participants, only_session=body.only_session)
     embedder = request.resources.embedder
     response, chains = search_session(view, embedder, body, get_settings().query_vector_seconds)
-    record_chains_used(request, view, chains, response.degraded)
+    record_use_and_metrics(request, view, chains, response.degraded)
     request.metrics |= {
         "GraphNodesRead": len(response.graph.nodes),
         "GraphEdgesRead": len(response.graph.edges),

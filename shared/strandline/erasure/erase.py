@@ -130,9 +130,9 @@ def erase(
     now: datetime,
     key: RequestKey | None = None,
 ) -> Erasure:
-    """Erase the events of a selection, which `select_for` has narrowed. None of them can be read
-    once this returns. The job continues while `cleared_at` is None. If a concurrent request with
-    the same `Idempotency-Key` finished first, returns its erasure. Raises NotFound if nothing
+    """Erase the events of a selection, which `restrict_selection` has narrowed. None of them can be
+    read once this returns. The job continues while `cleared_at` is None. If a concurrent request
+    with the same `Idempotency-Key` finished first, returns its erasure. Raises NotFound if nothing
     matches, or if another erasure has already erased it."""
     erasure_id = uuid7()
     event_ids = store_selections.list_event_ids(access, selection, EVENTS_AT_ONCE + 1)
@@ -174,7 +174,9 @@ def _clear(
     is_many, has_any = len(event_ids) > EVENTS_AT_ONCE, False
     scope_ids: list[UUID] = []
     if selection.is_whole:
-        scope_ids = store_sessions.lock_sessions(access, selection, [] if is_many else event_ids)
+        scope_ids = store_sessions.lock_session_scopes(
+            access, selection, [] if is_many else event_ids
+        )
     if is_many:
         has_any = store_selections.add_marks(access, erasure_id, selection) > 0
     else:
@@ -205,7 +207,7 @@ def _clear_sessions_and_tenant(
     counts = {"sessions": store_sessions.delete_sessions(access, selection, scope_ids)}
     if selection.kind == "tenant":
         counts["sona_names"] = store_memories.delete_all_sona_names(access)
-        counts["turns"] = store_memories.forget_turns(access)
+        counts["turns"] = store_memories.delete_all_turns(access)
     return counts
 
 
@@ -247,21 +249,21 @@ def _clear_events(
     in a fixed order: scopes, chains, graph, events. Derived rows may also cite chains that were
     dropped and are not yet folded again. Returns how many of the events were not erased before."""
     scope_ids = store_derived.lock_scopes(access, event_ids)
-    pending = store.drop_pending_decisions(access, event_ids)
+    pending = store.drop_unfolded_decisions(access, event_ids)
     dropped_ids = [*pending.chain_ids, *store_derived.list_leaf_chains(access, event_ids)]
     chain_ids = store_derived.lock_chains(access, event_ids, dropped_ids)
     told_ids = list({*chain_ids, *dropped_ids})
     lock_graph(access, scope_ids)
     counts = Counter(store.erase_events(access, erasure_id, event_ids, now))
     counts["decisions_dropped"] = pending.total
-    counts.update(store_derived.unlink_events(access, event_ids))
+    counts.update(store_derived.remove_from_chains_and_trees(access, event_ids))
     counts.update(store_memories.forget_events(access, event_ids))
     if told_ids or pending.total:
         store_derived.queue_chains(access, chain_ids, erasure_id)
-        counts.update(store.blank_chains(access, told_ids, scope_ids, now))
+        counts.update(store.blank_derived_texts(access, told_ids, scope_ids, now))
         counts.update(store_derived.delete_or_hide_chains(access, chain_ids))
         counts.update(store_derived.delete_or_queue_trees(access, scope_ids, now))
-    targets = store_derived.withdraw_observations(access, event_ids, told_ids)
+    targets = store_derived.delete_observations(access, event_ids, told_ids)
     revisions, topics = store_derived.delete_revisions(access, event_ids)
     if targets or topics:
         compute_from_observations(access, list({*targets, *topics}))

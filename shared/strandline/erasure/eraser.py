@@ -158,10 +158,10 @@ def _remove_payloads(
         ended = [one for one in uploads if one in expired and one in removed]
         with lease.transaction():
             # removals that an earlier run began, or that this one begins
-            removable = store_job.list_removing(lease.access, uncited)
+            removable = store_job.resume_payload_removal(lease.access, uncited)
             removable += store_archiving.begin_payload_removal(lease.access, uncited)
-            store_job.mark_payloads(lease.access, [*uploads, *uncited], now)
-            store.add_counts(lease.access, _count_removed(page, removed, ended))
+            store_job.record_removal_start(lease.access, [*uploads, *uncited], now)
+            store.add_counts(lease.access, _count_by_erasure(page, removed, ended))
         gone = _erase_objects(resources, lease.tenant, removable)
         with lease.transaction():
             store_archiving.end_payload_removal(lease.access, list(gone))
@@ -169,7 +169,7 @@ def _remove_payloads(
             store_job.mark_payloads_removed(
                 lease.access, [one for one in page if one.object in done]
             )
-            store.add_counts(lease.access, _count_removed(page, gone, gone))
+            store.add_counts(lease.access, _count_by_erasure(page, gone, gone))
         totals["payloads_erased"] += len(ended) + len(gone)
         totals["payloads_kept"] += len(cited)
 
@@ -187,7 +187,7 @@ def _object_key(tenant: str, name: str) -> str:
     return f"{tenant}/{name}"
 
 
-def _count_removed(
+def _count_by_erasure(
     payloads: Sequence[ErasedPayload], versions: Mapping[str, int], ended: Collection[str]
 ) -> dict[UUID, Counter[str]]:
     """The counts of each erasure for objects whose versions were removed. The objects in `ended`

@@ -60,7 +60,7 @@ def post_erasure(request: Request) -> Response:
     """Erase events, a session, what a participant said, a scope or the tenant (202). With `dry_run`
     it only counts (200). A request that is repeated with the same `Idempotency-Key` returns the
     same erasure. Events that were erased before cause a 410 that names their erasures."""
-    body, access, key = _parse_request(request), _connect(request), None
+    body, access, key = _parse_body(request), _connect(request), None
     selection, header = _to_selection(body), idempotency_key(request)
     if header is not None and not body.dry_run:
         key = erase.make_request_key(
@@ -193,7 +193,7 @@ def _connect_reader(request: Request, named: Sequence[str] | None) -> TenantDb:
     return _connect(request) if may_see_all else request.connect_reader(named)
 
 
-def _parse_request(request: Request) -> ErasureRequest:
+def _parse_body(request: Request) -> ErasureRequest:
     """Parse what to erase. The participant's name is in canonical form and each id occurs once.
     Raises Invalid."""
     body = request.parse_body(ErasureRequest)

@@ -40,7 +40,7 @@ def erase_events(
     return {row.name: row.total for row in rows}
 
 
-def blank_chains(
+def blank_derived_texts(
     access: TenantDb, chain_ids: Sequence[UUID], scope_ids: Sequence[UUID], now: datetime
 ) -> dict[str, int]:
     """Empty the texts that rest on these chains, whose events are already unlinked. In a
@@ -79,7 +79,7 @@ class PendingDecisions:
     """The chains that were promoted with one of the erased events."""
 
 
-def drop_pending_decisions(access: TenantDb, event_ids: Sequence[UUID]) -> PendingDecisions:
+def drop_unfolded_decisions(access: TenantDb, event_ids: Sequence[UUID]) -> PendingDecisions:
     """Delete the decisions about chains that wait to be folded again and may rest on these events.
     In a transaction, with the scopes locked, before the events are erased."""
     (row,) = access.fetch(

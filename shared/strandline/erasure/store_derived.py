@@ -69,7 +69,7 @@ def lock_chains(
     return [row.chain_id for row in rows]
 
 
-def unlink_events(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]:
+def remove_from_chains_and_trees(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]:
     """Remove these events from chains and trees. Returns the number of rows in each table. In a
     transaction."""
     params: dict[str, object] = {"event_ids": list(event_ids)}
@@ -97,7 +97,7 @@ _EMPTY = """
 
 def queue_chains(access: TenantDb, chain_ids: Sequence[UUID], erasure_id: UUID) -> int:
     """Queue those of these chains that still have events to be rebuilt. Returns how many. In a
-    transaction, before `settle_chains`."""
+    transaction, before `delete_or_hide_chains`."""
     return access.execute(
         """
         insert into erased_chains as w
@@ -204,7 +204,7 @@ class _Target:
     target_id: UUID
 
 
-def withdraw_observations(
+def delete_observations(
     access: TenantDb, event_ids: Sequence[UUID], chain_ids: Sequence[UUID]
 ) -> list[UUID]:
     """Delete the observations of these events and chains. Returns the ids of the nodes and edges

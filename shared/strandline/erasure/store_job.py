@@ -121,7 +121,7 @@ def list_cited(access: TenantDb, cids: Sequence[str]) -> set[str]:
     return {row.cid for row in rows}
 
 
-def list_removing(access: TenantDb, cids: Sequence[str]) -> list[str]:
+def resume_payload_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
     """Those of these payloads whose removal was begun and has not ended, while no append may rely
     on their bytes. Removals that have expired are deleted, and begin again. In a transaction."""
     access.execute("delete from blob_removals where removing_until < clock_timestamp()", {})
@@ -134,7 +134,7 @@ def list_removing(access: TenantDb, cids: Sequence[str]) -> list[str]:
     return [row.cid for row in rows]
 
 
-def mark_payloads(access: TenantDb, objects: Sequence[str], now: datetime) -> None:
+def record_removal_start(access: TenantDb, objects: Sequence[str], now: datetime) -> None:
     """Record when these objects were first marked for removal. In a transaction."""
     access.execute(
         "update erased_payloads set marked_at = %(now)s"

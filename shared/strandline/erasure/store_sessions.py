@@ -31,7 +31,9 @@ class _ScopeId:
     scope_id: UUID
 
 
-def lock_sessions(access: TenantDb, selection: Selection, event_ids: Sequence[UUID]) -> list[UUID]:
+def lock_session_scopes(
+    access: TenantDb, selection: Selection, event_ids: Sequence[UUID]
+) -> list[UUID]:
     """Lock the scopes of a selection's sessions and of these events, in the order in which appends
     lock them, so that no append is in progress. Returns their ids. In a transaction, before other
     locks."""

@@ -126,14 +126,14 @@ class LlmClient:
     def _send_once[Value: BaseModel](
         self, pending: _PendingRequest, result_type: type[Value], counters: Counter[str]
     ) -> Value:
-        """Send one request. Raises FormatUnsupported or UnusableOutput, after which another request
-        may follow, or Fallback."""
+        """Send one request. Raises ModelFormatUnsupported or UnusableOutput, after which another
+        request may follow, or Fallback."""
         time_limit = self._time_limit(pending.verb)
         seconds = min(time_limit, _seconds_left(pending.task))
         if seconds < _MIN_SECONDS:
             raise Fallback("out_of_time", 0.0)
         try:
-            with self._meter.reserve(pending.task, _estimate_tokens(pending.request)):
+            with self._meter.reserve(pending.task, _estimate_input_tokens(pending.request)):
                 return self._call_provider(pending, result_type, seconds, counters)
         except CallDenied as denial:
             raise Fallback(denial.reason, denial.retry_after) from None
@@ -188,7 +188,9 @@ class LlmClient:
         the text."""
         tokens_in, tokens_out = (reply.tokens_in, reply.tokens_out) if reply else (None, None)
         if tokens_in is None:
-            tokens_in = 0 if outcome in _UNBILLED_OUTCOMES else _estimate_tokens(pending.request)
+            tokens_in = (
+                0 if outcome in _UNBILLED_OUTCOMES else _estimate_input_tokens(pending.request)
+            )
         if tokens_out is None:
             tokens_out = len(reply.text) // _CHARS_PER_TOKEN if reply else 0
         self._meter.record_call(
@@ -229,5 +231,5 @@ def _seconds_left(task: TaskContext) -> float:
     return math.inf if task.deadline is None else task.deadline - time.monotonic()
 
 
-def _estimate_tokens(request: ModelRequest) -> int:
+def _estimate_input_tokens(request: ModelRequest) -> int:
     return request.character_count // _CHARS_PER_TOKEN

@@ -62,7 +62,7 @@ def parse_output[Value: BaseModel](text: str, result_type: type[Value], prompt_t
     if len(text) > _MAX_CHARACTERS:
         raise UnusableOutput("it is too long")
     try:
-        data = _clean(_read_object(text))
+        data = _strip_and_check(_read_object(text))
         value = result_type.model_validate(data)
     except ValidationError as error:
         raise UnusableOutput(_describe_faults(error)) from None
@@ -85,11 +85,11 @@ def _read_object(text: str) -> Any:
     _, mark, rest = text.rpartition("</think>")
     if mark:
         with contextlib.suppress(ValueError):
-            return _read_braces(rest)
-    return _read_braces(text)
+            return _parse_braces(rest)
+    return _parse_braces(text)
 
 
-def _read_braces(text: str) -> Any:
+def _parse_braces(text: str) -> Any:
     start, end = text.find("{"), text.rfind("}")
     return from_json(text[start : end + 1] if 0 <= start < end else text)
 
@@ -106,7 +106,7 @@ def _normalize(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def _clean(data: Any) -> Any:
+def _strip_and_check(data: Any) -> Any:
     """Strip all strings; `from_json` bounds the nesting. Raises UnusableOutput for control
     characters and surrogates, which the database would not store."""
     if isinstance(data, str):
@@ -114,9 +114,11 @@ def _clean(data: Any) -> Any:
             raise UnusableOutput("it holds control characters")
         return data.strip()
     if isinstance(data, list):
-        return [_clean(item) for item in cast("list[Any]", data)]
+        return [_strip_and_check(item) for item in cast("list[Any]", data)]
     if isinstance(data, Mapping):
-        return {name: _clean(item) for name, item in cast("Mapping[str, Any]", data).items()}
+        return {
+            name: _strip_and_check(item) for name, item in cast("Mapping[str, Any]", data).items()
+        }
     return data
 
 

@@ -168,7 +168,7 @@ def render_walk(question: str, options: Sequence[WalkOption], limits: PromptLimi
     whoever is not a participant of a part's scope are not shown. If the text is too long, the
     longest summaries are cut first."""
     asked_for = question[: limits.event_characters]
-    texts = [_mask(option.part.summary or "", option.participants) for option in options]
+    texts = [_mask_others(option.part.summary or "", option.participants) for option in options]
     max_characters = min(
         limits.event_characters,
         _fair_length([len(text) for text in texts], limits.total_characters // 2),
@@ -180,7 +180,7 @@ def render_walk(question: str, options: Sequence[WalkOption], limits: PromptLimi
                 "from": option.part.started_at.date().isoformat(),
                 "to": option.part.last_event_at.date().isoformat(),
                 "events": option.part.event_count,
-                "topic": _mask(option.part.topic or "", option.participants)[:200] or None,
+                "topic": _mask_others(option.part.topic or "", option.participants)[:200] or None,
                 "summary": text[:max_characters],
             }
         )
@@ -195,7 +195,7 @@ def render_statements(
 ) -> PromptData:
     """Render statements as one JSON object a line. Ids of whoever is not one of the participants
     are not shown."""
-    texts = [_mask(text[: limits.event_characters], participants) for text in statements]
+    texts = [_mask_others(text[: limits.event_characters], participants) for text in statements]
     lines = [_to_json_line({"text": text}) for text in texts]
     return PromptData(_wrap_in_tag("statements", lines), "\n".join(texts))
 
@@ -219,7 +219,7 @@ def render_answer(
     )
 
 
-def _mask(text: str, participants: Collection[str]) -> str:
+def _mask_others(text: str, participants: Collection[str]) -> str:
     return _PARTICIPANT_ID.sub(
         lambda match: match[0] if match[0] in participants else _UNKNOWN_SPEAKER, text
     )

@@ -66,7 +66,7 @@ class Provider(Protocol):
         """Send one request. `mode` is how structured output is requested, `is_proven` says that the
         model has accepted it before, `timeout` is in seconds.
 
-        Raises FormatUnsupported (there is a simpler mode), ModelRefused, ModelUnavailable,
+        Raises ModelFormatUnsupported (there is a simpler mode), ModelRefused, ModelUnavailable,
         ModelTimeout, InvalidModelAnswer.
         """
         ...

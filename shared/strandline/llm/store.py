@@ -266,7 +266,7 @@ def list_newest(access: TenantDb, after: Position | None, limit: int) -> Sequenc
     )
 
 
-def prune_calls(access: TenantDb, before: datetime, limit: int) -> int:
+def prune_calls_and_rates(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove up to `limit` calls that began before `before`, oldest first, and the rate counters
     that were not used since; inside of a transaction. Monthly totals stay. Returns how many calls
     were removed."""

@@ -93,8 +93,8 @@ class LocalAws:
             s3.create_bucket(Bucket=self.bucket)
         aws_blobs.persist_bucket(s3_backends[ACCOUNT_ID]["aws"], self.bucket, self.blobs)
         with closing(client("sqs")) as sqs:
-            self.work_queue_url, self.work_dead_letter_url = _make_queue(sqs, "strandline")
-            self.job_queue_url, self.job_dead_letter_url = _make_queue(sqs, "strandline-runs")
+            self.work_queue_url, self.work_dead_letter_url = _make_queue_pair(sqs, "strandline")
+            self.job_queue_url, self.job_dead_letter_url = _make_queue_pair(sqs, "strandline-runs")
         return self
 
     def stop(self) -> None:
@@ -109,7 +109,7 @@ class LocalAws:
         sqs_backends[ACCOUNT_ID][REGION].reset()
         scheduler_backends[ACCOUNT_ID][REGION].reset()
         STATE_MACHINES.boto3 = boto3
-        for name in _aws_variables(os.environ):
+        for name in _select_aws_variables(os.environ):
             del os.environ[name]
         os.environ.update(self._environment)
         BOTO3.DEFAULT_SESSION = None
@@ -140,7 +140,7 @@ class LocalAws:
 
     def _set_environment(self) -> None:
         """Make this server the only AWS that new clients can find."""
-        self._environment = _aws_variables(os.environ)
+        self._environment = _select_aws_variables(os.environ)
         for name in self._environment:
             del os.environ[name]
         os.environ.update(self.environment())
@@ -166,7 +166,7 @@ def client(*service: str, **options: Any) -> Any:
     return BOTO3.client(*service, **options)
 
 
-def _make_queue(sqs: Any, name: str) -> tuple[str, str]:
+def _make_queue_pair(sqs: Any, name: str) -> tuple[str, str]:
     """Create a queue and its dead-letter queue; returns both URLs."""
     dead_letter_url: str = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
     response = sqs.get_queue_attributes(QueueUrl=dead_letter_url, AttributeNames=["QueueArn"])
@@ -193,7 +193,7 @@ def _ignore_form_content_type(application: Application) -> Application:
     return serve
 
 
-def _aws_variables(environment: Mapping[str, str]) -> dict[str, str]:
+def _select_aws_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that configure AWS clients."""
     return {name: value for name, value in environment.items() if name.startswith("AWS_")}
 

@@ -21,7 +21,7 @@ class SignatureCheck:
 
     Presigned URLs are valid until they expire; signed headers are checked regardless of the clock.
     Like moto, it does not compare a body with the signed x-amz-content-sha256; a body's own
-    checksum is verified (`aws_checks`).
+    checksum is verified (`aws_write_checks`).
     """
 
     def __init__(self, application: Application, keys: dict[str, str]) -> None:
@@ -48,7 +48,7 @@ class SignatureCheck:
             if _expiry(fields) < datetime.now(UTC):
                 raise ValueError("Request has expired")
         else:
-            fields = _authorization(environ)
+            fields = _parse_authorization_header(environ)
             signature = fields.pop("Signature")
         payload = _payload_hash(environ, is_presigned="X-Amz-Expires" in fields)
         expected = self._sign(environ, path, pairs, fields, payload)
@@ -81,7 +81,7 @@ class SignatureCheck:
         return key.hex()
 
 
-def _authorization(environ: Environ) -> dict[str, str]:
+def _parse_authorization_header(environ: Environ) -> dict[str, str]:
     """The parts of the Authorization header, under the names that a presigned URL uses."""
     kind, _, fields = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     if kind != ALGORITHM:

@@ -45,7 +45,7 @@ class WriteChecks:
             return self._write(environ, start_response)
         with tempfile.SpooledTemporaryFile(_MAX_MEMORY_BYTES) as body:
             length = int(environ.get("CONTENT_LENGTH") or 0)
-            size, digest = _receive(environ, body, length)
+            size, digest = _receive_and_hash(environ, body, length)
             if size < length:
                 return _error_response(start_response, "400 Bad Request", "IncompleteBody")
             if base64.b64encode(digest).decode() != checksum:
@@ -63,7 +63,7 @@ class WriteChecks:
             return self._application(environ, start_response)
 
 
-def _receive(
+def _receive_and_hash(
     environ: Environ, body: "tempfile.SpooledTemporaryFile[bytes]", length: int
 ) -> tuple[int, bytes]:
     """Receive a body; returns its size and SHA-256."""

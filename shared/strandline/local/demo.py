@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from strandline.local.demo_graph_report import Talk, show_graph
-from strandline.local.demo_personas import show_personas
+from strandline.local.demo_personas import show_persona
 from strandline.local.demo_service import TENANT, Client, running_service
 from strandline.local.run import directory
 from strandline.local.tls import TlsFiles
@@ -313,7 +313,7 @@ def main() -> int:
         is_built = _run_job(admin, "builder")
         _show_index(client, questions[QUESTIONS[4]])
         has_graph = _show_graphs(client, admin, talks)
-        show_personas(client, conversation, talks[0].event_ids, questions[QUESTIONS[1]])
+        show_persona(client, conversation, talks[0].event_ids, questions[QUESTIONS[1]])
         _show_next_steps(url, keys.memory, tls)
     return 0 if is_built and has_graph and not visible else 1
 

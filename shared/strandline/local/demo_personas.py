@@ -30,7 +30,7 @@ class ApiClient(Protocol):
         ...
 
 
-def show_personas(
+def show_persona(
     client: ApiClient,
     conversation: Sequence[Mapping[str, Any]],
     event_ids: Mapping[str, str],
@@ -58,7 +58,7 @@ def show_personas(
         day = datetime.fromisoformat(event["occurred_at"])
         text = textwrap.shorten(event["content"], _WIDTH - 20)
         print(f"  {day.day} {day:%B %Y}: {text}")
-    _show_answer(client, question)
+    _show_model_answer(client, question)
 
 
 def _continue(
@@ -77,7 +77,7 @@ def _continue(
     return client.get(f"{path}?{view}")["acts"]
 
 
-def _show_answer(client: ApiClient, question: Mapping[str, Any]) -> None:
+def _show_model_answer(client: ApiClient, question: Mapping[str, Any]) -> None:
     """Print the language model's answer; without a model, the text that its prompt would
     contain."""
     body = {"query": question["question"], "participants": question["participants"]}

@@ -50,9 +50,9 @@ class Expectations(NamedTuple):
 
 def read_expectations(folder: Path) -> Expectations:
     """The expectations in a conversation's folder. Raises OSError and ValueError."""
-    topics = _read_rows(folder / "expected_entities.jsonl")
+    topics = _read_json_lines(folder / "expected_entities.jsonl")
     names = (normalise(entity["name"]) for topic in topics for entity in topic["entities"])
-    return Expectations(frozenset(names), _read_rows(folder / "expected_graph.jsonl"))
+    return Expectations(frozenset(names), _read_json_lines(folder / "expected_graph.jsonl"))
 
 
 def score_entities(graph: Graph, expected: frozenset[str]) -> GraphScore:
@@ -85,5 +85,5 @@ def _make_test(row: Mapping[str, Any], event_ids: Mapping[str, str]) -> Callable
     return is_met_by
 
 
-def _read_rows(path: Path) -> list[dict[str, Any]]:
+def _read_json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]

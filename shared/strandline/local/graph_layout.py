@@ -59,7 +59,7 @@ class Line:
 
 
 @dataclass
-class Panel:
+class CommunityPanel:
     """A community."""
 
     name: str
@@ -84,7 +84,7 @@ class _Statement:
     topics: list[Key]
 
 
-def make_panel(graph: Graph, name: str, home: Collection[Key]) -> Panel:
+def make_community_panel(graph: Graph, name: str, home: Collection[Key]) -> CommunityPanel:
     """A community of these nodes, with the statements among them and the entities that these are
     about."""
     statements = [*_make_node_statements(graph, home), *_make_relation_statements(graph, home)]
@@ -97,7 +97,7 @@ def make_panel(graph: Graph, name: str, home: Collection[Key]) -> Panel:
     )[:_MAX_TOPICS]
     others = [key for key in graph.nodes if key in home and key[0] == "entity" and key not in about]
     entities = [*about, *others[: max(0, _MAX_ENTITIES - len(about))]]
-    panel = Panel(name, statements=len(statements))
+    panel = CommunityPanel(name, statements=len(statements))
     visible_keys = {*topics, *entities, *(statement.key for statement in first_statements)}
     panel.rest = len([key for key in home if key in graph.nodes and key not in visible_keys])
     boxes = _place_boxes(graph, panel, home, topics, entities, first_statements)
@@ -153,7 +153,7 @@ def _label(edge: Edge) -> str:
 
 def _place_boxes(
     graph: Graph,
-    panel: Panel,
+    panel: CommunityPanel,
     home: Collection[Key],
     topics: Sequence[Key],
     entities: Sequence[Key],
@@ -202,7 +202,7 @@ def _make_box(node_type: str, text: str, *, ports: int, is_guest: bool) -> Box:
 
 
 def _connect_statements(
-    panel: Panel, boxes: dict[Key, Box], statements: Sequence[_Statement]
+    panel: CommunityPanel, boxes: dict[Key, Box], statements: Sequence[_Statement]
 ) -> None:
     """Lines from statements to entities, each from a place of its own with its label above it."""
     for one in statements:
@@ -217,7 +217,10 @@ def _connect_statements(
 
 
 def _connect_topics(
-    panel: Panel, boxes: dict[Key, Box], links: Iterable[Edge], statements: Sequence[_Statement]
+    panel: CommunityPanel,
+    boxes: dict[Key, Box],
+    links: Iterable[Edge],
+    statements: Sequence[_Statement],
 ) -> None:
     """Lines from topics to their entities, and between these to their statements."""
     for edge in links:

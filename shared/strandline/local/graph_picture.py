@@ -16,9 +16,9 @@ from strandline.local.graph_layout import (
     PADDING,
     PANEL_WIDTH,
     Box,
+    CommunityPanel,
     Line,
-    Panel,
-    make_panel,
+    make_community_panel,
 )
 from strandline.local.graph_reader import Graph
 
@@ -58,7 +58,7 @@ class _Drawing:
 
 def draw_graph(graph: Graph, title: str) -> str:
     """The picture: the communities with the most statements, and these statements."""
-    panels = _choose_panels(graph)
+    panels = _choose_community_panels(graph)
     drawing = _Drawing()
     for panel in panels:
         drawing.parts += _draw_panel(panel, drawing.bottom)
@@ -93,21 +93,23 @@ _MARKERS = (
 )
 
 
-def _choose_panels(graph: Graph) -> list[Panel]:
+def _choose_community_panels(graph: Graph) -> list[CommunityPanel]:
     """The communities with the most statements; of equals, the larger first."""
     home: dict[tuple[str, str], int] = {}
     for number, community in enumerate(graph.communities):
         for key in community.nodes:
             home.setdefault(key, number)
     panels = [
-        make_panel(graph, community.name, {key for key, at in home.items() if at == number})
+        make_community_panel(
+            graph, community.name, {key for key, at in home.items() if at == number}
+        )
         for number, community in enumerate(graph.communities)
     ]
     non_empty = [panel for panel in panels if panel.boxes]
     return sorted(non_empty, key=lambda panel: -panel.statements)[:_MAX_PANELS]
 
 
-def _describe(subtitle: str, panels: Iterable[Panel]) -> str:
+def _describe(subtitle: str, panels: Iterable[CommunityPanel]) -> str:
     """The picture in words."""
     sentences = (
         f"{panel.name}: "
@@ -121,7 +123,7 @@ def _describe(subtitle: str, panels: Iterable[Panel]) -> str:
 _STATEMENT_TYPES = ("fact", "decision", "relation")
 
 
-def _draw_panel(panel: Panel, top: float) -> Iterator[str]:
+def _draw_panel(panel: CommunityPanel, top: float) -> Iterator[str]:
     name = textwrap.shorten(panel.name, _TITLE_CHARACTERS, placeholder=" …")
     yield f'<g transform="translate({PADDING} {round(top)})">'
     yield (

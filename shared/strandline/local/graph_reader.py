@@ -27,7 +27,7 @@ class ApiClient(Protocol):
         ...
 
 
-class NodeAddress(NamedTuple):
+class NodeInView(NamedTuple):
     """A node's id in the API, and the participants for whom it is read."""
 
     people: People
@@ -46,7 +46,7 @@ class Node:
     weight: int
     """The number of observations, as seen by the group that sees most."""
     valid_from: str
-    places: Sequence[NodeAddress]
+    places: Sequence[NodeInView]
 
     @property
     def key(self) -> Key:
@@ -140,7 +140,7 @@ def _read_nodes(client: ApiClient, people: People) -> Iterator[Node]:
             next((kind for kind in kinds if kind), ""),
             row["weight"],
             row["valid_from"],
-            [NodeAddress(people, row["id"])],
+            [NodeInView(people, row["id"])],
         )
 
 

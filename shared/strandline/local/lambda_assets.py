@@ -16,7 +16,7 @@ def find_state_machine_definition() -> Path:
     return beside if beside.exists() else _BUNDLE / "job.asl.json"
 
 
-def import_handler(name: str) -> ModuleType:
+def import_handler_module(name: str) -> ModuleType:
     """The module of a function's handler."""
     is_repository = (_REPOSITORY / "functions" / name / "handler.py").exists()
     prefix = "" if is_repository else "strandline.local.bundle."

@@ -53,7 +53,7 @@ class EmbeddedPostgres:
 
     `port` 0 takes a free one and keeps it for the object's life. `durable=False` is for tests: no
     fsync. `settings` are server parameters. The `directory` attribute is the one in use: for root
-    it can differ from the argument (see postgres_home.resolve_directory).
+    it can differ from the argument (see postgres_home.choose_reachable_directory).
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class EmbeddedPostgres:
         durable: bool = True,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.directory = postgres_home.resolve_directory(directory)
+        self.directory = postgres_home.choose_reachable_directory(directory)
         self.port = port
         self.socket_directory = _socket_directory(self.directory / "run")
         self.password = ""
@@ -187,7 +187,9 @@ class EmbeddedPostgres:
     def _launch(self, lock: int) -> int:
         """Start the guard, which starts the server; returns the server's process id."""
         with (self.directory / "postgres.log").open("ab") as log:
-            self._guard = postgres_lock.launch(lock, self._account, self._command(), log)
+            self._guard = postgres_lock.launch_under_guard(
+                lock, self._account, self._command(), log
+            )
         assert self._guard.stdout is not None
         return int(self._guard.stdout.readline() or 0)
 

@@ -56,7 +56,7 @@ def _initdb(data: Path, password: str, account: Account | None, lock: int) -> No
             account.chown(password_file)
         # Under a guard, like the server: if this start is killed, nothing keeps writing here.
         command = [postgres_home.find_binaries(account) / "initdb", "-D", data, *options]
-        with postgres_lock.launch(lock, account, command, subprocess.PIPE) as guard:
+        with postgres_lock.launch_under_guard(lock, account, command, subprocess.PIPE) as guard:
             assert guard.stderr is not None
             output = guard.stderr.read().decode(errors="replace")
             exit_code = guard.wait()

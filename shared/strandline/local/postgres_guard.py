@@ -23,7 +23,7 @@ ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}
 ESCALATION = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))
 
 
-class Guard:
+class ParentWatcher:
     """Watches one parent process on behalf of one server."""
 
     def __init__(self, parent: int) -> None:
@@ -66,7 +66,7 @@ def resume(server: int) -> None:
 def main(arguments: list[str]) -> int:
     """Start the server that the command line names; end with it, or end it when the parent ends."""
     parent, uid, gid, lock = (int(a) for a in arguments[:4])
-    guard = Guard(parent)
+    guard = ParentWatcher(parent)
     # The server inherits the lock, so it is held exactly as long as one of its processes lives.
     server = subprocess.Popen(  # noqa: S603 - the command is the launcher's own
         arguments[4:],

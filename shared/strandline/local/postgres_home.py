@@ -66,7 +66,7 @@ def account_for(data: Path) -> Account | None:
     return Account(entry.pw_uid, entry.pw_gid)
 
 
-def resolve_directory(directory: Path) -> Path:
+def choose_reachable_directory(directory: Path) -> Path:
     """The directory to use for `directory`: itself, or one below /var/lib if root names a directory
     that the server's account cannot reach."""
     directory = directory.expanduser().resolve()
@@ -90,7 +90,7 @@ def resolve_directory(directory: Path) -> Path:
 def prepare(directory: Path, account: Account | None) -> None:
     """Create `directory`, and let `account` enter it where root created or owns it."""
     if FALLBACK_DIRECTORY in directory.parents:
-        _prepare_fallback()
+        _make_fallback_directory()
     directory.mkdir(parents=True, exist_ok=True)
     if account is not None and not account.can_reach(directory):
         directory.chmod(stat.S_IMODE(directory.stat().st_mode) | stat.S_IXOTH)
@@ -138,7 +138,7 @@ def _copy_for_account(root: Path) -> Path:
     record = distribution.read_text("RECORD") or ""
     digest = hashlib.sha256(record.encode()).hexdigest()[:12]
     target = FALLBACK_DIRECTORY / f"postgres-{distribution.version}-{digest}"
-    _prepare_fallback()
+    _make_fallback_directory()
     if not target.exists():
         staging = Path(tempfile.mkdtemp(prefix="copying-", dir=FALLBACK_DIRECTORY))
         try:
@@ -168,7 +168,7 @@ def _copy_installation(root: Path, target: Path) -> None:
             path.chmod(0o755 if executable else 0o644)
 
 
-def _prepare_fallback() -> None:
+def _make_fallback_directory() -> None:
     FALLBACK_DIRECTORY.mkdir(parents=True, exist_ok=True)
     FALLBACK_DIRECTORY.chmod(0o755)
     if FALLBACK_DIRECTORY.is_symlink() or FALLBACK_DIRECTORY.stat().st_uid != os.geteuid():

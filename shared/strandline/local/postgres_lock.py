@@ -45,7 +45,7 @@ def acquire(directory: Path) -> int:
     return lock
 
 
-def launch(
+def launch_under_guard(
     lock: int, account: Account | None, command: Sequence[object], stderr: int | IO[bytes]
 ) -> subprocess.Popen[bytes]:
     """Start a program under a guard that ends it when this process ends; both hold the lock.
@@ -102,7 +102,7 @@ def end_processes(data: Path) -> None:
 def server_processes(data: Path) -> list[int]:
     """The server's processes, found by their working directory, the data directory; orphans too."""
     if not (PROCESSES / "self").exists():
-        return _recorded_processes(data)
+        return _list_process_tree(data)
     pids: list[int] = []
     for entry in PROCESSES.iterdir():
         # A process may end meanwhile, and other users' processes cannot be inspected.
@@ -116,7 +116,7 @@ def server_processes(data: Path) -> list[int]:
     return pids
 
 
-def _recorded_processes(data: Path) -> list[int]:
+def _list_process_tree(data: Path) -> list[int]:
     """Without /proc: the recorded server and its children. Orphans end by themselves there."""
     try:
         server = int((data / "postmaster.pid").read_text().split("\n", 1)[0])

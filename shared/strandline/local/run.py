@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 import psycopg
 
 from strandline.errors import StrandlineError
-from strandline.local import interruptible
+from strandline.local import run_interruptible
 from strandline.local.log_file import log_file
 from strandline.local.postgres_home import PostgresUnusable
 from strandline.local.runtime import (
@@ -44,18 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tls", action="store_true", help="serve HTTPS, with client certificates")
     if parser.parse_args(arguments).tls:
         os.environ["STRANDLINE_TLS"] = "1"
-    interruptible.exit_on_signals()
+    run_interruptible.exit_on_signals()
     start = time.monotonic()
     # Unlike an Event's lock, a SimpleQueue may be used by a signal handler that interrupts a wait
     # on it.
     reasons = SimpleQueue[str]()
     try:
         with run_local_service(directory(), port(), on_loss=reasons.put) as service:
-            interruptible.stop_on_signals(lambda: reasons.put(""))
+            run_interruptible.stop_on_signals(lambda: reasons.put(""))
             print(format_greeting(service, time.monotonic() - start), flush=True)
             if loss := _wait_for_reason(reasons):
                 print(f"\nstrandline: {loss}", file=sys.stderr, flush=True)
-                interruptible.exit_after_grace_period(1)
+                run_interruptible.exit_after_grace_period(1)
                 return 1
             print("\nStopping …", flush=True)
     except (StrandlineError, PostgresUnusable, psycopg.Error, OSError) as error:

@@ -122,7 +122,7 @@ def run_local_service(
     Raises Misconfigured when the port is in use, PostgresUnusable when the database cannot start.
     """
     requested_directory = directory
-    directory = postgres_home.resolve_directory(directory.absolute())
+    directory = postgres_home.choose_reachable_directory(directory.absolute())
     for folder in (requested_directory, directory):
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     warnings = sync_detection.find_risks(directory)
@@ -130,7 +130,7 @@ def run_local_service(
         stack.callback(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(_SWITCH_SECONDS)
         stack.enter_context(log_to(log_file(directory)))
-        tls_files = tls.load_tls_files(directory)
+        tls_files = tls.load_configured_tls(directory)
         listener = stack.enter_context(closing(_listen(port)))
         stored_secrets = _load_secrets(directory)
         postgres = stack.enter_context(
@@ -300,7 +300,7 @@ def _load_handlers(stack: ExitStack, warnings: Sequence[str], clock: Clock) -> d
 
 def _load_handler(stack: ExitStack, fn: FunctionSpec, resources: Resources) -> Handler:
     """A function's real handler with these resources; `stack` closes its connections."""
-    module = lambda_assets.import_handler(fn.name)
+    module = lambda_assets.import_handler_module(fn.name)
     if "database" not in fn.needs:
         vars(module)["scheduler"] = SchedulerResources(resources.clock)
         return module.lambda_handler

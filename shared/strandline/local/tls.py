@@ -53,7 +53,7 @@ class TlsFiles:
         }
 
 
-def load_tls_files(directory: Path) -> TlsFiles | None:
+def load_configured_tls(directory: Path) -> TlsFiles | None:
     """The files that STRANDLINE_TLS_CERT, _KEY and _CLIENT_CA name, or with STRANDLINE_TLS=1 those
     of a local authority in `directory`; None serves plain HTTP. Raises Misconfigured."""
     values = [os.environ.get(f"STRANDLINE_TLS_{name}") for name in ("CERT", "KEY", "CLIENT_CA")]

@@ -19,7 +19,7 @@ from strandline.log import (
     payloads,
     store,
     store_erasure_marks,
-    store_recalled_links,
+    store_links_and_sources,
     store_uploads,
 )
 from strandline.log.append_batch import STORED_OUTCOMES, AppendBatch, AppendResult
@@ -65,7 +65,7 @@ def append(
     if find_links is not None:
         drafts_with_links = {n: replace(d, links=find_links(d)) for n, d in batch.drafts.items()}
         batch = replace(batch, drafts=drafts_with_links)
-    batch = _refuse_erased_keys(access, drafts, _build_events(access, batch))
+    batch = _replace_refusals_of_erased(access, drafts, _build_events(access, batch))
     batch = _refuse_before_upload(access, batch)
 
     def store_batch(batch: AppendBatch) -> AppendBatch:
@@ -142,7 +142,7 @@ def _build_events(access: TenantDb, batch: AppendBatch) -> AppendBatch:
     return replace(batch, events=events).refuse(errors)
 
 
-def _refuse_erased_keys(
+def _replace_refusals_of_erased(
     access: TenantDb, drafts: Mapping[int, EventDraft], batch: AppendBatch
 ) -> AppendBatch:
     """The batch with another reason for what was refused so far, where it replays the key of an
@@ -242,11 +242,11 @@ def _append_events(
 ) -> Sequence[store.AppendOutcome]:
     events = list(batch.events.values())
     if source_ids:
-        return store_recalled_links.append_event_with_sources(access, events[0], source_ids)
+        return store_links_and_sources.append_event_with_sources(access, events[0], source_ids)
     links = batch.drafts[events[0].n].links
     if links is None:
         return store.append_events(access, events, atomic)
-    return store_recalled_links.append_linked_event(
+    return store_links_and_sources.append_linked_event(
         access, events[0], {"degraded": list(links.degraded)}
     )
 

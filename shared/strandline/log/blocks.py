@@ -66,11 +66,11 @@ class Block:
 def _find_links(node: object) -> Iterator[bytes]:
     if isinstance(node, bytes):
         yield node
-    for value in _members(node).values():
+    for value in _map_members(node).values():
         yield from _find_links(value)
 
 
-def _members(node: object) -> Mapping[str, object]:
+def _map_members(node: object) -> Mapping[str, object]:
     """The values within a value, by the segment of a path that leads to each."""
     if isinstance(node, dict):
         return cast("dict[str, object]", node)
@@ -198,7 +198,7 @@ def _to_block(event: Event) -> Block:
 
 def _step(node: object, segment: str, number: int) -> object:
     """The value under one segment of a path. Raises NotFound, which names the segment's number."""
-    members = _members(node)
+    members = _map_members(node)
     if segment in members:
         return members[segment]
     raise NotFound(

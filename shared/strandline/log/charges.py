@@ -25,7 +25,7 @@ def store_charged(
     exhausted, items that the log already has or would refuse still get their result: they cost
     nothing.
     """
-    batch, costs = _count_stored_bytes(batch)
+    batch, costs = _count_bytes_by_item(batch)
     costs_by_quota: Mapping[Quota, Mapping[int, int]] = {
         "appends": dict.fromkeys(costs, 1),
         "stored_bytes": costs,
@@ -62,7 +62,7 @@ def _costs_nothing(access: TenantDb, batch: AppendBatch) -> bool:
     return len(store.preview_rejections(access, events)) == len(events)
 
 
-def _count_stored_bytes(batch: AppendBatch) -> tuple[AppendBatch, Mapping[int, int]]:
+def _count_bytes_by_item(batch: AppendBatch) -> tuple[AppendBatch, Mapping[int, int]]:
     """Count the payloads that the batch brings as bytes of their events, and give the stored bytes
     that each item costs, by item number. A payload counts once per request, for the first item that
     brings it. An upload was charged when it began."""

@@ -33,7 +33,7 @@ class Edge(NamedTuple):
     weight: float
 
 
-class Part(NamedTuple):
+class ModelPart(NamedTuple):
     """A part of an agent's content: its length in characters, and the model that wrote it."""
 
     chars: int
@@ -54,7 +54,7 @@ class EventColumns:
     origin: str
     speaker: str | None
     content: str | None
-    parts: Sequence[Part]
+    parts: Sequence[ModelPart]
     stop_reason: str | None = field(metadata=NULL_IN_FINGERPRINT)
     blob_cid: str | None
     blob_size: int | None
@@ -64,13 +64,13 @@ class EventColumns:
     occurred_at: datetime | None
 
 
-def _cid_from_digest(codec: int, digest: bytes) -> bytes:
+def _cid_bytes_of_digest(codec: int, digest: bytes) -> bytes:
     return bytes([1, codec, _SHA2_256, 32]) + digest
 
 
 def block_cid(block: bytes) -> str:
     """The CID of a DAG-CBOR block."""
-    return libipld.encode_cid(_cid_from_digest(_DAG_CBOR, hashlib.sha256(block).digest()))
+    return libipld.encode_cid(_cid_bytes_of_digest(_DAG_CBOR, hashlib.sha256(block).digest()))
 
 
 def blob_cid(data: bytes) -> str:
@@ -80,7 +80,7 @@ def blob_cid(data: bytes) -> str:
 
 def cid_of_sha256(digest: bytes) -> str:
     """The CID of the payload with this SHA-256."""
-    return libipld.encode_cid(_cid_from_digest(_RAW, digest))
+    return libipld.encode_cid(_cid_bytes_of_digest(_RAW, digest))
 
 
 def sha256_of_cid(cid: str, field: str) -> bytes:
@@ -88,7 +88,7 @@ def sha256_of_cid(cid: str, field: str) -> bytes:
     names `field`."""
     raw = cid_bytes(cid, field)
     digest = raw[-32:]
-    if raw != _cid_from_digest(_RAW, digest):
+    if raw != _cid_bytes_of_digest(_RAW, digest):
         raise Invalid(
             f"{field}: is the CID of a memory block; send a payload's, with codec raw", field=field
         )
@@ -105,7 +105,7 @@ def cid_bytes(cid: str, field: str = "cid") -> bytes:
     sha2-256 in base32."""
     try:
         components = libipld.decode_cid(cid)
-        raw = _cid_from_digest(components["codec"], components["hash"]["digest"])
+        raw = _cid_bytes_of_digest(components["codec"], components["hash"]["digest"])
         if components["version"] == 1 and libipld.encode_cid(raw) == cid:
             return raw
     except (ValueError, KeyError, TypeError):
@@ -129,7 +129,7 @@ def _data_union(event: EventColumns) -> Mapping[str, object]:
         return _drop_none(kind="other", name=event.speaker, content=content)
     parts: list[Mapping[str, object]] = []
     start = 0
-    for part in event.parts or [Part(len(content), None)]:
+    for part in event.parts or [ModelPart(len(content), None)]:
         text = content[start : start + part.chars]
         parts.append(_drop_none(content=text, model=part.model))
         start += part.chars

@@ -22,7 +22,7 @@ def list_differences(
         "blob": stored_row["blob_cid"],
         "name": stored_row["file_name"],
         "session_id": stored_row["session_id"] or None,
-        "occurred_at": stored_row["occurred_at"] and _to_utc(stored_row["occurred_at"]),
+        "occurred_at": stored_row["occurred_at"] and _to_utc_text(stored_row["occurred_at"]),
         "metadata": normalize_json(stored_row["metadata"]),
     }
     if stored_row["mime_type"] in (None, TEXT_TYPE) and (draft.payload is None) != (
@@ -31,7 +31,7 @@ def list_differences(
         # They differ only because the text moved to or from the payload store.
         stored_fields["mime_type"] = draft.mime_type
     request_fields = draft.canonical_fields()
-    if draft.request.content is not None and [m for _, m in draft.parts] == _list_part_models(
+    if draft.request.content is not None and [m for _, m in draft.parts] == _list_model_names(
         stored_row
     ):
         stored_fields["parts"] = request_fields["parts"]  # only their lengths differ
@@ -58,7 +58,7 @@ def list_differences(
     return list(dict.fromkeys(names)) or ["edges"]  # same targets, written in another way
 
 
-def _list_part_models(stored_row: Mapping[str, Any]) -> list[str | None]:
+def _list_model_names(stored_row: Mapping[str, Any]) -> list[str | None]:
     return [part["model"] for part in stored_row["parts"]]
 
 
@@ -77,5 +77,5 @@ def _canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _to_utc(text: str) -> str:
+def _to_utc_text(text: str) -> str:
     return datetime.fromisoformat(text).astimezone(UTC).isoformat()

@@ -57,7 +57,7 @@ def build_event(
     where no event is visible to all participants. Raises Invalid when two of the request's edges
     resolve to the same event.
     """
-    resolved_edges = _resolve_edges(draft, targets)
+    resolved_edges = _merge_edges(draft, targets)
     columns = draft.columns()
     event = NewEvent(
         **columns,
@@ -88,7 +88,7 @@ class _ResolvedEdge(NamedTuple):
     weight: float
 
 
-def _resolve_edges(
+def _merge_edges(
     draft: EventDraft, targets: Sequence[tuple[UUID | None, str | None]]
 ) -> list[_ResolvedEdge]:
     """The edges of the request, then those that recall found and that cite none of the same events
@@ -124,5 +124,5 @@ def _index_draft(draft: EventDraft, file_name: str | None) -> list[dict[str, obj
 def _index_pieces(text: str) -> list[dict[str, object]]:
     return [
         {"start": s, "end": e, "text": sanitize_for_parser(text[s:e])}
-        for s, e in event_text.split_pieces(text)
+        for s, e in event_text.split_into_spans(text)
     ]

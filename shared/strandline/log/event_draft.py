@@ -15,7 +15,7 @@ from strandline.log.cid import (
     INLINE_BYTES,
     NULL_IN_FINGERPRINT,
     EventColumns,
-    Part,
+    ModelPart,
     blob_cid,
     cid_bytes,
 )
@@ -87,7 +87,7 @@ class EventDraft:
     participants: list[str]
     speaker: str | None
     text: str | None
-    parts: list[Part]
+    parts: list[ModelPart]
     payload: bytes | None
     """Content that is too large for the log, to be uploaded to the payload store."""
     payload_cid: str | None
@@ -186,8 +186,8 @@ def build_draft(
             field="participants",
         )
     speaker = _resolve_speaker(principal, request, members)
-    _check_edges(request)
-    text, parts = _content(request)
+    _require_edge_targets(request)
+    text, parts = _read_text_and_parts(request)
     payload = None
     if text is not None and len(text) * 4 > INLINE_BYTES:
         data = text.encode()
@@ -209,7 +209,7 @@ def build_draft(
     )
 
 
-def _content(request: AppendRequest) -> tuple[str | None, list[Part]]:
+def _read_text_and_parts(request: AppendRequest) -> tuple[str | None, list[ModelPart]]:
     """The text and its parts by model. Raises Invalid unless exactly one of content, parts and blob
     is given."""
     sources = [n for n in ("content", "parts", "blob") if getattr(request, n) is not None]
@@ -230,10 +230,10 @@ def _content(request: AppendRequest) -> tuple[str | None, list[Part]]:
         name = "parts" if request.model is None else "model"
         raise Invalid(f"{name}: only for the role `agent`, except observations", field=name)
     text = "".join(part.content for part in parts)
-    return text, [Part(len(part.content), part.model) for part in parts]
+    return text, [ModelPart(len(part.content), part.model) for part in parts]
 
 
-def _check_edges(request: AppendRequest) -> None:
+def _require_edge_targets(request: AppendRequest) -> None:
     """Refuse edges without a target. Raises Invalid."""
     for n, edge in enumerate(request.edges):
         if edge.event_id is None and edge.cid is None:

@@ -16,7 +16,7 @@ long ones rank badly."""
 INDEXED_CHARS = 1024 * 1024
 
 
-def split_pieces(text: str) -> Iterator[tuple[int, int]]:
+def split_into_spans(text: str) -> Iterator[tuple[int, int]]:
     """The (start, end) of each indexed piece of a text, in characters: the first 1 MiB, cut at
     white space where there is some near."""
     start, limit = 0, min(len(text), INDEXED_CHARS)

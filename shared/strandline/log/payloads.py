@@ -103,7 +103,9 @@ class _PayloadReader:
             if has_same_bytes and stored_object.size == row.size:
                 upload = VerifiedUpload(row.upload_id, row.size, stored_object.etag)
                 return CitedPayload(row.cid, row.mime_type, row.file_name, upload=upload)
-            mismatch = mismatch or _make_mismatch(row.size, stored_object.size, has_same_bytes)
+            mismatch = mismatch or _make_upload_mismatch(
+                row.size, stored_object.size, has_same_bytes
+            )
             # The object must not block another PUT.
             self._blobs.clear_upload(self._tenant, row.upload_id)
         return mismatch or Invalid(
@@ -151,7 +153,7 @@ class _PayloadReader:
             raise Unavailable("The payload store is too slow. Cite fewer payloads per request.")
 
 
-def _make_mismatch(expected: int, actual: int, has_same_bytes: bool) -> Invalid:
+def _make_upload_mismatch(expected: int, actual: int, has_same_bytes: bool) -> Invalid:
     if has_same_bytes:
         explanation = (
             f"the upload was announced with {expected} bytes, and the payload has {actual}"

@@ -43,14 +43,14 @@ def to_event_out(event: Event) -> EventOut:
         {
             **vars(event),
             "session_id": event.session_id or None,
-            "parts": _split_parts(event),
+            "parts": _split_content(event),
             "blob": blob,
             "name": event.file_name,
         }
     )
 
 
-def _split_parts(event: Event) -> list[PartOut] | None:
+def _split_content(event: Event) -> list[PartOut] | None:
     if not event.parts:
         return None
     parts: list[PartOut] = []

@@ -14,11 +14,11 @@ from strandline.log.schemas_fields import (
     IdempotencyKey,
     Metadata,
     MimeType,
+    OccurredAtFields,
     RoleIn,
     SessionId,
     SourceKey,
     StopReason,
-    TimestampFields,
 )
 from strandline.schemas import Participant, Participants, Refusal, RequestModel, ResponseModel
 
@@ -48,7 +48,7 @@ class BlobIn(RequestModel):
     cid: Cid
 
 
-class EventFields(TimestampFields):
+class EventFields(OccurredAtFields):
     """The fields of an event, common to every route that appends one."""
 
     role: RoleIn

@@ -106,7 +106,7 @@ type Channel = Annotated[str, Field(min_length=1, max_length=64)]
 type IdempotencyKey = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x20-\x7e]+$")]
 
 
-class TimestampFields(RequestModel):
+class OccurredAtFields(RequestModel):
     """The time of an event, under either of two names."""
 
     occurred_at: Moment | None = None

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from strandline.cursors import Position
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log import websearch_query
-from strandline.log.cid import EventColumns, Part
+from strandline.log.cid import EventColumns, ModelPart
 from strandline.log.event_builder import NewEvent
 from strandline.log.fulltext import sanitize_for_parser
 
@@ -174,7 +174,7 @@ class Event(EventColumns):
 
     def __post_init__(self) -> None:
         parts = cast("list[dict[str, Any]]", self.parts)  # jsonb, as it comes from the driver
-        self.parts = [Part(part["chars"], part["model"]) for part in parts]
+        self.parts = [ModelPart(part["chars"], part["model"]) for part in parts]
 
 
 def get_event(access: TenantDb, event_id: UUID) -> Event | None:

@@ -79,7 +79,7 @@ class BackgroundFailures:
     """How long ago the oldest of them was asked for."""
 
 
-def count_failures(access: TenantDb) -> BackgroundFailures:
+def count_background_failures(access: TenantDb) -> BackgroundFailures:
     """Count the failures of the tenant's background work, and the erasures that are not
     complete."""
     (row,) = access.fetch(

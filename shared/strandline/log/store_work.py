@@ -276,7 +276,7 @@ def _rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]:
     ]
 
 
-def renew_lease(access: TenantDb, scope_id: UUID) -> None:
+def record_progress(access: TenantDb, scope_id: UUID) -> None:
     """Record that the fold made progress: extend the lease, if there is one, and reset the
     attempts."""
     access.execute(

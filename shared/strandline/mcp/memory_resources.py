@@ -18,7 +18,7 @@ _MAX_TEXT_BYTES = 1024 * 1024
 type ResourceContents = dict[str, Any]
 
 
-def read_recent(context: ToolContext, cid: str) -> ResourceContents:
+def read_context(context: ToolContext, cid: str) -> ResourceContents:
     """The newest events and topics, as the block for a prompt."""
     del cid
     return {"mimeType": "text/plain", "text": get_context(context, {})}
@@ -131,7 +131,7 @@ def find_reader(
 ) -> Callable[[ToolContext], ResourceContents] | None:
     """The reader for a resource of these toolsets; None if the URI is not the address of one."""
     if uri == _RECENT and "memory" in toolsets:
-        return lambda context: read_recent(context, "")
+        return lambda context: read_context(context, "")
     match = _URI.fullmatch(uri)
     if match is None:
         return None

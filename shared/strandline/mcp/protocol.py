@@ -84,7 +84,7 @@ def parse_message(value: object) -> Message:
     return Message(message_id(body), method, cast("Object", params))
 
 
-def check_version(message: Message, headers: Mapping[str, str]) -> bool:
+def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
     """Whether the request is of the version without a handshake. `headers` are by lower-case name.
     Raises ProtocolError for a version that is not supported, and for headers that differ from the
     body."""

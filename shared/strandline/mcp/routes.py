@@ -26,7 +26,7 @@ from strandline.mcp.protocol import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
     ProtocolError,
-    check_version,
+    is_modern,
     make_error,
     make_result,
     message_id,
@@ -93,7 +93,7 @@ def _answer(request: Request, context: ToolContext, toolsets: Sequence[McpToolse
         except (Malformed, Invalid) as error:
             raise ProtocolError(PARSE_ERROR, str(error)) from None
         message = parse_message(body)
-        modern = check_version(message, request.headers)
+        modern = is_modern(message, request.headers)
         if message.id is None:
             return json_response({}, 202) | {"body": ""}
         result = answer(message, RequestContext(context, toolsets, modern))

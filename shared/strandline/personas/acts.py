@@ -76,7 +76,7 @@ def read_next(access: TenantDb, sona_id: UUID, after: UUID | None) -> NextAct:
     rows = (
         store_acts.list_after(access, sona_id, 0, 1)
         if after is None
-        else store_acts.list_after_act(access, sona_id, after)
+        else store_acts.list_next_act(access, sona_id, after)
     )
     return NextAct(act=_to_out(rows[0]) if rows else None, head=thread.head_id)
 

@@ -153,7 +153,7 @@ def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: 
 
 
 def _read_question(request: Mapping[str, Any]) -> Question:
-    """Read a query that `query_request` stored. Older code stored no weights."""
+    """Read a query that `question_to_json` stored. Older code stored no weights."""
     sona_id, weights = request.get("sona_id"), request.get("weights")
     return Question(
         "query",

@@ -21,7 +21,7 @@ from strandline.personas.answering import (
 )
 from strandline.personas.chat_requests import Requester
 from strandline.personas.queries import answer_query
-from strandline.personas.routes_sonas import connect_as_owner, make_name_match_settings
+from strandline.personas.routes_sonas import connect_as_sona_owner, make_name_match_settings
 from strandline.personas.schemas_chat import AnswerRequest, ChatRequest, TurnOut
 from strandline.recall.sonas import find_sona
 from strandline.schemas import ParticipantsQuery
@@ -115,14 +115,14 @@ def _resolve_sona(request: Request, sona: str, *, makes: bool) -> tuple[UUID, st
     """The id and the first name of the sona that a request names. Raises Invalid for an id that is
     not one of the caller's sonas, and for an unknown name unless `makes` is set."""
     return sonas.resolve(
-        connect_as_owner(request), sona, make_name_match_settings(request), makes=makes
+        connect_as_sona_owner(request), sona, make_name_match_settings(request), makes=makes
     )
 
 
 def _find_sona(request: Request, sona: str) -> UUID | None:
     """The id of the sona that a request names; None if there is none."""
     embedder, min_cosine, timeout = make_name_match_settings(request)
-    owner = connect_as_owner(request)
+    owner = connect_as_sona_owner(request)
     return find_sona(owner, embedder, sona, min_cosine=min_cosine, timeout=timeout)
 
 

@@ -33,7 +33,7 @@ def post_sona(request: Request) -> Response:
     belongs to its writer: a bound user, or all unbound credentials together."""
     body = request.parse_body(SonaIn)
     sona = sonas.find_or_make(
-        connect_as_owner(request), body.name, make_name_match_settings(request)
+        connect_as_sona_owner(request), body.name, make_name_match_settings(request)
     )
     return json_response(sona, 201 if sona.found_by == "new" else 200)
 
@@ -53,14 +53,16 @@ def get_sona(request: Request) -> Response:
 def list_sonas(request: Request) -> Response:
     """List the writer's sonas, newest first. Those that were merged into others are left out."""
     query = request.parse_query(SonaList)
-    return json_response(sonas.list_sonas(connect_as_owner(request), query.limit, query.cursor))
+    return json_response(
+        sonas.list_sonas(connect_as_sona_owner(request), query.limit, query.cursor)
+    )
 
 
 def patch_sona(request: Request) -> Response:
     """Replace all names of a sona. A name that another sona of yours has is a 409."""
     body = request.parse_body(SonaPatch)
     return json_response(
-        sonas.rename(connect_as_owner(request), request.path_id("uuid"), body.names)
+        sonas.rename(connect_as_sona_owner(request), request.path_id("uuid"), body.names)
     )
 
 
@@ -90,7 +92,7 @@ def add_sona_memories(request: Request) -> Response:
     return json_response(sonas.add_memories(access, request.path_id("uuid"), body.event_ids, space))
 
 
-def connect_as_owner(request: Request) -> TenantDb:
+def connect_as_sona_owner(request: Request) -> TenantDb:
     """The database on behalf of the request's writer, with its sonas but no memory in view."""
     principal = request.principal
     caller = Caller(principal.tenant, (NOBODY,), principal.user or NOBODY)

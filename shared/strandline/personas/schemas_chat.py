@@ -6,7 +6,7 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.context.schemas import MAX_BUDGET, MIN_BUDGET
-from strandline.log.schemas_fields import Metadata, SessionId, TimestampFields
+from strandline.log.schemas_fields import Metadata, OccurredAtFields, SessionId
 from strandline.recall.schemas import RecallWeights, SonaName
 from strandline.schemas import (
     Moment,
@@ -43,7 +43,7 @@ class AnswerRequest(RequestModel):
     """The time that "yesterday" in the question refers to; by default the server's."""
 
 
-class ChatRequest(TimestampFields):
+class ChatRequest(OccurredAtFields):
     """A message to store, and to reply to from memory."""
 
     message: str = Field(min_length=1, max_length=MAX_MESSAGE_CHARS)

@@ -48,7 +48,7 @@ def find_or_make(access: TenantDb, name: str, nearness: NameMatchSettings) -> So
     vector, _ = embed_query(nearness.embedder, name, nearness.timeout)
     space, name_key = nearness.embedder.space, make_name_key(name)
     with access.transaction():
-        store_sonas.lock_sonas(access)
+        store_sonas.lock_writer_sonas(access)
         match_id = recall_sonas.find_by_name(access, name_key)
         if match_id is not None:
             return SonaFound(**_to_fields(_require(access, match_id)), found_by="name")
@@ -140,7 +140,7 @@ def rename(access: TenantDb, sona_id: UUID, names: Sequence[str]) -> SonaOut:
     if len({key for key, _ in name_pairs}) < len(name_pairs):
         raise Invalid("names: a name is given twice", field="names")
     with access.transaction():
-        store_sonas.lock_sonas(access)
+        store_sonas.lock_writer_sonas(access)
         sona = _require(access, sona_id)
         if store_sonas.set_names(access, sona.sona_id, name_pairs):
             raise StateConflict(
@@ -160,15 +160,15 @@ def merge(
     # in all scopes: an event of both sonas counts once, whoever can see it
     access = database.connect_as(Caller(caller.tenant, (), caller.writer), deadline)
     with access.transaction():
-        store_sonas.lock_sonas(access)
+        store_sonas.lock_writer_sonas(access)
         leaving = _require(access, from_id).sona_id
         into = recall_sonas.find_by_id(access, into_id)
         if into is None:
             raise Invalid("into: none of your sonas has this id", field="into")
         if leaving != into:
-            store_sonas.lock_memories(access, [leaving, into])
+            store_sonas.block_new_memories(access, [leaving, into])
             store_memories.drop_shared_memories(access, leaving, into)
-            store_sonas.merge_sona(access, leaving, into)
+            store_sonas.set_merged_into(access, leaving, into)
         return SonaOut(**_to_fields(_require(access, into)))
 
 

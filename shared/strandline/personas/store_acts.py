@@ -120,7 +120,7 @@ def list_after(access: TenantDb, sona_id: UUID, step: int, limit: int) -> Sequen
     )
 
 
-def list_after_act(access: TenantDb, sona_id: UUID, act_id: UUID) -> Sequence[Act]:
+def list_next_act(access: TenantDb, sona_id: UUID, act_id: UUID) -> Sequence[Act]:
     """The next visible act after this one, if any. This one must be visible, or have been visible
     until its event was erased."""
     return access.fetch(

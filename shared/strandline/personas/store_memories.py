@@ -167,7 +167,7 @@ def delete_all_sona_names(access: TenantDb) -> int:
     return row.total
 
 
-def forget_turns(access: TenantDb) -> int:
+def delete_all_turns(access: TenantDb) -> int:
     """Delete all turns of the tenant, for an unbound caller. Returns how many. In a transaction."""
     (row,) = access.fetch(_Total, "select forget_all_turns() as total", {})
     return row.total

@@ -11,7 +11,7 @@ from strandline.cursors import Position
 from strandline.db.database import TenantDb
 
 
-def lock_sonas(access: TenantDb) -> None:
+def lock_writer_sonas(access: TenantDb) -> None:
     """Serialise changes of the writer's sonas and their names until the end of the transaction."""
     access.execute(
         "select pg_advisory_xact_lock(hashtextextended("
@@ -152,7 +152,7 @@ def _list_taken_keys(access: TenantDb, params: Mapping[str, object]) -> list[str
     return [row.name_key for row in rows]
 
 
-def lock_memories(access: TenantDb, sona_ids: Sequence[UUID]) -> None:
+def block_new_memories(access: TenantDb, sona_ids: Sequence[UUID]) -> None:
     """Prevent new memories for these sonas, and for sonas merged into them, until the transaction
     ends."""
     access.execute(
@@ -164,7 +164,7 @@ def lock_memories(access: TenantDb, sona_ids: Sequence[UUID]) -> None:
     )
 
 
-def merge_sona(access: TenantDb, from_id: UUID, into_id: UUID) -> None:
+def set_merged_into(access: TenantDb, from_id: UUID, into_id: UUID) -> None:
     """Merge a sona, and all sonas merged into it, into another one. In a transaction, with the
     sonas locked."""
     access.execute(

@@ -123,12 +123,16 @@ def read_times(text: str, today: date) -> list[CalendarDate | Period]:
     for form in _FORMS:
         for match in form.finditer(text):
             parts = match.groupdict()
-            start, end = _span(match)
+            start, end = _locate_date(match)
             if not _is_date(match, text, start):
                 continue
             name = parts.get("name")
-            month = _MONTH_NAMES.index(name.lower()) + 1 if name else _to_int(parts.get("month"))
-            time = CalendarDate(_to_int(parts.get("year")), month, _to_int(parts.get("day")))
+            month = (
+                _MONTH_NAMES.index(name.lower()) + 1 if name else _parse_digits(parts.get("month"))
+            )
+            time = CalendarDate(
+                _parse_digits(parts.get("year")), month, _parse_digits(parts.get("day"))
+            )
             times += _relate(time, text[:start], today)
             # a day's month is not once more a whole month
             text = text[:start] + _READ * (end - start) + text[end:]
@@ -141,7 +145,7 @@ def read_times(text: str, today: date) -> list[CalendarDate | Period]:
     return times
 
 
-def _span(match: re.Match[str]) -> tuple[int, int]:
+def _locate_date(match: re.Match[str]) -> tuple[int, int]:
     """The start and end of the date itself, without the words that identify it as a date."""
     names = ("year", "month", "day", "name", "ordinal")
     groups = [name for name in names if match.groupdict().get(name)]
@@ -164,7 +168,7 @@ def _is_date(match: re.Match[str], text: str, start: int) -> bool:
     return ends_phrase or bool(_BEFORE_DAY.search(text[:start]))
 
 
-def _to_int(text: str | None) -> int | None:
+def _parse_digits(text: str | None) -> int | None:
     return int(text) if text else None
 
 

@@ -15,14 +15,14 @@ _MAX_SEEDS = 10
 """The number of best hits whose edges are followed."""
 
 
-def find_supporting(
+def find_cited_events(
     access: TenantDb, best: Sequence[ScoredEvent], request: RecallRequest
 ) -> list[UUID]:
     """The events that the best hits cite, directly or through others: those with the greatest
     product of relevance and edge weights, at most `expand`, without the hits themselves."""
     if not request.expand or not best:
         return []
-    return store_edges.list_supporting(
+    return store_edges.list_cited_events(
         access,
         [(event.candidate.event_id, event.relevance) for event in best[:_MAX_SEEDS]],
         [event.candidate.event_id for event in best],

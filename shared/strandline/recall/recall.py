@@ -19,7 +19,7 @@ from strandline.observability import logger
 from strandline.recall import store
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.features import Word
-from strandline.recall.hit_list import find_supporting, fit_to_budget, sort_by_time
+from strandline.recall.hit_list import find_cited_events, fit_to_budget, sort_by_time
 from strandline.recall.importance import RankingSignals, SonaInSpace, rerank
 from strandline.recall.question import read_question
 from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
@@ -156,7 +156,7 @@ def search_with_vector(
     words, calibration = _to_words(head), calibration_for(space)
     parsed_question = read_question(question, (head and head.today) or now.date())
     events_in_view = (head and head.events_in_view) or 0
-    searched_count = _count_searched(rows) if filters and vector else None
+    searched_count = _count_filter_matches(rows) if filters and vector else None
     return SearchResult(
         ranking=rank(parsed_question, words, rows, events_in_view, calibration, searched_count),
         candidates={row.event_id: row for row in rows},
@@ -180,7 +180,7 @@ def _choose_threshold(
     return next(value for value in thresholds if value is not None)
 
 
-def _count_searched(rows: Sequence[CandidateRow]) -> int | None:
+def _count_filter_matches(rows: Sequence[CandidateRow]) -> int | None:
     """The number of events that pass a filter, if all of them with a vector are candidates; else
     None."""
     with_vector = sum(row.cosine is not None for row in rows)
@@ -219,7 +219,7 @@ def recall(
     sona = SonaInSpace(sona_id, embedder.space) if sona_id else None
     by_weight, traits = rerank(access, relevant, request.weights, request.now or now, now, sona)
     best = by_weight[: request.limit]
-    supporting = find_supporting(access, best, request)
+    supporting = find_cited_events(access, best, request)
     events = store.read_hits(access, [e.candidate.event_id for e in best] + supporting)
     found_hits = [
         _to_hit(

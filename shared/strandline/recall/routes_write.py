@@ -4,7 +4,7 @@ from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Gone, Invalid, StrandlineError
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.log import store_recalled_links
+from strandline.log import store_links_and_sources
 from strandline.log.append import make_caller
 from strandline.log.append_batch import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks
@@ -62,7 +62,7 @@ def _respond(request: Request, result: AppendResult) -> Response:
     assert result.receipt is not None, "refused results are raised"
     caller = make_caller(request.principal)
     access = request.resources.database.connect_as(caller, request.deadline)
-    row = store_recalled_links.read_links(access, result.receipt.event_id)
+    row = store_links_and_sources.read_links(access, result.receipt.event_id)
     receipt = InsertReceipt.model_validate(
         {
             **vars(result.receipt),

@@ -18,7 +18,7 @@ class _EventId:
     event_id: UUID
 
 
-def list_supporting(
+def list_cited_events(
     access: TenantDb,
     seeds: Sequence[tuple[UUID, float]],
     exclude_ids: Sequence[UUID],

@@ -22,7 +22,7 @@ from strandline.sessions import store, store_chains
 from strandline.sessions.chains_view import SessionView, to_chain_out
 from strandline.sessions.schemas import ChainOut, TopicOut, TopicsOut
 from strandline.sessions.schemas_context import ContextOut, ContextQuery, RecentOut
-from strandline.sessions.store import RecentEvent, Session, ShortTermEvent
+from strandline.sessions.store import EventExecution, Session, ShortTermEvent
 from strandline.sessions.store_chains import MatchedChain
 from strandline.tuning import Tuning
 
@@ -37,25 +37,25 @@ odds."""
 
 
 @dataclass
-class _EventGroup:
+class _Execution:
     """Equal recent events, of which only the newest is shown."""
 
     event_id: UUID
     count: int = 0
 
 
-def coalesce(newest_first: Sequence[RecentEvent]) -> list[tuple[UUID, int]]:
+def coalesce_executions(newest_first: Sequence[EventExecution]) -> list[tuple[UUID, int]]:
     """Coalesce recent events: of events with the same type and the same workflow_id or
     execution_id, only the newest is kept. Returns pairs of (event id, number of events it
     represents, including itself), newest first."""
-    groups: list[_EventGroup] = []
-    by_key: dict[tuple[str, str, str], _EventGroup] = {}
+    groups: list[_Execution] = []
+    by_key: dict[tuple[str, str, str], _Execution] = {}
     for event in newest_first:
         id_fields = (("workflow_id", event.workflow_id), ("execution_id", event.execution_id))
         keys = [(event.type, name, value) for name, value in id_fields if value is not None]
         group = next((by_key[key] for key in keys if key in by_key), None)
         if group is None:
-            group = _EventGroup(event.event_id)
+            group = _Execution(event.event_id)
             groups.append(group)
         group.count += 1
         for key in keys:  # a hidden event links the group by its other id, too
@@ -101,7 +101,11 @@ def list_short_term_of(
         if session
         else store.list_recent_in_view(access, since)
     )
-    return dict(coalesce(recent_events)[: min(limit or tuning.window_events, tuning.window_events)])
+    return dict(
+        coalesce_executions(recent_events)[
+            : min(limit or tuning.window_events, tuning.window_events)
+        ]
+    )
 
 
 @dataclass(frozen=True)

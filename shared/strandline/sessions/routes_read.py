@@ -78,13 +78,13 @@ def make_session_view(
     """Open the session for reading on behalf of some of its participants, by default of all. Raises
     NotFound or StateConflict as `find_session`; Invalid for a participant who is not in the
     session."""
-    session = sessions.require_not_ended(find_session(request, query))
+    session = sessions.require_readable(find_session(request, query))
     access = request.connect_reader(sessions.narrow_participants(session, participants))
     tuning = get_settings().tuning.with_overrides(session.tuning)
     return SessionView(access, session, tuning, datetime.now(UTC), only_session)
 
 
-def record_chains_used(
+def record_use_and_metrics(
     request: Request, view: SessionView, chains: list[MatchedChain], degradations: list[str]
 ) -> None:
     """Record that an answer contained these chains, and count it."""

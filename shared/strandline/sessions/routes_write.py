@@ -41,7 +41,7 @@ def post_interaction(request: Request) -> Response:
     session = find_session(request, request.parse_query(ScopeQuery))  # append checks if it ended
     body = request.parse_body(InteractionIn)
     results = append_bodies(request, sessions.split_interaction(session, body, key), atomic=True)
-    error = sessions.find_refusal(results)
+    error = sessions.find_interaction_error(results)
     if error is not None:
         raise error
     user, agent = (result.receipt for result in results)

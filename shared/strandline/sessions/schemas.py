@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.log.schemas_append import EventFields, Receipt
-from strandline.log.schemas_fields import Channel, Metadata, Origin, SessionId, TimestampFields
+from strandline.log.schemas_fields import Channel, Metadata, OccurredAtFields, Origin, SessionId
 from strandline.schemas import Count, Participant, Participants, RequestModel, ResponseModel
 
 MAX_CHAINS = 200
@@ -40,7 +40,7 @@ class ScopeQuery(RequestModel):
     """The session's scope. Required if several visible sessions have this name."""
 
 
-class InteractionIn(TimestampFields):
+class InteractionIn(OccurredAtFields):
     """A user's message and an agent's answer."""
 
     user_message: str = Field(min_length=1)

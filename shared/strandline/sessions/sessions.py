@@ -44,10 +44,10 @@ def begin_session(
     scope_id = participants.derive_scope_id(principal.tenant, members)
     name = request.session_id or str(uuid7())
     with access.transaction():
-        existing_session = store.lock_and_find(access, name, scope_id)
+        existing_session = store.lock_name_and_find(access, name, scope_id)
         if existing_session is None:
             metadata = json.dumps(request.metadata or {})
-            session = store.insert_session(access, name, scope_id, members, metadata)
+            session = store.insert_session_and_scope(access, name, scope_id, members, metadata)
             return _to_session_out(session), False
     if existing_session.scope_id != scope_id:
         raise Invalid(
@@ -55,7 +55,7 @@ def begin_session(
             "session's own participants",
             field="session_id",
         )
-    require_open(existing_session)
+    require_appendable(existing_session)
     if request.metadata is not None and request.metadata != existing_session.metadata:
         raise StateConflict(
             "session_id: this session already exists with other metadata; leave metadata out to "
@@ -128,7 +128,7 @@ def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
     )
 
 
-def require_not_ended(session: Session) -> Session:
+def require_readable(session: Session) -> Session:
     """Return the session for reading. Raises NotFound if it has ended or is being erased."""
     if session.is_marked:
         raise NotFound
@@ -140,7 +140,7 @@ def require_not_ended(session: Session) -> Session:
     return session
 
 
-def require_open(session: Session) -> Session:
+def require_appendable(session: Session) -> Session:
     """Return the session. Raises StateConflict if it has ended: nothing can be appended to it."""
     if session.ended_at is not None:
         raise StateConflict(SESSION_ENDED_MESSAGE, field="session_id")
@@ -167,7 +167,7 @@ def _to_session_out(session: Session | store.ListedSession) -> SessionOut:
 
 def to_session_out(session: Session) -> SessionOut:
     """Convert a session for a response. Raises NotFound if it has ended."""
-    return _to_session_out(require_not_ended(session))
+    return _to_session_out(require_readable(session))
 
 
 def end_session(access: TenantDb, session: Session, now: datetime) -> EndedOut:
@@ -231,7 +231,7 @@ _INTERACTION_FIELDS = (
 """The interaction's field names for the fields of its two events."""
 
 
-def find_refusal(results: list[AppendResult]) -> StrandlineError | None:
+def find_interaction_error(results: list[AppendResult]) -> StrandlineError | None:
     """The error that refused an interaction, with the interaction's field names; None if it was
     stored."""
     errors = [(n, result.error) for n, result in enumerate(results) if result.error is not None]

@@ -75,7 +75,7 @@ def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
     )
 
 
-def lock_and_find(access: TenantDb, session_id: str, scope_id: UUID) -> Session | None:
+def lock_name_and_find(access: TenantDb, session_id: str, scope_id: UUID) -> Session | None:
     """Lock a session name and find the session that a new one with this name and scope would
     collide with, preferring the same scope. Until the transaction ends, nobody else can begin a
     session with that name, because appends take the same lock. Must be called in a transaction."""
@@ -99,7 +99,7 @@ def lock_and_find(access: TenantDb, session_id: str, scope_id: UUID) -> Session 
     return rows[0] if rows else None
 
 
-def insert_session(
+def insert_session_and_scope(
     access: TenantDb,
     session_id: str,
     scope_id: UUID,
@@ -219,7 +219,7 @@ def list_newest(
 
 
 @dataclass(frozen=True)
-class RecentEvent:
+class EventExecution:
     """The fields of a recent event that decide whether a newer one replaces it."""
 
     event_id: UUID
@@ -230,11 +230,11 @@ class RecentEvent:
 
 def list_recent(
     access: TenantDb, session_id: str, scope_id: UUID, since: datetime
-) -> Sequence[RecentEvent]:
+) -> Sequence[EventExecution]:
     """A session's newest events that were recorded after `since`, newest first; at most
     MAX_RECENT."""
     return access.fetch(
-        RecentEvent,
+        EventExecution,
         """
         select e.event_id, e.type, e.metadata ->> 'workflow_id' as workflow_id,
             e.metadata ->> 'execution_id' as execution_id
@@ -250,11 +250,11 @@ def list_recent(
     )
 
 
-def list_recent_in_view(access: TenantDb, since: datetime) -> Sequence[RecentEvent]:
+def list_recent_in_view(access: TenantDb, since: datetime) -> Sequence[EventExecution]:
     """The newest events of all visible scopes that were recorded after `since`, newest first,
     without statements; at most MAX_RECENT. The caller's viewer must not be empty."""
     return access.fetch(
-        RecentEvent,
+        EventExecution,
         """
         select e.event_id, e.type, e.metadata ->> 'workflow_id' as workflow_id,
             e.metadata ->> 'execution_id' as execution_id

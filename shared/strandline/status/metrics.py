@@ -3,7 +3,7 @@
 from strandline.db.database import TenantDb
 from strandline.llm import store as llm_store
 from strandline.log import store_counts
-from strandline.status import store
+from strandline.status import store_topic_index
 
 _METRICS = (
     ("strandline_events_total", "counter", "Events ever appended.", "events"),
@@ -82,7 +82,7 @@ _METRICS = (
 
 def count_failures(access: TenantDb) -> store_counts.BackgroundFailures:
     """Count the failures of the tenant's background work."""
-    return store_counts.count_failures(access)
+    return store_counts.count_background_failures(access)
 
 
 def render_metrics(access: TenantDb, space: str) -> str:
@@ -94,7 +94,7 @@ def render_metrics(access: TenantDb, space: str) -> str:
     )
     values: dict[str, float] = {
         **vars(store_counts.read_counters(access, space)),
-        **vars(store.read_topic_index(access)),
+        **vars(store_topic_index.read_topic_index(access)),
         "scopes_due": due_work.scopes,
         "scopes_stuck": due_work.stuck_scopes,
         "oldest_due_seconds": due_work.seconds,

@@ -134,7 +134,7 @@ def test_a_long_unbroken_word_stops_nothing(scope: Scope, worker: WorkerContext)
     ("module", "rule"),
     [
         (digest, "name_topic"),
-        (digest, "summarise"),
+        (digest, "summarise_in_sentence"),
         (digest, "score_importance"),
         (names, "extract_entities"),
     ],

@@ -730,6 +730,6 @@ def test_old_calls_can_be_removed_and_their_sum_stays(
     before = datetime.now(UTC) - timedelta(days=30)
     for removals in (3, 2, 0):
         with access.transaction():
-            assert llm_store.prune_calls(access, before, 3) == removals
+            assert llm_store.prune_calls_and_rates(access, before, 3) == removals
     assert len(write(scratch_db)) == 1
     assert llm_store.read_monthly_spend(access).calls == 6

@@ -19,7 +19,7 @@ from tests.server_directory import make_server_directory
 ROOT = Path(__file__).parents[3]
 WAIT_SECONDS = 60.0
 """After so long a program does not end by itself."""
-RUN = (sys.executable, "-m", "strandline.local.interruptible", "strandline.local.run")
+RUN = (sys.executable, "-m", "strandline.local.run_interruptible", "strandline.local.run")
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.local import demo
-from strandline.local.demo_personas import show_personas
+from strandline.local.demo_personas import show_persona
 from tests.chat_service import ScriptedTasks, use_model
 from tests.support import Gateway
 
@@ -57,7 +57,7 @@ def test_a_persona_is_shown_as_often_as_one_likes(
     gateway.sweep()
     visible: list[str] = []
     for _ in range(2):
-        show_personas(front, among, ids, question)
+        show_persona(front, among, ids, question)
         visible.append(capsys.readouterr().out)
     assert visible[0] == visible[1]
     count = sum(event.get("speaker") == "agent:keel" for event in among)
@@ -67,7 +67,7 @@ def test_a_persona_is_shown_as_often_as_one_likes(
     assert "With STRANDLINE_LLM_PROVIDER and STRANDLINE_LLM_MODEL" in text
     own = use_model(ScriptedTasks())
     try:
-        show_personas(front, among, ids, question)
+        show_persona(front, among, ids, question)
     finally:
         use_model(own)
     assert f"You said: {QUESTION}" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.local.graph_layout import PANEL_WIDTH, Box, Panel, make_panel
+from strandline.local.graph_layout import PANEL_WIDTH, Box, CommunityPanel, make_community_panel
 from strandline.local.graph_picture import draw_graph
 from strandline.local.graph_reader import Edge, Graph
 from tests.strandline.local.graph_samples import ALLERGY, BAD, key, make_graph, node, sample
@@ -85,13 +85,13 @@ def overlaps(one: Box, other: Box) -> bool:
 @pytest.mark.parametrize("count", [1, 5, 40])
 def test_no_box_covers_another_and_every_text_fits_into_its_box(count: int) -> None:
     graph = crowd(count)
-    panel = make_panel(graph, "All", set(graph.nodes))
+    panel = make_community_panel(graph, "All", set(graph.nodes))
     check_readable(panel)
     assert panel.statements == count
     assert panel.rest == (0 if count < 9 else 2 * count - 9 - 10)
 
 
-def check_readable(panel: Panel) -> None:
+def check_readable(panel: CommunityPanel) -> None:
     for one, other in itertools.combinations(panel.boxes, 2):
         assert not overlaps(one, other), (one, other)
     for box in panel.boxes:

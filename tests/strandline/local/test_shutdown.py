@@ -20,10 +20,10 @@ import psycopg
 import pytest
 
 from strandline.local import postgres_supervisor
-from strandline.local.interruptible import EXIT_INTERRUPTED
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
 from strandline.local.postgres_supervisor import PostgresSupervisor, summarize_error
+from strandline.local.run_interruptible import EXIT_INTERRUPTED
 from strandline.local.runtime import LocalService, admin_key_file, run_local_service
 from tests.strandline.local.programs import (
     ROOT,

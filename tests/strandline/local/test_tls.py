@@ -25,7 +25,12 @@ from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Event, LambdaContext
 from strandline.local.run import format_greeting
 from strandline.local.runtime import connection_file, run_local_service
-from strandline.local.tls import PeerCertificateProtocol, TlsFiles, load_tls_files, register_client
+from strandline.local.tls import (
+    PeerCertificateProtocol,
+    TlsFiles,
+    load_configured_tls,
+    register_client,
+)
 from tests.support import user_message
 
 pytestmark = pytest.mark.integration
@@ -100,7 +105,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def tls_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TlsFiles:
     monkeypatch.setenv("STRANDLINE_TLS", "1")
-    tls_files = load_tls_files(tmp_path)
+    tls_files = load_configured_tls(tmp_path)
     assert tls_files is not None
     return tls_files
 
@@ -146,7 +151,7 @@ def test_a_server_that_asks_nobody_is_noticed(
 
 
 def test_what_was_issued_is_kept_and_is_its_owner_s(tls_files: TlsFiles, tmp_path: Path) -> None:
-    assert load_tls_files(tmp_path) == tls_files
+    assert load_configured_tls(tmp_path) == tls_files
     for key in (tls_files.key, tls_files.client_key):
         assert key is not None
         assert key.stat().st_mode & 0o777 == 0o600
@@ -164,10 +169,10 @@ def test_one_s_own_certificate_is_served(
 ) -> None:
     """A-09; without a client authority nobody is asked for a certificate."""
     monkeypatch.setenv("STRANDLINE_TLS", "")
-    assert load_tls_files(tmp_path) is None
+    assert load_configured_tls(tmp_path) is None
     for name, path in (("CERT", tls_files.certificate), ("KEY", tls_files.key)):
         monkeypatch.setenv(f"STRANDLINE_TLS_{name}", str(path))
-    own = load_tls_files(tmp_path)
+    own = load_configured_tls(tmp_path)
     assert own is not None
     assert own == TlsFiles(tls_files.certificate, tls_files.key)
     with serving(own) as port:
@@ -175,17 +180,17 @@ def test_one_s_own_certificate_is_served(
         assert event["requestContext"]["identity"]["clientCert"] is None
     assert tls_files.authority is not None
     monkeypatch.setenv("STRANDLINE_TLS_CLIENT_CA", str(tls_files.authority))
-    assert load_tls_files(tmp_path) == TlsFiles(
+    assert load_configured_tls(tmp_path) == TlsFiles(
         tls_files.certificate, tls_files.key, tls_files.authority
     )
     for name in ("STRANDLINE_TLS_KEY", "STRANDLINE_TLS_CERT"):
         with monkeypatch.context() as patch:
             patch.setenv(name, "")
             with pytest.raises(Misconfigured, match="STRANDLINE_TLS_CERT and STRANDLINE_TLS_KEY"):
-                load_tls_files(tmp_path)
+                load_configured_tls(tmp_path)
             patch.setenv(name, "/nowhere/at/all")
             with pytest.raises(Misconfigured, match="/nowhere/at/all"):
-                load_tls_files(tmp_path)
+                load_configured_tls(tmp_path)
 
 
 @pytest.fixture

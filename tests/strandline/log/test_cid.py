@@ -15,7 +15,7 @@ from strandline.errors import Invalid
 from strandline.log.cid import (
     Edge,
     EventColumns,
-    Part,
+    ModelPart,
     blob_cid,
     block_cid,
     cid_bytes,
@@ -71,7 +71,7 @@ def rows(draw: st.DrawFn) -> Row:
         type=kind,
         speaker=draw(WORD),
         content=None if is_blob else line,
-        parts=[Part(len(text), model) for text, model in parts],
+        parts=[ModelPart(len(text), model) for text, model in parts],
         stop_reason=draw(st.sampled_from([None, "endTurn", "stopSequence", "maxTokens"])),
         blob_cid=str(other_cid(draw(st.binary(max_size=8)), "raw")) if is_blob else None,
         file_name=draw(WORD),
@@ -90,7 +90,7 @@ def union(row: Row) -> dict[str, object]:
     elif row.role == "agent":
         runs: list[dict[str, str]] = []
         rest = row.content or ""
-        for part in row.parts or [Part(len(rest), None)]:
+        for part in row.parts or [ModelPart(len(rest), None)]:
             run = {"content": rest[: part.chars]}
             runs.append(run | ({"model": part.model} if part.model is not None else {}))
             rest = rest[part.chars :]
@@ -190,7 +190,7 @@ GOLDEN = [
             type="thought",
             speaker="agent:helper",
             content="Tide is out.Go.",
-            parts=[Part(12, "gpt-9"), Part(3, None)],
+            parts=[ModelPart(12, "gpt-9"), ModelPart(3, None)],
             stop_reason="endTurn",
             occurred_at=datetime(1969, 12, 31, 23, 59, 58, 500000, tzinfo=UTC),
         ),

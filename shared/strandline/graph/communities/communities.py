@@ -17,7 +17,7 @@ from strandline.graph.communities.schemas import (
 )
 from strandline.graph.communities.store import Community, CommunityKind, MemberNode
 from strandline.graph.nodes.identity import format_node_id, parse_node_id
-from strandline.llm.heuristic.words import WORD, stem, strip_genitive
+from strandline.llm.heuristic.words import WORD, normalize_without_genitive, stem
 
 _PG_SNAPSHOT = "1:1:"
 """Pages of communities show the last analysis and not one database snapshot."""
@@ -103,7 +103,9 @@ def name_community(names: Sequence[str]) -> str:
     their_words: set[str] = set()
     for name in names:
         parts = (
-            part for word in WORD.findall(name) for part in _PART.findall(strip_genitive(word))
+            part
+            for word in WORD.findall(name)
+            for part in _PART.findall(normalize_without_genitive(word))
         )
         words = set(map(stem, parts)) or {name.casefold()}
         if their_words.isdisjoint(words):

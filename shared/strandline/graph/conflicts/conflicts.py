@@ -18,7 +18,7 @@ from strandline.graph.conflicts.store import ComparisonResult, FactFilter, Simil
 from strandline.graph.nodes.identity import format_node_id, hash_name, parse_node_id
 from strandline.graph.nodes.store_joined import JoinedNode, read_nodes
 from strandline.graph.search.search import Finder, get_joined_node
-from strandline.llm.heuristic.contradiction import find_contradiction
+from strandline.llm.heuristic.contradiction import explain_contradiction
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import TaskContext
 from strandline.recall.recall import embed_query
@@ -120,7 +120,7 @@ def judge_pairs(
     pairs = _read_pairs(finder, similar.pairs, subject)
     for n, pair in enumerate(pairs):
         first, second = (fact.content for fact in pair.facts)
-        reason = find_contradiction(first, second)
+        reason = explain_contradiction(first, second)
         tests = [
             VerdictOut(
                 test="deterministic", contradicts=reason is not None, reason=reason, model=None

@@ -116,7 +116,7 @@ def read_nodes(
     *,
     halves_confidence: bool = False,
 ) -> Sequence[JoinedNode]:
-    """The rows of `query_nodes`."""
+    """The rows of `make_nodes_query`."""
     query = make_nodes_query(node_ids, as_of, halves_confidence=halves_confidence)
     return access.fetch(query.row_type, query.statement, query.params)
 
@@ -200,7 +200,7 @@ def make_edges_query(
 def read_nodes_and_edges(
     access: TenantDb, node_ids: Sequence[UUID], edge_ids: Sequence[UUID], walk: WalkFilter
 ) -> tuple[Sequence[JoinedNode], Sequence[EdgeRow]]:
-    """The rows of `query_nodes` and of `query_edges`, in one round trip."""
+    """The rows of `make_nodes_query` and of `make_edges_query`, in one round trip."""
     return access.fetch_pair(
         make_nodes_query(node_ids, walk.as_of, halves_confidence=walk.halves_confidence),
         make_edges_query(edge_ids, node_ids, walk),

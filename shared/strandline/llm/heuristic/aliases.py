@@ -126,10 +126,10 @@ def _is_short_form(part: str, whole: str, *, is_lower_case: bool) -> bool:
     if whole == part + "'s":
         return True
     is_genitive = is_lower_case and part.endswith("s") and whole.startswith(part[:-1] + " ")
-    return is_genitive or _is_part(part, whole) or _is_nickname(part, whole)
+    return is_genitive or _is_beginning_or_end(part, whole) or _is_first_name_prefix(part, whole)
 
 
-def _is_part(part: str, whole: str) -> bool:
+def _is_beginning_or_end(part: str, whole: str) -> bool:
     """Whether it is the beginning or the end of the other. Somebody with a title is not a firm."""
     title, _, surname = part.partition(" ")
     has_title = bool(surname) and title in word_list("titles")
@@ -146,7 +146,7 @@ def _is_part(part: str, whole: str) -> bool:
     return whole.endswith(" " + part)
 
 
-def _is_nickname(part: str, whole: str) -> bool:
+def _is_first_name_prefix(part: str, whole: str) -> bool:
     first = _first_word(whole)
     is_longer = first.isalpha() and len(first) >= len(part) + _MIN_LETTERS_CUT
     return len(part) in _NICKNAME_LENGTHS and is_longer and first.startswith(part)

@@ -44,7 +44,7 @@ def find_codes(parts: Sequence[Sequence[str]]) -> Iterator[tuple[str, EntityKind
                 previous = words[index - 1] if index and word[0].isdigit() else ""
                 name = f"{previous} {word}" if previous.isalpha() and previous.isupper() else word
                 yield name, "other"
-            elif _PATH.fullmatch(word) and _is_file(word):
+            elif _PATH.fullmatch(word) and _is_file_or_host(word):
                 yield word, "other"
             elif word.lower() in standards:
                 yield word, "technology"
@@ -62,7 +62,7 @@ def _has_label(words: Sequence[str], index: int) -> bool:
     return bool(words_before) and words_before[-1].removesuffix("s") in word_list("labelled")
 
 
-def _is_file(path: str) -> bool:
+def _is_file_or_host(path: str) -> bool:
     """Whether it is a file or host, and not two sentences without a space: done.thanks."""
     if path[0].isdigit() and "_" not in path:
         return False

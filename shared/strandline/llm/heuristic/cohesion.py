@@ -19,9 +19,9 @@ from strandline.llm.heuristic.words import (
     frequency_band,
     is_ordinary,
     iter_stems,
+    normalize_without_genitive,
     normalize_word,
     split_sentences,
-    strip_genitive,
     tokenize,
     word_list,
 )
@@ -201,12 +201,12 @@ def compute_cues(
         same_speaker=last.speaker == message.speaker,
         opener_speaks=before[0].speaker == message.speaker,
         answers_question=answers_question,
-        agent_settled=not answers_question and _settles(last),
+        agent_settled=not answers_question and _agent_confirms(last),
         last_length=math.log1p(len(tokenize(last.text))),
         opens_as_reply=_replies(text),
         opens_with_shift=_shifts(text),
         tells_news=_tells_news(text),
-        has_new_name=_has_new_name(text, before[-_RECENT_EVENTS:]),
+        has_new_name=_opens_with_new_name(text, before[-_RECENT_EVENTS:]),
         points_back=not word_list("pointers").isdisjoint(first_words[:_OPENING_WORDS]),
         leaning_words=_count_listed(first_words[:_FIRST_WORDS], "leaning"),
         leaning_words_later=_count_listed(first_words, "leaning"),
@@ -219,7 +219,7 @@ def compute_cues(
         shared_rarity=math.log1p(_rarity(message_stems & topic_stems)),
         later_events=len(after),
         next_is_agent=next_event is not None and next_event.role != "user",
-        next_settles=next_event is not None and _settles(next_event),
+        next_settles=next_event is not None and _agent_confirms(next_event),
         next_same_speaker=next_event is not None and next_event.speaker == message.speaker,
         next_asks=next_event is not None and next_event.text.rstrip().endswith("?"),
         next_log_pause=_log_pause(message, next_event) if next_event else 0.0,
@@ -254,7 +254,7 @@ def _rarity(stems_found: Iterable[str]) -> float:
     )  # the order changes a sum of floats
 
 
-def _settles(event: PromptEvent) -> bool:
+def _agent_confirms(event: PromptEvent) -> bool:
     return event.role != "user" and bool(_COMPLETION.search(event.text))
 
 
@@ -279,11 +279,12 @@ def _tells_news(text: str) -> bool:
     return bool(_NEWS.search(" ".join(text.split()[:_NEWS_WORDS])))
 
 
-def _has_new_name(text: str, recent: Sequence[PromptEvent]) -> bool:
+def _opens_with_new_name(text: str, recent: Sequence[PromptEvent]) -> bool:
     recent_text = " ".join(event.text for event in recent).lower()
     first_words = [word for match in islice(_WORD.finditer(text), 3) if len(word := match[0]) > 2]
     return any(
-        not is_ordinary(word) and strip_genitive(word) not in recent_text for word in first_words
+        not is_ordinary(word) and normalize_without_genitive(word) not in recent_text
+        for word in first_words
     )
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from strandline.llm.heuristic.words import WORD, normalize_word, strip_genitive
+from strandline.llm.heuristic.words import WORD, normalize_without_genitive, normalize_word
 
 _NEGATIONS = frozenset({"not", "never", "no", "longer", "anymore"})
 _FILLERS = frozenset(
@@ -39,7 +39,7 @@ _SINGLE_VALUED = re.compile(
 _MAX_TOKENS = 60
 
 
-def find_contradiction(first: str, second: str) -> str | None:
+def explain_contradiction(first: str, second: str) -> str | None:
     """Why two statements cannot both hold, in a few words; None where no rule says so."""
     tokens = _tokenize(first), _tokenize(second)
     if not all(tokens) or max(map(len, tokens)) > _MAX_TOKENS:
@@ -53,7 +53,7 @@ def find_contradiction(first: str, second: str) -> str | None:
 
 
 def _tokenize(text: str) -> list[str]:
-    return [strip_genitive(word) for word in WORD.findall(text)]
+    return [normalize_without_genitive(word) for word in WORD.findall(text)]
 
 
 def _split_negation(tokens: Sequence[str]) -> tuple[list[str], bool]:

@@ -12,9 +12,9 @@ from strandline.llm.heuristic.words import (
     GENITIVE,
     WORD,
     iter_stems,
+    normalize_without_genitive,
     normalize_word,
     split_sentences,
-    strip_genitive,
     tokenize,
     word_list,
 )
@@ -81,21 +81,21 @@ _MARKS = re.compile(r"(?<![.,:;!?()\"“”…\n—–])[.,:;!?()\"“”…\n�
 _PHRASE = re.compile(r"[\w &'’-]+")  # noqa: RUF001
 
 
-def summarise(events: Sequence[PromptEvent]) -> str:
+def summarise_in_sentence(events: Sequence[PromptEvent]) -> str:
     """The sentence of the run that says most, in at most SUMMARY_CHARACTERS."""
-    texts = [(_read_prose(event), _TRUST.get(event.type, 1.0)) for event in events]
+    texts = [(_strip_markup(event), _TRUST.get(event.type, 1.0)) for event in events]
     first_text = next((text for event in events if (text := event.text.strip())), "")
     return _choose_sentence(texts) or _shorten(first_text) or f"{len(events)} events without text."
 
 
-def merge_summaries(earlier: str, later: str) -> str:
+def choose_best_sentence(earlier: str, later: str) -> str:
     """The sentence of both that says most."""
     return _choose_sentence([(earlier, 1.0), (later, 1.0)])
 
 
 def score_importance(events: Sequence[PromptEvent]) -> float:
     """Importance from 0 to 1: one minus the product of (1 - each sign) (docs/chains.md)."""
-    texts = [_readable_text(event) for event in events if event.type != "thought"]
+    texts = [_read_excerpt(event) for event in events if event.type != "thought"]
     is_question = [text.rstrip().endswith("?") for text in texts]
     answered_count = sum(asks and not next_asks for asks, next_asks in pairwise(is_question))
     cap_two, cap_three = (
@@ -115,12 +115,12 @@ def score_importance(events: Sequence[PromptEvent]) -> float:
 
 def name_topic(events: Sequence[PromptEvent]) -> str | None:
     """The noun phrase of the run that its words support most; None if none has enough support."""
-    texts = [text for item in events if item.type != "thought" and (text := _read_prose(item))]
+    texts = [text for item in events if item.type != "thought" and (text := _strip_markup(item))]
     words = [word for text in texts for word in WORD.findall(text)]
-    stop_words = sum(strip_genitive(word) in word_list("stop") for word in words)
+    stop_words = sum(normalize_without_genitive(word) in word_list("stop") for word in words)
     if stop_words < _MIN_STOP_WORD_SHARE * len(words):
         return None
-    weights = _weigh_stems([*texts, summarise(events)])
+    weights = _count_texts_by_stem([*texts, summarise_in_sentence(events)])
     speakers = {event.speaker.split(":", 1)[-1].lower() for event in events if event.speaker}
     best_score, topic = 0.0, None
     for position, text in enumerate(texts):
@@ -136,7 +136,7 @@ def name_topic(events: Sequence[PromptEvent]) -> str | None:
 
 def _choose_sentence(texts: Sequence[tuple[str, float]]) -> str:
     """The sentence that says most, of texts with how much each counts; "" if there is none."""
-    weights = _weigh_stems([text for text, _ in texts])
+    weights = _count_texts_by_stem([text for text, _ in texts])
     ranks = {
         sentence: _rank_sentence(sentence, weights, trust)
         for text, trust in texts
@@ -171,19 +171,19 @@ def _shorten(text: str) -> str:
     return f"{head.rpartition(' ')[0] or head}…"
 
 
-def _readable_text(event: PromptEvent) -> str:
+def _read_excerpt(event: PromptEvent) -> str:
     """The text of an event; of a log or a table, its first line."""
     if is_table(event):
         return event.text.strip().split("\n", 1)[0][:80]
     return event.text[:MAX_EVENT_CHARACTERS]
 
 
-def _read_prose(event: PromptEvent) -> str:
+def _strip_markup(event: PromptEvent) -> str:
     """The readable text of an event without markup."""
-    return MARKUP.sub(r"\1", _readable_text(event))
+    return MARKUP.sub(r"\1", _read_excerpt(event))
 
 
-def _weigh_stems(texts: Sequence[str]) -> Counter[str]:
+def _count_texts_by_stem(texts: Sequence[str]) -> Counter[str]:
     """Weight of each stem: the number of texts that contain it; the first text counts twice."""
     return Counter(token for text in (*texts, *texts[:1]) for token in set(iter_stems(text)))
 
@@ -208,7 +208,7 @@ def _end_of_phrase(words: Sequence[str], start: int, exclusions: set[str]) -> in
     before, word_before = words[start - 1], normalize_word(words[start - 1])
     opens_name = words[start][0].isupper() and not before[0].isupper()
     is_introduced = (
-        bool(GENITIVE.search(before)) or _is_article(word_before) or _is_preposition(word_before)
+        bool(GENITIVE.search(before)) or _is_determiner(word_before) or _is_preposition(word_before)
     )
     is_question = start == 2 and normalize_word(words[0]) in word_list("auxiliaries")
     if is_question or not (is_introduced or opens_name):
@@ -220,7 +220,7 @@ def _end_of_phrase(words: Sequence[str], start: int, exclusions: set[str]) -> in
         end += 1
         is_name = end > start + 1 and words[end - 1][0].isupper() and words[end - 2][0].isupper()
         is_introduced = is_introduced and not is_name
-        if _is_plural(words[end - 1]):
+        if _looks_plural(words[end - 1]):
             break
     return end - (end > start and _may_be_verb(words, end - 1, opens_clause=start == 1))
 
@@ -230,12 +230,12 @@ def _may_be_verb(words: Sequence[str], index: int, *, opens_clause: bool) -> boo
     word, after = words[index], normalize_word("".join(words[index + 1 : index + 2]))
     if after in word_list("auxiliaries") | {"is", "are"}:
         return False
-    if _is_plural(word) and (opens_clause or (after and not _is_preposition(after))):
+    if _looks_plural(word) and (opens_clause or (after and not _is_preposition(after))):
         return True
-    return _is_article(after) or after[:1].isdigit() or bool(after and word.endswith("ing"))
+    return _is_determiner(after) or after[:1].isdigit() or bool(after and word.endswith("ing"))
 
 
-def _is_article(word: str) -> bool:
+def _is_determiner(word: str) -> bool:
     """Whether what follows is a noun. Of some, such as "that", it need not be."""
     is_article = word in word_list("articles") and word not in word_list("pointers")
     return is_article and word not in _PREPOSITIONS
@@ -245,13 +245,13 @@ def _is_preposition(word: str) -> bool:
     return word in _PREPOSITIONS or word in word_list("where")
 
 
-def _is_plural(word: str) -> bool:
+def _looks_plural(word: str) -> bool:
     return word.islower() and word.endswith("s") and not word.endswith(("ss", "us", "is"))
 
 
 def _is_topic_word(word: str, exclusions: set[str]) -> bool:
     """Whether a word can be part of a topic: by its form, a noun or an attribute of one."""
-    bare_word = strip_genitive(word)
+    bare_word = normalize_without_genitive(word)
     return (
         2 < len(bare_word) <= _MAX_WORD_CHARACTERS
         and bare_word not in exclusions

@@ -85,7 +85,7 @@ def find_facts(sentence: Sentence, names: set[str]) -> Iterator[StatedFact]:
     if is_found:
         return
     match = _STATEMENT_WITH_FIGURE.match(text)
-    if match and (not match.groupdict()["name"] or _is_name(match["name"], names)):
+    if match and (not match.groupdict()["name"] or _may_be_name(match["name"], names)):
         content = _to_third_person(_cut(text), sentence.speaker)
         if content and re.search(r"\d", content):
             yield StatedFact(content, "general", 0.8)
@@ -99,10 +99,10 @@ def find_facts(sentence: Sentence, names: set[str]) -> Iterator[StatedFact]:
 def _is_valid(fact: StatedFact, match: re.Match[str], names: set[str]) -> bool:
     is_long_enough = len(fact.content.split()) >= MIN_WORDS and len(fact.content) <= MAX_CONTENT
     parts = [match.groupdict().get(part) for part in ("name", "owner")]
-    return is_long_enough and all(_is_name(part, names) for part in parts if part)
+    return is_long_enough and all(_may_be_name(part, names) for part in parts if part)
 
 
-def _is_name(text: str, names: set[str]) -> bool:
+def _may_be_name(text: str, names: set[str]) -> bool:
     """Whether it is a name of the chain, or its first word is none of everyday English."""
     return text in names or not is_ordinary(text.split()[0])
 
@@ -162,7 +162,7 @@ def _build_relative_fact(match: re.Match[str], speaker: str) -> StatedFact | Non
     return StatedFact(content, "relationship", 0.9, (name, "RELATES_TO", owner, role))
 
 
-def _build_crew_fact(match: re.Match[str], speaker: str) -> StatedFact | None:
+def _build_role_fact(match: re.Match[str], speaker: str) -> StatedFact | None:
     """The Hester Gray, skipper Wim Dockett."""
     del speaker
     name, role, owner = match["name"], match["role"], match["owner"]
@@ -172,7 +172,7 @@ def _build_crew_fact(match: re.Match[str], speaker: str) -> StatedFact | None:
     return StatedFact(content, "professional", 0.8, (name, "RELATES_TO", owner, role))
 
 
-def _make_activity_builder(verb: str, says: str) -> _Build:
+def _make_relation_builder(verb: str, says: str) -> _Build:
     """I'm working on Petrel; Nils uses Kestrel."""
 
     def build(match: re.Match[str], speaker: str) -> StatedFact:
@@ -240,31 +240,31 @@ _FORMS: Sequence[tuple[re.Pattern[str], _Build]] = (
     ),
     (
         re.compile(rf"\b[Tt]he (?P<owner>{_NAME}), (?P<role>[a-z]+) (?P<name>{_NAME})"),
-        _build_crew_fact,
+        _build_role_fact,
     ),
     (
         re.compile(rf"(?:{_I_AM} working|\b[Ii] work) on (?:the )?(?P<name>{_NAME})"),
-        _make_activity_builder("WORKS_ON", "works on"),
+        _make_relation_builder("WORKS_ON", "works on"),
     ),
     (
         re.compile(rf"(?:{_I_AM} using|\b[Ii] use) (?P<name>{_NAME})"),
-        _make_activity_builder("USES", "uses"),
+        _make_relation_builder("USES", "uses"),
     ),
     (
         re.compile(rf"\b(?P<owner>{_NAME}) uses (?:the )?(?P<name>{_NAME})"),
-        _make_activity_builder("USES", "uses"),
+        _make_relation_builder("USES", "uses"),
     ),
     (
         re.compile(rf"\b(?P<owner>{_NAME}) works (?:on|for|at) (?:the )?(?P<name>{_NAME})"),
-        _make_activity_builder("WORKS_ON", "works on"),
+        _make_relation_builder("WORKS_ON", "works on"),
     ),
     (
         re.compile(rf"{_I_AM} struggling with (?P<name>{_NAME})"),
-        _make_activity_builder("STRUGGLES_WITH", "struggles with"),
+        _make_relation_builder("STRUGGLES_WITH", "struggles with"),
     ),
     (
         re.compile(rf"{_I_AM} interested in (?P<name>{_NAME})"),
-        _make_activity_builder("EXPRESSED_INTEREST", "is interested in"),
+        _make_relation_builder("EXPRESSED_INTEREST", "is interested in"),
     ),
 )
 _STATEMENT_WITH_FIGURE = re.compile(

@@ -38,12 +38,12 @@ def find_lower_case_names(
     counts as misspelt."""
     for line in lines:
         if line.is_lower_case:
-            yield from _LowerCaseNameFinder(line.words, speakers, capital_words).find()
+            yield from _SentenceNameFinder(line.words, speakers, capital_words).find()
         else:
             yield from (word for word in line.words if word in speakers and not is_ordinary(word))
 
 
-class _LowerCaseNameFinder:
+class _SentenceNameFinder:
     """Finds unknown words in a sentence."""
 
     def __init__(self, words: Sequence[str], speakers: set[str], capital_words: set[str]) -> None:

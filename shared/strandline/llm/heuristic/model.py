@@ -44,12 +44,14 @@ class HeuristicModel:
 
     def summarise(self, events: Sequence[PromptEvent]) -> Summary:
         """The sentence of the run that says most, and the run's importance."""
-        return Summary(summary=digest.summarise(events), importance=digest.score_importance(events))
+        return Summary(
+            summary=digest.summarise_in_sentence(events), importance=digest.score_importance(events)
+        )
 
     def merge(self, earlier: Summary, later: Summary) -> Summary:
         """The sentence of both that says most. Two runs are more important than either."""
         higher, lower = sorted((earlier.importance, later.importance), reverse=True)
-        text = digest.merge_summaries(earlier.summary, later.summary)
+        text = digest.choose_best_sentence(earlier.summary, later.summary)
         return Summary(summary=text or later.summary, importance=higher + (1 - higher) * lower / 4)
 
     def topic(self, events: Sequence[PromptEvent]) -> Topic:
@@ -72,7 +74,7 @@ class HeuristicModel:
 
     def contradicts(self, first: str, second: str) -> Contradiction:
         """Whether a rule says that two statements cannot both hold."""
-        reason = contradiction.find_contradiction(first, second)
+        reason = contradiction.explain_contradiction(first, second)
         return Contradiction(contradicts=reason is not None)
 
     def extract(self, events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extraction:

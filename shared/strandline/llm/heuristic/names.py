@@ -15,7 +15,7 @@ from strandline.llm.heuristic.codes import find_codes, is_acronym
 from strandline.llm.heuristic.lowercase_names import find_lower_case_names
 from strandline.llm.heuristic.sentences import (
     TokenizedSentence,
-    find_names_by_pattern,
+    find_titles_and_file_numbers,
     tokenize_sentences,
 )
 from strandline.llm.heuristic.spans import find_spans, is_name_like
@@ -56,7 +56,7 @@ def extract_entities(events: Sequence[PromptEvent]) -> list[Entity]:
 def _find_mentions(
     events: Sequence[PromptEvent], sentence_lines: Sequence[TokenizedSentence], speakers: set[str]
 ) -> Iterator[tuple[str, EntityKind]]:
-    for name in find_names_by_pattern(events):
+    for name in find_titles_and_file_numbers(events):
         yield name, "other"
     yield from find_codes([line.words for line in sentence_lines])
     capital_names = list(_find_capital_names(sentence_lines, speakers))

@@ -14,7 +14,7 @@ _NAME_CHARACTERS = 60
 
 
 @dataclass
-class _Name:
+class _PartLabel:
     """What one or more parts are about."""
 
     text: str
@@ -25,36 +25,36 @@ class _Name:
 def describe_parts(parts: Sequence[TopicTreePart]) -> Overview:
     """The names of the parts, those of most events first, and their dates, in at most
     OVERVIEW_CHARACTERS. The topic is that of most events."""
-    names = _rank_names(parts)
+    names = _rank_labels(parts)
     started_at = min(part.started_at for part in parts)
     dates = describe_dates(started_at, max(part.last_event_at for part in parts))
     if not names:
         count = sum(part.event_count for part in parts)
         return Overview(summary=f"{count} events without a topic ({dates})", topic=None)
-    listing = _choose_names(names, OVERVIEW_CHARACTERS - len(f"; and {len(names)} more ({dates})"))
+    listing = _choose_labels(names, OVERVIEW_CHARACTERS - len(f"; and {len(names)} more ({dates})"))
     hidden_count = len(names) - len(listing)
     more = f"; and {hidden_count} more" if hidden_count else ""
     topic = next((name.text for name in names if name.is_topic), None)
     return Overview(summary=f"{'; '.join(listing)}{more} ({dates})", topic=topic)
 
 
-def _rank_names(parts: Sequence[TopicTreePart]) -> list[_Name]:
+def _rank_labels(parts: Sequence[TopicTreePart]) -> list[_PartLabel]:
     """The different names of the parts, those of most events first; of equals, the earliest."""
-    names: dict[str, _Name] = {}
+    names: dict[str, _PartLabel] = {}
     for part in sorted(parts, key=lambda part: (part.started_at, part.last_event_at)):
-        text = _shorten(part.topic or part.summary or "")
+        text = _shorten_label(part.topic or part.summary or "")
         if text:
-            name = names.setdefault(text.casefold(), _Name(text, bool(part.topic), 0))
+            name = names.setdefault(text.casefold(), _PartLabel(text, bool(part.topic), 0))
             name.event_count += part.event_count
     return sorted(names.values(), key=lambda name: -name.event_count)
 
 
-def _choose_names(names: Sequence[_Name], characters: int) -> list[str]:
+def _choose_labels(names: Sequence[_PartLabel], characters: int) -> list[str]:
     """As many of the first names as fit, at least one."""
     return list(_take_fitting(names[:_MAX_NAMES], characters)) or [names[0].text]
 
 
-def _take_fitting(names: Sequence[_Name], characters: int) -> Iterator[str]:
+def _take_fitting(names: Sequence[_PartLabel], characters: int) -> Iterator[str]:
     for name in names:
         characters -= len(name.text) + 2
         if characters < 0:
@@ -68,7 +68,7 @@ def describe_dates(started_at: datetime, last_event_at: datetime) -> str:
     return start if start == end else f"{start} to {end}"
 
 
-def _shorten(text: str) -> str:
+def _shorten_label(text: str) -> str:
     """The text in one line of at most _NAME_CHARACTERS, cut at a word where it has words, without
     a full stop at its end."""
     line = " ".join(text.split())

@@ -44,12 +44,12 @@ def is_table(event: PromptEvent) -> bool:
 
 
 def tokenize_sentences(events: Sequence[PromptEvent]) -> list[TokenizedSentence]:
-    """The sentences of a run in order, without the names of `find_whole_names`."""
+    """The sentences of a run in order, without the names of `find_titles_and_file_numbers`."""
     hasty_speakers = _find_hasty_speakers(events)
     result: list[TokenizedSentence] = []
     for event in events:
         text = _PERMIT_NUMBER.sub(
-            _mask_number, _FILE_NUMBER.sub("…", _QUOTED_TITLE.sub("…", _readable_text(event)))
+            _mask_permit_number, _FILE_NUMBER.sub("…", _QUOTED_TITLE.sub("…", _read_prose(event)))
         )
         is_lower_case = event.role == "user" and event.speaker in hasty_speakers
         result += [
@@ -58,12 +58,12 @@ def tokenize_sentences(events: Sequence[PromptEvent]) -> list[TokenizedSentence]
     return result
 
 
-def find_names_by_pattern(events: Sequence[PromptEvent]) -> Iterator[str]:
+def find_titles_and_file_numbers(events: Sequence[PromptEvent]) -> Iterator[str]:
     """Names recognised as a whole: file numbers, titles in quotation marks."""
     for event in events:
         for pattern in _WHOLE_NAMES:
             yield from (
-                name for name in pattern.findall(_readable_text(event)) if not _is_amount(name)
+                name for name in pattern.findall(_read_prose(event)) if not _is_amount(name)
             )
 
 
@@ -76,7 +76,7 @@ def _is_amount(name: str) -> bool:
     return amount or any(word in word_list("stop") for word in words)
 
 
-def _mask_number(match: re.Match[str]) -> str:
+def _mask_permit_number(match: re.Match[str]) -> str:
     return match[0] if _is_amount(match[0]) else "…"
 
 
@@ -85,7 +85,7 @@ def _find_hasty_speakers(events: Sequence[PromptEvent]) -> set[str]:
     lower_case_starts: dict[str, list[bool]] = {}
     for event in events:
         if event.role == "user" and event.speaker:
-            first_words = [part.split()[0] for part in split_sentences(_readable_text(event))]
+            first_words = [part.split()[0] for part in split_sentences(_read_prose(event))]
             is_lower = [first[0].islower() for first in first_words if _shows_case(first)]
             lower_case_starts.setdefault(event.speaker, []).extend(is_lower)
     return {
@@ -99,6 +99,6 @@ def _shows_case(word: str) -> bool:
     return word[:2].isalpha() and not word.rstrip("!?.,:").isupper()
 
 
-def _readable_text(event: PromptEvent) -> str:
+def _read_prose(event: PromptEvent) -> str:
     """The text of an event; empty for logs and tables."""
     return "" if is_table(event) else event.text[:MAX_EVENT_CHARACTERS]

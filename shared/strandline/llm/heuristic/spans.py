@@ -12,8 +12,8 @@ from strandline.llm.heuristic.spelling import is_derived
 from strandline.llm.heuristic.words import (
     GENITIVE,
     is_ordinary,
+    normalize_without_genitive,
     normalize_word,
-    strip_genitive,
     word_list,
 )
 from strandline.llm.types import EntityKind
@@ -90,10 +90,12 @@ def _opens_work_title(words: Sequence[str], index: int) -> bool:
     if index + 2 >= len(words) or not words[index].istitle():
         return False
     first, second, third = words[index : index + 3]
-    is_inner_word = second.istitle() and strip_genitive(second) in word_list("stop") - word_list(
-        "articles"
+    is_inner_word = second.istitle() and normalize_without_genitive(second) in word_list(
+        "stop"
+    ) - word_list("articles")
+    has_date = {normalize_without_genitive(first), normalize_without_genitive(second)} & word_list(
+        "calendar"
     )
-    has_date = {strip_genitive(first), strip_genitive(second)} & word_list("calendar")
     return (
         is_inner_word
         and len(second) > 1
@@ -120,7 +122,7 @@ def _is_title_word(word: str) -> bool:
     return (
         word[0].isupper()
         and word[1:].islower()
-        and strip_genitive(word) not in word_list("calendar") | {"year"}
+        and normalize_without_genitive(word) not in word_list("calendar") | {"year"}
     )
 
 
@@ -254,7 +256,11 @@ def _begins_name(words: Sequence[str], index: int) -> bool:
     word = words[index]
     if re.fullmatch(r"[A-Z]\.", word):
         return not is_ordinary(words[index + 1])  # an initial
-    if not word[0].isupper() or word.isupper() or strip_genitive(word) in word_list("calendar"):
+    if (
+        not word[0].isupper()
+        or word.isupper()
+        or normalize_without_genitive(word) in word_list("calendar")
+    ):
         return False
     if GENITIVE.search(word):
         return False
@@ -306,7 +312,11 @@ def is_name_like(word: str) -> bool:
     """Whether a word has a capital and is no ordinary word, date or code."""
     if not word[:1].isupper():
         return False
-    name, plain_word, bare_word = GENITIVE.sub("", word), normalize_word(word), strip_genitive(word)
+    name, plain_word, bare_word = (
+        GENITIVE.sub("", word),
+        normalize_word(word),
+        normalize_without_genitive(word),
+    )
     if any(
         plain_word in word_list(words) or bare_word in word_list(words) for words in _NO_NAME_LISTS
     ):

@@ -51,7 +51,7 @@ def is_misspelt(word: str) -> bool:
         return False
     if any(map(_is_common, _list_doubling_candidates(word))):
         return True
-    bands = map(exact_frequency_band, _undo_slip(word))
+    bands = map(exact_frequency_band, _list_slip_candidates(word))
     return any(band and band <= _MAX_BAND_BY_LENGTH.get(len(word), band) for band in bands)
 
 
@@ -70,7 +70,7 @@ def _list_doubling_candidates(word: str) -> Iterator[str]:
         yield word + "g"
 
 
-def _undo_slip(word: str) -> Iterator[str]:
+def _list_slip_candidates(word: str) -> Iterator[str]:
     """The words without the slip. A last letter is seldom forgotten, and names often look as if one
     were: Meridia. In words of four letters only a vowel is restored: Hans is not "hand"."""
     for index in range(len(word) - 1):

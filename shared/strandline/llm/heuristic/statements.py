@@ -50,7 +50,7 @@ def extract(events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extrac
     facts: dict[str, ExtractedFact] = {}
     relations: dict[tuple[str, str, str], ExtractedRelation] = {}
     decisions: dict[str, ExtractedDecision] = {}
-    for sentence in _iter_sentences(events):
+    for sentence in _iter_user_sentences(events):
         for fact in find_facts(sentence, names):
             about = [n for n in (*sorted(names), sentence.speaker) if _mentions(fact.content, n)]
             entry = ExtractedFact(
@@ -60,12 +60,12 @@ def extract(events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extrac
                 confidence=fact.confidence,
                 events=[sentence.number],
             )
-            _cite(facts.setdefault(entry.content.casefold(), entry).events, sentence.number)
+            _add_citation(facts.setdefault(entry.content.casefold(), entry).events, sentence.number)
             if fact.pair:
                 _add_relation(relations, fact.pair, fact.confidence, sentence.number)
         if decision := _find_decision(sentence, names):
             first = decisions.setdefault(decision.title.casefold(), decision)
-            _cite(first.events, sentence.number)
+            _add_citation(first.events, sentence.number)
     return Extraction(
         entities=list(entities)[:_MAX_ITEMS],
         facts=list(facts.values())[:_MAX_ITEMS],
@@ -80,7 +80,7 @@ def name_speaker(participant: str) -> str:
     return name[:1].upper() + name[1:] if name.isalpha() else name
 
 
-def _iter_sentences(events: Sequence[PromptEvent]) -> Iterator[Sentence]:
+def _iter_user_sentences(events: Sequence[PromptEvent]) -> Iterator[Sentence]:
     for number, event in enumerate(events, 1):
         if event.role != "user" or event.type != "message" or not event.speaker or is_table(event):
             continue
@@ -91,7 +91,7 @@ def _iter_sentences(events: Sequence[PromptEvent]) -> Iterator[Sentence]:
                 yield Sentence(sentence.replace("’", "'"), speaker, number)  # noqa: RUF001
 
 
-def _cite(events: list[int], number: int) -> None:
+def _add_citation(events: list[int], number: int) -> None:
     if number not in events and len(events) < 50:
         events.append(number)
 
@@ -115,7 +115,7 @@ def _add_relation(
         confidence=confidence,
         events=[number],
     )
-    _cite(relations.setdefault((source, verb, target), relation).events, number)
+    _add_citation(relations.setdefault((source, verb, target), relation).events, number)
 
 
 def _find_decision(sentence: Sentence, names: set[str]) -> ExtractedDecision | None:

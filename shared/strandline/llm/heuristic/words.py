@@ -55,7 +55,7 @@ def normalize_word(word: str) -> str:
     return word.replace("’", "'").lower()  # noqa: RUF001
 
 
-def strip_genitive(word: str) -> str:
+def normalize_without_genitive(word: str) -> str:
     """A word in lower case, without a genitive."""
     return normalize_word(word).removesuffix("'s")
 
@@ -64,7 +64,7 @@ def iter_stems(text: str) -> Iterator[str]:
     """Stems of the words that carry a topic, in order. In scripts without spaces, such as Chinese,
     each pair of letters counts as a word."""
     stop_words = word_list("stop")
-    for token in map(strip_genitive, WORD.findall(text)):
+    for token in map(normalize_without_genitive, WORD.findall(text)):
         if _SCRIPTS_WITHOUT_SPACES.search(token):
             yield from (token[index : index + 2] for index in range(max(1, len(token) - 1)))
         elif (
@@ -108,12 +108,12 @@ def _get_stemmer() -> _Stemmer:
 
 def is_ordinary(word: str) -> bool:
     """Whether it is a word of everyday English in any form, and so no name."""
-    word = strip_genitive(word)
+    word = normalize_without_genitive(word)
     return _is_ordinary_form(word) or all(_is_ordinary_form(part) for part in word.split("-"))
 
 
 def _is_ordinary_form(word: str) -> bool:
-    if word in _everyday_words() or word in _band_by_word():
+    if word in _lexicon_words() or word in _band_by_word():
         return True
     if not _ENDING.search(word):
         return False
@@ -126,7 +126,7 @@ def _is_ordinary_form(word: str) -> bool:
 def frequency_band(word: str) -> int | None:
     """How common an English word is: the lowest band (10, 20, 35 or 40) of the listed words with
     the same stem; None if there is none."""
-    root = stem(strip_genitive(word))
+    root = stem(normalize_without_genitive(word))
     if len(root) > _MAX_LISTED_LETTERS:
         return None
     bands = _band_by_word()
@@ -139,7 +139,7 @@ def exact_frequency_band(word: str) -> int | None:
     common."""
     if word in word_list("calendar"):
         return 10
-    return _band_by_word().get(word) or (40 if word in _everyday_words() else None)
+    return _band_by_word().get(word) or (40 if word in _lexicon_words() else None)
 
 
 def is_word_beginning(prefix: str) -> bool:
@@ -176,7 +176,7 @@ def _sorted_words() -> Sequence[str]:
     bands = (
         _band_by_word()
     )  # its words are four sorted runs: sorting the whole set takes twice as long
-    return sorted([*bands, *sorted(_everyday_words() - bands.keys())])
+    return sorted([*bands, *sorted(_lexicon_words() - bands.keys())])
 
 
 @functools.cache
@@ -189,7 +189,7 @@ def _band_by_word() -> dict[str, int]:
 
 
 @functools.cache
-def _everyday_words() -> frozenset[str]:
+def _lexicon_words() -> frozenset[str]:
     lists = ("stop", "openers", "calendar", "units", "does", "common")
     return frozenset[str]().union(*map(word_list, lists))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from strandline.llm.heuristic.contradiction import find_contradiction
+from strandline.llm.heuristic.contradiction import explain_contradiction
 from strandline.llm.heuristic.model import HeuristicModel
 
 DENIED, NUMBERS, VALUES = (
@@ -33,8 +33,8 @@ DENIED, NUMBERS, VALUES = (
     ],
 )
 def test_what_cannot_both_hold(first: str, second: str, reason: str | None) -> None:
-    assert find_contradiction(first, second) == reason
-    assert find_contradiction(second, first) == reason
+    assert explain_contradiction(first, second) == reason
+    assert explain_contradiction(second, first) == reason
     model = HeuristicModel()
     assert model.contradicts(first, second).contradicts == (reason is not None)
 
@@ -56,5 +56,5 @@ def test_what_cannot_both_hold(first: str, second: str, reason: str | None) -> N
     ],
 )
 def test_what_may_both_hold(first: str, second: str) -> None:
-    assert find_contradiction(first, second) is None
-    assert find_contradiction(second, first) is None
+    assert explain_contradiction(first, second) is None
+    assert explain_contradiction(second, first) is None

@@ -1,5 +1,5 @@
-"""`python -m strandline.local.interruptible MODULE ARGUMENTS...`: runs a program's `main` so that
-Ctrl-C and SIGTERM end it with one line at any moment, even during its imports.
+"""`python -m strandline.local.run_interruptible MODULE ARGUMENTS...`: runs a program's `main` so
+that Ctrl-C and SIGTERM end it with one line at any moment, even during its imports.
 
 Nothing is cleaned up then: the next start recovers from the data, and the database's guard stops
 the server once this process is gone. This module must not import anything slow.
