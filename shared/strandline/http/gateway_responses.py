@@ -58,6 +58,10 @@ TOO_LARGE = GatewayResponse(
     413,
     {"field": "body"},
 )
+MALFORMED_REQUEST = GatewayResponse(
+    "malformed_request",
+    "The gateway refused the request: it is malformed, or there is no such method and path.",
+)
 TIMEOUT = GatewayResponse("timeout", "The function did not answer in time.", 504, retry_after=2)
 FUNCTION_FAILED = GatewayResponse(
     "internal_error", "The function failed, or returned no usable answer."
@@ -89,10 +93,7 @@ RESPONSES: Mapping[str, GatewayResponse] = {
     "INTEGRATION_FAILURE": GatewayResponse(
         "unavailable", "The function could not be reached. Try again.", 504, retry_after=2
     ),
-    "DEFAULT_4XX": GatewayResponse(
-        "malformed_request",
-        "The gateway refused the request: it is malformed, or there is no such method and path.",
-    ),
+    "DEFAULT_4XX": MALFORMED_REQUEST,
     "DEFAULT_5XX": FUNCTION_FAILED,
 }
 """By API Gateway's response type (API Gateway Developer Guide, "Gateway response types"). Types

@@ -42,6 +42,10 @@ class TooLarge(Exception):
     """The request's body is over API Gateway's limit."""
 
 
+class InvalidContentLength(Exception):
+    """The request's Content-Length is no number."""
+
+
 class ClientDisconnected(Exception):
     """The client closed the connection before its request was complete."""
 
@@ -110,6 +114,10 @@ class GatewayApp:
             raise GatewayError(
                 gateway_responses.TOO_LARGE, request_id, connection="close"
             ) from None
+        except InvalidContentLength:
+            raise GatewayError(
+                replace(gateway_responses.MALFORMED_REQUEST, status=400), request_id
+            ) from None
         return await self._invoke(handler, _request(scope, body, request_id), match)
 
     async def _invoke(self, handler: Handler, request: HttpRequest, match: Match) -> HttpResponse:
@@ -137,11 +145,19 @@ class GatewayApp:
             ) from None
 
 
+def _parse_content_length(headers: Sequence[tuple[bytes, bytes]]) -> int:
+    """What the request says about its body's length, 0 without a word. uvicorn refuses what is no
+    number by itself; other servers may not. Raises InvalidContentLength."""
+    value = next((value for name, value in headers if name == b"content-length"), b"0")
+    if not value.isdigit():
+        raise InvalidContentLength
+    return int(value)
+
+
 async def _read_body(scope: Message, receive: Receive) -> bytes:
-    """The whole body, at most REQUEST_BYTES of it in memory. Raises TooLarge or
-    ClientDisconnected."""
-    headers: list[tuple[bytes, bytes]] = scope["headers"]
-    content_length = next((int(v) for n, v in headers if n == b"content-length"), 0)
+    """The whole body, at most REQUEST_BYTES of it in memory. Raises TooLarge,
+    InvalidContentLength or ClientDisconnected."""
+    content_length = _parse_content_length(scope["headers"])
     body, size, more = bytearray(), 0, True
     deadline = time.monotonic() + DRAIN_SECONDS
     while more:

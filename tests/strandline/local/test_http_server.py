@@ -1,5 +1,6 @@
 """API Gateway on one machine: real sockets, and events as a REST API makes them."""
 
+import asyncio
 import base64
 import http.client
 import json
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from strandline.local.http_server import GatewayApp
+from strandline.local.http_server import GatewayApp, Message
 from strandline.local.lambda_context import Event, Handler, LambdaContext, function_name_of
 
 MIB = 1024 * 1024
@@ -286,6 +287,26 @@ def test_a_body_far_over_the_limit_is_refused_unread(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("length", [b"[5", b"-5", b"+5", b"", b"\xd9\xa5"])
+def test_a_content_length_that_is_no_number_is_refused(length: bytes) -> None:
+    answer = list[Message]()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        answer.append(message)
+
+    scope = {"type": "http", "method": "POST", "raw_path": b"/echo/7", "headers": []}
+    scope["headers"] = [(b"content-length", length)]
+    asyncio.run(GatewayApp({"POST /echo/{id}": echo})(scope, receive, send))
+    start, body = answer
+    assert (start["status"], json.loads(body["body"])["error"]["code"]) == (
+        400,
+        "malformed_request",
+    )
 
 
 def test_an_answer_over_6_mib_is_a_failure(port: int) -> None:
