@@ -18,7 +18,7 @@ from infra.metrics import (
     MonitoredResources,
     api_metric,
     aws_metric,
-    function_metric,
+    function_service_metric,
     job_metric,
     max_metrics,
     rds_metric,
@@ -58,7 +58,7 @@ def build_alarms(settings: StackSettings, resources: MonitoredResources) -> list
     """Every alarm; those about language models only if one is configured."""
     alarms = [
         *_queue_alarms(settings, resources),
-        *_work_alarms(settings, resources),
+        *_backlog_alarms(settings, resources),
         *_job_alarms(settings, resources),
     ]
     alarms += [*_api_alarms(settings, resources), *_database_alarms(settings, resources)]
@@ -79,7 +79,7 @@ def _queue_alarms(settings: StackSettings, resources: MonitoredResources) -> Ite
         yield AlarmSpec(f"{name}-age", f"A message of the {name} waits too long.", age, oldest)
 
 
-def _work_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
+def _backlog_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
     alarm_settings, says = settings.alarms, "Sweeps find events that are not"
     yield AlarmSpec(
         "unembedded",
@@ -180,7 +180,7 @@ def _database_alarms(settings: StackSettings, resources: MonitoredResources) -> 
 def _model_alarms(settings: StackSettings, resources: MonitoredResources) -> Iterable[AlarmSpec]:
     breaker_metric = sum_metrics(
         [
-            function_metric(resources, "ModelBreakerRejections", name, PERIOD_MINUTES)
+            function_service_metric(resources, "ModelBreakerRejections", name, PERIOD_MINUTES)
             for name in MODEL_FUNCTIONS
         ]
     )
@@ -188,7 +188,10 @@ def _model_alarms(settings: StackSettings, resources: MonitoredResources) -> Ite
     yield AlarmSpec("breaker-open", says, breaker_metric, 1, periods=2)
     day = 24 * 60
     spend_metric = sum_metrics(
-        [function_metric(resources, "ModelCostMicroUsd", name, day) for name in MODEL_FUNCTIONS],
+        [
+            function_service_metric(resources, "ModelCostMicroUsd", name, day)
+            for name in MODEL_FUNCTIONS
+        ],
         day,
     )
     limit = settings.alarms.model_usd_per_day * 1e6

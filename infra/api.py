@@ -116,11 +116,11 @@ class Api(Construct):
             # repeat what the definition says, for those who read the template: checks, drift
             # detection.
             mode=apigateway.RestApiMode.OVERWRITE,
-            endpoint_configuration=self._endpoint(),
+            endpoint_configuration=self._endpoint_configuration(),
             # An import makes an edge-optimized API unless the request says otherwise.
             parameters={"endpointConfigurationTypes": self._endpoint_type().value},
             policy=self._endpoint_policy(),
-            disable_execute_api_endpoint=self._mutual_tls,
+            disable_execute_api_endpoint=self._uses_mutual_tls,
             binary_media_types=[*BINARY_MEDIA_TYPES],
             # Without this role the account refuses an access log. The role belongs to the account,
             # not to this stack: another stack may rely on it.
@@ -133,7 +133,7 @@ class Api(Construct):
 
     def _definition(self, routes: Mapping[str, str]) -> dict[str, Any]:
         settings = self._settings
-        endpoint: dict[str, Any] = {"disableExecuteApiEndpoint": self._mutual_tls}
+        endpoint: dict[str, Any] = {"disableExecuteApiEndpoint": self._uses_mutual_tls}
         if settings.private:
             endpoint["vpcEndpointIds"] = [*settings.vpc_endpoint_ids]
         policy = self._endpoint_policy()
@@ -164,14 +164,14 @@ class Api(Construct):
         )
 
     @property
-    def _mutual_tls(self) -> bool:
+    def _uses_mutual_tls(self) -> bool:
         return bool(self._settings.domain and self._settings.domain.mutual_tls)
 
     def _endpoint_type(self) -> apigateway.EndpointType:
         private = self._settings.private
         return apigateway.EndpointType.PRIVATE if private else apigateway.EndpointType.REGIONAL
 
-    def _endpoint(self) -> apigateway.EndpointConfiguration:
+    def _endpoint_configuration(self) -> apigateway.EndpointConfiguration:
         if not self._settings.private:
             return apigateway.EndpointConfiguration(types=[self._endpoint_type()])
         return apigateway.EndpointConfiguration(

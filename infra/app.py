@@ -6,7 +6,7 @@ import sys
 from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks
 
-from infra.assets import choose_bundle, load_assets
+from infra.assets import load_assets, load_own_bundle
 from infra.load_settings import load_settings
 from infra.settings import SettingsError
 from infra.stack import StrandlineStack
@@ -18,7 +18,7 @@ def main() -> int:
     try:
         settings = load_settings(app.node.get_all_context())
         # The CDK's command line sets the variable, from the profile or AWS_REGION.
-        bundle = choose_bundle(settings.ca_bundle, os.environ.get("CDK_DEFAULT_REGION"))
+        bundle = load_own_bundle(settings.ca_bundle, os.environ.get("CDK_DEFAULT_REGION"))
         StrandlineStack(app, settings, load_assets(bundle))
     except SettingsError as error:
         sys.stderr.write(f"strandline: {error}\n")

@@ -44,7 +44,7 @@ def load_assets(bundle: str | None = None) -> BuildAssets:
     )
 
 
-def choose_bundle(ca_bundle: str | None, region: str | None) -> str | None:
+def load_own_bundle(ca_bundle: str | None, region: str | None) -> str | None:
     """The certificate authorities that replace the shipped ones; None: the shipped ones. Raises
     SettingsError if they cannot be read, or have no root for the Region, if that is known: no
     function could connect to the database, and the first deployment would fail after half an

@@ -67,7 +67,7 @@ def job_metric(
     return service_metric(name, dimensions, statistic)
 
 
-def function_metric(
+def function_service_metric(
     resources: MonitoredResources, name: str, function: str, minutes: int
 ) -> cloudwatch.Metric:
     """A metric of a function, summed over all its jobs and routes."""

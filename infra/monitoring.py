@@ -18,7 +18,7 @@ from infra.metrics import (
     PERIOD_MINUTES,
     MonitoredResources,
     api_metric,
-    function_metric,
+    function_service_metric,
     job_metric,
     rds_metric,
     sqs_metric,
@@ -93,7 +93,7 @@ class Monitoring(Construct):
         status_widget = cloudwatch.AlarmStatusWidget(
             alarms=[cast(cloudwatch.IAlarm, alarm) for alarm in alarms], width=24
         )
-        graphs = [_graph(*graph) for graph in _graphs(resources)]
+        graphs = [_graph(*graph) for graph in _graph_specs(resources)]
         rows = [graphs[at : at + 3] for at in range(0, len(graphs), 3)]
         cloudwatch.Dashboard(
             self,
@@ -138,7 +138,9 @@ class Monitoring(Construct):
         )
 
 
-def _graphs(resources: MonitoredResources) -> Iterable[tuple[str, Sequence[cloudwatch.IMetric]]]:
+def _graph_specs(
+    resources: MonitoredResources,
+) -> Iterable[tuple[str, Sequence[cloudwatch.IMetric]]]:
     """The dashboard's graphs, shown three in a row."""
     names = ("Count", "4XXError", "5XXError")
     yield "Requests", [api_metric(resources, name, "Sum") for name in names]
@@ -163,7 +165,7 @@ def _graphs(resources: MonitoredResources) -> Iterable[tuple[str, Sequence[cloud
     yield "Capacity units", [rds_metric(resources, "ServerlessDatabaseCapacity", "Average")]
     yield "Connections", [rds_metric(resources, "DatabaseConnections", "Maximum")]
     spend_metrics = [
-        function_metric(resources, "ModelCostMicroUsd", name, PERIOD_MINUTES)
+        function_service_metric(resources, "ModelCostMicroUsd", name, PERIOD_MINUTES)
         for name in MODEL_FUNCTIONS
     ]
     yield "Models, millionths of a USD", spend_metrics

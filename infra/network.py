@@ -46,7 +46,7 @@ class Network(Construct):
             self.functions.add_egress_rule(
                 ec2.Peer.any_ipv4(), _HTTPS, "to the endpoints of the VPC"
             )
-            self._endpoints(settings)
+            self._add_interface_endpoints(settings)
 
     def _import_vpc(self, existing: ExistingVpc) -> ec2.IVpc:
         vpc = ec2.Vpc.from_vpc_attributes(
@@ -95,7 +95,7 @@ class Network(Construct):
         s3_endpoint.add_to_policy(policy)
         return vpc
 
-    def _endpoints(self, settings: StackSettings) -> None:
+    def _add_interface_endpoints(self, settings: StackSettings) -> None:
         """As few endpoints as possible: each one costs by the hour in each zone."""
         services = {
             "Sqs": ec2.InterfaceVpcEndpointAwsService.SQS,

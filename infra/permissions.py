@@ -125,7 +125,7 @@ _KEY_ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 def list_grants(fn: "FunctionSpec", resources: ResourceArns) -> list[Grant]:
     """Everything that the role of this function allows, and denies."""
-    allowed = _allowed_actions(fn)
+    allowed = _resource_names_by_action(fn)
     result = [*_resource_grants(allowed, resources), *_key_grants(allowed, resources)]
     if resources.network and {"database", "owner"} & fn.needs:
         service = f"arn:{resources.partition}:lambda:{resources.region}:{resources.account}"
@@ -171,7 +171,7 @@ def bedrock_models(model: str, partition: str, region: str, account: str) -> tup
     return (f"arn:{partition}:bedrock:{region}::foundation-model/{model}",)
 
 
-def _allowed_actions(fn: "FunctionSpec") -> dict[str, set[str]]:
+def _resource_names_by_action(fn: "FunctionSpec") -> dict[str, set[str]]:
     """Action → names of the resources that it is allowed on."""
     allowed: dict[str, set[str]] = {}
     queue_actions = dict.fromkeys(_CONSUME, (fn.queue,)) if fn.queue else {}

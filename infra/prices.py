@@ -120,7 +120,7 @@ KEY: Sequence[Item] = (Item("key", 1, "one KMS key"),)
 MILLION = 1e6
 
 
-def _unit_hours(seconds: float) -> float:
+def _acu_hours(seconds: float) -> float:
     """Hours of a capacity unit for so many seconds of CPU."""
     return seconds / CORES_PER_UNIT / _USED_SHARE / 3600
 
@@ -132,7 +132,7 @@ EVENTS: Sequence[Item] = (
     Item("message", 3 * MILLION / 10, "a tenth of a queue message (sent, received, deleted)"),
     Item("invocation", MILLION / 10, ""),
     Item("gb_second", MILLION * 0.030 * _MEMORY["worker"], "30 ms of the worker"),
-    Item("acu", MILLION * _unit_hours(CPU_OF_EVENT), "2 ms of the database's CPU"),
+    Item("acu", MILLION * _acu_hours(CPU_OF_EVENT), "2 ms of the database's CPU"),
     Item("io", 10 * MILLION, "10 I/Os"),
     Item("storage", 5, "5 KB kept for a month"),
     Item("log", 1.5, "1.5 KB of log"),
@@ -141,7 +141,7 @@ RECALLS: Sequence[Item] = (
     Item("request", MILLION, "a call of its own"),
     Item("invocation", MILLION, ""),
     Item("gb_second", MILLION * 0.050 * _MEMORY["query"], "50 ms of query"),
-    Item("acu", MILLION * _unit_hours(CPU_OF_RECALL), "6 ms of the database's CPU"),
+    Item("acu", MILLION * _acu_hours(CPU_OF_RECALL), "6 ms of the database's CPU"),
     Item("io", 2 * MILLION, "2 I/Os"),
     Item("log", 1.5, "1.5 KB of log"),
     Item("out", 8, "8 KB of answer"),
@@ -150,7 +150,7 @@ TOOL_CALLS: Sequence[Item] = (
     Item("request", MILLION, "a call of its own"),
     Item("invocation", MILLION, ""),
     Item("gb_second", MILLION * 0.055 * _MEMORY["mcp"], "55 ms of mcp"),
-    Item("acu", MILLION * _unit_hours(CPU_OF_RECALL), "6 ms of the database's CPU"),
+    Item("acu", MILLION * _acu_hours(CPU_OF_RECALL), "6 ms of the database's CPU"),
     Item("io", 2 * MILLION, "2 I/Os"),
     Item("log", 3, "3 KB of log"),
     Item("out", 6, "6 KB of answer"),
@@ -160,14 +160,14 @@ RUNS = 8 * 12 * 31
 """Sweeps in a month of eight busy hours a day, every five minutes."""
 
 
-def count_transitions(tenants: int) -> int:
+def count_run_transitions(tenants: int) -> int:
     """State transitions of a run with work in so many tenants: start, plan, choice, map, finish and
     end, and of each item its state and its end."""
     return 6 + 2 * len(pack([Shard("", number) for number in range(tenants)]))
 
 
 SWEEPS: Sequence[Item] = (
-    Item("transition", RUNS * count_transitions(SWEPT_TENANTS), "eight hours a day"),
+    Item("transition", RUNS * count_run_transitions(SWEPT_TENANTS), "eight hours a day"),
 )
 RECORDS: Sequence[Item] = (Item("storage", 0.5, "5 KB each"),)
 AWAKE_COSTS: Sequence[Item] = (Item("acu", HOURS, "one unit, all month"),)

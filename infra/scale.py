@@ -32,19 +32,19 @@ class Cell:
     units: int
 
     @property
-    def cores(self) -> float:
+    def usable_cores(self) -> float:
         """The database's cores that may be in use."""
         return self.units * CORES_PER_UNIT * BUSY
 
     @property
     def recalls(self) -> float:
         """Recalls a second, if there is nothing else."""
-        return self.cores / CPU_OF_RECALL
+        return self.usable_cores / CPU_OF_RECALL
 
     @property
     def events(self) -> float:
         """Events a second, if there is nothing else."""
-        return self.cores / CPU_OF_EVENT
+        return self.usable_cores / CPU_OF_EVENT
 
     @property
     def workers(self) -> int:
@@ -60,7 +60,7 @@ class Cell:
     def tenants(self) -> int:
         """Tenants of the assumed use, at their busiest hour, to two digits."""
         seconds = EVENTS_PER_TENANT_DAY * CPU_OF_EVENT + RECALLS_PER_TENANT_DAY * CPU_OF_RECALL
-        exact = self.cores / (seconds * PEAK / 86_400)
+        exact = self.usable_cores / (seconds * PEAK / 86_400)
         step = 10 ** (len(str(int(exact))) - 2)
         return int(exact / step) * step
 
@@ -70,7 +70,7 @@ class Cell:
         return self.tenants * EVENTS_PER_TENANT_DAY * 365 * EVENT_KB / 1e6
 
     @property
-    def usd_a_month(self) -> float:
+    def max_usd_a_month(self) -> float:
         """The maximum capacity, if it never fell."""
         return self.units * 730 * PRICES["acu"].usd
 
@@ -81,7 +81,7 @@ def render_table() -> str:
     rows = [
         f"| {cell.units} | {cell.recalls:,.0f} | {cell.throttle:,.0f} | {cell.events:,.0f} "
         f"| {cell.workers:,} | {cell.tenants:,} | {cell.gigabytes_a_year:,.0f} "
-        f"| {cell.usd_a_month:,.0f} |"
+        f"| {cell.max_usd_a_month:,.0f} |"
         for cell in map(Cell, UNITS)
     ]
     return "\n".join(

@@ -34,8 +34,8 @@ class Storage(Construct):
         self.bucket = self._bucket(settings)
         self.work_queue, self.work_dead_letters = self._queue("WorkQueue", _TIMEOUTS["worker"])
         self.job_queue, self.job_dead_letters = self._queue("JobQueue", _TIMEOUTS["scheduler"])
-        self.secrets = self._secrets()
-        self.first_key = self._first_key()
+        self.secrets = self._settings_secret()
+        self.first_key = self._first_key_secret()
 
     def _key(self, settings: StackSettings) -> kms.IKey | None:
         if isinstance(settings.key, str):
@@ -155,7 +155,7 @@ class Storage(Construct):
         )
         return queue, dead_letters
 
-    def _secrets(self) -> secretsmanager.Secret:
+    def _settings_secret(self) -> secretsmanager.Secret:
         """The secret settings, as one JSON object. An operator may add fields."""
         secret = secretsmanager.Secret(
             self,
@@ -174,7 +174,7 @@ class Storage(Construct):
         acknowledge(secret, {"SMG4": reason})
         return secret
 
-    def _first_key(self) -> secretsmanager.Secret:
+    def _first_key_secret(self) -> secretsmanager.Secret:
         """The secret for the operator's key. Empty until the first deployment writes it."""
         secret = secretsmanager.Secret(
             self,

@@ -86,7 +86,7 @@ def _check_alarm_target(settings: StackSettings) -> str | None:
     return None
 
 
-def _check_model(settings: StackSettings) -> str | None:
+def _check_profile_models(settings: StackSettings) -> str | None:
     if ":application-inference-profile/" in str(settings.settings.get("llm_model", "")) and not (
         settings.profile_models
     ):
@@ -126,7 +126,7 @@ def _check_capacity(settings: StackSettings) -> str | None:
     return None
 
 
-def _check_throttle(settings: StackSettings) -> str | None:
+def _check_tenant_throttle(settings: StackSettings) -> str | None:
     """Rejects a gateway that one tenant can close to the others within its own limits."""
     service = settings.service_settings
     rate = service.tenant_requests_per_minute / 60
@@ -189,7 +189,8 @@ def _check_connections(settings: StackSettings) -> str | None:
         return f"reserved.{unknown[0]} is no function: there are {', '.join(sorted(names))}"
     uses_llm = settings.settings.get("llm_provider", "none") != "none"
     connections = {
-        fn.name: settings.reserved_concurrency(fn) * (fn.max_connections if uses_llm else 1)
+        fn.name: settings.reserved_concurrency(fn)
+        * (fn.connections_per_instance if uses_llm else 1)
         for fn in FUNCTIONS
         if fn.needs & {"database", "owner"}
     }
@@ -216,12 +217,12 @@ CHECKS: tuple[_Check, ...] = (
     *(
         _check_service_settings,
         _check_auth,
-        _check_model,
+        _check_profile_models,
         _check_egress,
         _check_network,
         _check_domain,
     ),
-    *(_check_proxy, _check_engine, _check_capacity, _check_connections, _check_throttle),
+    *(_check_proxy, _check_engine, _check_capacity, _check_connections, _check_tenant_throttle),
     _check_alarm_target,
 )
 """Each check returns an error message, or None."""

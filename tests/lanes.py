@@ -12,7 +12,7 @@ from strandline.chains.segmentation import (
     TopicVerdict,
     Turn,
     add_turn,
-    compare_topic,
+    compare_user_turns,
     finish_lane,
 )
 
@@ -53,7 +53,7 @@ def _take(lanes: dict[str, Lane], session: str, steps: Iterable[LaneStep]) -> Se
 
 def _by_cosine(rules: SegmentationRules, continues: Continues) -> Judge:
     def judge(lane: Lane) -> Judgement:
-        verdict = compare_topic(lane, rules).verdict
+        verdict = compare_user_turns(lane, rules).verdict
         is_gray = verdict is TopicVerdict.GRAY
         return Judgement(not continues(lane) if is_gray else verdict is TopicVerdict.BREAK)
 

@@ -197,7 +197,7 @@ def _run_key_command(args: argparse.Namespace, access: TenantDb) -> None:
             revoke_key(access, context, args.key)
             print(f"revoked: {args.key}")
         else:
-            print(_rotate(args, access, context).token)
+            print(_make_successor_key(args, access, context).token)
     except NotFound:
         raise NotFound(f"Tenant {args.tenant} has no key {args.key}.") from None
 
@@ -239,7 +239,9 @@ def _certificate_names(args: argparse.Namespace) -> tuple[str, str | None]:
     return info.subject, args.issuer or info.issuer
 
 
-def _rotate(args: argparse.Namespace, access: TenantDb, context: AuditContext) -> NewKey:
+def _make_successor_key(
+    args: argparse.Namespace, access: TenantDb, context: AuditContext
+) -> NewKey:
     if not 0 <= args.overlap <= _MAX_OVERLAP_HOURS:
         raise Invalid(f"--overlap: must be from 0 to {_MAX_OVERLAP_HOURS} hours")
     return rotate_key(

@@ -124,7 +124,7 @@ class ServiceSettings(QuotaSettings):
 
     @field_validator("tuning")
     @classmethod
-    def _check_contradictions(cls, value: Tuning) -> Tuning:
+    def _check_tuning(cls, value: Tuning) -> Tuning:
         if messages := [contradiction.message for contradiction in value.find_contradictions()]:
             raise ValueError("; ".join(messages))
         return value

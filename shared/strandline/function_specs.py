@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, LiteralString
 
-from strandline.query_function_routes import QUERY_ROUTES
+from strandline.query_route_keys import QUERY_ROUTE_KEYS
 
 type FunctionNeed = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
@@ -65,7 +65,7 @@ class FunctionSpec:
         return self.queue in self.needs
 
     @property
-    def max_connections(self) -> int:
+    def connections_per_instance(self) -> int:
         """The most database connections of one instance. A function that folds asks the language
         model from three threads besides its own (chains/parallel.py)."""
         folds = self.needs >= {"model", "work_queue", "job_queue"} and not self.routes
@@ -82,7 +82,7 @@ class JobSpec(FunctionSpec):
     """The least time between two runs that start because something is due."""
     next_due: LiteralString
     """An SQL expression: when it has work next, over all tenants, or null. Its parameters are those
-    of jobs/store_due.py."""
+    of jobs/store_due_times.py."""
 
 
 MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")
@@ -236,7 +236,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         actions={**QUERY_ACTIONS, "s3:DeleteObject": ("bucket/_uploads/*",)},
         reserved_concurrency=100,
         layers=MODEL_LAYERS,
-        routes=QUERY_ROUTES,
+        routes=QUERY_ROUTE_KEYS,
     ),
     FunctionSpec(
         "worker",

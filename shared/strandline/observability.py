@@ -155,7 +155,7 @@ def emf_fields(
     return {"_aws": metadata, **dimensions, **metrics}
 
 
-def sample_quantiles(values: Sequence[float]) -> list[float]:
+def downsample(values: Sequence[float]) -> list[float]:
     """At most as many values as a line accepts, with the same distribution: their quantiles, with
     the least and the greatest value."""
     by_size, last = sorted(values), _MAX_VALUES - 1
@@ -169,7 +169,7 @@ def _emf_directive(dimensions: Iterable[str], names: Iterable[str]) -> dict[str,
     return {"Namespace": METRIC_NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}
 
 
-def trace_id_of(header: str | None) -> str:
+def ensure_trace_id(header: str | None) -> str:
     """The trace id in an X-Amzn-Trace-Id header, or a new one if there is none. Nothing else that a
     caller writes there is used."""
     match = _TRACE_ROOT.search(header or "")

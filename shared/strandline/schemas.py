@@ -131,7 +131,7 @@ def validate[Model: BaseModel](model: type[Model], value: object) -> Model:
     paths = [_locate(error, value)[:_MAX_PATH_CHARS] or "body" for error in errors[:20]]
     known_fields = model.model_fields.keys()
     messages = (
-        _explain(path, _describe(error), known_fields)
+        _rephrase(path, _describe(error), known_fields)
         for path, error in zip(paths, errors, strict=False)
     )
     fields = list(zip(paths, messages, strict=False))
@@ -170,7 +170,7 @@ def _describe(error: ErrorDetails) -> str:
     return error["msg"]
 
 
-def _explain(path: str, message: str, known_fields: Collection[str]) -> str:
+def _rephrase(path: str, message: str, known_fields: Collection[str]) -> str:
     """pydantic's message in plain words, with advice where the mistake comes from the conventions
     of other APIs."""
     text = message.removeprefix("Value error, ")
@@ -219,7 +219,7 @@ def _parse_bool(value: object) -> bool:
     raise ValueError("must be true or false")
 
 
-def _parse_number(value: object) -> float:
+def _parse_number_text(value: object) -> float:
     """Parse a number such as 0.5 or 5e-1 in the text of a query string. Raises ValueError."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return float(value)
@@ -241,7 +241,7 @@ _MOMENT_SCHEMA = {
 }
 type Moment = Annotated[datetime, BeforeValidator(_parse_moment), WithJsonSchema(_MOMENT_SCHEMA)]
 PARSE_COUNT = BeforeValidator(_parse_int)
-PARSE_NUMBER = BeforeValidator(_parse_number)
+PARSE_NUMBER = BeforeValidator(_parse_number_text)
 """For a nullable parameter they stand after its limits, as in `Annotated[int, Field(ge=1),
 PARSE_COUNT] | None`: the JSON schema of a limit that stands after a parser names no `minimum`."""
 Count = Annotated[int, PARSE_COUNT]
@@ -290,7 +290,7 @@ class ParticipantsQuery(RequestModel):
     automatically."""
 
 
-class PagingQuery(ParticipantsQuery):
+class ParticipantsPagingQuery(ParticipantsQuery):
     """Query string of a list."""
 
     limit: Count = Field(default=50, ge=1, le=500)
@@ -299,7 +299,7 @@ class PagingQuery(ParticipantsQuery):
     """`next_cursor` of the page before."""
 
 
-class ListQuery(RequestModel):
+class PagingQuery(RequestModel):
     """Query string of an operator's list."""
 
     limit: Count = Field(default=50, ge=1, le=500)

@@ -92,16 +92,16 @@ class Tuning(BaseModel):
     `mean` of all of them, or `halving`, where each new source gives the mean of the previous result
     and its own confidence."""
 
-    def heat_parameters(self) -> dict[str, float]:
+    def heat_time_parameters(self) -> dict[str, float]:
         """The thresholds that a chain's stored `cold_at` and `promote_until` depend on."""
         return self.model_dump(include=_HEAT_FIELDS)
 
     @property
-    def reads_graph(self) -> bool:
+    def contexts_read_graph(self) -> bool:
         """Whether contexts read the knowledge graph."""
         return self.ltm_enabled and self.ltm_kg_enabled
 
-    def promotion_parameters(self) -> dict[str, object]:
+    def promotion_due_parameters(self) -> dict[str, object]:
         """The thresholds that determine when chains are due for promotion."""
         return self.model_dump(include={"ltm_enabled", "promote_at_once"})
 

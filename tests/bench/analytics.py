@@ -41,14 +41,14 @@ begin = time.monotonic()
 from strandline.graph.communities import analytics
 imported = time.monotonic() - begin
 from strandline.jobs import runner, tenant_runs
-from strandline.jobs.context import Tally
+from strandline.jobs.context import JobMetrics
 from strandline.resources import Resources
 
 def peak():
     # Not getrusage: its maximum includes that of the process before exec.
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
 
-resources, now, tally, idle = Resources(), datetime.now(UTC), Tally(), peak()
+resources, now, tally, idle = Resources(), datetime.now(UTC), JobMetrics(), peak()
 tenant_runs.claim_tenants(
     resources.database, "analytics", sys.argv[2], {sys.argv[1]: 1}, now, tenant_runs.RunClaims()
 )

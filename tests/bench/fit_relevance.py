@@ -29,7 +29,7 @@ from strandline.recall.features import (
     Word,
     compute_answerability,
 )
-from strandline.recall.relevance import Calibration, Curve
+from strandline.recall.relevance import Calibration, LogisticCurve
 from tests.bench import recall_corpora
 from tests.bench.cost import RememberingEmbedder
 from tests.bench.listwise import Stack
@@ -115,7 +115,9 @@ def shrink(candidates: Candidates, chance: random.Random) -> Candidates:
     )
 
 
-def fit_curve(rows: Sequence[Sequence[float]], labels: Sequence[bool], weights: Array) -> Curve:
+def fit_curve(
+    rows: Sequence[Sequence[float]], labels: Sequence[bool], weights: Array
+) -> LogisticCurve:
     """A weighted logistic regression, by Newton's method."""
     values = np.array(rows, dtype=np.float64)
     mean, spread = values.mean(0), values.std(0) + 1e-9
@@ -128,7 +130,7 @@ def fit_curve(rows: Sequence[Sequence[float]], labels: Sequence[bool], weights: 
         hessian = (design * curvature[:, None]).T @ design + 0.01 * np.eye(len(result))
         result -= np.linalg.solve(hessian, gradient)
     slopes = result[:-1] / spread
-    return Curve(float(result[-1] - slopes @ mean), tuple(float(slope) for slope in slopes))
+    return LogisticCurve(float(result[-1] - slopes @ mean), tuple(float(slope) for slope in slopes))
 
 
 def balance(answers: Sequence[Answer]) -> Array:
@@ -139,7 +141,7 @@ def balance(answers: Sequence[Answer]) -> Array:
     return weights * len(weights) / weights.sum()
 
 
-def fit_known(answers: Sequence[Answer]) -> Curve:
+def fit_known(answers: Sequence[Answer]) -> LogisticCurve:
     """The probability that a view holds an answer."""
     return fit_curve(
         [answer.features for answer in answers],
@@ -148,14 +150,14 @@ def fit_known(answers: Sequence[Answer]) -> Curve:
     )
 
 
-def relevance_rows(answer: Answer, curve: Curve) -> list[tuple[float, float]]:
+def relevance_rows(answer: Answer, curve: LogisticCurve) -> list[tuple[float, float]]:
     """What the curve of relevance is over, for the best candidates."""
     best = float(answer.scores[0])
     logit = curve.logit(answer.features)
     return [(best - float(value), logit) for value in answer.scores]
 
 
-def fit_relevance(answers: Sequence[Answer], curve: Curve) -> Curve:
+def fit_relevance(answers: Sequence[Answer], curve: LogisticCurve) -> LogisticCurve:
     """The probability that a candidate answers."""
     weights = np.concatenate(
         [
@@ -172,7 +174,7 @@ def probability(logit: float) -> float:
     return float(1 / (1 + np.exp(-np.clip(logit, -60, 60))))
 
 
-def choose_threshold(answers: Sequence[Answer], curve: Curve, loss: float) -> float:
+def choose_threshold(answers: Sequence[Answer], curve: LogisticCurve, loss: float) -> float:
     """The highest threshold of `known` that costs no group more than `loss` of R@10."""
     groups: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
@@ -181,7 +183,7 @@ def choose_threshold(answers: Sequence[Answer], curve: Curve, loss: float) -> fl
     return min(_threshold_of(group, curve, loss) for group in groups.values())
 
 
-def _threshold_of(answers: Sequence[Answer], curve: Curve, loss: float) -> float:
+def _threshold_of(answers: Sequence[Answer], curve: LogisticCurve, loss: float) -> float:
     pairs = sorted(
         (
             probability(curve.logit(answer.features)),
@@ -205,8 +207,8 @@ class Fit:
     """Weights and curves."""
 
     weights: Array
-    known: Curve
-    relevance: Curve
+    known: LogisticCurve
+    relevance: LogisticCurve
 
     def calibration(self, missing_cosine: CosineImputation, min_known: float) -> Calibration:
         """As the product has it."""

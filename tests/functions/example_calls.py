@@ -115,7 +115,7 @@ class Story:
         """What was started was not heard of for long."""
         access = self._gateway.database.connect_as(Caller.background("acme"))
         with access.transaction():
-            store_runs.expire_leases(access, None, datetime.now(UTC) + timedelta(days=1))
+            store_runs.fail_expired_jobs(access, None, datetime.now(UTC) + timedelta(days=1))
 
     def _publish_snapshots(self) -> None:
         """A build, and a version that changes nothing."""

@@ -242,14 +242,14 @@ def test_an_analysis_over_the_scopes_edge_would_be_noticed(
     gateway: Gateway, scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: the graph of a scope is read with all other scopes'."""
-    real = store_analytics.read_graph
+    real = store_analytics.read_graph_within_limits
 
     def leak(access: TenantDb, scope_ids: Sequence[UUID], *limits: int) -> AnalysisGraph | None:
         del scope_ids
         every = store_analytics.read_tenant_analysis(access).scope_ids
         return real(access, every, *limits)
 
-    monkeypatch.setattr(store_analytics, "read_graph", leak)
+    monkeypatch.setattr(store_analytics, "read_graph_within_limits", leak)
     before, beside, _ = add_and_remove_a_scope(gateway, scratch_db)
     assert before != beside or jobs(gateway), "or the database refuses a row of another scope"
 
@@ -293,7 +293,7 @@ def test_a_graph_that_fails_stops_no_other(
 ) -> None:
     state(gateway, crew("Petrel", "Oskar", "Pia"), ADA)
     state(gateway, crew("Petrel", "Ebba"), BO)
-    real = analytics.find_communities
+    real = analytics.find_groups
 
     def fail(links: Sequence[Link]) -> list[list[int]]:
         if len(links) == 3:
@@ -301,7 +301,7 @@ def test_a_graph_that_fails_stops_no_other(
         return real(links)
 
     with monkeypatch.context() as patch:
-        patch.setattr(analytics, "find_communities", fail)
+        patch.setattr(analytics, "find_groups", fail)
         totals = gateway.run_job("analytics", "acme")
     assert (totals["graphs_failed"], totals["graphs_analysed"]) == (1, 2)
     (failed,) = jobs(gateway)
@@ -317,7 +317,7 @@ def test_what_is_written_meanwhile_waits_for_the_next_run(
 ) -> None:
     """A node more, and one that is gone, between the reading of the graph and the storing."""
     state(gateway, TWO_CREWS, ADA)
-    real = analytics.find_communities
+    real = analytics.find_groups
 
     def write_and_go_on(links: Sequence[Link]) -> list[list[int]]:
         state(gateway, [{"type": "entity", "name": "Wilma"}], ADA)
@@ -325,7 +325,7 @@ def test_what_is_written_meanwhile_waits_for_the_next_run(
         return real(links)
 
     with monkeypatch.context() as patch:
-        patch.setattr(analytics, "find_communities", write_and_go_on)
+        patch.setattr(analytics, "find_groups", write_and_go_on)
         assert gateway.run_job("analytics", "acme")["jobs_done"] == 1
     assert scratch_db.rows("select count(*) from graph_members") == [(10,)]
     assert scratch_db.rows("select changes > analysed_changes from graph_analyses") == [(True,)]

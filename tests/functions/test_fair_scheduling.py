@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from strandline.background import queue_handler
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.local.lambda_context import LambdaContext
 from tests.strandline.chains.fold_fixtures import ALICE, HELPER, append
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
@@ -39,12 +39,12 @@ class Queue:
         patch.setattr(queue, "send", self.send)
         patch.setattr(queue, "send_later", self.send_later)
 
-        def short(*args: Any, **options: Any) -> WorkerContext:
+        def short(*args: Any, **options: Any) -> WorkerResources:
             return replace(
-                WorkerContext(*args, **options), slice_events=TURN, slice_seconds=seconds
+                WorkerResources(*args, **options), slice_events=TURN, slice_seconds=seconds
             )
 
-        patch.setattr(queue_handler, "WorkerContext", short)
+        patch.setattr(queue_handler, "WorkerResources", short)
 
     def send(self, tenant: str, scopes: Iterable[UUID | str]) -> None:
         self.messages.append({"tenant": tenant, "scopes": [str(scope) for scope in scopes]})

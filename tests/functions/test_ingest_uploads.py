@@ -306,7 +306,7 @@ def test_anothers_upload_is_answered_like_one_that_there_is_not(
     upload = upload_file(gateway, gateway.key(user=ALICE), DATA, mime_type="text/plain")
     requests: list[str] = []
     store = blobs()
-    for name in ("inspect_upload", "read_text_prefix", "store_upload", "clear_upload"):
+    for name in ("inspect_upload", "read_text_prefix", "store_upload", "reopen_upload"):
         monkeypatch.setattr(store, name, noting(requests, name))
     for key, who in (
         (gateway.key(user=BOB), BOB),

@@ -17,7 +17,7 @@ from strandline.background import archiver
 from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
 from strandline.jobs import runner, store_runs, store_tenant_runs
-from strandline.jobs.context import Tally
+from strandline.jobs.context import JobMetrics
 from strandline.jobs.runner import Shard
 from tests.support import Gateway, ScratchDatabase
 
@@ -235,7 +235,7 @@ def test_a_part_that_ends_and_one_that_is_taken_meet_in_one_order(
     """Somebody takes the part at the very moment at which it ends: one of them has it, and neither
     finds the other in its way."""
     plan(tools, run="r", tenant="acme")
-    tally = Tally()
+    tally = JobMetrics()
     real, matches, threads = store_runs.end_shard, list[Exception](), list[threading.Thread]()
     other = Database(scratch_db.url)
 

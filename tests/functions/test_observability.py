@@ -24,11 +24,11 @@ from strandline.local.queue_source import QueuePoller
 from strandline.observability import (
     METRIC_NAMESPACE,
     METRICS,
+    downsample,
     emf_fields,
+    ensure_trace_id,
     logger,
-    sample_quantiles,
     trace_context,
-    trace_id_of,
 )
 from strandline.resources import Resources
 from tests.functions.conftest import Tell
@@ -173,10 +173,10 @@ def test_a_sweep_has_an_id_of_its_own_and_says_which_scope(
     ],
 )
 def test_nothing_but_a_trace_id_is_taken_from_the_caller(header: str) -> None:
-    trace_id = trace_id_of(header)
+    trace_id = ensure_trace_id(header)
     assert re.fullmatch(r"1-[0-9a-f]{8}-[0-9a-f]{24}", trace_id)
-    assert trace_id not in (TRACE, trace_id_of(header)) or "\n" in header
-    assert trace_id_of(f"Root={TRACE}") == trace_id_of(HEADERS["X-Amzn-Trace-Id"]) == TRACE
+    assert trace_id not in (TRACE, ensure_trace_id(header)) or "\n" in header
+    assert ensure_trace_id(f"Root={TRACE}") == ensure_trace_id(HEADERS["X-Amzn-Trace-Id"]) == TRACE
 
 
 def test_every_line_of_a_request_bears_its_own_id_whatever_else_runs(
@@ -316,15 +316,15 @@ def test_a_metric_takes_a_hundred_values_of_a_line_at_most() -> None:
 def test_what_is_too_much_for_a_line_keeps_its_distribution() -> None:
     """A hundred quantiles; CloudWatch's percentiles are those of the thousands."""
     few = [0.3, 0.1, 0.2]
-    assert sample_quantiles(few) == sorted(few)
+    assert downsample(few) == sorted(few)
     many = [(n * 7919 % 10_000) / 10_000 for n in range(10_000)]
-    quantiles = sample_quantiles(many)
+    quantiles = downsample(many)
     assert (len(quantiles), quantiles[0], quantiles[-1]) == (100, 0.0, 0.9999)
     assert quantiles == sorted(quantiles)
     for place in (10, 50, 90):
         assert quantiles[place] == pytest.approx(place / 99, abs=0.001)
     rare = [0.5] * 9_000 + [0.9] * 1_000
-    assert sample_quantiles(rare).count(0.9) == 10
+    assert downsample(rare).count(0.9) == 10
 
 
 def test_a_fold_tells_the_cosines_that_it_went_by(
@@ -355,7 +355,7 @@ def test_measuring_costs_less_than_a_tenth_of_a_millisecond(lines: Lines) -> Non
         logger.info("request", extra={"status": 200, **dimensions, **metrics})
 
     def measuring() -> None:
-        with trace_context(trace_id_of(HEADERS["X-Amzn-Trace-Id"])):
+        with trace_context(ensure_trace_id(HEADERS["X-Amzn-Trace-Id"])):
             logger.info("request", extra={"status": 200, **emf_fields(dimensions, metrics)})
 
     best = {plain: 1.0, measuring: 1.0}

@@ -150,7 +150,7 @@ def test_what_a_failed_build_left_is_collected(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_publish, "validate_trees", fail)
+        patch.setattr(store_publish, "fail_invalid_trees", fail)
         build(gateway)
     assert scratch_db.rows("select count(*) from topic_nodes") > before
     assert gateway.run_job("archiver")["builds_collected"] == 1

@@ -14,7 +14,7 @@ from strandline.background.vectors import embed_texts
 from strandline.db.database import Caller
 from strandline.errors import EmbeddingRefused
 from strandline.jobs import runner, store_failures, store_runs
-from strandline.jobs.context import Tally, WorkerContext
+from strandline.jobs.context import JobMetrics, WorkerResources
 from strandline.local.lambda_context import LambdaContext
 from strandline.log import store_uploads
 from tests.functions.conftest import Tell
@@ -172,7 +172,7 @@ def test_when_a_lease_is_lost_nothing_more_is_committed(
     with access.transaction():
         shard = store_runs.lease_shard(access, "archiver", "third", 0, now)
         assert shard is not None
-        assert store_runs.expire_leases(access, None, now + timedelta(hours=1)) == 1
+        assert store_runs.fail_expired_jobs(access, None, now + timedelta(hours=1)) == 1
         assert not store_runs.lock_shard(access, shard)
 
 
@@ -217,10 +217,10 @@ def test_work_that_gets_on_is_gone_on_with_soon(
     scratch_db.rows("update quotas set leased = 0")
     assert scratch_db.rows(query) == [(None,)], "a day late"
 
-    def after_a_batch(worker: WorkerContext) -> bool:
+    def after_a_batch(worker: WorkerResources) -> bool:
         return worker.tally.embedded_events > 0
 
-    monkeypatch.setattr(WorkerContext, "is_out_of_time", after_a_batch)
+    monkeypatch.setattr(WorkerResources, "is_out_of_time", after_a_batch)
     totals = gateway.run_job("sweeper", "acme")
     assert scratch_db.rows("select embedded_seq from embedding_progress") == [(128,)]
     assert totals["events_embedded"] == 128
@@ -335,7 +335,7 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
             return [[1.0] for _ in texts]
 
     worker: Any = SimpleNamespace(
-        embedder=Odd(), tally=Tally(), renew=lambda: bool(renewed.append("")) or True
+        embedder=Odd(), tally=JobMetrics(), renew=lambda: bool(renewed.append("")) or True
     )
     vectors = embed_texts(worker, {n: "odd" if n == 2 else "even" for n in range(4)})
     assert [isinstance(one, str) for one in vectors.values()] == [False, False, True, False]

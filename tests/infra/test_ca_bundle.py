@@ -66,14 +66,14 @@ def test_the_guide_names_every_region_that_no_root_ships_for(
     for region in sorted(regions()):
         if region in missing:
             with pytest.raises(SettingsError, match=rf"for databases in {region}: .*-c ca_bundle="):
-                assets.choose_bundle(None, region)
+                assets.load_own_bundle(None, region)
         else:
-            assert assets.choose_bundle(None, region) is None
-    assert assets.choose_bundle(None, None) is None, "a Region that nobody knows is not judged"
+            assert assets.load_own_bundle(None, region) is None
+    assert assets.load_own_bundle(None, None) is None, "a Region that nobody knows is not judged"
 
 
 def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> None:
-    choice = assets.choose_bundle(str(bundle), REGION)
+    choice = assets.load_own_bundle(str(bundle), REGION)
     assert choice is not None
     assert certificates.list_regions(choice) == {REGION}
     assert "Amazon Root CA 1" in [
@@ -82,7 +82,7 @@ def test_a_bundle_of_one_s_own_replaces_the_databases_roots(bundle: Path) -> Non
         for _, value in certificates.read_certificate(pem + "\n").subject
     ], "the roots of the proxy stay"
     with pytest.raises(SettingsError, match=f"{bundle} has no certificate authority .* eu-west-1"):
-        assets.choose_bundle(str(bundle), "eu-west-1")
+        assets.load_own_bundle(str(bundle), "eu-west-1")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str | None, w
     if text is not None:
         file.write_text(text)
     with pytest.raises(SettingsError, match=words):
-        assets.choose_bundle(str(file), REGION)
+        assets.load_own_bundle(str(file), REGION)
 
 
 def _nothing(arch: build.Arch) -> list[Path]:
@@ -114,7 +114,7 @@ def test_functions_of_the_database_find_it_in_a_layer(
     tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "BUILD", tmp_path / "build")
-    choice = assets.choose_bundle(str(bundle), REGION)
+    choice = assets.load_own_bundle(str(bundle), REGION)
     assert choice is not None
     directory = build.build_certificates(choice)
     inside = directory / Path(build.OWN_CERTIFICATES_PATH).relative_to("/opt")

@@ -184,7 +184,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         ),
         *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
         "log/statements:store_statements",
-        *("graph/transfer/import_graph:_load_file", "graph/transfer/routes:post_export"),
+        *("graph/transfer/import_graph:_load_bytes", "graph/transfer/routes:post_export"),
         "erasure/routes:_erase",
         *("log/blocks:BlockLookup._load_payload", "log/routes_blocks:_redirect"),
         *(
@@ -199,7 +199,7 @@ NEVER: Mapping[str, Sequence[str]] = {
         "log/append:_put_payloads",  # an upload: no tool cites one
         "log/payloads:_PayloadReader._verify_upload",
         "log/payloads:_PayloadReader._read_text",
-        "graph/transfer/import_graph:_load_file",
+        "graph/transfer/import_graph:_load_bytes",
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,

@@ -53,8 +53,8 @@ def test_prod_is_priced_as_it_ships() -> None:
 
 def test_transitions_by_hand() -> None:
     """1,000 tenants are 20 items of 50: 6 + 40 transitions, 2,976 runs, at 25 a million."""
-    assert prices.count_transitions(1) == 8
-    assert prices.count_transitions(1000) == 46
+    assert prices.count_run_transitions(1) == 8
+    assert prices.count_run_transitions(1000) == 46
     assert total(prices.SWEEPS) == pytest.approx(2976 * 46 * 25e-6)
 
 

@@ -28,7 +28,7 @@ def test_by_hand() -> None:
     assert cell.workers == 11
     assert cell.tenants == 3000
     assert cell.gigabytes_a_year == pytest.approx(3000 * 1000 * 365 * 5 / 1e6)
-    assert cell.usd_a_month == pytest.approx(4 * 730 * 0.12)
+    assert cell.max_usd_a_month == pytest.approx(4 * 730 * 0.12)
 
 
 def test_the_gateway_accepts_no_more_than_all_cores_serve() -> None:

@@ -98,7 +98,10 @@ def test_who_folds_asks_a_model_from_four_threads() -> None:
     """And each of them has its connection; the heuristic model is asked in one."""
     assert build_settings(BUSY).reserved == {"worker": 55}
     assert build_settings({"settings": ASKS}).service_settings.llm_provider == "bedrock"
-    assert {fn.name for fn in FUNCTIONS if fn.max_connections == 4} == {"worker", "sweeper"}
+    assert {fn.name for fn in FUNCTIONS if fn.connections_per_instance == 4} == {
+        "worker",
+        "sweeper",
+    }
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])

@@ -552,7 +552,7 @@ class Load:
         try:
             access = self.gateway.database.connect_as(Caller.background(TENANT))
             with access.transaction():
-                store_runs.expire_leases(access, kind, after_lease)
+                store_runs.fail_expired_jobs(access, kind, after_lease)
         except (Unavailable, psycopg.Error):  # the driver's own: where a planted fault leaves it so
             time.sleep(0.02)
             return False

@@ -24,17 +24,17 @@ from tests.support import Gateway, ScratchDatabase
 
 KILLS = 20
 STEPS = (
-    "store_build.begin_build",
-    "store_build.begin_scope",
+    "store_builds.begin_build",
+    "store_builds.begin_scope",
     "store_growth.read_tree_rows",
     "store_growth.add_nodes",
     "store_growth.add_leaf_events",
-    "store_build.end_scope",
-    "store_publish.validate_trees",
+    "store_builds.end_scope",
+    "store_publish.fail_invalid_trees",
     "store_publish.activate_next",
     "store_publish.write_trees",
     "store_publish.add_snapshot",
-    "store_build.update_backlog",
+    "store_builds.update_backlog",
     "builder._publish_if_last",
 )
 """Of the last one, what comes after it comes after the commit."""
@@ -42,7 +42,7 @@ BUILDER = """
 import importlib, os, signal, sys
 from datetime import UTC, datetime
 from strandline.jobs import runner
-from strandline.jobs.context import Tally
+from strandline.jobs.context import JobMetrics
 from strandline.jobs.runner import Shard
 from strandline.resources import Resources
 from strandline.topics import builder
@@ -64,7 +64,7 @@ shard = Shard("acme", 0)
 runner.claim_tenants(
     resources.database, "builder", sys.argv[3], {"acme": 1}, now, runner.RunClaims()
 )
-runner.run_shard(resources, builder, sys.argv[3], shard, now, time.monotonic() + 900, Tally())
+runner.run_shard(resources, builder, sys.argv[3], shard, now, time.monotonic() + 900, JobMetrics())
 """
 
 

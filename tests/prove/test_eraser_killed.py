@@ -41,7 +41,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from strandline.erasure import erase, eraser
 from strandline.jobs import runner
-from strandline.jobs.context import Tally
+from strandline.jobs.context import JobMetrics
 from strandline.jobs.runner import Shard
 from strandline.resources import Resources
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
@@ -71,7 +71,7 @@ for step in steps:
 resources, now = Resources(), datetime.now(UTC)
 resources.__dict__["embedder"] = WordEmbedder("words/64", 64)
 runner.claim_tenants(resources.database, "eraser", run, {"acme": 1}, now, runner.RunClaims())
-runner.run_shard(resources, eraser, run, Shard("acme"), now, time.monotonic() + 900, Tally())
+runner.run_shard(resources, eraser, run, Shard("acme"), now, time.monotonic() + 900, JobMetrics())
 """
 FAILURE = {"strandline.erasure.store_job:count_attempt"}
 """What a chain that fails leads to: none does here."""

@@ -26,7 +26,7 @@ from strandline.chains.fold_state import FoldState
 from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
 from strandline.chains.segmentation import Turn
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.queue_source import QueuePoller
@@ -268,7 +268,7 @@ def test_interleaved_sessions_fold_as_they_would_alone(
 @pytest.fixture
 def worker(
     scratch_db: ScratchDatabase, aws: LocalAws, embedder: WordEmbedder
-) -> Iterator[WorkerContext]:
+) -> Iterator[WorkerResources]:
     """With a model that never says the same twice."""
     database = Database(scratch_db.url)
     yield make_worker(
@@ -278,7 +278,7 @@ def worker(
 
 
 def live(
-    gateway: Gateway, base: ScratchDatabase, worker: WorkerContext, seed: int, events: int
+    gateway: Gateway, base: ScratchDatabase, worker: WorkerResources, seed: int, events: int
 ) -> list[UUID]:
     """A life with all that is decided: idle closings, vectors given up and refused, a moody model,
     chains said anew, thresholds that change."""
@@ -315,7 +315,7 @@ def live(
     return sorted(scopes)
 
 
-def use(base: ScratchDatabase, worker: WorkerContext, dice: random.Random) -> None:
+def use(base: ScratchDatabase, worker: WorkerResources, dice: random.Random) -> None:
     """Some chains are recalled, and some that are cold archived: those may be said anew after."""
     access = worker.database.connect_as(Caller.background("acme"))
     for number in range(dice.randrange(3)):
@@ -331,7 +331,7 @@ def use(base: ScratchDatabase, worker: WorkerContext, dice: random.Random) -> No
 
 
 def replay(
-    base: ScratchDatabase, worker: WorkerContext, scopes: list[UUID], dice: random.Random
+    base: ScratchDatabase, worker: WorkerResources, scopes: list[UUID], dice: random.Random
 ) -> None:
     """All chains dropped and folded again: under other thresholds, by another model, in pieces."""
     set_tuning(base, flush_events=8, gap_minutes=5, quality="strict", ahead_events=5)
@@ -354,7 +354,7 @@ def replay(
         assert fold_scope(other, access, scope, LATER)
 
 
-def _parts(worker: WorkerContext) -> tuple[Database, BlobStore, WordEmbedder]:
+def _parts(worker: WorkerResources) -> tuple[Database, BlobStore, WordEmbedder]:
     assert isinstance(worker.embedder, WordEmbedder)
     return worker.database, worker.blobs, worker.embedder
 
@@ -363,7 +363,7 @@ def _parts(worker: WorkerContext) -> tuple[Database, BlobStore, WordEmbedder]:
 def test_all_chains_dropped_and_folded_again_are_the_same(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     proof_size: Callable[[int], int],
 ) -> None:
     """20 seeds, one after the other in tenants of their own scopes: content hashes and all."""
@@ -405,7 +405,7 @@ def test_all_chains_dropped_and_folded_again_are_the_same(
     ],
 )
 def test_a_decision_that_was_not_stored_is_noticed(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, kind: str
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, kind: str
 ) -> None:
     """Teeth: without decisions of a kind the replay of some life is another. (A vector given up is
     on record; what came of it is that no break was decided.)"""
@@ -423,7 +423,7 @@ def test_a_decision_that_was_not_stored_is_noticed(
     pytest.fail("nobody noticed")
 
 
-def race(base: ScratchDatabase, worker: WorkerContext, scope: UUID) -> list[str]:
+def race(base: ScratchDatabase, worker: WorkerResources, scope: UUID) -> list[str]:
     """Four workers fold one scope at once; gives what they met."""
     barrier = threading.Barrier(4)
     matches: list[str] = []
@@ -451,7 +451,10 @@ def _not_yet(*_: object) -> bool:
 
 
 def prepare_run(
-    gateway: Gateway, base: ScratchDatabase, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway,
+    base: ScratchDatabase,
+    worker: WorkerResources,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> UUID:
     """A scope whose vectors are there and whose fold is not."""
     set_tuning(base, ahead_events=3)
@@ -466,7 +469,7 @@ def prepare_run(
 def test_workers_on_one_scope_at_once_leave_one_history(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scope = prepare_run(gateway, scratch_db, worker, monkeypatch)
@@ -483,7 +486,7 @@ def test_workers_on_one_scope_at_once_leave_one_history(
 def test_without_the_compare_and_swap_workers_get_into_each_others_way(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Teeth."""
@@ -498,7 +501,7 @@ def test_without_the_compare_and_swap_workers_get_into_each_others_way(
         )
         return True
 
-    monkeypatch.setattr(store_lanes, "advance_fold", move)
+    monkeypatch.setattr(store_lanes, "try_advance_fold", move)
     assert set(race(scratch_db, worker, scope)) - {"Unavailable"}
 
 

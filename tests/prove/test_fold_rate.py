@@ -23,7 +23,7 @@ from strandline.background import process_events
 from strandline.chains import store_events, store_lanes
 from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.context import Deferred, WorkerContext
+from strandline.jobs.context import Deferred, WorkerResources
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Continues
 from strandline.local.aws import LocalAws
@@ -168,7 +168,7 @@ def talk(count: int, length: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerContext]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerResources]:
     database = Database(scratch_db.url)
     embedder = WordEmbedder(f"words/{DIMENSIONS}", DIMENSIONS)
     yield make_worker(database, BlobStore(aws.bucket), embedder, seconds=3600.0, slice_events=10**9)
@@ -176,7 +176,7 @@ def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerContext
 
 
 def prepare_run(
-    gateway: Gateway, worker: WorkerContext, events: list[dict[str, Any]]
+    gateway: Gateway, worker: WorkerResources, events: list[dict[str, Any]]
 ) -> tuple[TenantDb, UUID]:
     """The events appended, and their vectors stored; nothing folded."""
     key = gateway.key()
@@ -190,14 +190,14 @@ def prepare_run(
     return access, scope
 
 
-def _put_off(worker: WorkerContext, _access: TenantDb, scope: UUID, _now: datetime) -> bool:
+def _put_off(worker: WorkerResources, _access: TenantDb, scope: UUID, _now: datetime) -> bool:
     """No fold: it waits for something."""
     worker.tally.deferrals[scope] = Deferred("later", 0.0)
     return False
 
 
 def fold(
-    access: TenantDb, scope: UUID, base: ScratchDatabase, worker: WorkerContext, events: int
+    access: TenantDb, scope: UUID, base: ScratchDatabase, worker: WorkerResources, events: int
 ) -> Ledger:
     """Fold it to its end."""
     ledger = Ledger(base, access)
@@ -226,7 +226,7 @@ def scans_of_the_log(scratch_db: ScratchDatabase) -> int:
 def test_an_event_costs_the_same_however_many_are_folded(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     request: pytest.FixtureRequest,
 ) -> None:
     for count in (2000, 5000, 20012) if request.config.getoption("--full") else (600,):
@@ -247,7 +247,7 @@ def test_an_event_costs_the_same_however_many_are_folded(
 def test_what_is_open_is_read_once_in_a_batch(
     plenty: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     request: pytest.FixtureRequest,
 ) -> None:
     """However much of a lane stays open: a message is judged by all of it."""

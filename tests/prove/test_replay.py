@@ -16,7 +16,7 @@ from strandline.background.refused_vectors import retry_refused_vectors
 from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.topics import limits
 from tests.strandline.chains.fold_fixtures import EventGenerator, append, set_tuning
@@ -52,7 +52,7 @@ def embedder() -> WordEmbedder:
 @pytest.fixture
 def worker(
     scratch_db: ScratchDatabase, aws: LocalAws, embedder: WordEmbedder
-) -> Iterator[WorkerContext]:
+) -> Iterator[WorkerResources]:
     """With the heuristic model."""
     database = Database(scratch_db.url)
     yield make_worker(database, BlobStore(aws.bucket), embedder, seconds=300)
@@ -63,7 +63,7 @@ class Life:
     """A tenant's conversations, and what is derived of them, by seed."""
 
     def __init__(
-        self, gateway: Gateway, base: ScratchDatabase, worker: WorkerContext, seed: int
+        self, gateway: Gateway, base: ScratchDatabase, worker: WorkerResources, seed: int
     ) -> None:
         assert isinstance(worker.embedder, WordEmbedder)
         self.gateway, self.base, self.worker = gateway, base, worker
@@ -157,7 +157,7 @@ class Life:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_replay_gives_the_same_hashes_and_nodes(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, seed: int
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, seed: int
 ) -> None:
     life = Life(gateway, scratch_db, worker, seed)
     life.live(EVENTS)
@@ -181,7 +181,7 @@ def test_a_replay_gives_the_same_hashes_and_nodes(
 
 @pytest.mark.proof
 def test_a_vector_whose_loss_was_not_stored_is_noticed(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     """Planted: without the decision, a vector that came too late is in the replayed tree."""
     life = Life(gateway, scratch_db, worker, 0)

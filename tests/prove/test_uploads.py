@@ -43,7 +43,7 @@ STEPS: list[tuple[object, str]] = [
     (BlobStore, "read_text_prefix"),
     (BlobStore, "store_upload"),
     (BlobStore, "remove_uploads"),
-    (BlobStore, "clear_upload"),
+    (BlobStore, "reopen_upload"),
     (store_uploads, "look_up_payloads"),
     (store_uploads, "list_expired"),
     (store_uploads, "delete_uploads"),
@@ -412,7 +412,7 @@ def test_a_citation_without_verification_would_be_found_out(
         store: BlobStore = reader._blobs
 
         class TrustingStore:
-            clear_upload = store.clear_upload
+            clear_upload = store.reopen_upload
 
             def inspect_upload(
                 self, tenant: str, upload_id: Any, deadline: float

@@ -36,7 +36,7 @@ _RETRY_PAUSES = (1.0, 5.0, 10.0, 20.0)
 """Pauses between attempts to connect, in seconds: a paused Aurora needs a while to resume."""
 
 
-class ReleaseResult(NamedTuple):
+class ReleaseProgress(NamedTuple):
     """The result of a run. The state machine reads it like a job's plan, with no shards."""
 
     applied: list[str]
@@ -48,7 +48,7 @@ class ReleaseResult(NamedTuple):
     shards: int = 0
 
 
-def prepare_release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
+def prepare_release(env: Mapping[str, str], deadline: float) -> ReleaseProgress:
     """Bring the database that `env` names to this release, and make the operator's first key if it
     is missing. Starts nothing after `deadline`, in time.monotonic() seconds.
 
@@ -68,11 +68,11 @@ def prepare_release(env: Mapping[str, str], deadline: float) -> ReleaseResult:
             owner.execute("set idle_in_transaction_session_timeout = '60s'")
             applied_names, pending_names = _migrate_schema(owner, deadline)
             if secret := env.get(PREFIX + "FIRST_KEY_SECRET"):
-                _ensure_first_key(owner, secret, _require_setting(env, "KEY_SECRET"))
+                _ensure_operator_key(owner, secret, _require_setting(env, "KEY_SECRET"))
     if pending_names:
-        _request_rerun(env)
+        _request_migration_run(env)
     logger.info("release finished", extra={"applied": applied_names, "pending": pending_names})
-    return ReleaseResult(applied_names, pending_names)
+    return ReleaseProgress(applied_names, pending_names)
 
 
 def _require_valid_settings(env: Mapping[str, str]) -> None:
@@ -126,7 +126,7 @@ def _connect_with_retries(url: str, auth: AuthMode) -> Connection:
     return connect(url, auth)
 
 
-def _ensure_first_key(owner: Connection, secret: str, key_secret: str) -> None:
+def _ensure_operator_key(owner: Connection, secret: str, key_secret: str) -> None:
     """Make a key with the right `operator`, unless `secret` already contains one.
 
     The token is written to the secret before the key is stored in the database. If that fails, or
@@ -156,7 +156,7 @@ def _ensure_first_key(owner: Connection, secret: str, key_secret: str) -> None:
         owner.execute("select pg_advisory_unlock(%s)", (_KEY_LOCK,))
 
 
-def _request_rerun(env: Mapping[str, str]) -> None:
+def _request_migration_run(env: Mapping[str, str]) -> None:
     """Request another run of this function by the state machine: a long migration is not done."""
     sqs = aws_clients.retrying_client("sqs")
     body = json.dumps({"job": "migrate", "run": str(uuid4()), "trace": trace_header()})

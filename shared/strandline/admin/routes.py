@@ -20,7 +20,7 @@ from strandline.db.database import TenantDb
 from strandline.errors import NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.schemas import ListQuery
+from strandline.schemas import PagingQuery
 
 
 def create_tenant(request: Request) -> Response:
@@ -41,7 +41,7 @@ def create_tenant(request: Request) -> Response:
 
 def list_tenants(request: Request) -> Response:
     """List all tenants, by name."""
-    page = request.parse_query(ListQuery)
+    page = request.parse_query(PagingQuery)
     return json_response(tenants.list_tenants(request.connect_operator(), page.limit, page.cursor))
 
 
@@ -86,7 +86,7 @@ def create_key(request: Request) -> Response:
 
 def list_keys(request: Request) -> Response:
     """List a tenant's keys, including ended ones, newest first, without secrets."""
-    page = request.parse_query(ListQuery)
+    page = request.parse_query(PagingQuery)
     return json_response(keys.list_keys(connect_tenant(request), page.limit, page.cursor))
 
 
@@ -129,7 +129,7 @@ def list_trail(request: Request) -> Response:
     """List what admins and operators did in a tenant, newest first: ids, rights and numbers, no
     text. Refused requests are in the audit trail of the requester's own tenant. The next response
     includes this request."""
-    page = request.parse_query(ListQuery)
+    page = request.parse_query(PagingQuery)
     return json_response(
         tenants.list_audit_entries(connect_tenant(request), page.limit, page.cursor)
     )
@@ -182,7 +182,7 @@ ROUTES = {
         audits_in_transaction=True,
     ),
     "GET /api/v1/admin/tenants": Route(
-        list_tenants, "operator", {200: TenantPage}, query=ListQuery
+        list_tenants, "operator", {200: TenantPage}, query=PagingQuery
     ),
     f"GET {TENANT}": Route(get_tenant, "operator", {200: TenantDetails}),
     f"PATCH {TENANT}": Route(
@@ -200,7 +200,7 @@ ROUTES = {
         errors=(StateConflict,),
         audits_in_transaction=True,
     ),
-    f"GET {TENANT}/keys": Route(list_keys, "operator", {200: KeyPage}, query=ListQuery),
+    f"GET {TENANT}/keys": Route(list_keys, "operator", {200: KeyPage}, query=PagingQuery),
     f"GET {_KEY}": Route(get_key, "operator", {200: KeyOut}),
     f"POST {_KEY}/rotate": Route(
         rotate_key,
@@ -211,5 +211,5 @@ ROUTES = {
         audits_in_transaction=True,
     ),
     f"DELETE {_KEY}": Route(revoke_key, "operator", {200: KeyOut}, audits_in_transaction=True),
-    f"GET {TENANT}/audit": Route(list_trail, "operator", {200: AuditPage}, query=ListQuery),
+    f"GET {TENANT}/audit": Route(list_trail, "operator", {200: AuditPage}, query=PagingQuery),
 }

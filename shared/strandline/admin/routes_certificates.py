@@ -6,7 +6,7 @@ from strandline.admin.schemas_certificates import CertificateIn, CertificateOut,
 from strandline.errors import StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.schemas import ListQuery
+from strandline.schemas import PagingQuery
 
 
 def create_certificate(request: Request) -> Response:
@@ -31,7 +31,7 @@ def create_certificate(request: Request) -> Response:
 
 def list_certificates(request: Request) -> Response:
     """List a tenant's subjects, including ended ones, newest first."""
-    page = request.parse_query(ListQuery)
+    page = request.parse_query(PagingQuery)
     return json_response(
         certificates.list_certificates(connect_tenant(request), page.limit, page.cursor)
     )
@@ -66,7 +66,7 @@ ROUTES = {
         audits_in_transaction=True,
     ),
     f"GET {_CERTIFICATES}": Route(
-        list_certificates, "operator", {200: CertificatePage}, query=ListQuery
+        list_certificates, "operator", {200: CertificatePage}, query=PagingQuery
     ),
     f"GET {_CERTIFICATE}": Route(get_certificate, "operator", {200: CertificateOut}),
     f"DELETE {_CERTIFICATE}": Route(

@@ -1,18 +1,18 @@
 """HTTP routes of a tenant's usage and its model calls."""
 
 from strandline.admin.schemas_tenants import Usage
-from strandline.admin.usage import list_model_calls, read_usage, require_tenant_wide
+from strandline.admin.usage import list_model_calls, read_usage, require_unbound_or_admin
 from strandline.db.database import Caller
 from strandline.errors import Forbidden
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.llm.schemas import ModelCallPage
-from strandline.schemas import ListQuery
+from strandline.schemas import PagingQuery
 
 
 def get_usage(request: Request) -> Response:
     """Get the tenant's current use of each quota. For admins and credentials bound to no user."""
-    require_tenant_wide(request.principal)
+    require_unbound_or_admin(request.principal)
     access = request.resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline
     )
@@ -22,7 +22,7 @@ def get_usage(request: Request) -> Response:
 def get_model_calls(request: Request) -> Response:
     """List the tenant's calls of language models, newest first: numbers and ids, no text. Calls are
     kept for 30 days, their monthly costs for good."""
-    page = request.parse_query(ListQuery)
+    page = request.parse_query(PagingQuery)
     access = request.resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline
     )
@@ -35,7 +35,7 @@ ROUTES = {
         get_model_calls,
         "admin",
         {200: ModelCallPage},
-        query=ListQuery,
+        query=PagingQuery,
         audits_refusals_only=True,
     ),
 }

@@ -15,7 +15,7 @@ from strandline.tenants import store_quotas
 from strandline.tenants.quotas import QuotaManager
 
 
-def require_tenant_wide(principal: Principal) -> None:
+def require_unbound_or_admin(principal: Principal) -> None:
     """Raise Forbidden for a bound user without the right `admin`: it may not see what others
     use."""
     if principal.user is not None and "admin" not in principal.rights:

@@ -280,7 +280,7 @@ def _responses(
     responses: dict[int, Any] = {}
     for status, model in route.responses.items():
         if isinstance(model, MediaType):
-            content: dict[str, dict[str, Any]] = {kind: {} for kind in model.types}
+            content: dict[str, dict[str, Any]] = {kind: {} for kind in model.content_types}
             description = "As its type says."
         else:
             content = {JSON: {"schema": schemas[model]}}

@@ -64,7 +64,7 @@ def get_openapi(request: Request) -> Response:
 def get_root(request: Request) -> Response:
     """Redirect to the page at `/docs`."""
     # Relative to the caller's own address, because a proxy or a base path may hide a part of it.
-    last_segment = request.full_path.rpartition("/")[2]
+    last_segment = request.path_with_stage.rpartition("/")[2]
     location = f"{last_segment}/docs" if last_segment else "docs"
     return text_response("", _HTML, {"Location": location}) | {"statusCode": 307}
 

@@ -45,14 +45,14 @@ class Authenticator:
         """Raise Unauthorized unless the request carries a credential that this deployment issued,
         or whose issuer it trusts. Reads no database, so that routes work while the database is
         down."""
-        for method, credential in self._select_credentials(request):
+        for method, credential in self._select_deciding_credentials(request):
             method.check(credential)
 
     def authenticate(self, request: AuthRequest, deadline: float | None = None) -> Principal:
         """The request's principal. Raises Unauthorized; Forbidden for an unknown tenant, or for
         credentials that contradict each other; Unavailable when a lookup is not possible.
         `deadline` is in time.monotonic() seconds."""
-        credentials = self._select_credentials(request)
+        credentials = self._select_deciding_credentials(request)
         if not self._require_all:
             ((method, credential),) = credentials
             return method.authenticate(credential, deadline)
@@ -74,7 +74,7 @@ class Authenticator:
         if self._certificates:
             self._certificates.forget()
 
-    def _select_credentials(self, request: AuthRequest) -> list[tuple[AuthMethod, str]]:
+    def _select_deciding_credentials(self, request: AuthRequest) -> list[tuple[AuthMethod, str]]:
         """The credentials that decide, each with its method. Raises Unauthorized when one is
         missing."""
         credentials: list[tuple[AuthMethod, str]] = []

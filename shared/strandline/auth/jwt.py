@@ -18,7 +18,7 @@ from strandline.auth import store_keys
 from strandline.auth.credentials import KEY_PREFIX, AuthRequest
 from strandline.auth.jwks import HmacSecret, JwkSet
 from strandline.auth.principals import Principal
-from strandline.auth.store_keys import TenantRow
+from strandline.auth.store_keys import TenantWithSettings
 from strandline.auth.ttl_cache import TtlCache
 from strandline.config_auth import AuthSettings
 from strandline.db.database import NOBODY, Caller, Database
@@ -49,7 +49,7 @@ class Claims(NamedTuple):
 class _CachedTenant:
     """The result of a tenant lookup."""
 
-    tenant: TenantRow | None
+    tenant: TenantWithSettings | None
     """None: there is none of that name."""
 
 
@@ -84,11 +84,11 @@ class JwtAuth:
         key = self._keys.find(header)
         if key is None:
             raise Unauthorized("No key that is known here signed the JWT.")
-        self._verify(credential, key.material, key.algorithms)
+        self._require_valid(credential, key.material, key.algorithms)
         return Claims(
-            _string_claim(claims, "tenant_id"),
-            _user_participant(_string_claim(claims, "user_id")),
-            self._rights(claims),
+            _require_string_claim(claims, "tenant_id"),
+            _user_participant(_require_string_claim(claims, "user_id")),
+            self._map_scopes_to_rights(claims),
         )
 
     def authenticate(self, credential: str, deadline: float | None) -> Principal:
@@ -97,7 +97,7 @@ class JwtAuth:
         time.monotonic() seconds."""
         claims = self.check(credential)
         entry = self._tenant_cache.get(claims.tenant) or self._tenant_cache.put(
-            claims.tenant, _CachedTenant(self._find_tenant(claims.tenant, deadline))
+            claims.tenant, _CachedTenant(self._look_up_tenant(claims.tenant, deadline))
         )
         if entry.tenant is None:
             raise Forbidden("tenant_id: the JWT's tenant does not exist in this deployment.")
@@ -105,13 +105,13 @@ class JwtAuth:
             claims.tenant, claims.user, claims.rights, agents_share=entry.tenant.agents_share
         )
 
-    def _find_tenant(self, tenant: str, deadline: float | None) -> TenantRow | None:
+    def _look_up_tenant(self, tenant: str, deadline: float | None) -> TenantWithSettings | None:
         if not _TENANT.fullmatch(tenant):
             return None
         access = self._database.connect_as(Caller(tenant, (NOBODY,)), deadline)
         return store_keys.get_tenant(access)
 
-    def _verify(self, token: str, key: Any, algorithms: list[str]) -> None:
+    def _require_valid(self, token: str, key: Any, algorithms: list[str]) -> None:
         """Verify signature and registered claims with PyJWT. The signature comes first, so that
         only the holder of a genuine token learns what is wrong with it."""
         import jwt
@@ -137,9 +137,9 @@ class JwtAuth:
         except jwt.MissingRequiredClaimError as error:
             raise Unauthorized(f"The JWT lacks {error.claim}.") from None
         except jwt.PyJWTError:
-            _reject()
+            _raise_unauthorized()
 
-    def _rights(self, claims: Mapping[str, Any]) -> frozenset[str]:
+    def _map_scopes_to_rights(self, claims: Mapping[str, Any]) -> frozenset[str]:
         """The rights in `scope` (RFC 8693: words separated by spaces) or `scp` (the same, or a
         list). A claim that is present counts even if it is empty; null is not the same as
         absent."""
@@ -149,14 +149,14 @@ class JwtAuth:
         claim: object = claims[name]
         value: object = claim.split() if isinstance(claim, str) else claim
         if not isinstance(value, list):
-            _reject()
+            _raise_unauthorized()
         scopes = cast("list[object]", value)
         return frozenset(
             right for scope, right in self._settings.jwt_scope_rights.items() if scope in scopes
         )
 
 
-def _reject() -> NoReturn:
+def _raise_unauthorized() -> NoReturn:
     raise Unauthorized("The JWT is not one that is accepted here.") from None
 
 
@@ -164,17 +164,17 @@ def _decode(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Header and claims of a token that is not verified yet. Raises Unauthorized for anything but a
     JWS in compact form, for a duplicate member, and for a critical header (`crit`)."""
     if len(token) > _MAX_CHARACTERS or not _COMPACT_JWS.fullmatch(token):
-        _reject()
+        _raise_unauthorized()
     encoded_header, encoded_claims, _ = token.split(".")
     header, claims = _decode_object(encoded_header), _decode_object(encoded_claims)
     kind = header.get("typ", "JWT")
     if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in _TOKEN_TYPES:
-        _reject()
+        _raise_unauthorized()
     if "crit" in header or "b64" in header:
-        _reject()
+        _raise_unauthorized()
     for name in ("exp", "nbf", "iat"):
         if name in claims and type(claims[name]) not in (int, float):
-            _reject()
+            _raise_unauthorized()
     return header, claims
 
 
@@ -185,9 +185,9 @@ def _decode_object(segment: str) -> dict[str, Any]:
             raw.decode(), object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant
         )
     except (ValueError, binascii.Error, RecursionError):
-        _reject()
+        _raise_unauthorized()
     if not isinstance(document, dict):
-        _reject()
+        _raise_unauthorized()
     return cast("dict[str, Any]", document)
 
 
@@ -204,7 +204,7 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _string_claim(claims: Mapping[str, Any], name: str) -> str:
+def _require_string_claim(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not value.strip():
         raise Unauthorized(f"The JWT lacks {name}.")

@@ -43,7 +43,7 @@ def add_tenant(access: TenantDb) -> bool:
 
 
 @dataclass(frozen=True)
-class Tenant:
+class ListedTenant:
     """A tenant, and when it was created."""
 
     tenant_id: str
@@ -51,7 +51,7 @@ class Tenant:
 
 
 @dataclass(frozen=True)
-class TenantRow(Tenant):
+class TenantWithSettings(ListedTenant):
     """A tenant with its settings for reads."""
 
     agents_share: bool
@@ -60,10 +60,10 @@ class TenantRow(Tenant):
     """The IANA name of the time zone of days that its questions name."""
 
 
-def get_tenant(access: TenantDb) -> TenantRow | None:
+def get_tenant(access: TenantDb) -> TenantWithSettings | None:
     """The caller's tenant, or None if it does not exist."""
     rows = access.fetch(
-        TenantRow,
+        TenantWithSettings,
         """
         select tenant_id, created_at, agents_share, time_zone from tenants
         where tenant_id = %(tenant)s
@@ -116,10 +116,10 @@ def lock_tenant(access: TenantDb) -> bool:
     return row_count > 0
 
 
-def list_tenants(access: TenantDb, after: str, limit: int) -> Sequence[Tenant]:
+def list_tenants(access: TenantDb, after: str, limit: int) -> Sequence[ListedTenant]:
     """All tenants by name, those after `after`: for an operator, past row-level security."""
     return access.fetch(
-        Tenant,
+        ListedTenant,
         "select tenant_id, created_at from tenants_by_name(%(after)s, %(limit)s)",
         {"after": after, "limit": limit},
     )
@@ -169,7 +169,7 @@ def add_key(
             "expires_at": expires_at,
         },
     )
-    return _require_key(access, key_id)
+    return _read_back_key(access, key_id)
 
 
 def get_key(access: TenantDb, key_id: str) -> ApiKey | None:
@@ -199,7 +199,7 @@ def set_successor(access: TenantDb, key_id: str, successor: str, ends_at: dateti
         " expires_at = least(expires_at, %(until)s) where key_id = %(key_id)s",
         {"key_id": key_id, "successor": successor, "until": ends_at},
     )
-    return _require_key(access, key_id)
+    return _read_back_key(access, key_id)
 
 
 def revoke_key(access: TenantDb, key_id: str) -> ApiKey | None:
@@ -212,7 +212,7 @@ def revoke_key(access: TenantDb, key_id: str) -> ApiKey | None:
     return get_key(access, key_id)
 
 
-def _require_key(access: TenantDb, key_id: str) -> ApiKey:
+def _read_back_key(access: TenantDb, key_id: str) -> ApiKey:
     key = get_key(access, key_id)
     assert key is not None, "this transaction wrote it"
     return key

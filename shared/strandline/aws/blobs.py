@@ -194,7 +194,7 @@ class BlobStore(Bucket):
                 raise
         return True
 
-    def read_upload(self, tenant: str, upload_id: UUID, max_bytes: int) -> bytes:
+    def read_upload_prefix(self, tenant: str, upload_id: UUID, max_bytes: int) -> bytes:
         """The first `max_bytes` of what a caller uploaded. Raises PayloadMissing when there is no
         such object."""
         location = self._upload_location(tenant, upload_id)
@@ -218,7 +218,7 @@ class BlobStore(Bucket):
         version_counts = self.erase(list(keys))
         return [upload_id for key, upload_id in keys.items() if key in version_counts]
 
-    def clear_upload(self, tenant: str, upload_id: UUID) -> None:
+    def reopen_upload(self, tenant: str, upload_id: UUID) -> None:
         """Remove an upload's object, so that another PUT is accepted. A bucket that keeps versions
         keeps it until the upload is removed."""
         self.remove_keys([self._upload_location(tenant, upload_id)["Key"]])

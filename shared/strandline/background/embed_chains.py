@@ -8,11 +8,11 @@ from strandline.chains import store_vectors
 from strandline.chains.store_vectors import SummaryVector
 from strandline.db.database import Caller, TenantDb
 from strandline.jobs import store_failures
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.log import store_work
 
 
-def embed_chains(worker: WorkerContext, tenant: str, now: datetime) -> tuple[int, bool]:
+def embed_chains(worker: WorkerResources, tenant: str, now: datetime) -> tuple[int, bool]:
     """Embed the summaries of a tenant's active chains that have no vector in the current space.
     Returns how many vectors were stored, and whether all chains are done. A summary that the model
     refuses stays without one.

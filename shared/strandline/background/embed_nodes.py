@@ -8,15 +8,15 @@ from uuid import UUID
 from strandline.background.vectors import embed_texts
 from strandline.db.database import Caller, TenantDb
 from strandline.graph.nodes import store_vectors
-from strandline.graph.nodes.store_vectors import NodeVector, UnembeddedNode
-from strandline.jobs.context import WorkerContext
+from strandline.graph.nodes.store_vectors import EmbeddedNode, UnembeddedNode
+from strandline.jobs.context import WorkerResources
 from strandline.log import store_work
 
 BATCH = 128
 """How many nodes are embedded between two commits."""
 
 
-def embed_new_nodes(worker: WorkerContext, access: TenantDb, scope_ids: Sequence[UUID]) -> int:
+def embed_new_nodes(worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]) -> int:
     """Embed the nodes of these scopes that have no vector. Returns how many were embedded; nodes
     that a writer has locked stay due. A node whose text the model refuses stays without a vector.
     Raises EmbeddingUnavailable; what was stored before stays."""
@@ -35,7 +35,7 @@ def embed_new_nodes(worker: WorkerContext, access: TenantDb, scope_ids: Sequence
     return embedded_count
 
 
-def embed_all_nodes(worker: WorkerContext, tenant: str) -> bool:
+def embed_all_nodes(worker: WorkerResources, tenant: str) -> bool:
     """Embed the nodes of a tenant that have no vector in the current space. Returns whether all are
     done. Raises EmbeddingUnavailable; what was stored before stays."""
     access = worker.database.connect_as(Caller.background(tenant))
@@ -51,12 +51,14 @@ def embed_all_nodes(worker: WorkerContext, tenant: str) -> bool:
     return True
 
 
-def _embed(worker: WorkerContext, access: TenantDb, nodes: Sequence[UnembeddedNode]) -> int:
+def _embed(worker: WorkerResources, access: TenantDb, nodes: Sequence[UnembeddedNode]) -> int:
     vector_by_node = embed_texts(worker, {node.node_id: node.text for node in nodes})
-    vectors: list[NodeVector] = []
+    vectors: list[EmbeddedNode] = []
     for node in nodes:
         vector = vector_by_node[node.node_id]
         is_refused = isinstance(vector, str)
-        vectors.append(NodeVector(node, None if is_refused else store_work.vector_to_text(vector)))
+        vectors.append(
+            EmbeddedNode(node, None if is_refused else store_work.vector_to_text(vector))
+        )
     with access.transaction():
         return store_vectors.store_vectors(access, worker.embedder.space, vectors)

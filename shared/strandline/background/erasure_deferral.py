@@ -4,7 +4,7 @@ texts."""
 from collections.abc import Sequence
 
 from strandline.db.database import TenantDb
-from strandline.jobs.context import Deferred, WorkerContext
+from strandline.jobs.context import Deferred, WorkerResources
 from strandline.log.store_erasure_marks import list_marked_scopes
 from strandline.log.store_work import ScopeLease
 
@@ -13,7 +13,7 @@ _WAIT_SECONDS = 30
 
 
 def defer_scopes_under_erasure(
-    worker: WorkerContext, access: TenantDb, leases: Sequence[ScopeLease]
+    worker: WorkerResources, access: TenantDb, leases: Sequence[ScopeLease]
 ) -> list[ScopeLease]:
     """Defer those of these scopes that have events which are being erased. Returns the others."""
     erasing_scopes = list_marked_scopes(access, [lease.scope_id for lease in leases])

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.job_log import log_job
+from strandline.background.job_log import job_log_context
 from strandline.config import get_settings
 from strandline.errors import Malformed
 from strandline.jobs import runner
-from strandline.jobs.context import Tally
-from strandline.jobs.request_next import request_next_runs
+from strandline.jobs.context import JobMetrics
+from strandline.jobs.request_next import schedule_next_runs
 from strandline.jobs.runner import Job, JobResources, Shard, ShardFailed
-from strandline.observability import logger, trace_context, trace_id_of
+from strandline.observability import ensure_trace_id, logger, trace_context
 from strandline.resources import Resources
 
 _RESERVE_SECONDS = 10.0
@@ -43,14 +43,14 @@ def run_step(
     if verb == "shard":
         _run_item(job, resources, run, runner.list_shards(run_input), deadline, context)
         return {}
-    with trace_context(trace_id_of(None)):
+    with trace_context(ensure_trace_id(None)):
         if verb == "plan":
-            with request_runs_after(resources, deadline) as outcome:
+            with request_runs_on_exit(resources, deadline) as outcome:
                 plan = runner.plan_run(tools, job, run, now, run_input.get("tenant"))
                 outcome.run_continues = plan.shards > 0
             return plan._asdict()
         if verb == "finish":
-            with request_runs_after(resources, deadline) as outcome:
+            with request_runs_on_exit(resources, deadline) as outcome:
                 totals = runner.finish_run(tools, job, run, now)
                 outcome.found_work = any(totals.get(name) for name in _SCAN_TOTALS)
             return totals
@@ -74,10 +74,10 @@ def _run_item(
     for position, shard in enumerate(shards):
         if time.monotonic() > deadline:
             raise ShardFailed(f"{job.name}: {len(shards) - position} shards were not begun in time")
-        tally = Tally()
+        tally = JobMetrics()
         shard_deadline = runner.share_time(deadline, len(shards) - position - 1)
         try:
-            with log_job(tally, context.function_name, job.name, trace_id_of(None)):
+            with job_log_context(tally, context.function_name, job.name, ensure_trace_id(None)):
                 runner.run_shard(tools, job, run, shard, resources.clock(), shard_deadline, tally)
                 resources.work_queue.send_later(shard.tenant, tally.retry_delays)
         except ShardFailed as error:
@@ -90,7 +90,7 @@ def _run_item(
 
 
 @dataclass
-class _StepOutcome:
+class _RunOutlook:
     """The outcome of a step that may be the last of its run."""
 
     run_continues: bool = False
@@ -100,16 +100,16 @@ class _StepOutcome:
 
 
 @contextmanager
-def request_runs_after(resources: Resources, deadline: float) -> Generator[_StepOutcome]:
+def request_runs_on_exit(resources: Resources, deadline: float) -> Generator[_RunOutlook]:
     """Run a step, then request the next run of every job if this run ends with the step. A step
     that fails ends its run too."""
-    outcome = _StepOutcome()
+    outcome = _RunOutlook()
     try:
         yield outcome
     finally:
         if not outcome.run_continues:
             space = resources.embedder.space if outcome.found_work else None
             now = resources.clock()
-            request_next_runs(
+            schedule_next_runs(
                 resources.database, resources.job_queue, get_settings(), now, deadline, space=space
             )

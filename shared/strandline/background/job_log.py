@@ -4,12 +4,12 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from strandline.jobs.context import Tally
-from strandline.observability import emf_fields, logger, sample_quantiles, trace_context
+from strandline.jobs.context import JobMetrics
+from strandline.observability import downsample, emf_fields, logger, trace_context
 
 
 @contextmanager
-def log_job(tally: Tally, function: str, kind: str, trace: str) -> Generator[None]:
+def job_log_context(tally: JobMetrics, function: str, kind: str, trace: str) -> Generator[None]:
     """Log a job's lines with one trace id; the last line holds its metrics."""
     start = time.monotonic()
     with trace_context(trace):
@@ -25,8 +25,8 @@ def log_job(tally: Tally, function: str, kind: str, trace: str) -> Generator[Non
                 "EmbeddingMilliseconds": tally.embedding_ms,
                 "WorkFailures": tally.failures,
                 "FoldMilliseconds": tally.fold_ms,
-                "SimilarityCosine": sample_quantiles(tally.cosines),
-                **{name: sample_quantiles(values) for name, values in tally.samples.items()},
+                "SimilarityCosine": downsample(tally.cosines),
+                **{name: downsample(values) for name, values in tally.samples.items()},
                 **tally.counters,
             }
             if tally.due_work:

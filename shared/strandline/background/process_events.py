@@ -16,7 +16,7 @@ from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import Unavailable
 from strandline.jobs import store_failures
-from strandline.jobs.context import Deferred, WorkerContext, describe_error
+from strandline.jobs.context import Deferred, WorkerResources, describe_error
 from strandline.log import store_counts, store_work
 from strandline.log.store_work import EventVector
 from strandline.observability import logger
@@ -33,7 +33,7 @@ _MAX_RETRY_SECONDS = 300
 """The longest pause before failed work is tried again."""
 
 
-def process_scopes(worker: WorkerContext, tenant: str, scope_ids: Sequence[UUID]) -> int:
+def process_scopes(worker: WorkerResources, tenant: str, scope_ids: Sequence[UUID]) -> int:
     """Embed and fold the scopes that a queue message names. Returns how many are not finished;
     their work stays due. A scope does not count if another worker has it, if it has nothing due, or
     if it waits for a model."""
@@ -60,7 +60,7 @@ def process_scopes(worker: WorkerContext, tenant: str, scope_ids: Sequence[UUID]
     return failed_count
 
 
-def process_tenant(worker: WorkerContext, tenant: str, scan_all: bool = True) -> int:
+def process_tenant(worker: WorkerResources, tenant: str, scan_all: bool = True) -> int:
     """Embed and fold whatever is due in one tenant. Returns how many scopes were finished. With
     `scan_all`, all scopes are first scanned for work that no row names."""
     access = worker.database.connect_as(Caller.background(tenant))
@@ -77,7 +77,7 @@ def process_tenant(worker: WorkerContext, tenant: str, scan_all: bool = True) ->
     return finished_count
 
 
-def process_scope_now(worker: WorkerContext, tenant: str, scope_id: UUID) -> None:
+def process_scope_now(worker: WorkerResources, tenant: str, scope_id: UUID) -> None:
     """Process one scope at once, even if its work is postponed. Raises Unavailable where it fails
     again, waits for a model, or is leased by another worker; a killed worker's lease holds until it
     runs out."""
@@ -105,7 +105,7 @@ class _BatchOutcome(NamedTuple):
 
 
 def _process_leases(
-    worker: WorkerContext, access: TenantDb, leases: Sequence[store_work.ScopeLease]
+    worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
 ) -> _BatchOutcome:
     """Embed and fold leased scopes, then release them as finished, due again, or postponed. Scopes
     with events that are being erased wait."""
@@ -143,7 +143,7 @@ def _process_leases(
 
 
 def _release_leases(
-    worker: WorkerContext,
+    worker: WorkerResources,
     access: TenantDb,
     healthy_leases: Sequence[store_work.ScopeLease],
     deferrals: Mapping[UUID, Deferred],
@@ -173,7 +173,7 @@ def _release_leases(
 
 
 def _embed_leases(
-    worker: WorkerContext, access: TenantDb, leases: Sequence[store_work.ScopeLease]
+    worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
 ) -> dict[UUID, Exception]:
     """Index and embed leased scopes together, with one statement for all. Where that fails they are
     tried one by one, so that only the scope at fault fails. Returns the error of each failed
@@ -200,7 +200,7 @@ def _embed_leases(
     return failures
 
 
-def _embed_scopes(worker: WorkerContext, access: TenantDb, scope_ids: Sequence[UUID]) -> None:
+def _embed_scopes(worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]) -> None:
     space, embedded_counts, remaining = worker.embedder.space, Counter[UUID](), list(scope_ids)
     slice_end = time.monotonic() + worker.slice_seconds
     while remaining and (events := store_work.list_unembedded(access, remaining, space, BATCH)):
@@ -210,7 +210,7 @@ def _embed_scopes(worker: WorkerContext, access: TenantDb, scope_ids: Sequence[U
         with access.transaction():
             store_work.store_vectors(access, space, vectors, events)
             update_centroids(access, event_ids, space)
-            _record_refused(access, vectors)
+            _record_refusal_failures(access, vectors)
         worker.renew()
         worker.tally.embedded_events += len(vectors)
         scopes = sorted({str(event.scope_id) for event in events})
@@ -229,7 +229,7 @@ def _embed_scopes(worker: WorkerContext, access: TenantDb, scope_ids: Sequence[U
             break
 
 
-def _record_refused(access: TenantDb, vectors: Sequence[EventVector]) -> None:
+def _record_refusal_failures(access: TenantDb, vectors: Sequence[EventVector]) -> None:
     """Record a visible failure for each scope with events whose vector will never come by
     itself."""
     for vector in {item.event.scope_id: item for item in vectors if item.refusal}.values():
@@ -246,7 +246,7 @@ def _record_refused(access: TenantDb, vectors: Sequence[EventVector]) -> None:
 
 
 def _fold_leases(
-    worker: WorkerContext,
+    worker: WorkerResources,
     access: TenantDb,
     leases: Sequence[store_work.ScopeLease],
     failures: dict[UUID, Exception],
@@ -269,7 +269,7 @@ def _fold_leases(
 
 
 def _take_deferrals(
-    worker: WorkerContext,
+    worker: WorkerResources,
     leases: Sequence[store_work.ScopeLease],
     failures: Mapping[UUID, Exception],
 ) -> dict[UUID, Deferred]:
@@ -288,7 +288,7 @@ def _take_deferrals(
 
 
 def _postpone_failed(
-    worker: WorkerContext,
+    worker: WorkerResources,
     access: TenantDb,
     leases: Sequence[store_work.ScopeLease],
     failures: Mapping[UUID, Exception],
@@ -320,7 +320,7 @@ def _record_stuck_before_retry(access: TenantDb, leases: Sequence[store_work.Sco
     better reason, and counts it."""
     stuck_leases = [lease for lease in leases if lease.attempts >= store_work.STUCK_ATTEMPTS]
     if stuck_leases:
-        noted_scopes = store_failures.list_known_failures(
+        noted_scopes = store_failures.list_unresolved_refs(
             access, store_failures.FOLD_KIND, [lease.scope_id for lease in stuck_leases]
         )
         _record_stuck(

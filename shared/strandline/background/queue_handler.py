@@ -10,13 +10,13 @@ from uuid import UUID
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.job_log import log_job
+from strandline.background.job_log import job_log_context
 from strandline.background.process_events import process_scopes
 from strandline.config import get_settings
 from strandline.errors import StrandlineError, Unavailable
-from strandline.jobs.context import Tally, WorkerContext
-from strandline.jobs.request_next import request_next_runs
-from strandline.observability import logger, trace_id_of
+from strandline.jobs.context import JobMetrics, WorkerResources
+from strandline.jobs.request_next import schedule_next_runs
+from strandline.observability import ensure_trace_id, logger
 from strandline.personas.deferred_turns import answer_turn
 from strandline.resources import Resources
 
@@ -31,12 +31,12 @@ def handle_messages(
     """
     get_settings()  # raises if the process is not configured
     deadline = time.monotonic() + context.get_remaining_time_in_millis() / 1000 - 2
-    worker = WorkerContext(
+    worker = WorkerResources(
         resources.database,
         resources.blobs,
         resources.embedder,
         deadline,
-        Tally(),
+        JobMetrics(),
         resources.llm,
         get_settings().tuning,
         clock=resources.clock,
@@ -48,7 +48,7 @@ def handle_messages(
         # Once the database is unreachable, the other messages fail without an attempt: each would
         # wait for it as long again, until Lambda ended the function and none of them came back
         # early.
-        outage = outage or _find_outage(resources, deadline)
+        outage = outage or _find_database_outage(resources, deadline)
         if not _handle_message(resources, worker, context, record, outage):
             failed_ids.append(str(record["messageId"]))
     now = resources.clock()
@@ -56,13 +56,13 @@ def handle_messages(
         "sweeper", now
     ):  # that run requests the next ones itself
         space = resources.embedder.space
-        request_next_runs(
+        schedule_next_runs(
             resources.database, resources.job_queue, get_settings(), now, deadline, space=space
         )
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed_ids]}
 
 
-def _find_outage(resources: Resources, deadline: float) -> Unavailable | None:
+def _find_database_outage(resources: Resources, deadline: float) -> Unavailable | None:
     """Connect to the database, unless that is done. Returns the error if it cannot be reached."""
     try:
         resources.database.connection(deadline)
@@ -73,7 +73,7 @@ def _find_outage(resources: Resources, deadline: float) -> Unavailable | None:
 
 def _handle_message(
     resources: Resources,
-    worker: WorkerContext,
+    worker: WorkerResources,
     context: LambdaContext,
     record: Mapping[str, Any],
     outage: Unavailable | None,
@@ -82,9 +82,9 @@ def _handle_message(
     message alone: SQS delivers it again, and moves it to the dead-letter queue in the end. A
     dependency that is unreachable may be back in seconds, so such messages return early."""
     body = _parse_body(record)
-    job = replace(worker, tally=Tally())
-    with log_job(
-        job.tally, context.function_name, "work_message", trace_id_of(str(body.get("trace")))
+    job = replace(worker, tally=JobMetrics())
+    with job_log_context(
+        job.tally, context.function_name, "work_message", ensure_trace_id(str(body.get("trace")))
     ):
         try:
             reason = _process_body(resources, job, body, outage)
@@ -108,7 +108,7 @@ def _handle_message(
 
 
 def _process_body(
-    resources: Resources, job: WorkerContext, body: Mapping[str, Any], outage: Unavailable | None
+    resources: Resources, job: WorkerResources, body: Mapping[str, Any], outage: Unavailable | None
 ) -> str:
     """Fold the scopes that a message names, and answer its turns. Returns how many scopes are not
     finished, as text; empty if all are. Raises the outage, and KeyError and ValueError for a

@@ -9,12 +9,12 @@ from strandline.chains import store_decisions
 from strandline.chains.decisions import give_up_vector
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import EmbeddingRefused
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.log import store_work
 from strandline.log.store_work import EventVector
 
 
-def retry_refused_vectors(worker: WorkerContext, tenant: str, scope_id: UUID) -> int:
+def retry_refused_vectors(worker: WorkerResources, tenant: str, scope_id: UUID) -> int:
     """Ask the embedding model again for the events of a scope that it refused. Returns how many
     vectors were stored. Chains and trees stay as they are: what was decided without a vector stays
     decided, and a replay decides the same. Raises EmbeddingRefused where a whole batch is still
@@ -24,7 +24,7 @@ def retry_refused_vectors(worker: WorkerContext, tenant: str, scope_id: UUID) ->
     while events := store_work.list_refused(access, scope_id, worker.embedder.space, BATCH):
         vectors = compute_vectors(worker, access, events)
         with access.transaction():
-            _decide_without_vectors(access, scope_id, vectors)
+            _record_formed_without_vectors(access, scope_id, vectors)
             replaced_count = store_work.replace_refusals(access, worker.embedder.space, vectors)
         stored_count += replaced_count
         worker.renew()
@@ -33,7 +33,7 @@ def retry_refused_vectors(worker: WorkerContext, tenant: str, scope_id: UUID) ->
     return stored_count
 
 
-def _decide_without_vectors(
+def _record_formed_without_vectors(
     access: TenantDb, scope_id: UUID, vectors: Sequence[EventVector]
 ) -> None:
     """Record for events that now have a vector that their chains and trees were formed without

@@ -23,7 +23,7 @@ from strandline.aws import clients as aws_clients
 from strandline.aws.scheduler import RunStarter, run_name
 from strandline.clock import Clock, utc_now
 from strandline.function_specs import RUNNABLE
-from strandline.observability import logger, trace_context, trace_id_of
+from strandline.observability import ensure_trace_id, logger, trace_context
 
 _MAX_WAIT = timedelta(seconds=5)
 """EventBridge Scheduler rejects a schedule whose time has passed, so the function itself waits for
@@ -90,7 +90,7 @@ def _handle_message(scheduler: SchedulerResources, record: Mapping[str, Any]) ->
         request = RunRequest.model_validate_json(record.get("body") or "")
     except ValidationError:
         return _report_failure(record, "malformed")
-    with trace_context(trace_id_of(request.trace)):
+    with trace_context(ensure_trace_id(request.trace)):
         try:
             _start_or_schedule(scheduler, request)
         except aws_clients.all_errors() as error:

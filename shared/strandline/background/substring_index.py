@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.log import store_substring_index
 
 BATCH = 32
 """How many events are indexed between two commits: seconds where each holds 64 KiB."""
 
 
-def index_scopes(worker: WorkerContext, access: TenantDb, scope_ids: Sequence[UUID]) -> None:
+def index_scopes(worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]) -> None:
     """Index the events of these scopes that are not indexed yet, for at most a slice of time."""
     slice_end = time.monotonic() + worker.slice_seconds
     while True:

@@ -15,13 +15,13 @@ from strandline.config import get_settings
 from strandline.graph.fields.store_revisions import raise_salience
 from strandline.jobs import store as jobs_store
 from strandline.jobs import store_failures, store_runs, store_scans
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.jobs.runner import JobResources, Lease, Shard, error_code
 from strandline.llm import store as llm_store
 from strandline.log import store_uploads, store_work
 from strandline.log import uploads as log_uploads
 from strandline.observability import logger
-from strandline.personas import lost_turns, store_turns
+from strandline.personas import lost_turns, store_deferred_turns
 from strandline.recall import importance
 from strandline.tenants import recount_usage
 from strandline.tenants.store_tenants import read_tuning
@@ -45,7 +45,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
         *store_uploads.list_tenants_with_expired(connection),
         *recount_usage.list_due_tenants(connection),
         *fold_recalls.list_due_tenants(connection, get_settings().tuning, now),
-        *store_turns.list_due_tenants(connection, now),
+        *store_deferred_turns.list_due_tenants(connection, now),
     }
     return [Shard(tenant) for tenant in sorted(tenants)]
 
@@ -75,11 +75,11 @@ def finish(resources: JobResources, now: datetime) -> None:
     resources.blobs.delete_old_exports(now - _EXPORT_RETENTION)
 
 
-def _expire_job_leases(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _fail_expired_jobs(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     # Not `lease.transaction`, which locks the shard: a job is locked before its shards.
     with lease.access.transaction():
-        return store_runs.expire_leases(lease.access, None, now)
+        return store_runs.fail_expired_jobs(lease.access, None, now)
 
 
 def _resend_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -114,15 +114,15 @@ def _close_idle_lanes(resources: JobResources, lease: Lease, now: datetime) -> i
     return form.close_idle_lanes(worker, lease.tenant, now)
 
 
-def _retry_failures(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _retry_queued_failures(resources: JobResources, lease: Lease, now: datetime) -> int:
     """Retry the failures that an admin has queued. A retry that fails records its own reason, and
     does not stop the others."""
     retried_count = 0
-    for job in store_failures.list_pending_retries(lease.access, _MAX_RETRIES):
+    for job in store_failures.list_retries_to_sweep(lease.access, _MAX_RETRIES):
         if lease.is_out_of_time():
             break
         try:
-            _retry_job(_make_worker(resources, lease), lease.tenant, job, now)
+            _retry_failure(_make_worker(resources, lease), lease.tenant, job, now)
             store_failures.complete_retry(lease.access, job.job_id, now)
             retried_count += 1
         except Exception as error:  # unexpected ones too: the others are still retried
@@ -130,8 +130,8 @@ def _retry_failures(resources: JobResources, lease: Lease, now: datetime) -> int
     return retried_count
 
 
-def _retry_job(
-    worker: WorkerContext, tenant: str, job: store_failures.PendingRetry, now: datetime
+def _retry_failure(
+    worker: WorkerResources, tenant: str, job: store_failures.PendingRetry, now: datetime
 ) -> None:
     """Retry one failure. Raises whatever it fails with."""
     subject_id = UUID(job.ref)
@@ -202,13 +202,13 @@ def _prune_model_calls(resources: JobResources, lease: Lease, now: datetime) -> 
     return _run_batches(lease, prune)
 
 
-def _prune_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
+def _prune_chat_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
 
     def prune() -> int:
         with lease.transaction():
-            return store_turns.prune_turns(
-                lease.access, now - store_turns.RETENTION, _ROWS_PER_COMMIT
+            return store_deferred_turns.prune_turns(
+                lease.access, now - store_deferred_turns.RETENTION, _ROWS_PER_COMMIT
             )
 
     return _run_batches(lease, prune)
@@ -218,7 +218,7 @@ def _prune_jobs(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
 
     def prune() -> int:
-        with lease.access.transaction():  # as in `_expire_job_leases`
+        with lease.access.transaction():  # as in `_fail_expired_jobs`
             return jobs_store.prune_finished(lease.access, now, _ROWS_PER_COMMIT)
 
     return _run_batches(lease, prune)
@@ -226,12 +226,12 @@ def _prune_jobs(resources: JobResources, lease: Lease, now: datetime) -> int:
 
 type _Step = Callable[[JobResources, Lease, datetime], int]
 _STEPS: Mapping[str, _Step] = {
-    "jobs_expired": _expire_job_leases,
+    "jobs_expired": _fail_expired_jobs,
     "turns_resent": _resend_turns,
     "scopes_embedded": _process_scopes,
     "chains_embedded": _embed_chains_and_nodes,
     "lanes_closed": _close_idle_lanes,
-    "failures_retried": _retry_failures,
+    "failures_retried": _retry_queued_failures,
     "recalls_folded": _fold_recalls,
     "uses_folded": _fold_uses,
     "uploads_removed": _remove_expired_uploads,
@@ -239,7 +239,7 @@ _STEPS: Mapping[str, _Step] = {
     "recalls_pruned": _prune_recalls,
     "uses_pruned": _prune_uses,
     "calls_pruned": _prune_model_calls,
-    "turns_pruned": _prune_turns,
+    "turns_pruned": _prune_chat_turns,
     "jobs_pruned": _prune_jobs,
 }
 """The steps by the names of their counts, in order of urgency: work that somebody waits for comes
@@ -257,8 +257,8 @@ def _run_batches(lease: Lease, batch: Callable[[], int]) -> int:
     return total
 
 
-def _make_worker(resources: JobResources, lease: Lease) -> WorkerContext:
-    return WorkerContext(
+def _make_worker(resources: JobResources, lease: Lease) -> WorkerResources:
+    return WorkerResources(
         resources.database,
         resources.blobs,
         resources.embedder,

@@ -8,7 +8,12 @@ from strandline.aws.blobs import is_text
 from strandline.db.database import TenantDb
 from strandline.errors import EmbeddingRefused
 from strandline.failures import is_permanent_failure
-from strandline.jobs.context import EMBED_SECONDS, WorkerContext, read_text_head, require_embedding
+from strandline.jobs.context import (
+    EMBED_SECONDS,
+    WorkerResources,
+    probe_embedding_model,
+    read_text_head,
+)
 from strandline.log import event_text, store_work
 from strandline.log.store_work import EventVector, UnembeddedEvent
 from strandline.observability import logger
@@ -18,7 +23,7 @@ _MAX_TEXT_BYTES = 4000
 
 
 def compute_vectors(
-    worker: WorkerContext, access: TenantDb, candidates: Sequence[UnembeddedEvent]
+    worker: WorkerResources, access: TenantDb, candidates: Sequence[UnembeddedEvent]
 ) -> list[EventVector]:
     """A vector, or the reason of a refusal, for each event that is not erased: from the cache or
     from the model. Outside of any transaction."""
@@ -44,7 +49,7 @@ def compute_vectors(
 
 
 def embed_texts[Key](
-    worker: WorkerContext, texts: Mapping[Key, str]
+    worker: WorkerResources, texts: Mapping[Key, str]
 ) -> dict[Key, list[float] | str]:
     """Embed texts. Returns a vector by key, or, for a text that the model will never accept, the
     reason. Raises EmbeddingUnavailable."""
@@ -63,7 +68,7 @@ def embed_texts[Key](
         logger.warning("embedding failed", extra={"error": type(error).__name__})
         refusal = f"The embedding model failed: {type(error).__name__}."
     if len(texts) == 1:
-        require_embedding(worker)
+        probe_embedding_model(worker)
         return {key: refusal for key in texts}
     vector_by_key: dict[Key, list[float] | str] = {}
     for key, text in texts.items():  # one of them is refused: find out which
@@ -72,7 +77,7 @@ def embed_texts[Key](
     return vector_by_key
 
 
-def _text_to_embed(worker: WorkerContext, tenant: str, event: UnembeddedEvent) -> str:
+def _text_to_embed(worker: WorkerResources, tenant: str, event: UnembeddedEvent) -> str:
     """The text that is embedded for an event. A text payload is represented by its beginning, any
     other payload by its file name or MIME type."""
     text = event.content

@@ -64,7 +64,7 @@ def find_echoes(
             places[triple].append(n)
     decisions: dict[UUID, Decision] = {}
     for item in texts:
-        numbers = {n for n, source in enumerate(sources) if _was_given_to(source, item)}
+        numbers = {n for n, source in enumerate(sources) if _was_given_to_writer(source, item)}
         own = hash_trigrams(item.text) if numbers else set[int]()
         if len(own) < MIN_TRIPLES:
             continue
@@ -75,7 +75,7 @@ def find_echoes(
     return decisions
 
 
-def _was_given_to(source: RecalledText, item: EventText) -> bool:
+def _was_given_to_writer(source: RecalledText, item: EventText) -> bool:
     if source.event_id == item.event_id:
         return False
     if source.writer != item.writer and NO_USER not in (source.writer, item.writer):

@@ -18,14 +18,14 @@ from strandline.chains.store_events import RunEvent
 from strandline.db.database import TenantDb
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.failures import is_permanent_failure
-from strandline.jobs.context import EMBED_SECONDS, WorkerContext, require_embedding
+from strandline.jobs.context import EMBED_SECONDS, WorkerResources, probe_embedding_model
 from strandline.llm.types import ModelResult, Summary, TaskContext
 from strandline.log import store_work
 from strandline.observability import logger
 
 
 def enrich_run(
-    worker: WorkerContext,
+    worker: WorkerResources,
     access: TenantDb,
     task: TaskContext,
     settings: FoldSettings,
@@ -69,7 +69,7 @@ def enrich_run(
 
 
 def _describe_run(
-    worker: WorkerContext,
+    worker: WorkerResources,
     task: TaskContext,
     settings: FoldSettings,
     run_events: Sequence[RunEvent],
@@ -118,7 +118,7 @@ def _describe_run(
 
 
 def embed_summary(
-    worker: WorkerContext, content: ChainContent, *, waits_for_model: bool
+    worker: WorkerResources, content: ChainContent, *, waits_for_model: bool
 ) -> str | None:
     """Embed a summary; None where the quality gate rejected the chain or the model refuses the
     text. While the model is unavailable: raises EmbeddingUnavailable if `waits_for_model`, else
@@ -137,14 +137,14 @@ def embed_summary(
             raise
         logger.warning("summary not embedded", extra={"error": type(error).__name__})
         if waits_for_model:
-            require_embedding(worker)
+            probe_embedding_model(worker)
         return None
     worker.tally.embedding_ms.append(round((time.monotonic() - start) * 1000, 1))
     return store_work.vector_to_text(vector)
 
 
 def _merge_content(
-    worker: WorkerContext,
+    worker: WorkerResources,
     task: TaskContext,
     settings: FoldSettings,
     target: ChainHead,
@@ -162,8 +162,8 @@ def _merge_content(
     )
     worker.require_final((merge_result,), waits_for_model=waits_for_model)
     event_counts = target.event_count, event_count
-    density = _weighted_mean((target.density, later.density), event_counts)
-    coherence = _weighted_mean((target.coherence, later.coherence), event_counts)
+    density = _weighted_mean_of_known((target.density, later.density), event_counts)
+    coherence = _weighted_mean_of_known((target.coherence, later.coherence), event_counts)
     assert density is not None, "both chains have a density"
     verdict = quality.judge_quality(
         settings.quality,
@@ -190,7 +190,7 @@ def _merge_content(
     )
 
 
-def _weighted_mean(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
+def _weighted_mean_of_known(values: Sequence[float | None], weights: Sequence[int]) -> float | None:
     pairs = [(v, w) for v, w in zip(values, weights, strict=True) if v is not None]
     return sum(v * w for v, w in pairs) / sum(w for _, w in pairs) if pairs else None
 

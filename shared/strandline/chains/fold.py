@@ -79,7 +79,7 @@ def _fold_event(state: FoldState, event: LoggedTurn) -> bool:
         state.pending_decisions.append(give_up_vector(turn.event_id, turn.seq, "refused"))
     if must_judge_before(state.get_lane(turn.session_id), turn, settings.rules):
         # Committed before this event is: a worker that folds it again must use these settings.
-        _decide_settings(state, turn, settings, is_settled)
+        _record_settings(state, turn, settings, is_settled)
     judge = _make_judge(state, settings, is_settled)
     for step in add_turn(state.lanes, turn, settings.rules, judge):
         _take_step(state, turn.session_id, step, settings)
@@ -102,7 +102,7 @@ def _make_judge(state: FoldState, settings: FoldSettings, is_settled: bool) -> J
     """The judge of this fold's lanes. It may raise Deferred."""
 
     def judge(lane: Lane) -> Judgement | None:
-        if state.seq_with(lane) == state.current_seq:  # one of many at this seq
+        if state.folded_seq_with(lane) == state.current_seq:  # one of many at this seq
             state.worker.require_time()
         judgement = judge_topic(state, lane, settings, is_settled=is_settled)
         if judgement is None or not judgement.is_costly:
@@ -116,7 +116,7 @@ def _make_judge(state: FoldState, settings: FoldSettings, is_settled: bool) -> J
 def _take_step(state: FoldState, session_id: str, step: LaneStep, settings: FoldSettings) -> None:
     """Set a lane's new state, and commit the run that the step closed. Raises Deferred if the run's
     content must wait; nothing is changed then."""
-    run, at_seq = step.closed_run, state.seq_with(step.lane)
+    run, at_seq = step.closed_run, state.folded_seq_with(step.lane)
     enrichment = _decide_content(state, run, settings) if run else None
     if run is not None and enrichment is not None and enrichment.is_new:
         state.pending_decisions.append(_make_content_decision(state, run, enrichment, at_seq))
@@ -136,12 +136,12 @@ def _settings_for(state: FoldState, turn: Turn, is_settled: bool) -> FoldSetting
     elif state.settings is None or not is_settled:
         current_settings = FoldSettings.from_tuning(state.worker.embedder.space, state.tuning)
         if current_settings != state.settings:
-            _decide_settings(state, turn, current_settings, is_settled)
+            _record_settings(state, turn, current_settings, is_settled)
         state.settings = current_settings
     return state.settings
 
 
-def _decide_settings(
+def _record_settings(
     state: FoldState, turn: Turn, settings: FoldSettings, is_settled: bool
 ) -> None:
     """Record that these settings hold from this event on, unless that is recorded already."""
@@ -215,7 +215,7 @@ def _decide_content(
             state.now,
             patience=state.model_patience,
             may_merge=decision is None,
-            new_echoes=state.pending_echoes,
+            new_echoes=state.pending_echo_ids,
         )
     except Exception as error:
         if not is_permanent_failure(error):

@@ -14,7 +14,9 @@ RETENTION = timedelta(days=30)
 def list_due_tenants(connection: Connection, deployment: Tuning, now: datetime) -> list[str]:
     """Ids of the tenants with recalls to fold or to remove, or with chains whose heat times are out
     of date."""
-    return store_recalls.list_due_tenants(connection, deployment.heat_parameters(), now - RETENTION)
+    return store_recalls.list_due_tenants(
+        connection, deployment.heat_time_parameters(), now - RETENTION
+    )
 
 
 def fold(access: TenantDb, now: datetime, limit: int, tuning: Tuning) -> int:
@@ -33,7 +35,7 @@ def recompute_heat_times(access: TenantDb, limit: int, tuning: Tuning) -> int:
     """Recompute `cold_at` and `promote_until` of the next `limit` chains, in one transaction, if
     the tenant's heat settings have changed. Returns how many chains; fewer than `limit` means that
     all are done. Another change of the settings restarts the recomputation."""
-    settings = tuning.heat_parameters()
+    settings = tuning.heat_time_parameters()
     with access.transaction():
         progress = store_recalls.lock_heat_progress(access, settings)
         if progress is None:

@@ -14,7 +14,7 @@ from strandline.chains.segmentation import Lane
 from strandline.chains.store_lanes import LoggedTurn, ScopeProgress
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.llm.types import PromptEvent
 from strandline.tuning import Tuning
 
@@ -26,7 +26,7 @@ _BATCH = 200
 class FoldState:
     """The data that a fold has read about its scope, and its uncommitted changes."""
 
-    worker: WorkerContext
+    worker: WorkerResources
     access: TenantDb
     scope: ScopeProgress
     now: datetime
@@ -58,7 +58,7 @@ class FoldState:
         return timedelta(minutes=self.tuning.model_patience_minutes)
 
     @property
-    def pending_echoes(self) -> frozenset[UUID]:
+    def pending_echo_ids(self) -> frozenset[UUID]:
         """The events that are echoes by decisions that are not committed yet."""
         pending = self.pending_decisions
         return frozenset(item.event_id for item in pending if item.kind == "echo")
@@ -72,14 +72,14 @@ class FoldState:
         self.lanes[session_id] = lane
         self.changed_lanes.add(session_id)
 
-    def seq_with(self, lane: Lane) -> int:
+    def folded_seq_with(self, lane: Lane) -> int:
         """The seq up to which events are folded once this lane is set: that of the lane's newest
         event, if that event has just been added."""
         return max(self.current_seq, lane.last_turn.seq if lane.last_turn else 0)
 
 
-def load_state(
-    worker: WorkerContext, access: TenantDb, scope_id: UUID, now: datetime
+def load_state_and_turns(
+    worker: WorkerResources, access: TenantDb, scope_id: UUID, now: datetime
 ) -> tuple[FoldState, Sequence[LoggedTurn]]:
     """Load the state of a scope's fold, and the scope's next events. Raises NotFound."""
     scope, space = store_lanes.read_progress(access, scope_id), worker.embedder.space
@@ -108,7 +108,7 @@ def load_state(
             (item.event_id, item.kind): item
             for item in sorted((*decisions, *earlier_decisions), key=lambda item: item.attempt)
         },
-        decisions_by_seq=_group_decisions_by_seq(decisions),
+        decisions_by_seq=_group_timed_decisions_by_seq(decisions),
         lanes=lanes,
         tuning=worker.tuning.with_overrides(scope.tuning),
         settings=FoldSettings.model_validate(scope.settings) if scope.settings else None,
@@ -138,7 +138,7 @@ def _decide_echoes(
     )
 
 
-def _group_decisions_by_seq(decisions: Sequence[Decision]) -> dict[int, list[Decision]]:
+def _group_timed_decisions_by_seq(decisions: Sequence[Decision]) -> dict[int, list[Decision]]:
     """Group the `idle` and `reformed` decisions by the seq at which they take effect, in the order
     in which they were made."""
     timed_decisions = [item for item in decisions if item.kind in ("idle", "reformed")]

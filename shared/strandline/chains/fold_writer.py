@@ -32,8 +32,8 @@ def commit(state: FoldState, version: EnrichedRun | ChainRevision | None = None)
     state.worker.renew()
     state.worker.llm.store_call_records(state.access)
     state.worker.tally.counters["EventsFolded"] += state.current_seq - state.committed_seq
-    if state.pending_echoes:
-        state.worker.tally.counters["EchoesFound"] += len(state.pending_echoes)
+    if state.pending_echo_ids:
+        state.worker.tally.counters["EchoesFound"] += len(state.pending_echo_ids)
     state.fold_no, state.committed_seq = state.fold_no + 1, state.current_seq
     state.changed_lanes.clear()
     state.pending_decisions.clear()
@@ -59,15 +59,15 @@ def drop_later_decisions(state: FoldState) -> None:
 def _advance_scope(state: FoldState) -> None:
     """Move the scope's `folded_seq` and store the pending decisions."""
     access, scope = state.access, state.scope
-    if not store_lanes.advance_fold(access, scope.scope_id, state.fold_no, state.current_seq):
+    if not store_lanes.try_advance_fold(access, scope.scope_id, state.fold_no, state.current_seq):
         raise ConcurrentUpdate
     store_decisions.add_decisions(
         access, scope.scope_id, scope.participants, state.pending_decisions
     )
-    _record_topic_fallback(state)
+    _record_topic_fallback_failure(state)
 
 
-def _record_topic_fallback(state: FoldState) -> None:
+def _record_topic_fallback_failure(state: FoldState) -> None:
     """If the heuristic model judged topics instead of the configured model, record one visible
     failure of the scope."""
     reasons = [

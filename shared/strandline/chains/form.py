@@ -13,14 +13,14 @@ from strandline.chains.decisions import Decision
 from strandline.chains.enrichment import enrich_run
 from strandline.chains.fold import fold_turns
 from strandline.chains.fold_settings import FoldSettings
-from strandline.chains.fold_state import FoldState, load_state
+from strandline.chains.fold_state import FoldState, load_state_and_turns
 from strandline.chains.model_questions import make_task_context
 from strandline.chains.open_lanes import read_lanes
 from strandline.chains.segmentation import Lane
 from strandline.chains.versions import ChainRevision
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, Unavailable
-from strandline.jobs.context import ConcurrentUpdate, Deferred, WorkerContext, describe_error
+from strandline.jobs.context import ConcurrentUpdate, Deferred, WorkerResources, describe_error
 from strandline.log.store_erasure_marks import list_marked_scopes
 from strandline.observability import logger
 
@@ -32,7 +32,7 @@ _LANES_PER_SCOPE = 20
 """How many of them are closed in one scope before continuing with the next scope."""
 
 
-def fold_scope(worker: WorkerContext, access: TenantDb, scope_id: UUID, now: datetime) -> bool:
+def fold_scope(worker: WorkerResources, access: TenantDb, scope_id: UUID, now: datetime) -> bool:
     """Fold a scope's events past its `folded_seq`. Returns whether the end of the log was reached.
 
     It stops before the end when the worker's time is up, when a user message has no vector yet,
@@ -46,17 +46,19 @@ def fold_scope(worker: WorkerContext, access: TenantDb, scope_id: UUID, now: dat
     start = time.monotonic()
     worker.tally.deferrals.pop(scope_id, None)
     try:
-        return _fold_scope(worker, access, scope_id, now)
+        return _fold_with_retries(worker, access, scope_id, now)
     finally:
         worker.tally.fold_ms.append(round((time.monotonic() - start) * 1000, 1))
         worker.tally.counters.update(worker.llm.take_metrics())
 
 
-def _fold_scope(worker: WorkerContext, access: TenantDb, scope_id: UUID, now: datetime) -> bool:
+def _fold_with_retries(
+    worker: WorkerResources, access: TenantDb, scope_id: UUID, now: datetime
+) -> bool:
     conflicts = folded_events = 0
     slice_end = time.monotonic() + worker.slice_seconds
     while conflicts < _MAX_ATTEMPTS:
-        state, turns = load_state(worker, access, scope_id, now)
+        state, turns = load_state_and_turns(worker, access, scope_id, now)
         try:
             reached_end = fold_turns(state, turns)
         except ConcurrentUpdate:
@@ -75,7 +77,7 @@ def _fold_scope(worker: WorkerContext, access: TenantDb, scope_id: UUID, now: da
     raise Unavailable("Other workers are folding this scope. Nothing is lost: its work stays due.")
 
 
-def close_idle_lanes(worker: WorkerContext, tenant: str, now: datetime) -> int:
+def close_idle_lanes(worker: WorkerResources, tenant: str, now: datetime) -> int:
     """Close a tenant's lanes whose last event is older than the gap, by the server's clock. Returns
     how many were closed.
 
@@ -89,7 +91,7 @@ def close_idle_lanes(worker: WorkerContext, tenant: str, now: datetime) -> int:
         access, now, after, sorted(failed_scopes), _IDLE_LANES_PER_PAGE
     ):
         after = page[-1]
-        for scope_id, session_ids in _round_robin(page):
+        for scope_id, session_ids in _batch_round_robin(page):
             if worker.is_out_of_time():
                 return closed_count
             if scope_id in failed_scopes:
@@ -104,7 +106,7 @@ def close_idle_lanes(worker: WorkerContext, tenant: str, now: datetime) -> int:
     return closed_count
 
 
-def _round_robin(page: Sequence[store_lanes.IdleLane]) -> Iterator[tuple[UUID, list[str]]]:
+def _batch_round_robin(page: Sequence[store_lanes.IdleLane]) -> Iterator[tuple[UUID, list[str]]]:
     """Batches of lanes by scope: up to _LANES_PER_SCOPE of each scope, then the next ones of
     each."""
     sessions: dict[UUID, list[str]] = {}
@@ -117,14 +119,18 @@ def _round_robin(page: Sequence[store_lanes.IdleLane]) -> Iterator[tuple[UUID, l
 
 
 def _close_lanes(
-    worker: WorkerContext, access: TenantDb, scope_id: UUID, sessions: Sequence[str], now: datetime
+    worker: WorkerResources,
+    access: TenantDb,
+    scope_id: UUID,
+    sessions: Sequence[str],
+    now: datetime,
 ) -> int:
     """Record that these lanes are idle, then fold by that decision. The decision commits first, so
     that if a worker crashes in between, the next one follows it. A scope with a running erasure
     waits."""
     if list_marked_scopes(access, [scope_id]) or not fold_scope(worker, access, scope_id, now):
         return 0
-    state, turns = load_state(worker, access, scope_id, now)
+    state, turns = load_state_and_turns(worker, access, scope_id, now)
     if turns:
         return 0
     idle_sessions = [
@@ -145,7 +151,7 @@ def _close_lanes(
     return len(lane_by_session) if fold_scope(worker, access, scope_id, now) else 0
 
 
-def retry_enrichment(worker: WorkerContext, tenant: str, chain_id: UUID, now: datetime) -> int:
+def retry_enrichment(worker: WorkerResources, tenant: str, chain_id: UUID, now: datetime) -> int:
     """Call the models again for a chain's events. Returns the number of the version with the new
     content. The chain is not merged into another, and an archived chain stays archived.
 
@@ -159,7 +165,7 @@ def retry_enrichment(worker: WorkerContext, tenant: str, chain_id: UUID, now: da
             raise NotFound
         fold_scope(worker, access, head.scope_id, now)
         try:
-            return _enrich_again(worker, access, head.scope_id, chain_id, now)
+            return _renew_enrichment(worker, access, head.scope_id, chain_id, now)
         except ConcurrentUpdate:
             continue
         except Deferred as deferral:
@@ -170,10 +176,10 @@ def retry_enrichment(worker: WorkerContext, tenant: str, chain_id: UUID, now: da
     raise Unavailable("Other workers are folding this chain's scope. Try again.")
 
 
-def _enrich_again(
-    worker: WorkerContext, access: TenantDb, scope_id: UUID, chain_id: UUID, now: datetime
+def _renew_enrichment(
+    worker: WorkerResources, access: TenantDb, scope_id: UUID, chain_id: UUID, now: datetime
 ) -> int:
-    state, _ = load_state(worker, access, scope_id, now)
+    state, _ = load_state_and_turns(worker, access, scope_id, now)
     head = store.read_head(access, chain_id)  # read after fold_no, which each change increments
     if head is None:
         raise NotFound

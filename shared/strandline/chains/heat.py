@@ -127,11 +127,11 @@ def compute_promote_until(state: HeatState, tuning: Tuning) -> datetime:
 
 
 def _initial_heat(state: HeatState, tuning: Tuning) -> float:
-    importance_term = _weigh(tuning.heat_importance, state.importance)
-    return min(1.0, importance_term + _weigh(tuning.heat_density, state.density))
+    importance_term = _multiply_or_zero(tuning.heat_importance, state.importance)
+    return min(1.0, importance_term + _multiply_or_zero(tuning.heat_density, state.density))
 
 
-def _weigh(weight: float, share: float) -> float:
+def _multiply_or_zero(weight: float, share: float) -> float:
     return 0.0 if min(weight, share) < _NEGLIGIBLE else weight * share
 
 

@@ -9,7 +9,7 @@ from strandline.chains.decisions import Decision, give_up_vector
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState
 from strandline.chains.model_questions import ask_if_topic_continues, make_task_context
-from strandline.chains.segmentation import Judgement, Lane, TopicVerdict, compare_topic
+from strandline.chains.segmentation import Judgement, Lane, TopicVerdict, compare_user_turns
 from strandline.failures import is_permanent_failure
 from strandline.jobs.context import ConcurrentUpdate
 from strandline.llm.heuristic.model import HeuristicModel
@@ -56,19 +56,19 @@ def log_fold_failure(state: FoldState, message: str, error: Exception) -> None:
 
 
 def _judge_anew(state: FoldState, lane: Lane, settings: FoldSettings) -> Judgement | None:
-    comparison = compare_topic(lane, settings.rules)
+    comparison = compare_user_turns(lane, settings.rules)
     verdict, give_ups = comparison.verdict, list[Decision]()
     if comparison.cosine is not None:
         state.worker.tally.cosines.append(round(comparison.cosine, 4))
     if verdict is TopicVerdict.WAIT:
-        give_ups = _give_up_vectors(state, lane, timedelta(hours=settings.vector_hours))
+        give_ups = _make_give_up_decisions(state, lane, timedelta(hours=settings.vector_hours))
         if not give_ups:
             return None
         verdict = TopicVerdict.BLIND
     if verdict in _VERDICT_METRICS:
         state.worker.tally.counters[_VERDICT_METRICS[verdict]] += 1
     if verdict is TopicVerdict.GRAY:
-        return _ask_model(state, lane, settings, comparison.cosine)
+        return _judge_by_model(state, lane, settings, comparison.cosine)
     if verdict is TopicVerdict.BREAK:
         body = {"continues": False, "by": "cosine", "cosine": comparison.cosine}
         return Judgement(True, [_make_continuation_decision(state, lane, body)])
@@ -79,10 +79,10 @@ def _make_continuation_decision(
     state: FoldState, lane: Lane, body: Mapping[str, object]
 ) -> Decision:
     message = lane.pending_turns[0].event_id
-    return Decision(message, "continues", 0, state.seq_with(lane), dict(body))
+    return Decision(message, "continues", 0, state.folded_seq_with(lane), dict(body))
 
 
-def _give_up_vectors(state: FoldState, lane: Lane, patience: timedelta) -> list[Decision]:
+def _make_give_up_decisions(state: FoldState, lane: Lane, patience: timedelta) -> list[Decision]:
     """Give up on the missing vectors if they are overdue; an empty list while at least one of them
     may still come."""
     assert lane.last_user_turn is not None, "only a comparison of two user messages waits"
@@ -90,10 +90,12 @@ def _give_up_vectors(state: FoldState, lane: Lane, patience: timedelta) -> list[
     missing_turns = [turn for turn in turns if turn.vector is None and not turn.vector_given_up]
     if any(state.now - turn.recorded_at < patience for turn in missing_turns):
         return []
-    return [give_up_vector(turn.event_id, state.seq_with(lane), "late") for turn in missing_turns]
+    return [
+        give_up_vector(turn.event_id, state.folded_seq_with(lane), "late") for turn in missing_turns
+    ]
 
 
-def _ask_model(
+def _judge_by_model(
     state: FoldState, lane: Lane, settings: FoldSettings, cosine: float | None
 ) -> Judgement:
     scope = state.scope

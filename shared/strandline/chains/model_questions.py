@@ -8,7 +8,7 @@ from strandline.aws.blobs import is_text
 from strandline.chains import store_events
 from strandline.chains.store_events import PromptEventRow, RunEvent
 from strandline.db.database import TenantDb
-from strandline.jobs.context import WorkerContext, read_text_head
+from strandline.jobs.context import WorkerResources, read_text_head
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
 
 _MAX_TEXT_BYTES = 4000
@@ -21,7 +21,7 @@ _MARGIN_SECONDS = 2.0
 
 
 def make_task_context(
-    worker: WorkerContext, access: TenantDb, scope_id: UUID, participants: Sequence[str]
+    worker: WorkerResources, access: TenantDb, scope_id: UUID, participants: Sequence[str]
 ) -> TaskContext:
     """The context of model calls that a scope's fold makes."""
     return TaskContext(
@@ -35,7 +35,7 @@ def make_task_context(
 
 
 def to_prompt_event(
-    worker: WorkerContext, tenant: str, row: RunEvent | PromptEventRow
+    worker: WorkerResources, tenant: str, row: RunEvent | PromptEventRow
 ) -> PromptEvent:
     """An event as shown to the model. A text payload is represented by its beginning, any other
     payload by its file name or MIME type."""
@@ -53,7 +53,7 @@ def to_prompt_event(
 
 
 def ask_if_topic_continues(
-    worker: WorkerContext,
+    worker: WorkerResources,
     access: TenantDb,
     task: TaskContext,
     before: Sequence[UUID],
@@ -82,7 +82,7 @@ def ask_if_topic_continues(
 
 
 def _load_prompt_events(
-    worker: WorkerContext,
+    worker: WorkerResources,
     access: TenantDb,
     task: TaskContext,
     event_ids: Sequence[UUID],

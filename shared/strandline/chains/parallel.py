@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.llm.parallel import submit_with_metrics
 
 
 def run_in_parallel[A, B, C](
-    worker: WorkerContext,
+    worker: WorkerResources,
     first_call: Callable[[], A],
     second_call: Callable[[], B],
     third_call: Callable[[], C],

@@ -41,7 +41,7 @@ class Gate(NamedTuple):
     line."""
 
 
-class Weights(NamedTuple):
+class DensityWeights(NamedTuple):
     """The weights of density's parts; they add up to 1."""
 
     kinds: float
@@ -50,7 +50,7 @@ class Weights(NamedTuple):
     payloads: float
 
 
-DENSITY_WEIGHTS = Weights(kinds=0.3, text=0.45, metadata=0.15, payloads=0.1)
+DENSITY_WEIGHTS = DensityWeights(kinds=0.3, text=0.45, metadata=0.15, payloads=0.1)
 FULL_KINDS = 4
 """This many distinct pairs of role and type give the full score for variety."""
 FULL_CHARACTERS = 1500

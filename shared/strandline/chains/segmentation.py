@@ -123,7 +123,7 @@ class Comparison:
     cosine: float | None = None
 
 
-def compare_topic(lane: Lane, rules: SegmentationRules) -> Comparison:
+def compare_user_turns(lane: Lane, rules: SegmentationRules) -> Comparison:
     """Compare the lane's first pending event with its latest user message."""
     previous, turn = lane.last_user_turn, lane.pending_turns[0]
     if not turn.is_user_message or previous is None or not lane.open_turns:
@@ -146,9 +146,9 @@ def move_pending_turn(
     lane: Lane, rules: SegmentationRules, *, breaks: bool
 ) -> tuple[Lane, TopicRun | None]:
     """Move the lane's first pending event into its topic. Returns the new lane and the run that
-    this closed, if any. `breaks`: whether the topic ended before that event, by `compare_topic` or
-    by a model's answer. One event closes at most one run: after a break the event is alone, and
-    `max_open_events` is larger than that."""
+    this closed, if any. `breaks`: whether the topic ended before that event, by
+    `compare_user_turns` or by a model's answer. One event closes at most one run: after a break the
+    event is alone, and `max_open_events` is larger than that."""
     turn, *pending_turns = lane.pending_turns
     closed_run = TopicRun(lane.open_turns, "break") if breaks and lane.open_turns else None
     open_turns = (turn,) if breaks else (*lane.open_turns, turn)
@@ -215,7 +215,7 @@ def add_turn(
             return
         yield step
     if is_after_gap(lane, turn, rules):
-        yield _restart_lane(lane, turn, rules)
+        yield _restart_after_gap(lane, turn, rules)
         return
     lane = lane.with_turn(turn)
     is_due = len(lane.pending_turns) > rules.lookahead
@@ -261,7 +261,7 @@ def _judge_step(lane: Lane, rules: SegmentationRules, judge: Judge) -> LaneStep 
     return LaneStep(lane, closed_run, judgement.new_decisions)
 
 
-def _restart_lane(lane: Lane, turn: Turn, rules: SegmentationRules) -> LaneStep:
+def _restart_after_gap(lane: Lane, turn: Turn, rules: SegmentationRules) -> LaneStep:
     """Close a lane whose events are all judged, and start it again with the event after the gap."""
     lane, closed_run = close_lane(lane, "gap")
     lane = lane.with_turn(turn)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.jobs.store_due import GARBAGE_PERIOD
+from strandline.jobs.store_due_times import GARBAGE_PERIOD
 from strandline.tenants.store_tenants import fetch_tenant_ids
 
 _MIN_MARKED_SECONDS = 900
@@ -89,7 +89,7 @@ def begin_payload_scan(access: TenantDb) -> str:
     return scan.position
 
 
-def advance_payload_scan(access: TenantDb, position: str, now: datetime, grace: timedelta) -> None:
+def record_payload_scan(access: TenantDb, position: str, now: datetime, grace: timedelta) -> None:
     """Record that the scan has reached this CID; '' means that it has ended. Deletes the marks that
     were set before the last scan ended and that neither scan used, because their payloads no longer
     exist. Another scan becomes due only for events appended within `grace` or later. In a

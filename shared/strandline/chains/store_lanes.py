@@ -46,7 +46,7 @@ def read_progress(access: TenantDb, scope_id: UUID) -> ScopeProgress | None:
     return rows[0] if rows else None
 
 
-def advance_fold(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
+def try_advance_fold(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq: int) -> bool:
     """Move a scope's `folded_seq` if its `fold_no` is unchanged since it was read. Returns whether
     it was unchanged. This is the first statement of a fold's transaction: until it ends, no other
     worker folds or appends to this scope."""

@@ -9,7 +9,7 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import KEEP, Caller, Keep
+from strandline.client.calls import KEEP, Keep, VerbGroup
 from strandline.client.memory import Fields
 from strandline.client.transport import AsyncCaller, SyncCaller
 from strandline.client.verbs import operation, pages
@@ -26,7 +26,7 @@ _SNAPSHOT = "/api/v1/admin/snapshots/{version}"
 _PAGE_SIZE = {"page_size": "limit"}
 
 
-class Tenancy(Caller):
+class Tenancy(VerbGroup):
     """Verbs of operators."""
 
     @operation(f"POST {_TENANTS}", once=True)
@@ -155,7 +155,7 @@ class Tenancy(Caller):
         ...
 
 
-class Upkeep(Caller):
+class Upkeep(VerbGroup):
     """Verbs of a tenant's admins."""
 
     @pages("GET /api/v1/admin/jobs", "JobsPage.jobs", names=_PAGE_SIZE)

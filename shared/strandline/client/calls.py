@@ -55,7 +55,7 @@ class Call[T]:
     """Statuses besides 2xx whose answers are no errors."""
 
 
-class Caller:
+class VerbGroup:
     """Something that has verbs."""
 
     def __init__(self, bound: Mapping[str, str] | None = None) -> None:
@@ -183,7 +183,7 @@ class VerbSignature:
         more = self.operation.more
         return parameters | dict.fromkeys(more.__annotations__ if more else (), None)
 
-    def values(self, caller: Caller, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def values(self, caller: VerbGroup, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What is to be sent, by parameter. Raises TypeError for wrong arguments."""
         bound = dict(self.signature.bind(caller, *args, **kwargs).arguments)
         bound |= bound.pop("more", {})
@@ -213,7 +213,7 @@ class VerbSignature:
 
     def build[T](
         self,
-        caller: Caller,
+        caller: VerbGroup,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         parse: Callable[[bytes], T],

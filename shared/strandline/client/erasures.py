@@ -7,11 +7,11 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import Caller
+from strandline.client.calls import VerbGroup
 from strandline.client.verbs import operation, pages
 
 
-class Erasures(Caller):
+class Erasures(VerbGroup):
     """Verbs that need a credential with the right `erase`. What a verb erased can be read by nobody
     once it has returned; the receipt follows, see `erasure`."""
 

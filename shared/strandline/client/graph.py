@@ -9,16 +9,16 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import Call, Caller
+from strandline.client.calls import Call, VerbGroup
 from strandline.client.errors import UnexpectedAnswerError
 from strandline.client.graph_statements import FIELDS, NODE, GraphStatements, Time
 from strandline.client.transport import AsyncCaller, SyncCaller
-from strandline.client.verbs import BlockingStep, Procedure, Steps, operation, pages, perform_step
+from strandline.client.verbs import BlockingStep, Procedure, Steps, operation, pages, yield_step
 
 type NodeType = Literal["fact", "decision", "entity", "event", "topic"]
 
 
-class GraphQuestions(Caller):
+class GraphQuestions(VerbGroup):
     """Verbs that read the graph, on behalf of `user`, `agent` and `participants`."""
 
     @operation(f"GET {NODE}")
@@ -266,7 +266,7 @@ class GraphQuestions(Caller):
     ) -> Steps[answers.GraphExport]:
         """Write the graph into a file, which `import_file` reads. It is there whole or not at all.
         Raises UnexpectedAnswerError where it did not arrive as it was sent."""
-        export = yield from perform_step(
+        export = yield from yield_step(
             GraphQuestions.export.call(
                 self,
                 user=user,
@@ -276,10 +276,10 @@ class GraphQuestions(Caller):
                 vectors=vectors,
             )
         )
-        data = yield from perform_step(Call("GET", export.url, bytes))
+        data = yield from yield_step(Call("GET", export.url, bytes))
         if hashlib.sha256(data).hexdigest() != export.sha256:
             raise UnexpectedAnswerError(f"{export.url.partition('?')[0]} is not what was exported.")
-        yield from perform_step(BlockingStep(lambda: _write_whole(Path(path), data)))
+        yield from yield_step(BlockingStep(lambda: _write_whole(Path(path), data)))
         return export
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import KEEP, Caller, Keep
+from strandline.client.calls import KEEP, Keep, VerbGroup
 from strandline.client.lookup import Progress, put_file
 from strandline.client.memory import Fields
-from strandline.client.verbs import BlockingStep, Procedure, Steps, operation, perform_step
+from strandline.client.verbs import BlockingStep, Procedure, Steps, operation, yield_step
 
 type Time = datetime | float | str
 
@@ -22,7 +22,7 @@ _INLINE_BYTES = 1024 * 1024
 """A larger file is uploaded. A request holds 4 MiB, in which JSON escapes every quote."""
 
 
-class GraphStatements(Caller):
+class GraphStatements(VerbGroup):
     """Verbs that state something. `user`, `agent` and `participants` name everybody who takes part:
     the exact set determines the scope."""
 
@@ -130,13 +130,13 @@ class GraphStatements(Caller):
         uploaded first; `progress(sent, size)` is called as that goes. Raises InvalidFieldError,
         which names the line, for a file that is not whole."""
         file = Path(path)
-        size = yield from perform_step(BlockingStep(lambda: file.stat().st_size))
+        size = yield from yield_step(BlockingStep(lambda: file.stat().st_size))
         if size > _INLINE_BYTES:
             cid = yield from put_file(self, file, "application/jsonl", file.name, progress)
-            return (yield from perform_step(GraphStatements.post_import.call(self, cid=cid)))
+            return (yield from yield_step(GraphStatements.post_import.call(self, cid=cid)))
         # bytes that are not UTF-8 fail the check of the line's hash
-        content = yield from perform_step(BlockingStep(lambda: file.read_text("utf-8", "replace")))
-        answer = yield from perform_step(GraphStatements.post_import.call(self, content=content))
+        content = yield from yield_step(BlockingStep(lambda: file.read_text("utf-8", "replace")))
+        answer = yield from yield_step(GraphStatements.post_import.call(self, content=content))
         if progress is not None:
             progress(size, size)
         return answer

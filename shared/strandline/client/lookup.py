@@ -11,9 +11,9 @@ from typing import Any, Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import Call, Caller
+from strandline.client.calls import Call, VerbGroup
 from strandline.client.memory import Fields, Memory, Role
-from strandline.client.verbs import BlockingStep, Procedure, Steps, operation, pages, perform_step
+from strandline.client.verbs import BlockingStep, Procedure, Steps, operation, pages, yield_step
 
 type Progress = Callable[[int, int], None]
 """Called with the bytes that were sent, and those of the whole file."""
@@ -56,22 +56,22 @@ def _hash_file(path: Path) -> tuple[int, str]:
 
 
 def put_file(
-    caller: Caller, file: Path, media: str, name: str, progress: Progress | None
+    caller: VerbGroup, file: Path, media: str, name: str, progress: Progress | None
 ) -> Steps[str]:
     """Upload a file unless it is stored already; its CID."""
-    size, digest = yield from perform_step(BlockingStep(lambda: _hash_file(file)))
-    place = yield from perform_step(
+    size, digest = yield from yield_step(BlockingStep(lambda: _hash_file(file)))
+    place = yield from yield_step(
         Lookup.prepare_upload.call(caller, size=size, sha256=digest, mime_type=media, name=name)
     )
     if isinstance(place, answers.UploadOut):
         stream = _FileStream(file, size, progress)
-        yield from perform_step(
+        yield from yield_step(
             Call("PUT", place.url, _ignore, (), stream, place.headers, also=(_PRESENT,))
         )
     return place.cid
 
 
-class Lookup(Caller):
+class Lookup(VerbGroup):
     """Verbs that every client has besides those of memory."""
 
     @pages("GET /api/v1/scopes", "ScopePage.scopes", names={"page_size": "limit"})
@@ -217,7 +217,7 @@ class Lookup(Caller):
         media = mime_type or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         cid = yield from put_file(self, file, media, name or file.name, progress)
         return (
-            yield from perform_step(
+            yield from yield_step(
                 Memory.add.call(
                     self,
                     blob={"cid": cid},

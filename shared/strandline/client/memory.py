@@ -9,9 +9,9 @@ from typing import Any, Literal, TypedDict, Unpack
 from uuid import UUID, uuid4
 
 from strandline.client import answers
-from strandline.client.calls import Caller, join_participants
+from strandline.client.calls import VerbGroup, join_participants
 from strandline.client.errors import make_error
-from strandline.client.verbs import Procedure, Steps, operation, pages, perform_step
+from strandline.client.verbs import Procedure, Steps, operation, pages, yield_step
 
 type Role = Literal["user", "agent", "assistant", "system"]
 type EventType = Literal["message", "thought", "action", "observation", "upload"]
@@ -44,7 +44,7 @@ class TurnReceipts:
     agent: answers.Receipt
 
 
-class Memory(Caller):
+class Memory(VerbGroup):
     """Verbs that every client has. `user="alice"`, `agent="helper"` and
     `participants=["user:alice", …]`, alone or together, name the participants for whom a call
     reads, or who take part in an event; a credential that is bound to a user adds that user to
@@ -102,7 +102,7 @@ class Memory(Caller):
         a `source_event_key` gets one: `key`, by default a new one, and its position."""
         base = key or str(uuid4())
         items = [{"source_event_key": f"{base}#{n}", **event} for n, event in enumerate(events)]
-        return (yield from perform_step(Memory.post_batch.call(self, items, atomic=atomic)))
+        return (yield from yield_step(Memory.post_batch.call(self, items, atomic=atomic)))
 
     @Procedure
     def add_turn(
@@ -136,7 +136,7 @@ class Memory(Caller):
             }
             for role, text in (("user", user_message), ("agent", agent_message))
         ]
-        answer = yield from perform_step(Memory.post_batch.call(self, events, atomic=True))
+        answer = yield from yield_step(Memory.post_batch.call(self, events, atomic=True))
         receipts = [item.event for item in answer.results if item.event is not None]
         if len(receipts) < len(events):
             failures = [item for item in answer.results if item.error is not None]

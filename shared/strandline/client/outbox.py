@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from strandline.client import answers
-from strandline.client.calls import Caller, to_json
+from strandline.client.calls import VerbGroup, to_json
 from strandline.client.errors import ServiceError, make_error
 from strandline.client.memory import Memory
 
@@ -83,11 +83,11 @@ class Outbox:
         return len(self._waiting) >= min(MAX_BATCH, self._max_pending)
 
     @property
-    def waits(self) -> bool:
+    def has_waiting(self) -> bool:
         """Whether there is something to send."""
         return bool(self._waiting)
 
-    def draft(self, caller: Caller, content: str | None, fields: Mapping[str, Any]) -> Pending:
+    def draft(self, caller: VerbGroup, content: str | None, fields: Mapping[str, Any]) -> Pending:
         """An event with its key: the caller's, or one of its own. `fields` are those of
         `Memory.add`. Raises TypeError for an unknown one."""
         values = Memory.add.declaration.values(caller, (content,), fields)
@@ -137,7 +137,7 @@ class Outbox:
                 except Exception:
                     logger.exception("on_failure failed")
 
-    def report(self) -> None:
+    def raise_failures(self) -> None:
         """Raises NotStoredError for failures that no call has reported yet."""
         if self._failures_to_report:
             failures, self._failures_to_report = self._failures_to_report, []

@@ -8,7 +8,7 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import Caller
+from strandline.client.calls import VerbGroup
 from strandline.client.memory import Fields
 from strandline.client.verbs import operation, pages
 
@@ -16,7 +16,7 @@ _SONA = "/api/v1/sonas/{uuid}"
 _ID = {"sona_id": "uuid"}
 
 
-class Personas(Caller):
+class Personas(VerbGroup):
     """Verbs that every client has besides those of memory. A sona belongs to its writer: to a bound
     user, or to all unbound credentials of the tenant together."""
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, Self, Unpack
 
 from strandline.client import answers
-from strandline.client.calls import Call, Caller
+from strandline.client.calls import Call, VerbGroup
 from strandline.client.lookup import Lookup
 from strandline.client.memory import EventFields, Fields, Role
 from strandline.client.transport import AsyncCaller, AsyncConnection, SyncCaller, SyncConnection
@@ -18,7 +18,7 @@ _SESSION = "/api/v1/sessions/{session_id}"
 _SCOPE = ("scope_id",)
 
 
-class SessionVerbs(Caller):
+class SessionVerbs(VerbGroup):
     """Verbs of a session. Its participants apply to all of them."""
 
     @operation(f"POST {_SESSION}/events", in_query=_SCOPE, more=EventFields)
@@ -154,7 +154,7 @@ class SessionPlan:
         scope = {} if self.scope_id is None else {"scope_id": self.scope_id}
         return {"session_id": self.session_id, **scope}
 
-    def begin(self, caller: Caller) -> Call[answers.SessionOut]:
+    def make_first_call(self, caller: VerbGroup) -> Call[answers.SessionOut]:
         """The first call."""
         if self.participants is None:
             return SessionVerbs.get.call(caller)
@@ -166,7 +166,7 @@ class SessionPlan:
         )
 
 
-_NOBODY = Caller()
+_NOBODY = VerbGroup()
 
 
 class _SessionBase(SessionVerbs):
@@ -189,7 +189,7 @@ class Session(_SessionBase, SyncCaller):
         self._plan = plan
 
     def __enter__(self) -> Self:
-        session = self.perform(self._plan.begin(self))
+        session = self.perform(self._plan.make_first_call(self))
         self.bound = {**self.bound, "scope_id": str(session.scope_id)}
         return self
 
@@ -206,7 +206,7 @@ class AsyncSession(_SessionBase, AsyncCaller):
         self._plan = plan
 
     async def __aenter__(self) -> Self:
-        session = await self.perform(self._plan.begin(self))
+        session = await self.perform(self._plan.make_first_call(self))
         self.bound = {**self.bound, "scope_id": str(session.scope_id)}
         return self
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from strandline.client.calls import Call, Caller, Stream
+from strandline.client.calls import Call, Stream, VerbGroup
 from strandline.client.errors import (
     ConnectionFailedError,
     ServiceError,
@@ -225,7 +225,7 @@ async def _read_in_thread(stream: Stream) -> AsyncIterator[bytes]:
 # Callers ------------------------------------------------------------------------------------------
 
 
-class SyncCaller(Caller):
+class SyncCaller(VerbGroup):
     """Something whose verbs return answers."""
 
     def __init__(self, connection: SyncConnection, bound: Mapping[str, str] | None = None) -> None:
@@ -237,7 +237,7 @@ class SyncCaller(Caller):
         return self.connection.perform(call)
 
 
-class AsyncCaller(Caller):
+class AsyncCaller(VerbGroup):
     """Something whose verbs return awaitables."""
 
     def __init__(self, connection: AsyncConnection, bound: Mapping[str, str] | None = None) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Concatenate, Self, overload
 
 from strandline.client import answers
-from strandline.client.calls import Call, Caller, Operation, VerbSignature, read_answer
+from strandline.client.calls import Call, Operation, VerbGroup, VerbSignature, read_answer
 from strandline.client.transport import AsyncCaller, SyncCaller
 
 
@@ -50,7 +50,7 @@ class Verb[**P, T](_Descriptor):
 
         self._sync, self._async = answer, answer_later
 
-    def call(self, caller: Caller, /, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+    def call(self, caller: VerbGroup, /, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
         """The request of these arguments."""
         return self.declaration.build(caller, args, kwargs, self._read)
 
@@ -100,7 +100,7 @@ class Pages[**P, T](_Descriptor):
 
         self._sync, self._async = iterate, iterate_later
 
-    def call(self, caller: Caller, /, *args: P.args, **kwargs: P.kwargs) -> Call[Any]:
+    def call(self, caller: VerbGroup, /, *args: P.args, **kwargs: P.kwargs) -> Call[Any]:
         """The request of the first page."""
         return self.declaration.build(caller, args, kwargs, self._read)
 
@@ -180,12 +180,12 @@ class Procedure[**P, T](_Descriptor):
         return self._bind(instance)
 
 
-def perform_step[T](step: Call[T] | BlockingStep[T]) -> Steps[T]:
+def yield_step[T](step: Call[T] | BlockingStep[T]) -> Steps[T]:
     """One step of a procedure: `answer = yield from ask(call)`."""
     return (yield step)
 
 
-class _DeclareVerb:
+class _VerbDecorator:
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
 
@@ -193,7 +193,7 @@ class _DeclareVerb:
         return Verb(function, self._operation)
 
 
-class _DeclarePages:
+class _PagesDecorator:
     def __init__(self, operation: Operation, page: str) -> None:
         self._operation, self._page = operation, page
 
@@ -201,12 +201,12 @@ class _DeclarePages:
         return Pages(function, self._operation, self._page)
 
 
-def operation(name: str, **options: Any) -> _DeclareVerb:
+def operation(name: str, **options: Any) -> _VerbDecorator:
     """Declare a verb of the operation with this name; `options` are those of Operation."""
-    return _DeclareVerb(Operation(name, **options))
+    return _VerbDecorator(Operation(name, **options))
 
 
-def pages(name: str, page: str, **options: Any) -> _DeclarePages:
+def pages(name: str, page: str, **options: Any) -> _PagesDecorator:
     """Declare a list. `page` is the page's type and its member with the items, as in
     `EventPage.events`."""
-    return _DeclarePages(Operation(name, **options), page)
+    return _PagesDecorator(Operation(name, **options), page)

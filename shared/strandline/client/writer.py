@@ -94,7 +94,7 @@ class Writer:
                     raise TimeoutError(f"{self.pending} events are not stored yet")
             finally:
                 self._flushing -= 1
-            self._outbox.report()
+            self._outbox.raise_failures()
 
     def close(self) -> None:
         """Store all pending events, and end. Raises NotStoredError."""
@@ -103,7 +103,7 @@ class Writer:
             self._condition.notify_all()
         self._thread.join()
         atexit.unregister(self._close_at_exit)
-        self._outbox.report()
+        self._outbox.raise_failures()
 
     def __enter__(self) -> Self:
         return self
@@ -125,8 +125,8 @@ class Writer:
     def _run(self) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._outbox.waits or self._closing)
-                if not self._outbox.waits:
+                self._condition.wait_for(lambda: self._outbox.has_waiting or self._closing)
+                if not self._outbox.has_waiting:
                     return
                 self._condition.wait_for(self._is_due, self._linger)
                 batch = self._outbox.take()

@@ -82,7 +82,7 @@ class AsyncWriter:
                 await self._condition.wait_for(lambda: self._outbox.pending == 0)
             finally:
                 self._flushing -= 1
-            self._outbox.report()
+            self._outbox.raise_failures()
 
     async def close(self) -> None:
         """Store all pending events, and end. Raises NotStoredError."""
@@ -92,7 +92,7 @@ class AsyncWriter:
         if self._task is not None:
             await self._task
         atexit.unregister(self._log_at_exit)
-        self._outbox.report()
+        self._outbox.raise_failures()
 
     def _log_at_exit(self) -> None:
         if self.pending:
@@ -112,8 +112,8 @@ class AsyncWriter:
     async def _run(self) -> None:
         while True:
             async with self._condition:
-                await self._condition.wait_for(lambda: self._outbox.waits or self._closing)
-                if not self._outbox.waits:
+                await self._condition.wait_for(lambda: self._outbox.has_waiting or self._closing)
+                if not self._outbox.has_waiting:
                     return
             await self._linger_for_more()
             async with self._condition:

@@ -116,19 +116,19 @@ def check_log(store: StoredData) -> Findings:
 def check_blocks(store: StoredData) -> Findings:
     """Every event's block hashes to its CID."""
     cids = [event.cid for event in store.newest() if event.cid is not None]
-    return Findings(f"{len(cids):,} blocks hash to their CIDs", _check_hashes(store, cids)[0])
+    return Findings(f"{len(cids):,} blocks hash to their CIDs", _compare_hashes(store, cids)[0])
 
 
 def check_payloads(store: StoredData) -> Findings:
     """Every payload hashes to its CID."""
     cids = {event.blob.cid for event in store.events.values() if event.blob is not None}
     sample = sorted(cids)[: store.sample]
-    faults, large = _check_hashes(store, sample)
+    faults, large = _compare_hashes(store, sample)
     left_out = f"; {large} of more than 4 MiB were not read" if large else ""
     return Findings(f"{len(sample) - large:,} payloads hash to their CIDs{left_out}", faults)
 
 
-def _check_hashes(store: StoredData, cids: Sequence[str]) -> tuple[list[str], int]:
+def _compare_hashes(store: StoredData, cids: Sequence[str]) -> tuple[list[str], int]:
     """The faults of the bytes under these CIDs, and how many of them are too large to be read."""
     with ThreadPoolExecutor(_READERS) as pool:
         results = list(pool.map(_compare_hash, itertools.repeat(store), cids))

@@ -16,19 +16,19 @@ from rich.text import Text
 
 def print_json(value: Any) -> None:
     """One JSON document; of models and lists of models."""
-    click.echo(json.dumps(_plain(value), ensure_ascii=False, indent=2))
+    click.echo(json.dumps(_dump_models(value), ensure_ascii=False, indent=2))
 
 
 def print_json_line(value: Any) -> None:
     """One line of JSON Lines."""
-    click.echo(json.dumps(_plain(value), ensure_ascii=False))
+    click.echo(json.dumps(_dump_models(value), ensure_ascii=False))
 
 
-def _plain(value: Any) -> Any:
+def _dump_models(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in cast("Sequence[Any]", value)]
+        return [_dump_models(item) for item in cast("Sequence[Any]", value)]
     return value
 
 

@@ -232,7 +232,7 @@ def flush_long_topic(world: World) -> str:
 
 def recall_mid_term(world: World) -> str:
     """A question finds the chain that answers it, and the context shows it."""
-    _require_topics(world)
+    _require_chains(world)
     with world.session("topics") as session:
         hits = world.wait_for(
             lambda: session.search("What was wrong with the engine?").hits, "a chain that answers"
@@ -247,7 +247,7 @@ def recall_mid_term(world: World) -> str:
 
 def explain_heat(world: World) -> str:
     """A chain's heat is its base times what is retained, by the formula."""
-    _require_topics(world)
+    _require_chains(world)
     with world.session("topics") as session:
         heats = [*session.heat()]
     expect(bool(heats), "no chain has a heat")
@@ -260,7 +260,7 @@ def explain_heat(world: World) -> str:
     return f"{heats[-1].heat:.3f} = {heats[-1].base:.3f} x {heats[-1].retention:.3f}"
 
 
-def stress_payloads(world: World) -> str:
+def upload_many_payloads(world: World) -> str:
     """Many payloads at once come back as they were."""
     members = world.members("payloads")
 
@@ -304,7 +304,7 @@ def archive_chain(world: World) -> str:
     return f"{chain.event_count} events out of mid-term memory, still recalled"
 
 
-def _require_topics(world: World) -> None:
+def _require_chains(world: World) -> None:
     expect(bool(world.topics), "there is no chain: the scenario that forms it did not pass")
 
 
@@ -320,7 +320,7 @@ SCENARIOS: Sequence[Scenario] = (
     Scenario("a long topic is flushed", flush_long_topic),
     Scenario("mid-term recall", recall_mid_term),
     Scenario("heat", explain_heat),
-    Scenario("payloads under load", stress_payloads),
+    Scenario("payloads under load", upload_many_payloads),
     Scenario("a cold chain is archived", archive_chain),
 )
 

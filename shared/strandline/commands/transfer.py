@@ -146,10 +146,10 @@ def _list_appendable_events(
             if event.type == "statement":
                 left_out.append(str(event.event_id))
             else:
-                yield _to_line(event)
+                yield _to_appendable_event(event)
 
 
-def _to_line(event: answers.EventOut) -> Event:
+def _to_appendable_event(event: answers.EventOut) -> Event:
     whole = event.model_dump(mode="json", exclude_none=True)
     line: Event = {name: whole[name] for name in _PORTABLE if name in whole}
     line["source_event_key"] = f"export:{event.event_id}"

@@ -82,7 +82,7 @@ class AnswerOptions:
 
 
 @dataclass(frozen=True)
-class _TextOptions:
+class _TextLimits:
     """The limits of a text."""
 
     min_relevance: float | None
@@ -92,7 +92,7 @@ class _TextOptions:
     answering: AnswerOptions | None = None
 
     @property
-    def neighbourhoods(self) -> int:
+    def neighbourhood_count(self) -> int:
         """The number of events that are shown with their neighbours."""
         if self.limit is not None:
             return 0
@@ -130,7 +130,7 @@ def build_context_text(
     exclude = answering.exclude if answering else ()
     recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
     matches, knowledge = _find(access, embedder, request, tuning, now, vector_timeout, answering)
-    text_request = _TextOptions(request.min_relevance, request.limit, request.budget, answering)
+    text_request = _TextLimits(request.min_relevance, request.limit, request.budget, answering)
     return _write_text(access, recent, knowledge, matches, text_request)
 
 
@@ -181,7 +181,7 @@ def build_session_text(
     if matches.search and query.query is not None and not view.only_session:
         vector = matches.search.vector
         knowledge = find_knowledge(view.access, view.tuning, query.query, vector, embedder.space)
-    text_request = _TextOptions(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
+    text_request = _TextLimits(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
     return _write_text(view.access, recent, knowledge, matches, text_request)
 
 
@@ -190,14 +190,14 @@ def _write_text(
     recent: Mapping[UUID, int],
     knowledge: Sequence[KnowledgeSource],
     matches: ChainSearchResult,
-    request: _TextOptions,
+    request: _TextLimits,
 ) -> tuple[ContextTextOut, AnswerUse]:
     relevant: Sequence[ScoredEvent] = ()
     best: Sequence[UUID] = ()
     if matches.search:
         relevant = matches.search.select(request.min_relevance)[: request.limit]
-        best = _take_fitting(relevant, matches.search, recent, request.budget)
-    around = request.neighbourhoods
+        best = _take_enough(relevant, matches.search, recent, request.budget)
+    around = request.neighbourhood_count
     neighbours = read_neighbours(access, best, around) if best else ()
     events: dict[UUID, HitEvent] = {event.event_id: event for event in neighbours}
     citing = [*matches.chains, *knowledge]
@@ -244,7 +244,7 @@ def _to_answer(
     )
 
 
-def _take_fitting(
+def _take_enough(
     events: Sequence[ScoredEvent], search: SearchResult, recent: Mapping[UUID, int], budget: int
 ) -> list[UUID]:
     """The best of the selected events, at least as many as a text with this token budget holds;

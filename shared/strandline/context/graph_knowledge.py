@@ -34,7 +34,7 @@ def find_knowledge(
     """The currently valid facts, decisions and relations about a question: those closest to it
     first, then those with the greatest weight. Empty if the tenant's long-term memory is
     disabled."""
-    if not tuning.reads_graph:
+    if not tuning.contexts_read_graph:
         return []
     knowledge = read_knowledge(access, question, vector, space, ("fact", "decision", "entity"))
     candidates = [*_from_nodes(knowledge), *_from_edges(knowledge)]

@@ -112,15 +112,15 @@ def lay_out(sources: Sources, budget: int) -> Layout:
     draft.fill(draft.recent, usual_share if sources.recent_share is None else sources.recent_share)
     draft.fill(draft.knowledge, _KNOWN_SHARE)
     draft.events.drop(draft.recent.shown_ids)
-    draft.drop_repetitions()
+    draft.drop_topic_repetitions()
     draft.fill(draft.topics, _TOPICS_SHARE)
     draft.fill(draft.events, 1.0)
-    draft.drop_repetitions()
+    draft.drop_topic_repetitions()
     draft.fill(draft.events, 1.0, shorten=True)  # with the space that the other parts left
     if not has_question:
         draft.fill(draft.recent, 1.0, shorten=True)
     draft.fill(draft.topics, 1.0, shorten=True)
-    draft.drop_repetitions()
+    draft.drop_topic_repetitions()
     return draft.finish()
 
 
@@ -136,7 +136,7 @@ class _Part[Source: (EventSource, TopicSource, KnowledgeSource)]:
         return self.lines[: self.count]
 
     @property
-    def left_out(self) -> Sequence[Line[Source]]:
+    def left_out_lines(self) -> Sequence[Line[Source]]:
         return self.lines[self.count :]
 
 
@@ -153,7 +153,7 @@ class _EventsPart(_Part[EventSource]):
 
     def count_left_out(self, shown_ids: set[UUID]) -> int:
         """The number of its events that are not shown anywhere."""
-        return sum(line.source.event_id not in shown_ids for line in self.left_out)
+        return sum(line.source.event_id not in shown_ids for line in self.left_out_lines)
 
 
 type _AnyPart = _Part[EventSource] | _Part[TopicSource] | _Part[KnowledgeSource]
@@ -190,14 +190,14 @@ class _Draft:
         first line that does not fit is shortened or ends the part. A line always takes more bytes
         than it saves in the note on what was left out, so the number of lines that fit can be found
         by bisection."""
-        limit = self._measure_lines() + int(self.max_bytes * share)
+        limit = self._measure_without_notes() + int(self.max_bytes * share)
         count = part.count
-        if self._fits(part, len(part.lines), limit):
+        if self._try_show(part, len(part.lines), limit):
             return
         low, high = count, len(part.lines) - 1
         while low < high:
             middle = (low + high + 1) // 2
-            if self._fits(part, middle, limit):
+            if self._try_show(part, middle, limit):
                 low = middle
             else:
                 high = middle - 1
@@ -205,10 +205,10 @@ class _Draft:
         if shorten:
             self._shorten_next(part)
 
-    def _fits(self, part: _AnyPart, count: int, limit: int) -> bool:
+    def _try_show(self, part: _AnyPart, count: int, limit: int) -> bool:
         """Show this many of the part's lines. Returns whether the text is then within the limit."""
         part.count = count
-        return self._measure() <= self.max_bytes and self._measure_lines() <= limit
+        return self._measure() <= self.max_bytes and self._measure_without_notes() <= limit
 
     def _shorten_next(self, part: _AnyPart) -> None:
         """Show the beginning of the part's next line, if there is room for enough of it."""
@@ -224,14 +224,14 @@ class _Draft:
             part.count -= 1
 
     def _measure(self) -> int:
-        lines = [*self._render(_Citations()), *self._render_notes()]
+        lines = [*self._render_lines(_Citations()), *self._render_notes()]
         return count_bytes("\n".join(lines)) + FENCE_BYTES
 
-    def _measure_lines(self) -> int:
+    def _measure_without_notes(self) -> int:
         """The bytes without the notes on what was left out, which get shorter."""
-        return count_bytes("\n".join(self._render(_Citations())))
+        return count_bytes("\n".join(self._render_lines(_Citations())))
 
-    def drop_repetitions(self) -> None:
+    def drop_topic_repetitions(self) -> None:
         """Drop the sentences of topics that a shown event contains, and topics left empty."""
         texts = [
             normalize_words(line.text) for line in (*self.recent.visible, *self.events.visible)
@@ -244,7 +244,7 @@ class _Draft:
     def finish(self) -> Layout:
         """The text in its current state."""
         citations = _Citations()
-        text = fence([*self._render(citations), *self._render_notes()])
+        text = fence([*self._render_lines(citations), *self._render_notes()])
         chain_ids = [line.source.chain_id for line in self.topics.visible]
         citing = [*self.topics.visible, *self.knowledge.visible]
         source_ids = dict.fromkeys(one for line in citing for one in line.source.event_ids)
@@ -259,12 +259,12 @@ class _Draft:
         shown_ids = self.recent.shown_ids | self.events.shown_ids
         return CutCounts(
             self.recent.count_left_out(shown_ids),
-            len(self.topics.left_out),
+            len(self.topics.left_out_lines),
             self.events.count_left_out(shown_ids) + self.more_events,
             sum(line.is_shortened for part in self._parts for line in part.visible),
         )
 
-    def _render(self, citations: _Citations) -> list[str]:
+    def _render_lines(self, citations: _Citations) -> list[str]:
         """The lines between the tags, without the notes."""
         recent = _render_events(self.recent, citations)
         events = _render_events(self.events, citations, marks_replies=True)

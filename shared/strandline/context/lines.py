@@ -113,7 +113,7 @@ def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
     name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
     who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
     start = f" {format_day(event.said_at)}, {who}: "
-    line = Line(event, start, *_truncate_text(event.text))
+    line = Line(event, start, *_sanitize_beginning(event.text))
     line.shorten(int(max_bytes * _EVENT_SHARE))
     return line
 
@@ -124,7 +124,7 @@ def topic_line(topic: TopicSource, max_bytes: int) -> Line[TopicSource]:
     origin = "" if topic.trust == "user" else f" ({topic.trust})"
     name = f", {sanitize_label(topic.topic, _TOPIC_CHARS)}" if topic.topic else ""
     start = f"- {' to '.join(dates)}{name}{origin}:"
-    line = Line(topic, start, *_truncate_text(topic.summary))
+    line = Line(topic, start, *_sanitize_beginning(topic.summary))
     line.shorten(int(max_bytes * _SUMMARY_SHARE))
     return line
 
@@ -134,12 +134,12 @@ def knowledge_line(source: KnowledgeSource, max_bytes: int) -> Line[KnowledgeSou
     kind = "" if source.kind == "fact" else f", {source.kind}"
     origin = "" if source.trust == "user" else f" ({source.trust})"
     start = f"- {format_day(source.since)}{kind}{origin}:"
-    line = Line(source, start, *_truncate_text(source.text))
+    line = Line(source, start, *_sanitize_beginning(source.text))
     line.shorten(int(max_bytes * _KNOWN_SHARE))
     return line
 
 
-def _truncate_text(text: str) -> tuple[str, bool]:
+def _sanitize_beginning(text: str) -> tuple[str, bool]:
     """The beginning of a text for a line, and whether the text is longer."""
     return sanitize(text[:_MAX_SOURCE_CHARS]), len(text) > _MAX_SOURCE_CHARS
 

@@ -19,7 +19,7 @@ from strandline.schemas import ParticipantsQuery
 from strandline.sessions import context, sessions
 from strandline.sessions.routes_read import make_session_view, record_use_and_metrics
 from strandline.sessions.routes_write import SESSION, find_named_session
-from strandline.sessions.schemas import ScopeQuery
+from strandline.sessions.schemas import ScopeIdQuery
 from strandline.sessions.schemas_context import ContextQuery, SearchRequest
 from strandline.sessions.store import Session
 from strandline.tenants.store_tenants import read_tuning
@@ -56,7 +56,7 @@ def post_context(request: Request) -> Response:
         vector_timeout=settings.query_vector_seconds,
     )
     if body.query is not None:
-        _record_use(request, access, use, response, now)
+        _record_text_use_and_metrics(request, access, use, response, now)
     return json_response(response)
 
 
@@ -89,7 +89,7 @@ def get_context(request: Request) -> Response:
     if query.format == "text":
         text, use = build_session_text(view, embedder, query, timeout)
         if query.query is not None:
-            _record_use(request, view.access, use, text, view.now)
+            _record_text_use_and_metrics(request, view.access, use, text, view.now)
         return json_response(text)
     response, chains = context.build_context(view, embedder, query, timeout)
     if query.query is not None:
@@ -103,7 +103,7 @@ def search_context(request: Request) -> Response:
     chains are those of all scopes in which these took part. Chains that answer the question are
     warmed. `graph` contains what the knowledge graph holds about the things that the question
     names."""
-    query, body = request.parse_query(ScopeQuery), request.parse_body(SearchRequest)
+    query, body = request.parse_query(ScopeIdQuery), request.parse_body(SearchRequest)
     view = make_session_view(request, query, body.participants, only_session=body.only_session)
     embedder = request.resources.embedder
     response, chains = search_session(view, embedder, body, get_settings().query_vector_seconds)
@@ -115,7 +115,7 @@ def search_context(request: Request) -> Response:
     return json_response(response)
 
 
-def _record_use(
+def _record_text_use_and_metrics(
     request: Request, access: TenantDb, use: AnswerUse, answer: ContextTextOut, now: datetime
 ) -> None:
     is_recorded = record_use(access, use, now)
@@ -146,7 +146,7 @@ ROUTES = {
         search_context,
         "read",
         {200: SearchOut},
-        query=ScopeQuery,
+        query=ScopeIdQuery,
         body=SearchRequest,
         errors=(StateConflict,),
     ),

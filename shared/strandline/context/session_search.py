@@ -39,7 +39,7 @@ def search_session(
         for row in rows
     ]
     graph = NOTHING
-    if view.tuning.reads_graph and not view.only_session:
+    if view.tuning.contexts_read_graph and not view.only_session:
         graph = read_known_graph(view.access, request.query, search.vector, embedder.space)
     items = [*hits, *graph.nodes, *graph.edges]
     fitting = fit_to_page(items)

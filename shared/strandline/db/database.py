@@ -307,11 +307,11 @@ class Database:
             live = self._local.live = CachedConnection(
                 connect_restricted(self._url, self._auth, deadline)
             )
-            self._track(live.connection)
+            self._add_connection(live.connection)
         live.used_at = time.monotonic()
         return live.connection
 
-    def _track(self, connection: Connection) -> None:
+    def _add_connection(self, connection: Connection) -> None:
         """Record a connection, and close those of threads that have ended."""
         with self._lock:
             for thread, stale in self._connections:

@@ -116,7 +116,7 @@ def list_pending(
     files = list_migrations() if migration_files is None else migration_files
     owner.execute(_CREATE_MIGRATIONS_TABLE)
     history = _read_applied(owner)
-    _require_same_history(files, history)
+    _require_same_baseline(files, history)
     _require_unaltered(files, history)
     return [file for file in files if file.number not in history]
 
@@ -127,7 +127,7 @@ def list_newer(owner: psycopg.Connection[Any]) -> list[str]:
     with _migration_lock(owner):  # concurrent `create … if not exists` can still collide
         owner.execute(_CREATE_MIGRATIONS_TABLE)
     files, history = list_migrations(), _read_applied(owner)
-    _require_same_history(files, history)
+    _require_same_baseline(files, history)
     return [name for number, (name, _) in sorted(history.items()) if number > files[-1].number]
 
 
@@ -192,7 +192,7 @@ def _read_applied(owner: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
     return {number: (name, checksum) for number, name, checksum in rows}
 
 
-def _require_same_history(files: list[Migration], history: dict[int, tuple[str, str]]) -> None:
+def _require_same_baseline(files: list[Migration], history: dict[int, tuple[str, str]]) -> None:
     """Raise Misconfigured for a database whose first migration is another one. It was created
     before the baseline, by files with the same numbers that no longer exist."""
     first = history.get(files[0].number)

@@ -85,10 +85,10 @@ class OpenAICompatibleEmbedder:
         deadline = time.monotonic() + timeout
         vectors: list[list[float]] = []
         for batch in _split_batches(texts):
-            vectors += self._parse_vectors(self._request(batch, deadline), len(batch))
+            vectors += self._parse_vectors(self._fetch_answer(batch, deadline), len(batch))
         return vectors
 
-    def _request(self, batch: list[str], deadline: float) -> bytes:
+    def _fetch_answer(self, batch: list[str], deadline: float) -> bytes:
         """Send one batch and return the answer's body."""
         now = time.monotonic()
         deadline = min(deadline, now + MAX_SECONDS)

@@ -16,7 +16,7 @@ from strandline.erasure.store import Erasure
 from strandline.erasure.store_job import ErasedChain, ErasedPayload
 from strandline.errors import NotFound
 from strandline.jobs import store_failures
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.observability import logger
 
@@ -212,7 +212,7 @@ def _form_chains(
 ) -> None:
     """Rebuild the chains that lost events from their remaining events. A failure of one chain does
     not stop the others."""
-    worker = WorkerContext(
+    worker = WorkerResources(
         resources.database,
         resources.blobs,
         resources.embedder,

@@ -10,14 +10,14 @@ from pydantic import BeforeValidator, Field, model_validator
 from strandline.log.schemas_fields import IdempotencyKey, SessionId
 from strandline.schemas import (
     Count,
-    PagingQuery,
     Participant,
+    ParticipantsPagingQuery,
     ParticipantsQuery,
     RequestModel,
     ResponseModel,
     Switch,
 )
-from strandline.sessions.schemas import ScopeQuery
+from strandline.sessions.schemas import ScopeIdQuery
 
 MAX_EVENT_IDS = 1000
 type ErasureState = Literal["hidden", "complete"]
@@ -110,7 +110,7 @@ class ErasureOut(ResponseModel):
     """The deployment's public key that verifies the signature, in hex."""
 
 
-class ErasuresQuery(PagingQuery):
+class ErasuresQuery(ParticipantsPagingQuery):
     """The query string of the list of erasures."""
 
     state: ErasureState | None = None
@@ -146,7 +146,7 @@ class ErasurePage(ResponseModel):
     next_cursor: str | None
 
 
-class DeleteSessionQuery(ScopeQuery):
+class DeleteSessionQuery(ScopeIdQuery):
     """The query string of DELETE on a session."""
 
     erase: Switch = False

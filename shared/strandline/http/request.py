@@ -15,7 +15,7 @@ from strandline.auth.principals import Principal, Right
 from strandline.config_quotas import Quota
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import Invalid, Malformed, NotFound, TooLarge
-from strandline.observability import trace_id_of
+from strandline.observability import ensure_trace_id
 from strandline.resources import Resources
 from strandline.schemas import MAX_BODY_BYTES, check_storable, parse_json, validate
 from strandline.tenants.store_audit import AuditContext
@@ -56,7 +56,7 @@ class Request:
         return str(self._event.get("path", ""))
 
     @property
-    def full_path(self) -> str:
+    def path_with_stage(self) -> str:
         """The path including the stage or the base path, which the gateway removes."""
         context: Mapping[str, object] = self._event.get("requestContext") or {}
         return str(context.get("path") or self.raw_path)
@@ -67,7 +67,7 @@ class Request:
         operation's, which must have no parameters. Without a slash at the end."""
         context: Mapping[str, object] = self._event.get("requestContext") or {}
         scheme = self.headers.get("x-forwarded-proto", "https")
-        base = self.full_path.rstrip("/").removesuffix(str(self._event.get("resource")))
+        base = self.path_with_stage.rstrip("/").removesuffix(str(self._event.get("resource")))
         return f"{scheme}://{context.get('domainName', '')}{base}"
 
     @property
@@ -80,7 +80,7 @@ class Request:
     def trace(self) -> str:
         """The X-Ray trace id in X-Amzn-Trace-Id. Every log line carries it, and so do the jobs that
         this request starts."""
-        return trace_id_of(self.headers.get("x-amzn-trace-id"))
+        return ensure_trace_id(self.headers.get("x-amzn-trace-id"))
 
     @functools.cached_property
     def headers(self) -> dict[str, str]:
@@ -117,7 +117,7 @@ class Request:
             self._principal = principal
             principal.require_right(right)
 
-    def authenticate_tenant(self) -> str:
+    def get_credential_tenant(self) -> str:
         """The tenant of the credential, for a route that does not look the credential up. Raises
         Unauthorized or Unavailable."""
         return self.resources.authenticator.authenticate(self._auth_request, self.deadline).tenant

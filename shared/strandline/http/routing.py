@@ -24,7 +24,7 @@ class MediaType:
     """Other values that it may have."""
 
     @property
-    def types(self) -> tuple[str, ...]:
+    def content_types(self) -> tuple[str, ...]:
         """All values that Content-Type may have."""
         return (self.type, *self.others)
 

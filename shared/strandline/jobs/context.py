@@ -66,7 +66,7 @@ _OUT_OF_TIME = "out_of_time"
 
 
 @dataclass
-class Tally:
+class JobMetrics:
     """Counts and times of a job's work, for its metrics."""
 
     embedded_events: int = 0
@@ -95,14 +95,14 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class WorkerContext:
+class WorkerResources:
     """The dependencies of embedding and folding. `deadline` is in time.monotonic() seconds."""
 
     database: Database
     blobs: BlobStore
     embedder: Embedder
     deadline: float
-    tally: Tally
+    tally: JobMetrics
     llm: LlmTasks
     tuning: Tuning = DEFAULTS
     """The deployment's; a tenant's own overrides it."""
@@ -144,7 +144,7 @@ class WorkerContext:
                 raise Deferred(str(result.fallback_reason), result.retry_after)
 
 
-def require_embedding(worker: WorkerContext) -> None:
+def probe_embedding_model(worker: WorkerResources) -> None:
     """Raise EmbeddingUnavailable unless the model accepts a harmless text now. A model that accepts
     no text at all (a wrong key or model name may be a 400, a shortage may look like a permanent
     failure) has not refused a particular text."""
@@ -162,7 +162,7 @@ def require_embedding(worker: WorkerContext) -> None:
     raise EmbeddingUnavailable(f"The embedding model accepts no text at all: {fault}")
 
 
-def read_text_head(worker: WorkerContext, tenant: str, cid: str, size: int) -> str | None:
+def read_text_head(worker: WorkerResources, tenant: str, cid: str, size: int) -> str | None:
     """The first `size` bytes of a text payload, as text. If the payload is missing in the store:
     None, and a warning in the log; its event is then represented by its file name. Raises
     Unavailable."""

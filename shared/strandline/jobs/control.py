@@ -37,7 +37,7 @@ def start_job(
         )
     run_id = str(uuid.uuid4())
     with access.transaction():
-        store_runs.expire_leases(access, kind, now)
+        store_runs.fail_expired_jobs(access, kind, now)
         job_id = store_runs.enqueue(access, kind, run_id, now)
         if job_id is None:
             raise _make_conflict(access, kind)
@@ -68,8 +68,8 @@ def retry_job(
                 state=job.state,
             )
         if job.ref is None:
-            store_runs.expire_leases(access, job.kind, now)
-            if store_runs.find_active(access, job.kind):
+            store_runs.fail_expired_jobs(access, job.kind, now)
+            if store_runs.find_active_job_id(access, job.kind):
                 raise _make_conflict(access, job.kind)
         store_runs.requeue(access, job_id, run_id, now)
         store_audit.add_entry(access, audit_context, {"job": job.kind, "job_id": str(job_id)})
@@ -113,7 +113,7 @@ def _start_run(
 
 
 def _make_conflict(access: TenantDb, kind: str) -> StateConflict:
-    active_job_id = store_runs.find_active(access, kind)
+    active_job_id = store_runs.find_active_job_id(access, kind)
     return StateConflict(
         f"The {kind} is already queued or running in this tenant: see job_id, or wait for its end.",
         job_id=str(active_job_id),

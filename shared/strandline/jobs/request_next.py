@@ -5,16 +5,16 @@ from datetime import datetime, timedelta
 from strandline.aws.run_requests import JobQueue
 from strandline.config import ServiceSettings
 from strandline.db.database import Database
-from strandline.jobs import store_due
+from strandline.jobs import store_due_times
 from strandline.jobs.context import describe_error
-from strandline.jobs.store_due import GARBAGE_PERIOD
+from strandline.jobs.store_due_times import GARBAGE_PERIOD
 from strandline.observability import logger
 
 _FALLBACK_DELAY = timedelta(hours=1)
 """How long to wait before the next look where the database cannot say what is due."""
 
 
-def request_next_runs(
+def schedule_next_runs(
     database: Database,
     job_queue: JobQueue,
     settings: ServiceSettings,
@@ -30,16 +30,16 @@ def request_next_runs(
     logged and not raised: the work before this is committed.
     """
     try:
-        next_runs = store_due.find_next_runs(
+        next_runs = store_due_times.find_next_run_times(
             database.connection(deadline),
             space=space,
-            heat=settings.tuning.heat_parameters(),
+            heat=settings.tuning.heat_time_parameters(),
             grace=timedelta(seconds=settings.blob_grace_seconds),
             period=GARBAGE_PERIOD,
             spacing=job_queue.spacing,
             now=now,
             snapshot_age=timedelta(days=settings.snapshot_days),
-            promotion=settings.tuning.promotion_parameters(),
+            promotion=settings.tuning.promotion_due_parameters(),
         )
     except Exception as error:
         logger.warning("next runs not determined", extra={"error": describe_error(error)})

@@ -15,7 +15,7 @@ def start_job(request: Request) -> Response:
     """Start a job in the credential's tenant, whether or not it is due: {job_names}. If it is
     queued or running already, the answer is a 409 with its `job_id`."""
     job = control.start_job(
-        _connect(request),
+        _connect_as_background(request),
         request.audit_context,
         request.resources.job_queue,
         request.path_parameter("job"),
@@ -27,19 +27,21 @@ def start_job(request: Request) -> Response:
 def list_jobs(request: Request) -> Response:
     """The tenant's jobs, newest first. A failed job has its reason, and advice on what to do.
     Finished jobs are kept for 30 days."""
-    return json_response(control.list_jobs(_connect(request), request.parse_query(JobsQuery)))
+    return json_response(
+        control.list_jobs(_connect_as_background(request), request.parse_query(JobsQuery))
+    )
 
 
 def get_job(request: Request) -> Response:
     """One job, by its id: its state, what it did, and why it failed if it did."""
-    return json_response(control.get_job(_connect(request), request.path_id("job")))
+    return json_response(control.get_job(_connect_as_background(request), request.path_id("job")))
 
 
 def retry_job(request: Request) -> Response:
     """Retry a failed job, by its id. A retry of `enrich` calls the chain's model again, in the
     background."""
     job = control.retry_job(
-        _connect(request),
+        _connect_as_background(request),
         request.audit_context,
         request.resources.job_queue,
         request.path_id("job"),
@@ -48,7 +50,7 @@ def retry_job(request: Request) -> Response:
     return json_response(job, 202)
 
 
-def _connect(request: Request) -> TenantDb:
+def _connect_as_background(request: Request) -> TenantDb:
     """Connect on behalf of the whole tenant, whatever user the key is bound to: jobs hold ids and
     numbers, no memory."""
     caller = Caller.background(request.principal.tenant)

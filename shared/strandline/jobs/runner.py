@@ -20,7 +20,7 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import StrandlineError
 from strandline.jobs import store_runs
-from strandline.jobs.context import Tally
+from strandline.jobs.context import JobMetrics
 from strandline.jobs.store_runs import ShardLease
 from strandline.jobs.store_tenant_runs import list_unfinished_tenants
 from strandline.jobs.tenant_runs import RunClaims, claim_tenants, fail_unfinished_jobs
@@ -98,7 +98,7 @@ class Lease:
     deadline: float
     """In time.monotonic() seconds: no further work is begun after it."""
     clock: Clock
-    tally: Tally = field(default_factory=Tally)
+    tally: JobMetrics = field(default_factory=JobMetrics)
     renewed_at: float = field(default_factory=time.monotonic)
     """When the lease was last renewed, in time.monotonic() seconds."""
     is_lost: bool = False
@@ -158,7 +158,7 @@ class Job(Protocol):
         ...
 
 
-class ShardList(NamedTuple):
+class StoredShardList(NamedTuple):
     """The key of a run's list of items in the bucket, and how many shards they have."""
 
     key: str
@@ -167,7 +167,7 @@ class ShardList(NamedTuple):
 
 def plan_run(
     resources: JobResources, job: Job, run_id: str, now: datetime, tenant: str | None
-) -> ShardList:
+) -> StoredShardList:
     """Plan a run and record it: in the database as running jobs, in the bucket as the list that the
     state machine iterates over. A tenant whose job belongs to another run is left out. If it fails,
     the jobs that it began are marked as failed, so that they can be started again, and the error is
@@ -179,11 +179,11 @@ def plan_run(
         claim_tenants(resources.database, job.name, run_id, counts, now, claims)
         claimed_shards = [shard for shard in shards if shard.tenant in claims.tenants]
         if not claimed_shards:
-            return ShardList("", 0)
+            return StoredShardList("", 0)
         items = [
             {"job": job.name, "run": run_id, "shards": shards} for shards in pack(claimed_shards)
         ]
-        return ShardList(resources.blobs.put_shards(run_id, items), len(claimed_shards))
+        return StoredShardList(resources.blobs.put_shards(run_id, items), len(claimed_shards))
     except Exception as error:
         tenants = claims.tenants if tenant is None else {*claims.tenants, tenant}
         claims.failures |= dict.fromkeys(tenants, error)
@@ -244,7 +244,7 @@ def run_shard(
     shard: Shard,
     now: datetime,
     deadline: float,
-    tally: Tally,
+    tally: JobMetrics,
 ) -> None:
     """Work on one shard of a run, unless it is done. Raises ShardFailed; the job's record keeps the
     reason."""
@@ -279,7 +279,7 @@ def _record_failure(
     try:
         access = resources.database.connect_as(Caller.background(log_fields["tenant"]))
         with access.transaction():
-            store_runs.record_shard_failure(access, shard_lease, log_fields["reason"])
+            store_runs.record_failed_attempt(access, shard_lease, log_fields["reason"])
     except Exception as record_error:  # `finish_run` fails the job then
         logger.warning(
             "shard failure not recorded", extra={**log_fields, "reason": error_code(record_error)}

@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.function_specs import JobName, quote_job_names
-from strandline.schemas import ListQuery, ResponseModel
+from strandline.schemas import PagingQuery, ResponseModel
 
 type JobState = Literal["queued", "running", "done", "failed"]
 type JobKind = Literal[
@@ -28,7 +28,7 @@ The id of what it is about: for `enrich` and `promote` the chain's, for the othe
 scope's, or `tenant`; null for {_JOB_NAMES}."""
 
 
-class JobsQuery(ListQuery):
+class JobsQuery(PagingQuery):
     """Query string of the list of jobs."""
 
     state: JobState | None = None

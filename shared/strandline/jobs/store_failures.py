@@ -115,7 +115,7 @@ class _Ref:
     ref: str
 
 
-def list_known_failures(access: TenantDb, kind: str, refs: Sequence[object]) -> set[str]:
+def list_unresolved_refs(access: TenantDb, kind: str, refs: Sequence[object]) -> set[str]:
     """Which of these refs have an unresolved failure of this kind."""
     rows = access.fetch(
         _Ref,
@@ -135,7 +135,7 @@ class PendingRetry:
     ref: str
 
 
-def list_pending_retries(access: TenantDb, limit: int) -> Sequence[PendingRetry]:
+def list_retries_to_sweep(access: TenantDb, limit: int) -> Sequence[PendingRetry]:
     """Up to `limit` failures that an admin has asked to retry, oldest first; without those that
     other jobs retry."""
     return access.fetch(

@@ -27,7 +27,7 @@ class _Count:
     count: int
 
 
-def expire_leases(access: TenantDb, kind: str | None, now: datetime) -> int:
+def fail_expired_jobs(access: TenantDb, kind: str | None, now: datetime) -> int:
     """Mark jobs (of one kind, or all) whose lease has run out as failed. Returns how many. A shard
     of such a job that is still working finds its lease lost."""
     (row,) = access.fetch(
@@ -40,7 +40,7 @@ def expire_leases(access: TenantDb, kind: str | None, now: datetime) -> int:
 
 def enqueue(access: TenantDb, kind: str, run: str, now: datetime) -> UUID | None:
     """Queue a job for the run of this name. Returns its id; None where one of this kind is queued
-    or running already. In a transaction, after `expire_leases`."""
+    or running already. In a transaction, after `fail_expired_jobs`."""
     rows = access.fetch(
         JobId,
         "select job_id from enqueue_job(%(kind)s, %(run)s, %(job_id)s,"
@@ -56,7 +56,7 @@ def enqueue(access: TenantDb, kind: str, run: str, now: datetime) -> UUID | None
     return rows[0].job_id if rows else None
 
 
-def find_active(access: TenantDb, kind: str) -> UUID | None:
+def find_active_job_id(access: TenantDb, kind: str) -> UUID | None:
     """The id of the tenant's queued or running job of this kind, or None."""
     rows = access.fetch(
         JobId,
@@ -183,7 +183,7 @@ def end_shard(
     return True
 
 
-def record_shard_failure(access: TenantDb, lease: ShardLease, reason: str) -> None:
+def record_failed_attempt(access: TenantDb, lease: ShardLease, reason: str) -> None:
     """Record why the last attempt at a shard failed; it may be attempted again. In a
     transaction."""
     access.execute(

@@ -140,11 +140,14 @@ def _response_headers(response: Mapping[str, Any]) -> dict[str, list[str]]:
     multiple: dict[str, list[object]] = response.get("multiValueHeaders") or {}
     values_by_name = {name.lower(): [value] for name, value in single.items()}
     values_by_name |= {name.lower(): values for name, values in multiple.items()}
-    headers = {name: [_header_value(v) for v in values] for name, values in values_by_name.items()}
+    headers = {
+        name: [_format_response_header(v) for v in values]
+        for name, values in values_by_name.items()
+    }
     return {name: values for name, values in headers.items() if name not in GATEWAY_HEADERS}
 
 
-def _header_value(value: object) -> str:
+def _format_response_header(value: object) -> str:
     """A header's value as text. Raises InvalidResponse for a line break, which would let a
     handler's data add headers."""
     text = str(value).lower() if isinstance(value, bool) else str(value)

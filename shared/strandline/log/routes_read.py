@@ -16,7 +16,7 @@ from strandline.log.schemas import (
     ScopeOut,
     ScopePage,
 )
-from strandline.schemas import PagingQuery, ParticipantsQuery
+from strandline.schemas import ParticipantsPagingQuery, ParticipantsQuery
 
 
 def get_event(request: Request) -> Response:
@@ -36,7 +36,7 @@ def query_events(request: Request) -> Response:
 
 def list_events(request: Request) -> Response:
     """List all visible events, newest first."""
-    page = request.parse_query(PagingQuery)
+    page = request.parse_query(ParticipantsPagingQuery)
     return json_response(
         read.list_events(request.connect_reader(page.participants), page.limit, page.cursor)
     )
@@ -44,7 +44,7 @@ def list_events(request: Request) -> Response:
 
 def list_scopes(request: Request) -> Response:
     """List the visible scopes, newest first by creation time."""
-    page = request.parse_query(PagingQuery)
+    page = request.parse_query(ParticipantsPagingQuery)
     return json_response(
         read.list_scopes(request.connect_reader(page.participants), page.limit, page.cursor)
     )
@@ -92,13 +92,15 @@ ROUTES = {
         body=EventQuery,
         errors=(Gone,),
     ),
-    "GET /api/v1/scopes": Route(list_scopes, "read", {200: ScopePage}, query=PagingQuery),
+    "GET /api/v1/scopes": Route(
+        list_scopes, "read", {200: ScopePage}, query=ParticipantsPagingQuery
+    ),
     "GET /api/v1/scopes/{scope_id}": Route(
         get_scope, "read", {200: ScopeOut}, query=ParticipantsQuery
     ),
     "GET /api/v1/scopes/{scope_id}/events": Route(feed, "read", {200: FeedPage}, query=FeedQuery),
     "GET /memories/list": Route(
-        list_events, "read", {200: EventPage}, query=PagingQuery, errors=(Gone,)
+        list_events, "read", {200: EventPage}, query=ParticipantsPagingQuery, errors=(Gone,)
     ),
     "GET /memory/{cid}": Route(get_memory, "read", {200: EventOut}, query=ParticipantsQuery),
     "GET /file/{cid}": Route(

@@ -98,7 +98,7 @@ class AppendRequest(EventFields):
     session_id: SessionId | None = None
 
 
-class _BatchItemSchema:
+class _BatchItemJsonSchema:
     """The JSON schema of a batch item. Each item is validated on its own, so that one invalid item
     does not fail the others; the API description still shows its type."""
 
@@ -113,7 +113,7 @@ class BatchRequest(RequestModel):
     """Up to 500 events, stored in one transaction. Each succeeds or fails on its own, unless
     `atomic`."""
 
-    events: list[Annotated[Any, _BatchItemSchema]] = Field(min_length=1, max_length=MAX_BATCH)
+    events: list[Annotated[Any, _BatchItemJsonSchema]] = Field(min_length=1, max_length=MAX_BATCH)
     atomic: bool = Field(default=False, strict=True)
     """Store either all events or none."""
 

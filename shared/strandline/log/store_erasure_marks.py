@@ -58,14 +58,14 @@ def list_marked(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[MarkedE
 
 
 @dataclass(frozen=True)
-class _KeyNumber:
+class _ItemNumber:
     n: int
 
 
 def find_erased_keys(access: TenantDb, keys: Mapping[int, tuple[str, str]]) -> set[int]:
     """The numbers of those (channel, key) that are keys of the writer's erased events."""
     rows = access.fetch(
-        _KeyNumber,
+        _ItemNumber,
         """
         select i.n from unnest(%(numbers)s::int[], %(hashes)s::text[]) i (n, key_hash)
         join erased_keys k on k.tenant_id = current_tenant() and k.writer = current_writer()

@@ -185,7 +185,7 @@ def replace_refusals(access: TenantDb, space: str, vectors: Sequence["EventVecto
         where v.space = %(space)s and v.scope_id = r.scope_id and v.event_id = r.event_id
             and v.refusal is not null and r.embedding is not null
         """,
-        {"space": space, "rows": json.dumps(_rows(vectors))},
+        {"space": space, "rows": json.dumps(_to_json_rows(vectors))},
     )
 
 
@@ -209,7 +209,7 @@ def store_vectors(
     """Store the vectors of `events` and the progress of their scopes. Idempotent. `events` must be
     as `list_unembedded` returned them: the next ones of each scope. Only erased events among them
     may lack a vector. Call it in a transaction."""
-    params: dict[str, object] = {"space": space, "rows": json.dumps(_rows(vectors))}
+    params: dict[str, object] = {"space": space, "rows": json.dumps(_to_json_rows(vectors))}
     access.execute(
         """
         insert into event_vectors
@@ -262,7 +262,7 @@ def store_vectors(
     )
 
 
-def _rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]:
+def _to_json_rows(vectors: Sequence[EventVector]) -> list[dict[str, Any]]:
     return [
         {
             "scope_id": str(v.event.scope_id),

@@ -22,7 +22,7 @@ from strandline.llm.client import Fallback
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import MemoryAnswer, MessageToAnswer, ModelResult, TaskContext
 from strandline.participants import display_name
-from strandline.personas import store_turns
+from strandline.personas import store_deferred_turns
 from strandline.recall.importance import SonaInSpace
 from strandline.recall.schemas import RecallWeights
 from strandline.sessions.store import Session
@@ -105,7 +105,9 @@ def list_sources(access: TenantDb, recollection: Recollection) -> list[UUID]:
     events that it is shown, and all events of the chains that it is shown."""
     citation_ids = [citation.event_id for citation in recollection.context.citations]
     source_ids = recollection.use.source_ids
-    chain_event_ids = store_turns.list_chain_events(access, source_ids) if source_ids else ()
+    chain_event_ids = (
+        store_deferred_turns.list_chain_events(access, source_ids) if source_ids else ()
+    )
     return list(dict.fromkeys([*citation_ids, *source_ids, *chain_event_ids]))
 
 

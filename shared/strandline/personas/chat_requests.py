@@ -10,7 +10,7 @@ from strandline.db.database import NOBODY, TenantDb
 from strandline.llm.client import Fallback
 from strandline.log.append import make_caller
 from strandline.participants import derive_scope_id
-from strandline.personas import chats, deferred_turns, store_turns
+from strandline.personas import chats, deferred_turns, store_deferred_turns
 from strandline.personas.answering import (
     LATE_REASONS,
     Question,
@@ -122,7 +122,7 @@ def _find_earlier_reply(
     if earlier_turn is not None:
         return earlier_turn
     owner = resources.database.connect_as(make_caller(principal), deadline)
-    turn = store_turns.find_turn_of(owner, input_id)
+    turn = store_deferred_turns.find_turn_of(owner, input_id)
     if turn is None or turn.state != "waiting":
         return None
     resources.work_queue.send_turn(principal.tenant, turn.turn_id)

@@ -31,11 +31,11 @@ from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
 from strandline.log.append import append, make_caller
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.log.schemas_append import MAX_EDGES, Receipt
-from strandline.personas import store_turns
+from strandline.personas import store_deferred_turns
 from strandline.personas.answering import Question, Recollection, ask_model, list_sources
 from strandline.personas.queries import make_turn, to_turn
 from strandline.personas.schemas_chat import ChatRequest, TurnOut
-from strandline.personas.store_turns import StoredEvent
+from strandline.personas.store_deferred_turns import StoredEvent
 from strandline.recall.schemas import RecallWeights
 from strandline.resources import Resources
 from strandline.sessions import sessions
@@ -160,7 +160,7 @@ def find_reply(
 ) -> TurnOut | None:
     """The reply if it is stored already, else None."""
     access = resources.database.connect_as(make_caller(principal), deadline)
-    event = store_turns.find_by_key(access, HTTP_CHANNEL, f"{chat.key}#answer")
+    event = store_deferred_turns.find_by_key(access, HTTP_CHANNEL, f"{chat.key}#answer")
     return None if event is None else _from_stored(event, chat, input_id)
 
 

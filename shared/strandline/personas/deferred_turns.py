@@ -15,12 +15,12 @@ from strandline.errors import NotFound, Unavailable
 from strandline.llm.client import Fallback
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.observability import logger
-from strandline.personas import chats, store_turns
+from strandline.personas import chats, store_deferred_turns
 from strandline.personas.answering import Question, list_sources, make_task_context, recall_for
 from strandline.personas.chats import Chat
 from strandline.personas.queries import answer_query, make_turn
 from strandline.personas.schemas_chat import TurnOut
-from strandline.personas.store_turns import Turn
+from strandline.personas.store_deferred_turns import Turn
 from strandline.recall.schemas import RecallWeights
 from strandline.resources import Resources
 
@@ -45,8 +45,8 @@ def defer(
     behalf it is asked; an empty tuple means the whole tenant."""
     turn_id, now = uuid7(), datetime.now(UTC)
     with access.transaction():
-        store_turns.prune_turns(access, now - store_turns.RETENTION, _MAX_PRUNED)
-        store_turns.insert_turn(
+        store_deferred_turns.prune_turns(access, now - store_deferred_turns.RETENTION, _MAX_PRUNED)
+        store_deferred_turns.insert_turn(
             access,
             turn_id,
             question.kind,
@@ -75,7 +75,7 @@ def question_to_json(question: Question, participants: tuple[str, ...]) -> dict[
 def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: float) -> TurnOut:
     """The progress of a turn. If no worker has it, notifies the worker again, because the first
     message may be lost. Raises NotFound."""
-    turn = store_turns.get_turn(access, turn_id)
+    turn = store_deferred_turns.get_turn(access, turn_id)
     if turn is None:
         raise NotFound
     if turn.state == "waiting" and not turn.is_leased:
@@ -104,7 +104,7 @@ def answer_turn(resources: Resources, tenant: str, turn_id: UUID, deadline: floa
     or that fails for the third time, is recorded as failed. Raises Unavailable if it should be
     tried again."""
     access = resources.database.connect_as(Caller.background(tenant), deadline)
-    turn = store_turns.lease_turn(access, turn_id)
+    turn = store_deferred_turns.lease_turn(access, turn_id)
     if turn is None:
         return
     if turn.attempts > _MAX_ATTEMPTS:  # each of the earlier attempts ended its worker
@@ -127,10 +127,10 @@ def answer_turn(resources: Resources, tenant: str, turn_id: UUID, deadline: floa
 def _release_or_fail(access: TenantDb, turn: Turn, reason: str, *, may_retry: bool) -> None:
     if may_retry and turn.attempts < _MAX_ATTEMPTS:
         with access.transaction():
-            store_turns.release_turn(access, turn.turn_id)
+            store_deferred_turns.release_turn(access, turn.turn_id)
         raise Unavailable("A turn waits for the language model.")
     with access.transaction():
-        store_turns.finish_turn(access, turn, reason=reason)
+        store_deferred_turns.finish_turn(access, turn, reason=reason)
 
 
 def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: float) -> None:
@@ -144,7 +144,7 @@ def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: 
     answer = answer_query(reader, resources.llm, task, question, recollection, now)
     answer = answer.model_copy(update={"sona": question.sona_id})
     with access.transaction():
-        store_turns.finish_turn(
+        store_deferred_turns.finish_turn(
             access,
             turn,
             answer=answer.model_dump(mode="json"),
@@ -171,10 +171,10 @@ def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: f
     chat, tenant = Chat.from_json(turn.request), access.caller.tenant
     principal = _principal_of(tenant, turn)
     own = resources.database.connect_as(Caller(tenant, (), turn.asked_by), deadline)
-    message = store_turns.find_by_key(own, HTTP_CHANNEL, f"{chat.key}#input")
+    message = store_deferred_turns.find_by_key(own, HTTP_CHANNEL, f"{chat.key}#input")
     if message is None or message.content is None:  # erased: nothing is left to answer
         with access.transaction():
-            store_turns.finish_turn(access, turn, reason="input_gone")
+            store_deferred_turns.finish_turn(access, turn, reason="input_gone")
         return
     reply = chats.find_reply(resources, principal, chat, message.event_id, deadline)
     if reply is None:
@@ -197,7 +197,7 @@ def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: f
             resources, principal, readers, chat, task, question, recollection, deadline
         )
     with access.transaction():
-        store_turns.finish_turn(access, turn, answer_id=reply.answer_id)
+        store_deferred_turns.finish_turn(access, turn, answer_id=reply.answer_id)
 
 
 def _rate_subject(turn: Turn) -> str:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field
 
-from strandline.schemas import ListQuery, ParticipantsQuery, RequestModel, ResponseModel
+from strandline.schemas import PagingQuery, ParticipantsQuery, RequestModel, ResponseModel
 
 MAX_NAMES = 16
 MAX_MEMORIES = 500
@@ -55,7 +55,7 @@ class SonaQuery(ParticipantsQuery):
     """`centroid`: include the sona's centroid in the embedding space."""
 
 
-class SonaList(ListQuery):
+class SonaList(PagingQuery):
     """Query string of the list of sonas."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from strandline.recall.features import CosineImputation, Features
-from strandline.recall.relevance import Calibration, Curve
+from strandline.recall.relevance import Calibration, LogisticCurve
 
 _BY_SPACE: Mapping[str, Calibration] = {
     "minilm-l6-v2-int8/384": Calibration(
@@ -20,8 +20,8 @@ _BY_SPACE: Mapping[str, Calibration] = {
             length=0.1814,
         ),
         missing_cosine=CosineImputation(without_words=0.15, rise=0.5),
-        known=Curve(-2.519, (-0.6745, 14.1, -0.2577, 2.082, 1.102, -0.7006, 3.014)),
-        relevance=Curve(-1.908, (-8.47, 0.5279)),
+        known=LogisticCurve(-2.519, (-0.6745, 14.1, -0.2577, 2.082, 1.102, -0.7006, 3.014)),
+        relevance=LogisticCurve(-1.908, (-8.47, 0.5279)),
         min_known=0.0955,
     ),
 }
@@ -39,8 +39,8 @@ WITHOUT_VECTOR = Calibration(
         length=0.0665,
     ),
     missing_cosine=CosineImputation(0.0, 0.0),
-    known=Curve(-0.2655, (-0.6933, 0, -1.24, 4.584, 2.424, -0.2351, 2.213)),
-    relevance=Curve(-2.225, (-17.55, 0.719)),
+    known=LogisticCurve(-0.2655, (-0.6933, 0, -1.24, 4.584, 2.424, -0.2351, 2.213)),
+    relevance=LogisticCurve(-2.225, (-17.55, 0.719)),
     min_known=0.0,
 )
 """For questions without a vector. They always return their hits by default."""

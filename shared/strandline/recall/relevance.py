@@ -22,7 +22,7 @@ from strandline.recall.features import (
 from strandline.recall.question import Question
 
 
-class Curve(NamedTuple):
+class LogisticCurve(NamedTuple):
     """A logistic curve: the probability is 1 / (1 + e^-(bias + Σ weight · feature))."""
 
     bias: float
@@ -39,9 +39,9 @@ class Calibration(NamedTuple):
     features: Features
     """The weight of each feature in an event's score."""
     missing_cosine: CosineImputation
-    known: Curve
+    known: LogisticCurve
     """Computes `known` from AnswerabilityFeatures."""
-    relevance: Curve
+    relevance: LogisticCurve
     """Computes `relevance` from the difference of an event's score to the best one and the logit of
     `known`."""
     min_known: float

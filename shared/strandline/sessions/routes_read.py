@@ -10,14 +10,14 @@ from strandline.config import get_settings
 from strandline.errors import Gone, StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.schemas import PagingQuery
+from strandline.schemas import ParticipantsPagingQuery
 from strandline.sessions import chains_view, context, sessions
 from strandline.sessions.chains_view import SessionView
 from strandline.sessions.routes_write import SESSION, find_session
 from strandline.sessions.schemas import (
     HeatPage,
     PageQuery,
-    ScopeQuery,
+    ScopeIdQuery,
     SegmentPage,
     SegmentsQuery,
     SessionOut,
@@ -29,7 +29,7 @@ from strandline.sessions.store_chains import MatchedChain
 
 def list_sessions(request: Request) -> Response:
     """List the visible sessions that have not ended, newest first by when they began."""
-    page = request.parse_query(PagingQuery)
+    page = request.parse_query(ParticipantsPagingQuery)
     return json_response(
         sessions.list_sessions(request.connect_reader(page.participants), page.limit, page.cursor)
     )
@@ -38,14 +38,14 @@ def list_sessions(request: Request) -> Response:
 def get_session(request: Request) -> Response:
     """Get one session: its participants and when it began. An ended session is not found."""
     return json_response(
-        sessions.to_session_out(find_session(request, request.parse_query(ScopeQuery)))
+        sessions.to_session_out(find_session(request, request.parse_query(ScopeIdQuery)))
     )
 
 
 def get_topics(request: Request) -> Response:
     """Name the topics of a session's short-term memory. The answer states which model named
     each."""
-    view = make_session_view(request, request.parse_query(ScopeQuery))
+    view = make_session_view(request, request.parse_query(ScopeIdQuery))
     llm = request.resources.llm
     # Not the scope's subject: these calls must not use up the rate of the scope's fold.
     subject = request.principal.user or f"key:{request.principal.key_id}"
@@ -70,7 +70,7 @@ def get_segments(request: Request) -> Response:
 
 def make_session_view(
     request: Request,
-    query: ScopeQuery,
+    query: ScopeIdQuery,
     participants: Sequence[str] | None = None,
     *,
     only_session: bool = True,
@@ -98,20 +98,20 @@ def record_use_and_metrics(
 
 ROUTES = {
     "GET /api/v1/sessions": Route(
-        list_sessions, "read", {200: SessionPage}, query=PagingQuery, errors=(Gone,)
+        list_sessions, "read", {200: SessionPage}, query=ParticipantsPagingQuery, errors=(Gone,)
     ),
     f"GET {SESSION}": Route(
         get_session,
         "read",
         {200: SessionOut},
-        query=ScopeQuery,
+        query=ScopeIdQuery,
         errors=(StateConflict,),
     ),
     f"GET {SESSION}/analysis/topics": Route(
         get_topics,
         "read",
         {200: TopicsOut},
-        query=ScopeQuery,
+        query=ScopeIdQuery,
         errors=(StateConflict,),
     ),
     f"GET {SESSION}/analysis/heat": Route(

@@ -14,7 +14,7 @@ from strandline.sessions import sessions
 from strandline.sessions.schemas import (
     InteractionIn,
     InteractionOut,
-    ScopeQuery,
+    ScopeIdQuery,
     SessionEventIn,
     SessionIn,
     SessionOut,
@@ -38,7 +38,7 @@ def post_interaction(request: Request) -> Response:
     both or none. With a key they are stored only once, under the keys `<key>#user` and
     `<key>#agent`."""
     key = idempotency_key(request)
-    session = find_session(request, request.parse_query(ScopeQuery))  # append checks if it ended
+    session = find_session(request, request.parse_query(ScopeIdQuery))  # append checks if it ended
     body = request.parse_body(InteractionIn)
     results = append_bodies(request, sessions.split_interaction(session, body, key), atomic=True)
     error = sessions.find_interaction_error(results)
@@ -55,7 +55,7 @@ def post_session_event(request: Request) -> Response:
     """Append one event to a session: a message, thought, action, observation or upload. Works like
     POST /api/v1/events, but the session determines the participants."""
     key = idempotency_key(request)
-    session = find_session(request, request.parse_query(ScopeQuery))  # append checks if it ended
+    session = find_session(request, request.parse_query(ScopeIdQuery))  # append checks if it ended
     request.parse_body(SessionEventIn)
     members = {"participants": session.participants, "session_id": session.session_id}
     results = append_bodies(request, [(request.parse_json() | members, key)], atomic=False)
@@ -70,7 +70,7 @@ def _make_created_response(body: ResponseModel, results: list[AppendResult]) -> 
     return json_response(body, 201, {_REPLAYED_HEADER: "true"} if is_replay else None)
 
 
-def find_session(request: Request, query: ScopeQuery) -> Session:
+def find_session(request: Request, query: ScopeIdQuery) -> Session:
     """Find the session that the path names; otherwise like `find_named_session`."""
     return find_named_session(request, request.path_parameter("session_id"), query.scope_id)
 
@@ -98,7 +98,7 @@ ROUTES = {
         post_interaction,
         "write",
         {201: InteractionOut},
-        query=ScopeQuery,
+        query=ScopeIdQuery,
         body=InteractionIn,
         headers=AppendHeaders,
         response_headers=_REPLAY_HEADERS,
@@ -108,7 +108,7 @@ ROUTES = {
         post_session_event,
         "write",
         {201: Receipt},
-        query=ScopeQuery,
+        query=ScopeIdQuery,
         body=SessionEventIn,
         headers=AppendHeaders,
         response_headers=_REPLAY_HEADERS,

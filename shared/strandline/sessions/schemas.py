@@ -33,7 +33,7 @@ class SessionIn(RequestModel):
     """The credential's tenant, if given. Any other value is refused."""
 
 
-class ScopeQuery(RequestModel):
+class ScopeIdQuery(RequestModel):
     """The query parameters of routes of one session."""
 
     scope_id: UUID | None = None
@@ -66,7 +66,7 @@ class SessionEventIn(EventFields):
     """An event to append to a session. The session determines the participants."""
 
 
-class PageQuery(ScopeQuery):
+class PageQuery(ScopeIdQuery):
     """The query parameters of a list of one session."""
 
     limit: Count = Field(default=50, ge=1, le=MAX_CHAINS)

@@ -14,10 +14,10 @@ from strandline.schemas import (
     ResponseModel,
     Switch,
 )
-from strandline.sessions.schemas import MAX_CHAINS, ChainOut, ScopeQuery
+from strandline.sessions.schemas import MAX_CHAINS, ChainOut, ScopeIdQuery
 
 
-class ContextQuery(ScopeQuery):
+class ContextQuery(ScopeIdQuery):
     """The query parameters of a session's context."""
 
     participants: Participants | None = None

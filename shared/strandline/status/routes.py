@@ -56,7 +56,7 @@ def _background_state(request: Request) -> BackgroundState | None:
     """The background failures of the credential's tenant; None if the credential is not valid or
     the database failed."""
     try:
-        tenant = request.authenticate_tenant()
+        tenant = request.get_credential_tenant()
         access = request.resources.database.connect_as(Caller.background(tenant), request.deadline)
         return BackgroundState(**vars(metrics.count_failures(access)))
     except StrandlineError:

@@ -7,6 +7,7 @@ from strandline.context.lines import count_bytes
 from strandline.recall.store import HitEvent
 from strandline.topics.answer_manifest import ManifestEvent, ManifestNode, ManifestScope
 from strandline.topics.outline import Outline
+from strandline.topics.outline_lines import Texts
 from strandline.topics.schemas_references import (
     FreshTail,
     ReferenceEvent,
@@ -15,7 +16,6 @@ from strandline.topics.schemas_references import (
     ReferenceTopic,
 )
 from strandline.topics.store_references import NodeContent
-from strandline.topics.topic_lines import Texts
 
 _MAX_CITATIONS = 10
 
@@ -63,7 +63,7 @@ class _TreeBuilder:
         content = self._nodes[node.node_id]
         below = sorted(
             self._outline.nodes_below[node.slot],
-            key=lambda child: self._outline.first_time(child.slot),
+            key=lambda child: self._outline.sort_key(child.slot),
         )
         events = self._build_events(self._outline.events_below[node.slot])
         topics = [self._build_topic(child) for child in below]

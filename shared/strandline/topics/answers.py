@@ -34,6 +34,7 @@ from strandline.topics.answer_manifest import (
 )
 from strandline.topics.answer_tree import build_tree
 from strandline.topics.outline import Outline
+from strandline.topics.outline_lines import Lines, Texts
 from strandline.topics.schemas_references import (
     ReferencesCut,
     ReferencesOut,
@@ -43,7 +44,6 @@ from strandline.topics.schemas_references import (
 )
 from strandline.topics.store_answers import StoredAnswer
 from strandline.topics.store_references import NodeContent, Snapshot
-from strandline.topics.topic_lines import Lines, Texts
 
 KEPT_DAYS = 30
 """The number of days for which an answer can be repeated."""
@@ -209,16 +209,16 @@ def store_answer(
         return store_recalls.make_insert_query(access, uuid7(), used_events, plan.answered_at)
 
     if not used_events:
-        return AnswerReceipt(token, _run(access, query_answer), is_use_recorded=True)
+        return AnswerReceipt(token, _try_run(access, query_answer), is_use_recorded=True)
     try:
         access.fetch_pair(query_answer(), query_use())
     except Exception as error:  # the answer is selected already
         logger.warning("answer and its use not stored", extra={"error": type(error).__name__})
-        return AnswerReceipt(token, _run(access, query_answer), _run(access, query_use))
+        return AnswerReceipt(token, _try_run(access, query_answer), _try_run(access, query_use))
     return AnswerReceipt(token, is_repeatable=True, is_use_recorded=True)
 
 
-def _run(access: TenantDb, make_query: Callable[[], RowQuery[Any]]) -> bool:
+def _try_run(access: TenantDb, make_query: Callable[[], RowQuery[Any]]) -> bool:
     """Run a statement. Returns whether it succeeded."""
     try:
         query = make_query()

@@ -16,10 +16,10 @@ from strandline.jobs import store_failures
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.jobs.store_failures import ScopeFailure
 from strandline.observability import logger
-from strandline.topics import limits, store_build, store_growth, store_publish
+from strandline.topics import limits, store_builds, store_growth, store_publish
 from strandline.topics.contents import BuildContext
 from strandline.topics.growth import ChainsChanged, GrownTree, grow_scope
-from strandline.topics.store_build import BuildScope, ScopeOutcome
+from strandline.topics.store_builds import BuildScope, ScopeOutcome
 from strandline.topics.store_publish import NewSnapshot
 
 name = "builder"
@@ -53,8 +53,8 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     per tenant. With `tenant`, list only that tenant's shards, whether or not a build is due."""
     if tenant is not None:
         access = resources.database.connect_as(Caller.background(tenant))
-        return _make_shards(tenant, store_build.count_waiting_scopes(access))
-    due_tenants = store_build.list_due_tenants(resources.database.connection(), now)
+        return _make_shards(tenant, store_builds.count_waiting_scopes(access))
+    due_tenants = store_builds.list_due_tenants(resources.database.connection(), now)
     return [shard for due in due_tenants for shard in _make_shards(due.tenant_id, due.scopes)]
 
 
@@ -64,17 +64,17 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     builder = _make_context(resources, lease, now)
     job_id, totals = builder.job_id, Counter[str]()
     with lease.transaction():
-        store_build.lock_build(lease.access, job_id)
-        store_build.drop_overtaken(lease.access, job_id)
-        store_build.begin_build(lease.access, job_id, builder.space)
-        store_build.fail_interrupted_scopes(lease.access, job_id, shard.shard)
-    for scope in store_build.list_waiting_scopes(lease.access, job_id, shard.shard):
+        store_builds.lock_build(lease.access, job_id)
+        store_builds.drop_build_if_overtaken(lease.access, job_id)
+        store_builds.begin_build(lease.access, job_id, builder.space)
+        store_builds.fail_interrupted_scopes(lease.access, job_id, shard.shard)
+    for scope in store_builds.list_waiting_scopes(lease.access, job_id, shard.shard):
         if time.monotonic() > builder.end or lease.is_out_of_time():
             break
         _grow(builder, lease, scope, totals)
     builder.llm.store_call_records(lease.access)
     with lease.transaction():
-        totals["scopes_postponed"] += store_build.postpone_waiting_scopes(
+        totals["scopes_postponed"] += store_builds.postpone_waiting_scopes(
             lease.access, job_id, shard.shard
         )
     _publish_if_last(builder, lease, totals)
@@ -111,7 +111,7 @@ def _grow(builder: BuildContext, lease: Lease, scope: BuildScope, totals: Counte
     """Grow one scope's tree and record how that ended. Raises LeaseLost."""
     job_id, scope_id = builder.job_id, scope.scope_id
     with lease.transaction():
-        store_build.begin_scope(lease.access, job_id, scope_id)
+        store_builds.begin_scope(lease.access, job_id, scope_id)
     try:
         tree = grow_scope(builder, scope)
         with lease.transaction():
@@ -122,7 +122,7 @@ def _grow(builder: BuildContext, lease: Lease, scope: BuildScope, totals: Counte
         reason = error_code(error)
         logger.warning("tree not grown", extra={"scopes": [scope_id], "reason": reason})
         with lease.transaction():
-            store_build.end_scope(lease.access, job_id, scope_id, "failed", reason=reason)
+            store_builds.end_scope(lease.access, job_id, scope_id, "failed", reason=reason)
         return
     totals[f"scopes_{state}"] += 1
     if tree is not None:
@@ -134,7 +134,7 @@ def _store_growth(builder: BuildContext, scope: BuildScope, tree: GrownTree | No
     """Store the result of a scope's growth, to be published with the other scopes. Returns the
     scope's state. In a transaction."""
     access, state = builder.access, "unchanged"
-    if store_build.is_erased_since(access, scope):
+    if store_builds.is_erased_since(access, scope):
         raise ChainsChanged  # the texts that were read may be those of erased events
     if tree is not None and tree.is_changed:
         state = "grown"
@@ -144,7 +144,7 @@ def _store_growth(builder: BuildContext, scope: BuildScope, tree: GrownTree | No
         store_growth.add_leaf_events(access, scope.scope_id, scope.participants, tree.events)
         store_decisions.add_new_decisions(access, scope.scope_id, scope.participants, tree.give_ups)
     stage = None if tree is None else tree.stage
-    if not store_build.end_scope(access, builder.job_id, scope.scope_id, state, tree=stage):
+    if not store_builds.end_scope(access, builder.job_id, scope.scope_id, state, tree=stage):
         raise BuildOvertaken
     return state
 
@@ -154,12 +154,12 @@ def _publish_if_last(builder: BuildContext, lease: Lease, totals: Counter[str]) 
     Raises BuildOvertaken, in which case nothing is changed."""
     access, job_id = lease.access, builder.job_id
     with lease.transaction():
-        store_build.lock_build(access, job_id)
-        state = store_build.read_state(access, job_id)
+        store_builds.lock_build(access, job_id)
+        state = store_builds.read_state(access, job_id)
         if state.open_scopes or state.published_version is not None:
             return
-        store_publish.validate_trees(access, job_id)
-        outcomes = store_build.list_outcomes(access, job_id)
+        store_publish.fail_invalid_trees(access, job_id)
+        outcomes = store_builds.list_outcomes(access, job_id)
         failed = _note_failures(builder, outcomes)
         grown_count = sum(outcome.state == "grown" for outcome in outcomes)
         totals["scopes_failed"] += len(failed)
@@ -172,7 +172,7 @@ def _publish_if_last(builder: BuildContext, lease: Lease, totals: Counter[str]) 
             snapshot = _make_snapshot(builder, version, job_id, grown_count, reasons)
             store_publish.add_snapshot(access, snapshot)
             totals["snapshots_published"] += 1
-        store_build.update_backlog(access, job_id, builder.now)
+        store_builds.update_backlog(access, job_id, builder.now)
 
 
 def _note_failures(builder: BuildContext, outcomes: Sequence[ScopeOutcome]) -> list[ScopeOutcome]:

@@ -14,7 +14,7 @@ from strandline.llm.types import ModelResult, Overview, TaskContext, TopicTreePa
 from strandline.log.trust import least_trusted
 from strandline.topics import hashes, store_growth
 from strandline.topics.overviews import summarise_slots
-from strandline.topics.store_build import BuildScope
+from strandline.topics.store_builds import BuildScope
 from strandline.topics.store_growth import Node, pack_vector
 from strandline.topics.tree import Tree
 from strandline.topics.vectors import MeanVector
@@ -44,7 +44,7 @@ class SlotContents:
     scope: BuildScope
     nodes: dict[UUID, Node] = field(default_factory=dict[UUID, Node])
 
-    def load_vectors(self, tree: Tree, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
+    def read_vectors(self, tree: Tree, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
         """The vectors of slots whose content is known."""
         node_ids = {slot: tree.node_ids[slot] for slot in slots}
         self._read(node_ids.values())

@@ -25,18 +25,18 @@ def collect_garbage(lease: Lease, now: datetime) -> Mapping[str, int]:
     while a build is running. Returns counts."""
     access, run = lease.access, f"collect-{lease.shard_lease.job_id}"
     with lease.transaction():
-        store_runs.expire_leases(access, "builder", now)
+        store_runs.fail_expired_jobs(access, "builder", now)
         job_id = store_runs.enqueue(access, "builder", run, now)
     if job_id is None:
         return {}
     try:
-        return _collect_before(lease, now - timedelta(days=get_settings().snapshot_days))
+        return _delete_in_batches(lease, now - timedelta(days=get_settings().snapshot_days))
     finally:
         with access.transaction():
-            store_garbage.delete_job(access, job_id)
+            store_garbage.delete_lease_job(access, job_id)
 
 
-def _collect_before(lease: Lease, before: datetime) -> dict[str, int]:
+def _delete_in_batches(lease: Lease, before: datetime) -> dict[str, int]:
     access, end = lease.access, time.monotonic() + _MAX_SECONDS
     first_kept = store_garbage.find_first_kept(access, before)
     totals: dict[str, int] = {}

@@ -15,7 +15,7 @@ from strandline.errors import StrandlineError
 from strandline.identifiers import to_uuid8
 from strandline.topics import hashes, limits, store_growth, store_tail
 from strandline.topics.contents import BuildContext, SlotContents
-from strandline.topics.store_build import BuildScope
+from strandline.topics.store_builds import BuildScope
 from strandline.topics.store_growth import LeafEvent, NewChainVersion, Node, ScopeTree, pack_vector
 from strandline.topics.tree import NewLeaf, Tree, TreeRow, TreeSettings
 from strandline.topics.vectors import MeanVector, mean
@@ -55,7 +55,7 @@ def grow_scope(builder: BuildContext, scope: BuildScope) -> GrownTree | None:
     scope is being refolded: its published tree stays. Stores nothing. Must not be called in a
     transaction. Raises ChainsChanged."""
     published = store_growth.read_scope_tree(builder.access, scope.scope_id, scope.base_version)
-    if published is None or published.is_being_refolded:
+    if published is None or published.has_incomplete_chains:
         return None
     is_foreign = published.space != builder.space or published.stale_leaves > 0
     if not is_foreign and scope.mark_position < (published.position or 0):
@@ -95,7 +95,7 @@ class _Growth:
         rows: Sequence[TreeRow] = () if self.is_foreign else self.base_rows
         slots = 0 if self.is_foreign else self.published.slots or 0
         self.contents = SlotContents(builder, scope)
-        self.tree = Tree(settings, self._load_vectors, rows, slots)
+        self.tree = Tree(settings, self._read_vectors, rows, slots)
         self.position = 0 if self.is_foreign else self.published.position or 0
 
     def take_versions(self) -> None:
@@ -103,10 +103,10 @@ class _Growth:
         build's limit allows and time is left."""
         limit = self.position + limits.max_versions(has_model=self.builder.llm.has_model)
         end = min(limit, self.scope.mark_position)
-        predecessor = self._find_predecessor()
+        predecessor = self._find_previous_chain()
         while self.position < end and time.monotonic() < self.builder.end:
             page = self._read_page(min(_PAGE, end - self.position))
-            ready = list(takewhile(self._is_ready, page))
+            ready = list(takewhile(self._is_embedded_or_late, page))
             for version, events in self._with_events(ready):
                 self._insert(version, events, predecessor)
                 predecessor = version.chain_id
@@ -128,13 +128,15 @@ class _Growth:
         new_leaves = [leaf for leaf in leaves if leaf.chain_id in self.leaf_events]
         return self._make_grown(new_rows, old_slots, new_leaves, new_inner_nodes)
 
-    def _load_vectors(self, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
-        return self.contents.load_vectors(self.tree, slots)
+    def _read_vectors(self, slots: Collection[UUID]) -> Mapping[UUID, MeanVector]:
+        return self.contents.read_vectors(self.tree, slots)
 
-    def _find_predecessor(self) -> UUID | None:
+    def _find_previous_chain(self) -> UUID | None:
         if self.position == 0:
             return None
-        return store_growth.find_chain_at(self.builder.access, self.scope.scope_id, self.position)
+        return store_growth.find_chain_by_position(
+            self.builder.access, self.scope.scope_id, self.position
+        )
 
     def _read_page(self, limit: int) -> Sequence[NewChainVersion]:
         """Read the next chain versions. Raises ChainsChanged if one of them is missing."""
@@ -150,7 +152,7 @@ class _Growth:
             raise ChainsChanged
         return page
 
-    def _is_ready(self, version: NewChainVersion) -> bool:
+    def _is_embedded_or_late(self, version: NewChainVersion) -> bool:
         """Whether the vectors of a version's events are known, or are no longer waited for."""
         since = self.scope.waiting_since
         is_late = since is not None and self.builder.now - since > VECTOR_PATIENCE
@@ -239,7 +241,7 @@ class _Growth:
         stage: dict[str, Any] = {"position": self.position, "is_cut": self.is_cut}
         is_changed = bool(new_rows or old_slots)
         if is_changed:
-            stage |= self._stage_tree(new_rows, old_slots)
+            stage |= self._make_staged_tree(new_rows, old_slots)
         slots = [leaf.chain_id for leaf in new_leaves if leaf.chain_id]
         return GrownTree(
             stage,
@@ -251,7 +253,9 @@ class _Growth:
             self.leaf_count,
         )
 
-    def _stage_tree(self, new_rows: Sequence[TreeRow], old_slots: Sequence[UUID]) -> dict[str, Any]:
+    def _make_staged_tree(
+        self, new_rows: Sequence[TreeRow], old_slots: Sequence[UUID]
+    ) -> dict[str, Any]:
         root = self.contents.nodes[self.tree.node_ids[self.tree.root]]
         return {
             "scope": {

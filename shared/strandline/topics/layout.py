@@ -15,7 +15,7 @@ from strandline.context.lines import (
 )
 from strandline.topics import outline
 from strandline.topics.answer_manifest import ManifestEvent, ManifestNode
-from strandline.topics.topic_lines import (
+from strandline.topics.outline_lines import (
     CITATION_BYTES,
     INDENT,
     Lines,
@@ -56,7 +56,7 @@ class AnswerLayout:
     shortened_count: int = 0
 
     def __post_init__(self) -> None:
-        self._max_bytes = self.lines.max_bytes
+        self._max_bytes = self.lines.budget_bytes
         self._bytes = outline.frame_bytes()
         self._parts: set[tuple[str, UUID]] = set()
         self._words: dict[UUID, str] = {}
@@ -85,8 +85,8 @@ class AnswerLayout:
         limit = int(self._max_bytes * share)
         while len(self.events) < len(self.candidates.events):
             event = self.candidates.events[len(self.events)]
-            line, day = self.lines.event(event.event_id), self.lines.day(event.slot)
-            depth = 1 if event.slot is None else 1 + self._indent(event.slot)
+            line, day = self.lines.event(event.event_id), self.lines.common_day(event.slot)
+            depth = 1 if event.slot is None else 1 + self._indent_level(event.slot)
             above = self._bytes_above(event)
             room = limit - self._bytes - above
             cost = event_bytes(line, depth, day)
@@ -128,7 +128,7 @@ class AnswerLayout:
         branches join. The most relevant come first in each group."""
         below: dict[UUID, set[UUID]] = {}
         for event in self.events:
-            path = self._path(event.slot) if event.slot is not None else ()
+            path = self._path_to_root(event.slot) if event.slot is not None else ()
             for slot, parent in pairwise(path):
                 below.setdefault(parent, set()).add(slot)
         joins = [slot for slot, children in below.items() if len(children) > 1]
@@ -145,7 +145,7 @@ class AnswerLayout:
     def _fill_summaries(self, slots: Sequence[UUID]) -> None:
         texts = list(self._words.values())
         for slot in slots:
-            if slot in self.summaries or not self._is_reached(slot):
+            if slot in self.summaries or not self._can_be_shown(slot):
                 continue
             line, node = self.lines.topic(slot), self.candidates.nodes[slot]
             text = line.shown_text
@@ -168,39 +168,39 @@ class AnswerLayout:
             self.summaries.add(slot)
             self.shortened_count += line.is_shortened
 
-    def _is_reached(self, slot: UUID) -> bool:
+    def _can_be_shown(self, slot: UUID) -> bool:
         """Whether a slot may be shown: in an outline without a question, only below a shown
         parent."""
         parent = self.candidates.nodes[slot].parent
         return self.candidates.has_question or parent is None or parent in self.headings
 
     def _heading_bytes(self, slot: UUID) -> int:
-        return heading_bytes(self.lines.topic(slot, has_summary=False), self._indent(slot))
+        return heading_bytes(self.lines.topic(slot, has_summary=False), self._indent_level(slot))
 
-    def _indent(self, slot: UUID) -> int:
+    def _indent_level(self, slot: UUID) -> int:
         """How many ancestors of this slot have a line."""
-        return sum(above in self.headings for above in self._path(slot)[1:])
+        return sum(above in self.headings for above in self._path_to_root(slot)[1:])
 
     def _count_lines_below(self, slot: UUID) -> int:
         """How many shown lines a line of this slot would indent."""
         slots = [event.slot for event in self.events if event.slot is not None]
-        return sum(slot in self._path(below) for below in (*slots, *self.headings))
+        return sum(slot in self._path_to_root(below) for below in (*slots, *self.headings))
 
-    def _path(self, slot: UUID) -> Sequence[UUID]:
+    def _path_to_root(self, slot: UUID) -> Sequence[UUID]:
         """A slot and its ancestors, up to the root."""
         if slot not in self._paths:
             parent = self.candidates.nodes[slot].parent
-            self._paths[slot] = (slot,) if parent is None else (slot, *self._path(parent))
+            self._paths[slot] = (slot,) if parent is None else (slot, *self._path_to_root(parent))
         return self._paths[slot]
 
     def _depth(self, slot: UUID) -> int:
-        return len(self._path(slot)) - 1
+        return len(self._path_to_root(slot)) - 1
 
     # result --------------------------------------------------------------------------------------
 
     def shown_nodes(self) -> list[ManifestNode]:
         """The shown slots and all of their ancestors, each after its parent."""
-        slots = {above for slot in self.headings for above in self._path(slot)}
+        slots = {above for slot in self.headings for above in self._path_to_root(slot)}
         in_order = sorted(slots, key=lambda slot: (self._depth(slot), slot))
         return [
             self.candidates.nodes[slot].model_copy(update={"has_summary": slot in self.summaries})
@@ -226,5 +226,7 @@ class AnswerLayout:
 
     def _holds_event(self, slot: UUID) -> bool:
         return any(
-            slot in self._path(event.slot) for event in self.events if event.slot is not None
+            slot in self._path_to_root(event.slot)
+            for event in self.events
+            if event.slot is not None
         )

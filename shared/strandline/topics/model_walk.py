@@ -162,14 +162,12 @@ def _merge(question: Question, hits: PlacedHits, choices: _Choices) -> Selection
     def is_chosen(event_id: UUID) -> bool:
         slot = walk.slot_by_event.get(event_id)
         return event_id in tail or (
-            slot is not None and bool(chosen_slots.intersection(hits.forest.path(slot)))
+            slot is not None and bool(chosen_slots.intersection(hits.forest.path_to_root(slot)))
         )
 
     slots_with_hits = {node.slot for node in hits.forest.nodes.values() if node.event_ids}
     bare = {s: version for s, version in choices.leaf_versions.items() if s not in slots_with_hits}
-    extra = (
-        store_tail.list_events_of_leaves(question.access, bare, _MAX_LEAF_EVENTS) if bare else ()
-    )
+    extra = store_tail.list_first_events(question.access, bare, _MAX_LEAF_EVENTS) if bare else ()
     best = [event_id for event_id in hits.event_ids if is_chosen(event_id)]
     rest = [event_id for event_id in hits.event_ids if not is_chosen(event_id)]
     nodes = {**choices.nodes, **{n.slot: n for n in root_nodes(hits.scopes)}, **hits.forest.nodes}

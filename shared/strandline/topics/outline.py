@@ -14,7 +14,7 @@ from strandline.context.fence import FENCE_BYTES, fence, sanitize_label
 from strandline.context.lines import count_bytes, drop_repeated_sentences, normalize_words
 from strandline.participants import display_name
 from strandline.topics.answer_manifest import AnswerManifest, CutCounts, ManifestNode
-from strandline.topics.topic_lines import BYTES_PER_TOKEN, INDENT, Lines, format_event_prefix
+from strandline.topics.outline_lines import BYTES_PER_TOKEN, INDENT, Lines, format_event_prefix
 
 _NOTES_BYTES = 120
 """The bytes reserved for the last line, which states what was left out."""
@@ -53,7 +53,7 @@ class Outline:
         self.topic_lines = {
             node.slot: lines.topic(node.slot, has_summary=node.has_summary) for node in plan.nodes
         }
-        self._drop_sentences()
+        self._drop_repeated_sentences()
         self.nodes_below = group_by((node.parent, node) for node in plan.nodes)
         self.events_below = group_by((event.slot, event) for event in plan.events)
         self.numbers: dict[UUID, int] = {}
@@ -69,7 +69,7 @@ class Outline:
         """A node's summary as shown."""
         return self.topic_lines[node.slot].shown_text or None
 
-    def _drop_sentences(self) -> None:
+    def _drop_repeated_sentences(self) -> None:
         if self._texts.keeps_summaries:
             return
         texts = [normalize_words(line.text) for line in self.event_lines.values()]
@@ -77,7 +77,7 @@ class Outline:
             line.text = drop_repeated_sentences(line.text, line.source.participants, texts)
             line.is_shortened = line.is_shortened and bool(line.text)
 
-    def first_time(self, slot: UUID) -> tuple[datetime, datetime, UUID]:
+    def sort_key(self, slot: UUID) -> tuple[datetime, datetime, UUID]:
         """The sort key of a node among its siblings."""
         topic = self._texts.topics[slot]
         return (topic.started_at, topic.last_event_at, slot)
@@ -118,9 +118,9 @@ class Outline:
             line_text = " ".join(filter(None, [line.start, line.shown_text, citations]))
             lines.append(f"{INDENT * depth}{line_text}")
             depth += 1
-        day = self._lines.day(node.slot)
+        day = self._lines.common_day(node.slot)
         lines += self._render_events([event.event_id for event in events], depth, day)
-        for child in sorted(self.nodes_below[node.slot], key=lambda n: self.first_time(n.slot)):
+        for child in sorted(self.nodes_below[node.slot], key=lambda n: self.sort_key(n.slot)):
             lines += self._render_node(child, depth)
         return lines
 

@@ -106,7 +106,7 @@ class _Trace:
             case _:
                 return self._of_snapshot()
 
-    def _out(self, **lists: Sequence[BaseModel]) -> ProvenanceOut:
+    def _make_out(self, **lists: Sequence[BaseModel]) -> ProvenanceOut:
         names = ("topics", "chains", "events", "edges", "graph", "vectors", "scopes")
         fields = {name: list(lists.get(name, ())) for name in names}
         return ProvenanceOut.model_validate(
@@ -141,7 +141,7 @@ class _Trace:
         rows = store_provenance.list_chain_versions(self._access, chain_id, event_id, _MAX_VERSIONS)
         return [ProvenanceChain.model_validate(vars(row)) for row in rows]
 
-    def _next(
+    def _next_position(
         self, rows: Sequence[Any], row_id: str, seq: str | None = None
     ) -> _PagePosition | None:
         """The position where the next page begins, if there is one more row than fits the page."""
@@ -159,32 +159,34 @@ class _Trace:
             self._access, self._id, self._start.row_id, self._limit + 1
         )
         vectors = store_provenance.list_vectors(self._access, scope_id, self._id)
-        out = self._out(
+        out = self._make_out(
             topics=self._topics(None, self._id),
             chains=self._chains(None, self._id),
             edges=[ProvenanceEdge.model_validate(vars(row)) for row in edges[: self._limit]],
             graph=self._graph(self._id, None),
             vectors=[ProvenanceVector.model_validate(vars(row)) for row in vectors],
         )
-        return out, self._next(edges, "event_id")
+        return out, self._next_position(edges, "event_id")
 
     def _of_chain(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         rows = store_provenance.list_chain_events(
             self._access, self._id, self._start.seq, self._limit + 1
         )
-        out = self._out(
+        out = self._make_out(
             topics=self._topics(self._id, None),
             chains=self._chains(self._id, None),
             events=self._events(rows),
             graph=self._graph(None, self._id),
         )
-        return out, self._next(rows, "chain_id", "seq")
+        return out, self._next_position(rows, "chain_id", "seq")
 
     def _of_graph_item(self) -> tuple[ProvenanceOut, _PagePosition | None]:
         rows = store_provenance_graph.list_cited_events(
             self._access, self._id, self._start.seq, self._limit + 1
         )
-        return self._out(events=self._events(rows)), self._next(rows, "event_id", "seq")
+        return self._make_out(events=self._events(rows)), self._next_position(
+            rows, "event_id", "seq"
+        )
 
     def _graph(self, event_id: UUID | None, chain_id: UUID | None) -> list[ProvenanceGraphItem]:
         rows = store_provenance_graph.list_graph_items(
@@ -205,8 +207,8 @@ class _Trace:
             (self._start.row_id, self._start.seq),
             self._limit + 1,
         )
-        out = self._out(topics=self._topics(slot, None), events=self._events(rows))
-        return out, self._next(rows, "chain_id", "seq")
+        out = self._make_out(topics=self._topics(slot, None), events=self._events(rows))
+        return out, self._next_position(rows, "chain_id", "seq")
 
     def _events(self, rows: Sequence[DescendantEvent]) -> list[ProvenanceEvent]:
         return [ProvenanceEvent.model_validate(vars(row)) for row in rows[: self._limit]]
@@ -218,7 +220,7 @@ class _Trace:
             self._access, version, self._start.row_id, self._limit + 1
         )
         scopes = [ProvenanceScope.model_validate(vars(row)) for row in rows[: self._limit]]
-        return self._out(scopes=scopes), self._next(rows, "scope_id")
+        return self._make_out(scopes=scopes), self._next_position(rows, "scope_id")
 
 
 def _to_graph_item(row: GraphItem) -> ProvenanceGraphItem:

@@ -10,6 +10,7 @@ from strandline.topics.answer_manifest import AnswerManifest, CutCounts, Manifes
 from strandline.topics.answers import AnswerContents
 from strandline.topics.layout import AnswerLayout, LayoutCandidates
 from strandline.topics.outline import Outline, group_by
+from strandline.topics.outline_lines import Lines
 from strandline.topics.schemas_references import ReferencesOut
 from strandline.topics.selection import (
     PlacedHits,
@@ -19,7 +20,6 @@ from strandline.topics.selection import (
     select_by_beam,
     select_outline,
 )
-from strandline.topics.topic_lines import Lines
 
 type ModelWalk = Callable[[Question, PlacedHits], Selection]
 """Selects the topics with a language model."""
@@ -44,7 +44,7 @@ def answer_references(
     else:
         selection = select_by_beam(question, find_hits(question, with_roots=False))
     contents = _read_contents(question.access, selection)
-    plan, outline = _lay_out(question, selection, contents, now)
+    plan, outline = _plan_answer(question, selection, contents, now)
     contents = _add_cited_events(question.access, plan, contents)
     record = answers.store_answer(
         question.access,
@@ -80,7 +80,7 @@ def _read_contents(access: TenantDb, selection: Selection) -> AnswerContents:
     return contents
 
 
-def _lay_out(
+def _plan_answer(
     question: Question, selection: Selection, contents: AnswerContents, now: datetime
 ) -> tuple[AnswerManifest, Outline]:
     """Choose the part of the selection that the budget holds, and render its outline."""
@@ -96,9 +96,9 @@ def _lay_out(
     layout.fill()
     while True:
         plan = _make_manifest(question, selection, layout, now)
-        plan = plan.model_copy(update={"nodes": tuple(_with_first_events(question.access, plan))})
+        plan = plan.model_copy(update={"nodes": tuple(_cite_first_events(question.access, plan))})
         outline = Outline(plan, lines)
-        is_within = len(outline.text.encode()) <= lines.max_bytes
+        is_within = len(outline.text.encode()) <= lines.budget_bytes
         if is_within or not layout.drop_last():
             return plan, outline
 
@@ -142,7 +142,7 @@ def _make_manifest(
     )
 
 
-def _with_first_events(access: TenantDb, plan: AnswerManifest) -> Sequence[ManifestNode]:
+def _cite_first_events(access: TenantDb, plan: AnswerManifest) -> Sequence[ManifestNode]:
     """The nodes of a plan. A node without a shown event below it gets one of its events to cite."""
     below = group_by((node.parent, node) for node in plan.nodes)
     slots_of_events = {event.slot for event in plan.events}
@@ -151,7 +151,7 @@ def _with_first_events(access: TenantDb, plan: AnswerManifest) -> Sequence[Manif
         return node.slot in slots_of_events or any(map(has_events, below[node.slot]))
 
     bare = [(node.scope_id, node.slot) for node in plan.nodes if not has_events(node)]
-    first_events = store_references.read_first_events(access, plan.version or 0, bare)
+    first_events = store_references.read_sample_events(access, plan.version or 0, bare)
     return [
         node.model_copy(update={"first_event": first_events.get(node.slot)}) for node in plan.nodes
     ]

@@ -7,7 +7,7 @@ from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.schemas import ListQuery
+from strandline.schemas import PagingQuery
 from strandline.topics import snapshot_admin
 from strandline.topics.schemas_admin import (
     DifferencePage,
@@ -22,15 +22,19 @@ from strandline.topics.schemas_admin import (
 def list_snapshots(request: Request) -> Response:
     """List the tenant's snapshots of the topic index, newest first. An inactive snapshot is kept
     for 30 days after its publication."""
-    query = request.parse_query(ListQuery)
-    page = snapshot_admin.list_snapshots(_connect(request), query.cursor, query.limit, _now())
+    query = request.parse_query(PagingQuery)
+    page = snapshot_admin.list_snapshots(
+        _connect_as_background(request), query.cursor, query.limit, _now()
+    )
     return json_response(page)
 
 
 def get_snapshot(request: Request) -> Response:
     """Get one snapshot by its version."""
     return json_response(
-        snapshot_admin.get_snapshot(_connect(request), _parse_version(request), _now())
+        snapshot_admin.get_snapshot(
+            _connect_as_background(request), _parse_version(request), _now()
+        )
     )
 
 
@@ -38,14 +42,16 @@ def compare_snapshots(request: Request) -> Response:
     """List the differences between two snapshots: the nodes that only this version has, those that
     only `from` has, and those whose content or place differs."""
     query = request.parse_query(DifferenceQuery)
-    return json_response(snapshot_admin.compare(_connect(request), _parse_version(request), query))
+    return json_response(
+        snapshot_admin.compare(_connect_as_background(request), _parse_version(request), query)
+    )
 
 
 def activate_snapshot(request: Request) -> Response:
     """Make an older snapshot active again. This publishes a new version with the same trees. The
     next build of a scope continues from there."""
-    snapshot = snapshot_admin.activate(
-        _connect(request), request.audit_context, _parse_version(request), _now()
+    snapshot = snapshot_admin.republish(
+        _connect_as_background(request), request.audit_context, _parse_version(request), _now()
     )
     return json_response(snapshot, 201)
 
@@ -54,7 +60,9 @@ def get_state(request: Request) -> Response:
     """Show the pending work of the topic index. Includes when the next build is due, and what it
     would do."""
     has_model = get_settings().llm_provider != "none"
-    state = snapshot_admin.describe_index_state(_connect(request), _now(), has_model=has_model)
+    state = snapshot_admin.describe_index_state(
+        _connect_as_background(request), _now(), has_model=has_model
+    )
     return json_response(state)
 
 
@@ -66,7 +74,7 @@ def _parse_version(request: Request) -> int:
     return int(text)
 
 
-def _connect(request: Request) -> TenantDb:
+def _connect_as_background(request: Request) -> TenantDb:
     """Connect on behalf of the whole tenant, even if the key is bound to a user."""
     caller = Caller.background(request.principal.tenant)
     return request.resources.database.connect_as(caller, request.deadline)
@@ -81,7 +89,7 @@ _SNAPSHOT = "/api/v1/admin/snapshots/{version}"
 ROUTES = {
     "GET /api/v1/admin/topics": Route(get_state, "admin", {200: TopicIndexState}),
     "GET /api/v1/admin/snapshots": Route(
-        list_snapshots, "admin", {200: SnapshotsPage}, query=ListQuery
+        list_snapshots, "admin", {200: SnapshotsPage}, query=PagingQuery
     ),
     f"GET {_SNAPSHOT}": Route(get_snapshot, "admin", {200: SnapshotDetail}),
     f"GET {_SNAPSHOT}/difference": Route(

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.schemas import Count, ListQuery, ResponseModel
+from strandline.schemas import Count, PagingQuery, ResponseModel
 
 
 class FailedScope(ResponseModel):
@@ -71,7 +71,7 @@ class SnapshotDetail(SnapshotOut):
     count in each of them."""
 
 
-class DifferenceQuery(ListQuery):
+class DifferenceQuery(PagingQuery):
     """Query parameters of a comparison of two snapshots."""
 
     from_version: Count = Field(alias="from", ge=1, lt=10**18)

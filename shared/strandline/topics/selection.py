@@ -14,7 +14,7 @@ from strandline.topics import store_references, store_tail
 from strandline.topics.answer_manifest import ManifestEvent, ManifestNode, ManifestScope, WalkMethod
 from strandline.topics.schemas_references import ReferencesRequest
 from strandline.topics.store_references import PinnedScope, PlacedNode, QueryVector, Snapshot
-from strandline.topics.walk import Forest, rank_by_topic, walk_beam
+from strandline.topics.walk import Forest, rank_with_topic_weight, walk_beam
 
 MAX_EVENTS = 100
 MAX_SCOPES = 32
@@ -129,7 +129,7 @@ def find_hits(question: Question, *, with_roots: bool) -> PlacedHits:
             filters={},
             min_known=question.min_known,
         )
-        best = _exclude_statement_events(search, request.min_relevance)[: question.max_events]
+        best = _select_non_statements(search, request.min_relevance)[: question.max_events]
         hit_scopes = list(dict.fromkeys(event.candidate.scope_id for event in best))
         snapshot, read = store_references.read_active_snapshot(
             access, query, hit_scopes, MAX_EVENTS
@@ -145,7 +145,7 @@ def find_hits(question: Question, *, with_roots: bool) -> PlacedHits:
         )
     scopes = {row.scope_id: row for row in rows if row.scope_id is not None}
     forest = Forest({node.slot: node for node in nodes}, relevance)
-    event_ids = rank_by_topic(relevance, _group_events(search, forest))
+    event_ids = rank_with_topic_weight(relevance, _group_events(search, forest))
     return PlacedHits(search, query, event_ids, relevance, snapshot, read, scopes, forest)
 
 
@@ -159,9 +159,7 @@ def _group_events(search: SearchResult, forest: Forest) -> Mapping[UUID, UUID | 
     }
 
 
-def _exclude_statement_events(
-    search: SearchResult, min_relevance: float | None
-) -> list[ScoredEvent]:
+def _select_non_statements(search: SearchResult, min_relevance: float | None) -> list[ScoredEvent]:
     """The events to answer with, best first, without statements, which are under no leaf and not in
     the fresh tail."""
     candidates = search.candidates
@@ -209,7 +207,9 @@ def assemble(
         for event_id in event_ids
         if event_id in slot_by_event or event_id in tail
     ]
-    slots = {slot: None for e in events if e.slot for slot in reversed(hits.forest.path(e.slot))}
+    slots = {
+        slot: None for e in events if e.slot for slot in reversed(hits.forest.path_to_root(e.slot))
+    }
     return Selection(
         hits.snapshot,
         hits.read,

@@ -52,11 +52,11 @@ def list_snapshots(
 def get_snapshot(access: TenantDb, version: int, now: datetime) -> SnapshotDetail:
     """Get one snapshot with its size. Raises NotFound."""
     out = _to_out(_read(access, version), now)
-    size = store_snapshot_admin.measure(access, version)
+    size = store_snapshot_admin.measure_stored_bytes(access, version)
     return SnapshotDetail(**out.model_dump(), stored_bytes=size)
 
 
-def activate(
+def republish(
     access: TenantDb, audit_context: AuditContext, version: int, now: datetime
 ) -> SnapshotOut:
     """Publish a new version that repeats an older one. Returns it. Raises NotFound, and
@@ -140,7 +140,7 @@ def describe_index_state(access: TenantDb, now: datetime, *, has_model: bool) ->
     active = store_snapshot_admin.get_snapshot(access, active_version)
     waiting = store_snapshot_admin.read_backlog(access, limits.max_versions(has_model=has_model))
     scopes = store_snapshot_admin.list_waiting_scopes(access, _MAX_SCOPES)
-    running: UUID | None = store_runs.find_active(access, "builder")
+    running: UUID | None = store_runs.find_active_job_id(access, "builder")
     return TopicIndexState(
         active_version=active_version,
         active_age_seconds=active and _age(active, now),

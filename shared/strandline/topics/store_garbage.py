@@ -146,6 +146,6 @@ def _delete_unreferenced(access: TenantDb, node_ids: Sequence[UUID], slots: Sequ
     )
 
 
-def delete_job(access: TenantDb, job_id: UUID) -> None:
+def delete_lease_job(access: TenantDb, job_id: UUID) -> None:
     """Delete the job that held the builder's lease for a collection. In a transaction."""
     access.execute("delete from jobs where job_id = %(job_id)s", {"job_id": job_id})

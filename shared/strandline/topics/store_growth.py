@@ -32,7 +32,7 @@ class ScopeTree:
     """The number of leaves whose chain version is missing or has different content."""
 
     @property
-    def is_being_refolded(self) -> bool:
+    def has_incomplete_chains(self) -> bool:
         """Whether the scope's chains are incomplete because they were dropped and are being
         refolded."""
         return self.folded_seq < self.max_folded_seq
@@ -141,7 +141,7 @@ class _ChainId:
     chain_id: UUID
 
 
-def find_chain_at(access: TenantDb, scope_id: UUID, position: int) -> UUID | None:
+def find_chain_by_position(access: TenantDb, scope_id: UUID, position: int) -> UUID | None:
     """The chain whose version has this position in its scope, or None."""
     rows = access.fetch(
         _ChainId,

@@ -116,7 +116,7 @@ class InvalidTree:
     reason: str
 
 
-def validate_trees(access: TenantDb, job_id: UUID) -> Sequence[InvalidTree]:
+def fail_invalid_trees(access: TenantDb, job_id: UUID) -> Sequence[InvalidTree]:
     """Check the grown trees of a build: each has one root, no cycle, no broken link and at most 16
     children per node; its contents belong to its own scope; every event up to the cutoff, except
     statements and erased events, is under exactly one leaf; counts agree. Marks the trees that do

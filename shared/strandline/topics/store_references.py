@@ -277,7 +277,7 @@ class _FirstEvent:
     event_id: UUID
 
 
-def read_first_events(
+def read_sample_events(
     access: TenantDb, version: int, slots: Sequence[tuple[UUID, UUID]]
 ) -> Mapping[UUID, UUID]:
     """For each of these slots (given as its scope and slot), one of its events: the first event of

@@ -55,15 +55,15 @@ def get_snapshot(access: TenantDb, version: int) -> Snapshot | None:
 
 
 @dataclass(frozen=True)
-class _Size:
+class _StoredSize:
     stored_bytes: int
 
 
-def measure(access: TenantDb, version: int) -> int:
+def measure_stored_bytes(access: TenantDb, version: int) -> int:
     """The stored size in bytes of the contents of a snapshot's slots. Contents that are shared with
     other snapshots count in each of them."""
     (row,) = access.fetch(
-        _Size,
+        _StoredSize,
         """
         select coalesce(sum(pg_column_size(n)), 0)::bigint as stored_bytes
         from topic_tree t join topic_nodes n using (tenant_id, node_id)

@@ -112,7 +112,7 @@ class LeafEvent(ScopeEvent):
     slot: UUID
 
 
-def list_events_of_leaves(
+def list_first_events(
     access: TenantDb, leaves: Mapping[UUID, int], limit: int
 ) -> Sequence[LeafEvent]:
     """List the first events of leaves, at most `limit` of each, in order. A leaf is given as a

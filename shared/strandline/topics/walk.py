@@ -32,10 +32,10 @@ class Forest:
             best = max((self.relevance_by_event[e] for e in node.event_ids), default=None)
             if best is None:
                 continue
-            for slot in self.path(node.slot):
+            for slot in self.path_to_root(node.slot):
                 self.relevance[slot] = max(best, self.relevance.get(slot, 0.0))
 
-    def path(self, slot: UUID) -> list[UUID]:
+    def path_to_root(self, slot: UUID) -> list[UUID]:
         """A slot and its ancestors, up to the root."""
         slots: list[UUID] = []
         current: UUID | None = slot
@@ -84,7 +84,7 @@ def walk_beam(
     slot_by_event, is_stop = dict[UUID, UUID](), set(stops)
     cut = 0
     for node in forest.nodes.values():
-        stop = next((slot for slot in forest.path(node.slot) if slot in is_stop), None)
+        stop = next((slot for slot in forest.path_to_root(node.slot) if slot in is_stop), None)
         if stop is None:
             cut += len(node.event_ids)
         else:
@@ -92,7 +92,7 @@ def walk_beam(
     return WalkResult(slot_by_event, cut, late and any(not forest.nodes[s].is_leaf for s in stops))
 
 
-def rank_by_topic[Group](
+def rank_with_topic_weight[Group](
     relevance_by_event: Mapping[UUID, float], group_by_event: Mapping[UUID, Group]
 ) -> list[UUID]:
     """Order the events, best first: by their relevance, and by how much of their group was found.

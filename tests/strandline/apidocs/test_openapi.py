@@ -19,7 +19,7 @@ from strandline.http.app import STATUS
 from strandline.http.request import Request
 from strandline.http.routing import MediaType, Route, json_response
 from strandline.log.schemas_append import AppendHeaders
-from strandline.schemas import PagingQuery, ParticipantsQuery
+from strandline.schemas import ParticipantsPagingQuery, ParticipantsQuery
 from strandline.status.schemas import Liveness
 from tests.functions.contract import document, operations
 from tests.support import KEY_SECRET
@@ -174,7 +174,7 @@ def _serve(request: Request) -> Any:
         ("GET /x/{x_id}", Route(_serve, None, {200: Liveness}), "404"),
         ("GET /x/{cid}", Route(_serve, None, {200: Liveness}), "404 422"),
         ("GET /x", Route(_serve, None, {200: Liveness}, query=ParticipantsQuery), "422"),
-        ("GET /x", Route(_serve, None, {200: Liveness}, query=PagingQuery), "400 422"),
+        ("GET /x", Route(_serve, None, {200: Liveness}, query=ParticipantsPagingQuery), "400 422"),
         ("GET /x", Route(_serve, None, {200: MediaType("a/b")}, headers=AppendHeaders), "422"),
         ("POST /x", Route(_serve, None, {200: MediaType("a/b")}, body=_Body), "400 413 422"),
         ("POST /x", Route(_serve, None, {201: MediaType("a/b")}, errors=(Conflict,)), "409"),

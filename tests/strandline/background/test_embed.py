@@ -13,7 +13,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.background.process_events import process_scopes
 from strandline.db.database import Database
 from strandline.errors import Unavailable
-from strandline.jobs.context import EMBED_SECONDS, WorkerContext
+from strandline.jobs.context import EMBED_SECONDS, WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.log import store_work
 from tests.strandline.embeddings.fake_embedders import (
@@ -41,7 +41,7 @@ def words() -> WordEmbedder:
 @pytest.fixture
 def worker(
     scratch_db: ScratchDatabase, aws: LocalAws, words: WordEmbedder
-) -> Iterator[WorkerContext]:
+) -> Iterator[WorkerResources]:
     """With a minute to work."""
     database = Database(scratch_db.url)
     yield make_worker(database, BlobStore(aws.bucket), words, seconds=60)
@@ -62,7 +62,7 @@ def missing(base: ScratchDatabase, space: str = "words/16") -> int:
 
 
 def test_everything_is_embedded_whoevers_it_is(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for tenant in ("acme", "globex"):
         for n in range(5):
@@ -80,7 +80,7 @@ def test_everything_is_embedded_whoevers_it_is(
 
 
 def test_embedding_twice_changes_nothing_and_asks_nobody(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for n in range(4):
         tell(gateway, f"turn {n}")
@@ -94,7 +94,7 @@ def test_embedding_twice_changes_nothing_and_asks_nobody(
 
 
 def test_two_workers_at_once_do_it_once(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for n in range(24):
         tell(gateway, f"turn {n}", ALICE, f"agent:{n % 12}")
@@ -114,7 +114,7 @@ def test_two_workers_at_once_do_it_once(
 
 
 def test_the_same_text_is_embedded_once(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     day: dict[str, Any] = {"occurred_at": "2026-05-08T13:56:00Z", "speaker": ALICE}
     for n in range(6):
@@ -128,7 +128,7 @@ def test_the_same_text_is_embedded_once(
 
 
 def test_a_message_embeds_its_scope_and_no_other(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     scope = UUID(tell(gateway, "here", ALICE)["scope_id"])
     tell(gateway, "there", ALICE, "agent:helper")
@@ -141,7 +141,7 @@ def test_a_message_embeds_its_scope_and_no_other(
 
 
 def test_a_refused_text_is_remembered_and_blocks_no_other(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for text in ("before", "the kraken", "after"):
         tell(gateway, text)
@@ -163,7 +163,7 @@ def test_a_refused_text_is_remembered_and_blocks_no_other(
 
 
 def test_work_that_failed_waits_with_its_reason_while_others_are_done(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for who in ("agent:a", "agent:lost", "agent:z"):
         tell(gateway, f"of {who}", ALICE, who)
@@ -183,7 +183,7 @@ def test_work_that_failed_waits_with_its_reason_while_others_are_done(
 
 
 def test_a_payload_that_is_gone_for_now_keeps_its_work(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, aws: LocalAws
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, aws: LocalAws
 ) -> None:
     tell(gateway, "a long log line " * 6000, ALICE)
     copy = replace(worker, blobs=BlobStore("no-such-bucket"))
@@ -197,7 +197,7 @@ def test_a_payload_that_is_gone_for_now_keeps_its_work(
 
 
 def test_a_worker_that_died_leaves_a_lease_that_ends(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     tell(gateway, "turn")
     scratch_db.rows("update scope_work set leased_until = now() + interval '1 minute' returning 1")
@@ -210,7 +210,7 @@ def test_a_worker_that_died_leaves_a_lease_that_ends(
 def test_a_worker_out_of_time_stops_and_leaves_the_rest_due(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("strandline.background.process_events.BATCH", 2)
@@ -227,7 +227,7 @@ def test_a_worker_out_of_time_stops_and_leaves_the_rest_due(
 
 
 def test_work_that_nothing_names_is_found(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     for n in range(3):
         tell(gateway, f"turn {n}", ALICE, f"agent:{n}", tenant=("acme", "globex")[n % 2])
@@ -237,7 +237,7 @@ def test_work_that_nothing_names_is_found(
 
 
 def test_another_space_is_filled_beside_the_old_one(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     for n in range(4):
         tell(gateway, f"turn {n}", ALICE, f"agent:{n % 2}")
@@ -255,7 +255,7 @@ def test_another_space_is_filled_beside_the_old_one(
 
 
 def test_an_erased_event_is_passed_over_and_blocks_nobody(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for n in range(3):
         tell(gateway, f"turn {n}")
@@ -273,7 +273,7 @@ def test_an_erased_event_is_passed_over_and_blocks_nobody(
 
 
 def test_an_event_erased_while_it_is_embedded_is_tried_again_without_it(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, words: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     for n in range(2):
         tell(gateway, f"turn {n}")
@@ -294,7 +294,7 @@ def test_an_event_erased_while_it_is_embedded_is_tried_again_without_it(
 
 
 def test_an_append_at_the_end_of_a_lease_is_never_lost(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     """A hundred rounds of append against settle: in the end one sweep leaves nothing behind, even
     one that goes by the named work alone."""
@@ -326,7 +326,7 @@ def test_an_append_at_the_end_of_a_lease_is_never_lost(
 def test_an_append_during_a_workers_last_step_is_embedded_by_it(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No message names it: the scope's work was waiting still."""
@@ -347,7 +347,7 @@ def test_an_append_during_a_workers_last_step_is_embedded_by_it(
 def test_one_tenants_trouble_stops_no_other(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for tenant in ("acme", "zebra"):

@@ -13,7 +13,7 @@ from strandline.chains import store_vectors
 from strandline.chains.form import close_idle_lanes
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingUnavailable
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, set_tuning
 from tests.strandline.embeddings.fake_embedders import (
@@ -38,14 +38,16 @@ def embedder() -> WordEmbedder:
 @pytest.fixture
 def worker(
     scratch_db: ScratchDatabase, aws: LocalAws, embedder: WordEmbedder
-) -> Iterator[WorkerContext]:
+) -> Iterator[WorkerResources]:
     """With a minute to work."""
     database = Database(scratch_db.url)
     yield make_worker(database, BlobStore(aws.bucket), embedder, EchoTasks())
     database.close()
 
 
-def form_chain(gateway: Gateway, base: ScratchDatabase, worker: WorkerContext, *texts: str) -> None:
+def form_chain(
+    gateway: Gateway, base: ScratchDatabase, worker: WorkerResources, *texts: str
+) -> None:
     """A chain of each of these."""
     key = gateway.key()
     set_tuning(base)
@@ -63,7 +65,7 @@ def spaces(base: ScratchDatabase) -> list[tuple[Any, ...]]:
 def test_a_new_space_is_filled_by_the_sweep(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     form_chain(gateway, scratch_db, worker, "harbour mooring", "sourdough flour", "nebula lens")
@@ -90,7 +92,7 @@ def test_a_new_space_is_filled_by_the_sweep(
 def test_a_look_that_ended_early_is_still_due(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     form_chain(gateway, scratch_db, worker, "harbour mooring", "sourdough flour")
@@ -108,7 +110,7 @@ def test_a_look_that_ended_early_is_still_due(
 
 
 def test_what_lacks_a_vector_because_the_model_was_away_is_healed(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, embedder: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, embedder: WordEmbedder
 ) -> None:
     key = gateway.key()
     set_tuning(scratch_db)
@@ -130,7 +132,7 @@ def test_what_lacks_a_vector_because_the_model_was_away_is_healed(
 
 
 def test_a_summary_that_the_model_refuses_holds_up_no_other(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     form_chain(gateway, scratch_db, worker, "harbour mooring", "sourdough flour", "nebula lens")
     other = WordEmbedder("other/16", 16)
@@ -142,7 +144,7 @@ def test_a_summary_that_the_model_refuses_holds_up_no_other(
 
 
 def test_a_chain_that_says_something_else_by_now_gets_no_old_vector(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     form_chain(gateway, scratch_db, worker, "harbour mooring")
     access = worker.database.connect_as(Caller.background("acme"))

@@ -11,7 +11,7 @@ from strandline.background.embed_nodes import embed_new_nodes
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingUnavailable
 from strandline.graph.nodes import store_vectors
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.local.aws import LocalAws
 from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,
@@ -34,7 +34,7 @@ def embedder() -> WordEmbedder:
 @pytest.fixture
 def worker(
     scratch_db: ScratchDatabase, aws: LocalAws, embedder: WordEmbedder
-) -> Iterator[WorkerContext]:
+) -> Iterator[WorkerResources]:
     """With a minute to work."""
     database = Database(scratch_db.url)
     yield make_worker(database, BlobStore(aws.bucket), embedder)
@@ -53,7 +53,7 @@ def vectors(base: ScratchDatabase) -> list[tuple[Any, ...]]:
 
 
 def test_a_node_is_embedded_with_its_scope_s_events_and_again_when_its_text_changes(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, embedder: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, embedder: WordEmbedder
 ) -> None:
     store(gateway, "harbour", "nebula")
     assert process_due(worker) == 1
@@ -71,7 +71,7 @@ def test_a_node_is_embedded_with_its_scope_s_events_and_again_when_its_text_chan
 
 
 def test_a_scope_stays_due_while_a_node_of_it_waits_for_its_vector(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, embedder: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, embedder: WordEmbedder
 ) -> None:
     store(gateway, "harbour")
     process_due(worker)
@@ -94,7 +94,7 @@ def test_a_scope_stays_due_while_a_node_of_it_waits_for_its_vector(
 
 
 def test_a_node_whose_text_is_refused_stays_without_a_vector_and_holds_up_nothing(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, embedder: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, embedder: WordEmbedder
 ) -> None:
     store(gateway, "harbour", "nebula")
     embedder.before_embed = refuse_texts("nebula")
@@ -104,7 +104,7 @@ def test_a_node_whose_text_is_refused_stays_without_a_vector_and_holds_up_nothin
 
 
 def test_what_changed_while_it_was_embedded_is_embedded_again(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, embedder: WordEmbedder
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, embedder: WordEmbedder
 ) -> None:
     store(gateway, "harbour")
     process_due(worker)

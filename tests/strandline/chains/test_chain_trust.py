@@ -13,7 +13,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.embeddings.embedder import Embedder
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.log import trust
 from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, hashes, set_tuning
@@ -41,7 +41,7 @@ def embedder() -> Embedder:
 @pytest.fixture
 def worker(
     scratch_db: ScratchDatabase, aws: LocalAws, embedder: Embedder
-) -> Iterator[WorkerContext]:
+) -> Iterator[WorkerResources]:
     """With a minute to work."""
     database = Database(scratch_db.url)
     yield make_worker(database, BlobStore(aws.bucket), embedder, EchoTasks())
@@ -55,7 +55,7 @@ def say(gateway: Gateway, session: str, text: str, *origins: str) -> UUID:
     return UUID(append(gateway, key, [{**message, **ORIGINS[origin]} for origin in origins])[0])
 
 
-def fold(base: ScratchDatabase, worker: WorkerContext) -> None:
+def fold(base: ScratchDatabase, worker: WorkerResources) -> None:
     set_tuning(base)
     process_due(worker)
     close_idle_lanes(worker, "acme", LATER)
@@ -75,7 +75,7 @@ def test_the_two_rankings_are_one(scratch_db: ScratchDatabase) -> None:
 
 
 def test_a_chain_is_trusted_as_its_least_event(
-    scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerContext
+    scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerResources
 ) -> None:
     sets = [selection for size in (1, 2, 5) for selection in itertools.combinations(ORIGINS, size)]
     for n, choice in enumerate(sets):
@@ -91,7 +91,7 @@ def test_a_chain_is_trusted_as_its_least_event(
 
 
 def test_every_answer_that_shows_a_chain_shows_its_trust(
-    scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerContext
+    scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerResources
 ) -> None:
     say(gateway, "s-1", "harbour mooring berth", "user", "document", "agent")
     fold(scratch_db, worker)
@@ -119,7 +119,7 @@ def test_every_answer_that_shows_a_chain_shows_its_trust(
 
 
 def test_a_merge_is_trusted_as_the_lesser_and_a_replay_says_the_same(
-    scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerContext
+    scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerResources
 ) -> None:
     for session, origin in (("s-1", "user"), ("s-2", "tool"), ("s-3", "system")):
         scope = say(gateway, session, "harbour mooring", origin)
@@ -134,7 +134,7 @@ def test_a_merge_is_trusted_as_the_lesser_and_a_replay_says_the_same(
 
 
 def test_what_is_gone_lowers_no_trust(
-    scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerContext
+    scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerResources
 ) -> None:
     """As an erasure leaves a chain that also rests on other events: without the one, said anew."""
     say(gateway, "s-1", "harbour mooring", "user", "document")

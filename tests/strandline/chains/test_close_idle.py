@@ -12,7 +12,7 @@ from strandline.chains import form as chains_form
 from strandline.chains import store_lanes
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs import store_scans
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, set_tuning
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
@@ -22,7 +22,7 @@ LATER = datetime(2040, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerContext]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerResources]:
     """With a minute to work."""
     database = Database(scratch_db.url)
     yield make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64), EchoTasks())
@@ -30,7 +30,7 @@ def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerContext
 
 
 def speak(
-    gateway: Gateway, base: ScratchDatabase, worker: WorkerContext, *agents: str
+    gateway: Gateway, base: ScratchDatabase, worker: WorkerResources, *agents: str
 ) -> list[UUID]:
     """A scope with one open lane for each agent, folded to its end."""
     key = gateway.key()
@@ -71,7 +71,7 @@ def crowd(base: ScratchDatabase, scope: UUID, count: int) -> None:
 def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bad, good = speak(gateway, scratch_db, worker, "agent:bad", "agent:good")
@@ -79,7 +79,7 @@ def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
     attempts: list[UUID] = []
     real = chains_form.fold_scope
 
-    def form(worker: WorkerContext, access: TenantDb, scope_id: UUID, now: datetime) -> Any:
+    def form(worker: WorkerResources, access: TenantDb, scope_id: UUID, now: datetime) -> Any:
         attempts.append(scope_id)
         if scope_id == bad:
             raise RuntimeError("the words of a memory")
@@ -95,7 +95,7 @@ def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
 def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (scope,) = speak(gateway, scratch_db, worker, "agent:one")
@@ -125,7 +125,7 @@ def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
 def test_one_scope_s_many_lanes_wait_for_their_turn(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A page holds many lanes of one scope and one of another's: that one comes second."""
@@ -133,7 +133,7 @@ def test_one_scope_s_many_lanes_wait_for_their_turn(
     crowd(scratch_db, many, 100)
     turns: list[UUID] = []
 
-    def closed(worker: WorkerContext, access: TenantDb, scope_id: UUID, *_: object) -> int:
+    def closed(worker: WorkerResources, access: TenantDb, scope_id: UUID, *_: object) -> int:
         turns.append(scope_id)
         return 0
 
@@ -144,7 +144,7 @@ def test_one_scope_s_many_lanes_wait_for_their_turn(
 
 
 def test_lanes_of_a_scope_that_is_not_folded_to_its_end_are_not_asked_for(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     """Nor do they make a tenant one to be swept."""
     (scope,) = speak(gateway, scratch_db, worker, "agent:one")

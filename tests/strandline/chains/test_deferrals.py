@@ -16,7 +16,7 @@ from strandline.chains.form import close_idle_lanes, fold_scope, retry_enrichmen
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.llm.factory import make_provider
 from strandline.llm.openai_chat import ChatModel
 from strandline.llm.tasks import LlmTasks
@@ -27,7 +27,7 @@ from tests.strandline.chains.test_form_chains import BREAD, HARBOUR, NOW, Log, n
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
-type Make = Callable[..., WorkerContext]
+type Make = Callable[..., WorkerResources]
 WORK = (
     "select attempts, last_error, due_at > now(), due_at <= now() + interval '1 minute'"
     " from scope_work"
@@ -60,7 +60,7 @@ def make(database: Database, aws: LocalAws, provider: ModelServer) -> Iterator[M
     """Workers with a model that may be asked so often in a minute."""
     clients: list[ChatModel] = []
 
-    def make(calls: int, seconds: float = 110, **options: Any) -> WorkerContext:
+    def make(calls: int, seconds: float = 110, **options: Any) -> WorkerResources:
         settings = ServiceSettings.model_validate(
             {
                 "database_url": "",

@@ -2,7 +2,7 @@
 
 from strandline.chains.form import drop_chains
 from strandline.db.database import Caller
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from tests.strandline.chains.test_chain_trust import embedder, fold, say, worker
 from tests.strandline.embeddings.fake_embedders import process_due
 from tests.support import Gateway, ScratchDatabase
@@ -15,7 +15,7 @@ VERSIONS = """
 
 
 def test_a_merge_that_lost_its_text_is_described_anew_and_kept(
-    scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerContext
+    scratch_db: ScratchDatabase, gateway: Gateway, worker: WorkerResources
 ) -> None:
     for session in ("s-1", "s-2"):
         scope = say(gateway, session, "harbour mooring", "user", "user", "user")

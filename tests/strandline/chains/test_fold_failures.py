@@ -19,7 +19,7 @@ from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMissing, Unavailable
 from strandline.failures import is_permanent_failure
 from strandline.jobs import store_runs
-from strandline.jobs.context import ConcurrentUpdate, Deferred, WorkerContext
+from strandline.jobs.context import ConcurrentUpdate, Deferred, WorkerResources
 from strandline.llm.heuristic import cohesion, digest, names
 from strandline.llm.types import PromptEvent, Summary
 from strandline.local.aws import LocalAws
@@ -95,7 +95,7 @@ def scope(gateway: Gateway, scratch_db: ScratchDatabase) -> Scope:
 
 
 @pytest.fixture
-def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerContext]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerResources]:
     """With the heuristic model and quick vectors."""
     database = Database(scratch_db.url)
     yield make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64))
@@ -117,7 +117,7 @@ def break_on_poison(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, err
 TALK = [f"the mooring of berth {n} is free" for n in range(5)]
 
 
-def test_a_long_unbroken_word_stops_nothing(scope: Scope, worker: WorkerContext) -> None:
+def test_a_long_unbroken_word_stops_nothing(scope: Scope, worker: WorkerResources) -> None:
     scope.say(f"My link is {LINK}", "ok", *(f"and {LINK}{n}" for n in range(24)))
     topics = scope.gateway.call("GET", "/api/v1/sessions/s/analysis/topics", key=scope.user)
     assert topics.status == 200, topics.text
@@ -142,7 +142,7 @@ def test_a_long_unbroken_word_stops_nothing(scope: Scope, worker: WorkerContext)
 @pytest.mark.parametrize("error", [ValueError, RecursionError, AssertionError, IndexError])
 def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_replaces(
     scope: Scope,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
     module: Any,
     rule: str,
@@ -174,7 +174,7 @@ def test_a_text_that_breaks_the_heuristic_model_is_a_decision_that_a_retry_repla
 
 
 def test_a_message_that_cannot_be_judged_goes_on(
-    scope: Scope, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    scope: Scope, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         break_on_poison(patch, cohesion, "continues_topic", ValueError)
@@ -191,13 +191,13 @@ def test_a_message_that_cannot_be_judged_goes_on(
 
 
 def test_what_fails_around_the_models_is_decided_too(
-    scope: Scope, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    scope: Scope, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as faults:
-        faults.setattr(judging, "compare_topic", fail)
+        faults.setattr(judging, "compare_user_turns", fail)
         faults.setattr(enrichment.quality, "compute_density", fail)
         scope.say(*TALK, *TALK)
         process_due(worker)
@@ -232,7 +232,7 @@ class Unstorable(EchoTasks):
 
 
 def test_an_answer_that_the_database_does_not_take_is_not_kept(
-    scope: Scope, worker: WorkerContext
+    scope: Scope, worker: WorkerResources
 ) -> None:
     odd = make_worker(worker.database, worker.blobs, worker.embedder, Unstorable())
     scope.say(*TALK, POISON, *TALK)
@@ -244,7 +244,7 @@ def test_an_answer_that_the_database_does_not_take_is_not_kept(
 
 
 def test_a_text_that_breaks_the_embedder_is_refused_and_may_be_tried_again(
-    scope: Scope, worker: WorkerContext
+    scope: Scope, worker: WorkerResources
 ) -> None:
     def fail(texts: Sequence[str]) -> None:
         if any(POISON in text for text in texts):
@@ -269,7 +269,7 @@ def test_a_text_that_breaks_the_embedder_is_refused_and_may_be_tried_again(
     "failure", [EmbeddingRefused("HTTP 400"), ValueError("broken"), RuntimeError("broken")]
 )
 def test_an_embedder_that_takes_no_text_at_all_refuses_none(
-    scope: Scope, worker: WorkerContext, failure: Exception
+    scope: Scope, worker: WorkerResources, failure: Exception
 ) -> None:
     def away(texts: Sequence[str]) -> None:
         del texts
@@ -291,7 +291,7 @@ def test_an_embedder_that_takes_no_text_at_all_refuses_none(
 
 @pytest.mark.parametrize("failure", [EmbeddingRefused("HTTP 400"), ValueError("broken")])
 def test_a_summarys_vector_is_given_up_only_where_another_text_has_one(
-    worker: WorkerContext, failure: Exception
+    worker: WorkerResources, failure: Exception
 ) -> None:
     def fail(texts: Sequence[str]) -> None:
         if harmless.isdisjoint(texts):
@@ -310,7 +310,7 @@ def test_a_summarys_vector_is_given_up_only_where_another_text_has_one(
 
 
 def test_a_payload_that_is_gone_goes_by_its_name(
-    scope: Scope, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    scope: Scope, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse_gone(*_: object, **__: object) -> str:
         raise PayloadMissing
@@ -321,7 +321,7 @@ def test_a_payload_that_is_gone_goes_by_its_name(
     assert scope.folded() == (11, 11)
 
 
-def check_stuck(worker: WorkerContext, scope: Scope, tries: int) -> None:
+def check_stuck(worker: WorkerResources, scope: Scope, tries: int) -> None:
     """So many tries, one after the other, without the pauses between them."""
     for _ in range(tries):
         scope.base.rows("update scope_work set due_at = now(), leased_until = now()")
@@ -329,7 +329,7 @@ def check_stuck(worker: WorkerContext, scope: Scope, tries: int) -> None:
 
 
 def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
-    scope: Scope, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    scope: Scope, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise psycopg.errors.UndefinedColumn("ours")
@@ -358,7 +358,7 @@ def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
     assert scope.health()["background"] == QUIET
 
 
-def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: WorkerContext) -> None:
+def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: WorkerResources) -> None:
     scope.say("word")
     access = worker.database.connect_as(Caller.background("acme"))
     for _ in range(5):
@@ -372,7 +372,7 @@ def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: WorkerC
     assert scope.base.rows("select advice from jobs") == [("",)]
 
 
-def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: WorkerContext) -> None:
+def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: WorkerResources) -> None:
     """A worker that was killed has it until its lease ends: nothing was tried."""
     scope.say(*TALK, *TALK)
     access = worker.database.connect_as(Caller.background("acme"))
@@ -387,7 +387,7 @@ def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: WorkerCon
 
 
 def test_a_retry_that_fails_is_one_more_attempt(
-    scope: Scope, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    scope: Scope, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise psycopg.errors.UndefinedColumn("ours")

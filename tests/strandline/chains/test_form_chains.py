@@ -17,7 +17,7 @@ from strandline.chains.fold_state import FoldState
 from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import EmbeddingUnavailable, NotFound, Unavailable
-from strandline.jobs.context import ConcurrentUpdate, WorkerContext
+from strandline.jobs.context import ConcurrentUpdate, WorkerResources
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import (
@@ -55,7 +55,7 @@ def words() -> WordEmbedder:
 @pytest.fixture
 def worker(
     scratch_db: ScratchDatabase, aws: LocalAws, words: WordEmbedder
-) -> Iterator[WorkerContext]:
+) -> Iterator[WorkerResources]:
     """With a minute to work, and a model that finds everything worth keeping."""
     database = Database(scratch_db.url)
     yield make_worker(database, BlobStore(aws.bucket), words, EchoTasks())
@@ -106,12 +106,14 @@ def log(gateway: Gateway, scratch_db: ScratchDatabase) -> Log:
     return Log(gateway, scratch_db)
 
 
-def fold(worker: WorkerContext, log: Log, now: datetime | None = None) -> bool:
+def fold(worker: WorkerResources, log: Log, now: datetime | None = None) -> bool:
     access = worker.database.connect_as(Caller.background("acme"))
     return fold_scope(worker, access, log.scope, now or datetime.now(UTC))
 
 
-def test_a_new_topic_closes_what_came_before_and_says_why(log: Log, worker: WorkerContext) -> None:
+def test_a_new_topic_closes_what_came_before_and_says_why(
+    log: Log, worker: WorkerResources
+) -> None:
     log.say(HARBOUR)
     log.say("aye", "agent")
     log.say(HARBOUR)
@@ -140,7 +142,7 @@ def test_a_new_topic_closes_what_came_before_and_says_why(log: Log, worker: Work
 
 
 def test_interleaved_sessions_do_not_break_each_others_topics(
-    log: Log, worker: WorkerContext
+    log: Log, worker: WorkerResources
 ) -> None:
     for _ in range(4):
         log.say(HARBOUR, session_id="s-1")
@@ -152,7 +154,7 @@ def test_interleaved_sessions_do_not_break_each_others_topics(
     assert log.chains() == [("break", [1, 3, 5, 7])]
 
 
-def test_twenty_open_events_close_the_older_half(log: Log, worker: WorkerContext) -> None:
+def test_twenty_open_events_close_the_older_half(log: Log, worker: WorkerResources) -> None:
     for _ in range(19):
         log.say("at work", "agent", type="action")
     process_due(worker)
@@ -163,7 +165,7 @@ def test_twenty_open_events_close_the_older_half(log: Log, worker: WorkerContext
 
 
 def test_a_silence_closes_a_lane_and_a_clock_that_goes_back_does_not(
-    log: Log, worker: WorkerContext
+    log: Log, worker: WorkerResources
 ) -> None:
     log.say(HARBOUR)
     log.say(HARBOUR, minutes=-300)
@@ -173,7 +175,7 @@ def test_a_silence_closes_a_lane_and_a_clock_that_goes_back_does_not(
     assert log.chains() == [("gap", [1, 2, 3])]
 
 
-def test_an_idle_lane_is_closed_by_a_decision(log: Log, worker: WorkerContext) -> None:
+def test_an_idle_lane_is_closed_by_a_decision(log: Log, worker: WorkerResources) -> None:
     log.say(HARBOUR, session_id="s-1")
     log.say(BREAD, session_id="s-2")
     process_due(worker)
@@ -188,7 +190,7 @@ def test_an_idle_lane_is_closed_by_a_decision(log: Log, worker: WorkerContext) -
     assert log.decided("continues") == [], "after the silence nothing is compared"
 
 
-def test_what_was_said_meanwhile_keeps_a_lane_open(log: Log, worker: WorkerContext) -> None:
+def test_what_was_said_meanwhile_keeps_a_lane_open(log: Log, worker: WorkerResources) -> None:
     """An event that nobody folded yet may be what was said: the lane waits for it."""
     log.say(HARBOUR)
     process_due(worker)
@@ -200,7 +202,7 @@ def test_what_was_said_meanwhile_keeps_a_lane_open(log: Log, worker: WorkerConte
 
 
 def test_a_lane_that_was_decided_idle_by_a_worker_that_died_is_closed_by_the_next(
-    log: Log, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    log: Log, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.say(HARBOUR)
     process_due(worker)
@@ -217,7 +219,7 @@ def _raise(*_: object, **__: object) -> None:
     raise MemoryError  # which says nothing of the text
 
 
-def test_flows_are_never_cut(log: Log, worker: WorkerContext) -> None:
+def test_flows_are_never_cut(log: Log, worker: WorkerResources) -> None:
     log.say(HARBOUR, metadata={"workflow_id": "wf"})
     log.say(BREAD, metadata={"workflow_id": "wf", "execution_id": 7})
     log.say(HARBOUR, metadata={"execution_id": 7})
@@ -227,7 +229,7 @@ def test_flows_are_never_cut(log: Log, worker: WorkerContext) -> None:
 
 
 def test_a_refused_vector_is_decided_and_a_missing_one_waited_for(
-    log: Log, worker: WorkerContext, words: WordEmbedder
+    log: Log, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     log.say(HARBOUR)
     words.before_embed = refuse_texts("kraken")
@@ -250,7 +252,7 @@ def test_a_refused_vector_is_decided_and_a_missing_one_waited_for(
     assert log.chains() == [], "a vector that comes later serves search and changes no chain"
 
 
-def test_a_gray_pair_is_asked_about_once(log: Log, worker: WorkerContext) -> None:
+def test_a_gray_pair_is_asked_about_once(log: Log, worker: WorkerResources) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1)
     model = RandomTasks()
     asking_worker = make_worker(worker.database, worker.blobs, worker.embedder, model)
@@ -267,7 +269,7 @@ def test_a_gray_pair_is_asked_about_once(log: Log, worker: WorkerContext) -> Non
     assert dump_state(log.base) == before
 
 
-def test_a_run_like_an_earlier_chain_joins_it(log: Log, worker: WorkerContext) -> None:
+def test_a_run_like_an_earlier_chain_joins_it(log: Log, worker: WorkerResources) -> None:
     for text in (HARBOUR, BREAD, HARBOUR, BREAD):
         log.say(text, occurred_at=START.isoformat())
     process_due(worker)
@@ -284,7 +286,7 @@ def test_a_run_like_an_earlier_chain_joins_it(log: Log, worker: WorkerContext) -
     assert worker.tally.counters["ChainsMerged"] == 1
 
 
-def test_chains_do_not_grow_beyond_their_limit(log: Log, worker: WorkerContext) -> None:
+def test_chains_do_not_grow_beyond_their_limit(log: Log, worker: WorkerResources) -> None:
     set_tuning(log.base, merged_events=2)
     for text in (HARBOUR, BREAD, HARBOUR, BREAD, HARBOUR, BREAD):
         log.say(text, occurred_at=START.isoformat())
@@ -292,7 +294,7 @@ def test_chains_do_not_grow_beyond_their_limit(log: Log, worker: WorkerContext) 
     assert log.chains() == [("break", [1, 3]), ("break", [2, 4]), ("break", [5])]
 
 
-def test_a_chain_of_another_scope_is_never_joined(log: Log, worker: WorkerContext) -> None:
+def test_a_chain_of_another_scope_is_never_joined(log: Log, worker: WorkerResources) -> None:
     for who in (HELPER, "agent:other"):
         for text in (HARBOUR, BREAD):
             log.say(text, participants=[ALICE, who], occurred_at=START.isoformat())
@@ -301,7 +303,7 @@ def test_a_chain_of_another_scope_is_never_joined(log: Log, worker: WorkerContex
 
 
 def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
-    log: Log, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    log: Log, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from strandline.chains import quality
 
@@ -331,7 +333,7 @@ def test_a_rejected_run_keeps_its_reason_and_hides_nothing(
 
 
 def test_a_model_that_fails_leaves_a_job_and_the_heuristic_result(
-    log: Log, worker: WorkerContext
+    log: Log, worker: WorkerResources
 ) -> None:
     failing = make_worker(
         worker.database, worker.blobs, worker.embedder, RandomTasks(fallback_reason="breaker_open")
@@ -347,7 +349,7 @@ def test_a_model_that_fails_leaves_a_job_and_the_heuristic_result(
 
 
 def test_a_chain_is_said_anew_and_a_replay_says_it_anew_where_it_did(
-    log: Log, worker: WorkerContext
+    log: Log, worker: WorkerResources
 ) -> None:
     log.say(HARBOUR)
     log.say(BREAD)
@@ -371,7 +373,7 @@ def test_a_chain_is_said_anew_and_a_replay_says_it_anew_where_it_did(
 
 
 def test_a_merge_while_a_chain_is_said_anew_is_part_of_what_a_replay_gives(
-    log: Log, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    log: Log, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The chain got its next version just after it was looked at."""
     for text in (HARBOUR, BREAD):
@@ -399,7 +401,7 @@ def test_a_merge_while_a_chain_is_said_anew_is_part_of_what_a_replay_gives(
 
 
 def test_who_is_overtaken_often_but_gets_on_is_not_given_up(
-    log: Log, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    log: Log, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(12):
         log.say("at work", "agent")
@@ -432,7 +434,7 @@ def _overtaken(*_: object) -> bool:
 
 
 def test_the_heuristic_model_is_asked_here_and_now(
-    log: Log, worker: WorkerContext, monkeypatch: pytest.MonkeyPatch
+    log: Log, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Threads are for waiting."""
     real, threads = HeuristicModel.summarise, list[str]()
@@ -449,7 +451,7 @@ def test_the_heuristic_model_is_asked_here_and_now(
 
 
 def test_a_model_that_cannot_be_asked_where_topics_end_is_one_visible_failure_of_the_scope(
-    log: Log, worker: WorkerContext
+    log: Log, worker: WorkerResources
 ) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1)
     failing = make_worker(
@@ -467,7 +469,7 @@ def test_a_model_that_cannot_be_asked_where_topics_end_is_one_visible_failure_of
 
 
 def test_a_model_away_for_the_summary_is_waited_for_and_then_done_without(
-    log: Log, worker: WorkerContext, words: WordEmbedder
+    log: Log, worker: WorkerResources, words: WordEmbedder
 ) -> None:
     log.say(HARBOUR)
     log.say(HARBOUR)
@@ -487,7 +489,7 @@ def test_a_model_away_for_the_summary_is_waited_for_and_then_done_without(
     assert log.base.rows("select count(*) from chain_vectors") == [(1,)]
 
 
-def test_an_import_of_old_history_is_warm_on_arrival(log: Log, worker: WorkerContext) -> None:
+def test_an_import_of_old_history_is_warm_on_arrival(log: Log, worker: WorkerResources) -> None:
     old = datetime(2024, 1, 1, tzinfo=UTC)
     log.say(HARBOUR, occurred_at=old.isoformat())
     log.say(BREAD, occurred_at=(old + timedelta(minutes=1)).isoformat())
@@ -499,7 +501,7 @@ def test_an_import_of_old_history_is_warm_on_arrival(log: Log, worker: WorkerCon
 
 
 def test_settings_that_change_hold_from_then_on_and_a_replay_keeps_to_them(
-    log: Log, worker: WorkerContext
+    log: Log, worker: WorkerResources
 ) -> None:
     set_tuning(log.base, flush_events=4, merged_events=2)
     for _ in range(6):
@@ -519,7 +521,7 @@ def test_settings_that_change_hold_from_then_on_and_a_replay_keeps_to_them(
 
 
 def test_two_workers_on_one_scope_agree(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources
 ) -> None:
     key = gateway.key()
     set_tuning(scratch_db)
@@ -534,7 +536,7 @@ def test_two_workers_on_one_scope_agree(
     scratch_db.rows("update scopes set max_folded_seq = 0 returning 1")
     barrier, failures = threading.Barrier(2), list[BaseException]()
 
-    def run(mine: WorkerContext) -> None:
+    def run(mine: WorkerResources) -> None:
         access = mine.database.connect_as(Caller.background("acme"))
         barrier.wait()
         try:

@@ -12,7 +12,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.chains import fold_recalls, fold_state, store_echoes, store_recalls
 from strandline.chains.form import close_idle_lanes, drop_chains
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.tuning import DEFAULTS
 from tests.strandline.chains.fold_fixtures import EchoTasks, dump_state, set_tuning
@@ -27,7 +27,7 @@ QUESTION = "What about the red buoy?"
 
 
 @pytest.fixture
-def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerContext]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerResources]:
     """With a minute to work."""
     database = Database(scratch_db.url)
     yield make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64), EchoTasks())
@@ -35,7 +35,7 @@ def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerContext
 
 
 @pytest.fixture
-def access(worker: WorkerContext) -> TenantDb:
+def access(worker: WorkerResources) -> TenantDb:
     """Background work in one tenant."""
     return worker.database.connect_as(Caller.background("acme"))
 
@@ -73,7 +73,7 @@ def echoes(base: ScratchDatabase) -> list[str]:
 
 
 def test_what_a_recall_gave_is_an_echo(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     tell(gateway, key, FACT)
     assert FACT in recall(gateway, key, ALICE, HELPER)
@@ -89,7 +89,7 @@ def test_what_a_recall_gave_is_an_echo(
 
 
 def test_what_a_context_showed_is_an_echo(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     tell(gateway, key, FACT)
     body = {"query": QUESTION, "participants": [ALICE], "min_relevance": 0}
@@ -101,7 +101,7 @@ def test_what_a_context_showed_is_an_echo(
 
 
 def test_without_a_recall_in_between_nothing_is(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     """Who repeats himself, or is given something else, or is given it only afterwards."""
     tell(gateway, key, FACT)
@@ -125,7 +125,7 @@ def test_without_a_recall_in_between_nothing_is(
 
 @pytest.mark.parametrize("hours", [23, 25])
 def test_a_day_later_it_is_said_anew(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, key: str, hours: int
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str, hours: int
 ) -> None:
     tell(gateway, key, FACT)
     recall(gateway, key, ALICE, HELPER)
@@ -138,7 +138,7 @@ def test_a_day_later_it_is_said_anew(
 
 
 def test_what_others_were_given_is_no_echo(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     """Another user of the scope, a reader who is not in it, another tenant, and a recall of what
     one of the participants cannot see."""
@@ -163,7 +163,7 @@ def test_what_others_were_given_is_no_echo(
 
 @pytest.mark.parametrize("share", [False, True])
 def test_another_agent_s_memory_echoes_where_agents_share(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, key: str, share: bool
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str, share: bool
 ) -> None:
     scratch_db.rows("update tenants set agents_share = %s", share)
     tell(gateway, key, FACT, ALICE, OTHER)
@@ -176,7 +176,7 @@ def test_another_agent_s_memory_echoes_where_agents_share(
 def test_a_lookup_that_forgets_who_sees_what_is_noticed(
     gateway: Gateway,
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     key: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -194,7 +194,7 @@ def chains(base: ScratchDatabase) -> list[tuple[float, float, str | None]]:
 
 
 def test_a_chain_of_echoes_alone_counts_for_nothing(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     set_tuning(scratch_db, quality="balanced")
     tell(gateway, key, FACT, session_id="s-1")
@@ -216,7 +216,7 @@ def test_a_chain_of_echoes_alone_counts_for_nothing(
 
 
 def test_among_others_an_echo_adds_nothing(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     """Density and summary are those of the same run without it."""
     tell(gateway, key, FACT, ALICE, HELPER, OTHER, session_id="s-0")
@@ -240,7 +240,11 @@ def test_among_others_an_echo_adds_nothing(
 
 
 def test_the_recall_of_an_echo_warms_nothing(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, access: TenantDb, key: str
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    worker: WorkerResources,
+    access: TenantDb,
+    key: str,
 ) -> None:
     fact = tell(gateway, key, FACT, session_id="s-1")
     recall(gateway, key, ALICE, HELPER)
@@ -254,7 +258,7 @@ def test_the_recall_of_an_echo_warms_nothing(
 
 @pytest.fixture
 def folded_scope(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> str:
     """Chains with and of echoes; gives one of these."""
     tell(gateway, key, FACT, session_id="s-1")
@@ -268,7 +272,7 @@ def folded_scope(
 
 
 def test_dropped_and_folded_again_the_chains_are_the_same(
-    scratch_db: ScratchDatabase, worker: WorkerContext, access: TenantDb, folded_scope: str
+    scratch_db: ScratchDatabase, worker: WorkerResources, access: TenantDb, folded_scope: str
 ) -> None:
     """Whatever recalls are remembered by then."""
     before = dump_state(scratch_db)
@@ -284,7 +288,7 @@ def test_dropped_and_folded_again_the_chains_are_the_same(
 
 
 def test_what_is_decided_is_not_decided_again(
-    scratch_db: ScratchDatabase, worker: WorkerContext, access: TenantDb, folded_scope: str
+    scratch_db: ScratchDatabase, worker: WorkerResources, access: TenantDb, folded_scope: str
 ) -> None:
     """A recall that is recorded late makes no echo of what was folded before."""
     scratch_db.rows(
@@ -300,7 +304,7 @@ def test_what_is_decided_is_not_decided_again(
 
 def test_a_fold_that_decides_again_is_noticed(
     scratch_db: ScratchDatabase,
-    worker: WorkerContext,
+    worker: WorkerResources,
     access: TenantDb,
     folded_scope: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -318,7 +322,7 @@ def test_a_fold_that_decides_again_is_noticed(
 
 
 def test_what_a_worker_that_died_decided_stands(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, key: str
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, key: str
 ) -> None:
     """A decision may be committed with a run that its event closed, before the event is folded."""
     tell(gateway, key, FACT)
@@ -354,7 +358,11 @@ def test_an_answer_is_recorded_with_all_that_it_gave(
 
 
 def test_answers_are_forgotten_with_the_recalls(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, access: TenantDb, key: str
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    worker: WorkerResources,
+    access: TenantDb,
+    key: str,
 ) -> None:
     tell(gateway, key, FACT)
     for _ in range(3):

@@ -16,7 +16,7 @@ from strandline.chains import fold_recalls, store_archiving, store_recalls
 from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.local.aws import LocalAws, client
 from strandline.tuning import DEFAULTS
 from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, set_tuning
@@ -33,7 +33,7 @@ USE = (
 
 
 @pytest.fixture
-def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerContext]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerResources]:
     """With a minute to work."""
     database = Database(scratch_db.url)
     yield make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64), EchoTasks())
@@ -41,7 +41,7 @@ def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerContext
 
 
 @pytest.fixture
-def access(worker: WorkerContext) -> TenantDb:
+def access(worker: WorkerResources) -> TenantDb:
     """Background work in one tenant."""
     return worker.database.connect_as(Caller.background("acme"))
 
@@ -54,7 +54,7 @@ def say(gateway: Gateway, session: str, text: str) -> UUID:
 
 @pytest.fixture
 def scope(
-    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerContext, access: TenantDb
+    gateway: Gateway, scratch_db: ScratchDatabase, worker: WorkerResources, access: TenantDb
 ) -> UUID:
     """Three chains: one recalled, one archived, one archived and then said anew."""
     gateway.key()
@@ -81,7 +81,7 @@ def scope(
 
 
 def test_use_is_carried_over(
-    scratch_db: ScratchDatabase, worker: WorkerContext, access: TenantDb, scope: UUID
+    scratch_db: ScratchDatabase, worker: WorkerResources, access: TenantDb, scope: UUID
 ) -> None:
     before = scratch_db.rows(USE)
     assert [(status, strength, n) for _, status, strength, *_, n in before] == [
@@ -105,7 +105,7 @@ def test_use_is_carried_over(
 
 
 def test_a_recall_while_it_was_dropped_counts_after(
-    scratch_db: ScratchDatabase, worker: WorkerContext, access: TenantDb, scope: UUID
+    scratch_db: ScratchDatabase, worker: WorkerResources, access: TenantDb, scope: UUID
 ) -> None:
     (chain_id, *_), *_ = scratch_db.rows(USE)
     drop_chains(access, [scope])

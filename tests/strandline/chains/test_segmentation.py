@@ -19,7 +19,7 @@ from strandline.chains.segmentation import (
     TopicVerdict,
     Turn,
     close_lane,
-    compare_topic,
+    compare_user_turns,
     cosine_similarity,
     move_pending_turn,
     read_workflow_ids,
@@ -78,7 +78,7 @@ def seqs(results: Sequence[TopicRun]) -> list[tuple[str, list[int]]]:
 def test_two_user_messages_are_compared_by_their_cosine(
     angle: float, verdict: TopicVerdict
 ) -> None:
-    comparison = compare_topic(lane(turn(1, 0)).with_turn(turn(2, angle)), RULES)
+    comparison = compare_user_turns(lane(turn(1, 0)).with_turn(turn(2, angle)), RULES)
     assert comparison.verdict is verdict
     assert comparison.cosine == pytest.approx(math.cos(math.radians(angle)))
 
@@ -87,12 +87,12 @@ def test_the_thresholds_belong_to_going_on() -> None:
     """At high it goes on, at low it is asked about: only what is below breaks."""
     exact = SegmentationRules(0.0, 1.0, RULES.gap, 20, 0)
     assert (
-        compare_topic(lane(turn(1, 0)).with_turn(turn(2, 0)), exact).verdict
+        compare_user_turns(lane(turn(1, 0)).with_turn(turn(2, 0)), exact).verdict
         is TopicVerdict.CONTINUE
     )
     right = turn(2, vector=(0.0, 1.0))
     assert (
-        compare_topic(lane(turn(1, vector=(1.0, 0.0))).with_turn(right), exact).verdict
+        compare_user_turns(lane(turn(1, vector=(1.0, 0.0))).with_turn(right), exact).verdict
         is TopicVerdict.GRAY
     )
 
@@ -123,7 +123,7 @@ def test_the_thresholds_belong_to_going_on() -> None:
     ],
 )
 def test_what_is_compared_and_what_is_not(before: Lane, later: Turn, verdict: TopicVerdict) -> None:
-    assert compare_topic(before.with_turn(later), RULES).verdict is verdict
+    assert compare_user_turns(before.with_turn(later), RULES).verdict is verdict
 
 
 def test_a_break_closes_all_before_the_new_message() -> None:
@@ -174,7 +174,7 @@ def test_after_a_gap_or_a_closing_nothing_is_compared() -> None:
     assert seqs(result) == [("gap", [1])]
     empty, run = close_lane(still[""], "idle")
     assert (empty, run and run.closed_by) == (Lane(), "idle")
-    assert compare_topic(empty.with_turn(turn(4, 0, minutes=101)), RULES) == Comparison(
+    assert compare_user_turns(empty.with_turn(turn(4, 0, minutes=101)), RULES) == Comparison(
         TopicVerdict.ALONE
     )
     assert close_lane(empty, "idle") == (Lane(), None)

@@ -11,7 +11,7 @@ from strandline.chains import fold as chains_fold
 from strandline.chains import fold_writer
 from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
-from strandline.jobs.context import Deferred, WorkerContext
+from strandline.jobs.context import Deferred, WorkerResources
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import EchoTasks, hashes, set_tuning
@@ -28,7 +28,7 @@ STARS, TAXES = "telescope nebula lens mirror", "tax invoice ledger audit"
 
 
 @pytest.fixture
-def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerContext]:
+def worker(scratch_db: ScratchDatabase, aws: LocalAws) -> Iterator[WorkerResources]:
     """With a minute to work."""
     database = Database(scratch_db.url)
     yield make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64), EchoTasks())
@@ -61,12 +61,12 @@ class Ahead(EchoTasks):
         return self._make_result("continues", Continues(continues="bread" in str(after)))
 
 
-def asked_ahead(worker: WorkerContext) -> tuple[WorkerContext, Ahead]:
+def asked_ahead(worker: WorkerResources) -> tuple[WorkerResources, Ahead]:
     model = Ahead()
     return replace(worker, llm=model), model
 
 
-def test_a_message_is_judged_by_what_comes_after_it(worker: WorkerContext, log: Log) -> None:
+def test_a_message_is_judged_by_what_comes_after_it(worker: WorkerResources, log: Log) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=2)
     worker, model = asked_ahead(worker)
     for text in (HARBOUR, BREAD, "on with bread", HARBOUR):
@@ -86,7 +86,7 @@ def test_a_message_is_judged_by_what_comes_after_it(worker: WorkerContext, log: 
     ]
 
 
-def test_a_silence_ends_the_waiting(worker: WorkerContext, log: Log) -> None:
+def test_a_silence_ends_the_waiting(worker: WorkerResources, log: Log) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=2)
     worker, model = asked_ahead(worker)
     for text in (HARBOUR, BREAD, STARS):
@@ -99,7 +99,7 @@ def test_a_silence_ends_the_waiting(worker: WorkerContext, log: Log) -> None:
 
 @pytest.mark.parametrize("deaths", range(6))
 def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
-    worker: WorkerContext, log: Log, deaths: int, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerResources, log: Log, deaths: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its last messages close several runs, each in a commit of its own; a replay does the same."""
     set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=3)
@@ -134,7 +134,9 @@ def test_an_idle_lane_is_judged_to_its_end_whoever_dies_meanwhile(
     assert model.views == []
 
 
-def test_who_judges_at_once_from_now_on_judges_what_waited(worker: WorkerContext, log: Log) -> None:
+def test_who_judges_at_once_from_now_on_judges_what_waited(
+    worker: WorkerResources, log: Log
+) -> None:
     set_tuning(log.base, similarity_low=-1, similarity_high=1, ahead_events=3)
     worker, model = asked_ahead(worker)
     for text in (HARBOUR, BREAD, STARS):
@@ -160,7 +162,7 @@ GRAY = {"similarity_low": -1, "similarity_high": 1}
 """Everything is asked."""
 
 
-def waiting(nth: int, monkeypatch: pytest.MonkeyPatch, worker: WorkerContext) -> None:
+def waiting(nth: int, monkeypatch: pytest.MonkeyPatch, worker: WorkerResources) -> None:
     """A turn of the worker in which the model may not be asked about its nth run."""
     enrich, runs = chains_fold.enrich_run, 0
 
@@ -176,7 +178,7 @@ def waiting(nth: int, monkeypatch: pytest.MonkeyPatch, worker: WorkerContext) ->
         process_due(worker)
 
 
-def again(worker: WorkerContext, log: Log) -> None:
+def again(worker: WorkerResources, log: Log) -> None:
     """The worker's next turn, in which nothing fails."""
     log.base.rows("update scope_work set due_at = now(), leased_until = '-infinity' returning 1")
     before = worker.tally.failures
@@ -185,7 +187,7 @@ def again(worker: WorkerContext, log: Log) -> None:
 
 
 def same_when_folded_again(
-    worker: WorkerContext, log: Log, monkeypatch: pytest.MonkeyPatch, *batches: int
+    worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch, *batches: int
 ) -> None:
     """Dropped and folded again, in pieces, it is what it was, and nobody is asked."""
     expected, before = log.chains(), hashes(log.base)
@@ -200,7 +202,7 @@ def same_when_folded_again(
 
 
 def test_what_was_answered_before_it_waits_is_not_asked_again(
-    worker: WorkerContext, log: Log, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tenant, or a release, lets messages wait of which one is answered, and not folded yet."""
     set_tuning(log.base, **GRAY, ahead_events=0)
@@ -221,7 +223,7 @@ def test_what_was_answered_before_it_waits_is_not_asked_again(
 
 
 def test_a_shorter_wait_that_is_broken_off_leaves_nothing_undone(
-    worker: WorkerContext, log: Log, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_tuning(log.base, **GRAY, ahead_events=3)
     worker, _ = asked_ahead(worker)
@@ -241,7 +243,7 @@ def test_a_shorter_wait_that_is_broken_off_leaves_nothing_undone(
 
 @pytest.mark.parametrize("gap", [600, 30])
 def test_a_silence_that_is_broken_off_goes_on_by_the_same_settings(
-    worker: WorkerContext, log: Log, monkeypatch: pytest.MonkeyPatch, gap: int
+    worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch, gap: int
 ) -> None:
     """Half of what waited is judged, and a chain of it said anew; then thresholds change."""
     set_tuning(log.base, **GRAY, ahead_events=3)
@@ -268,7 +270,7 @@ def _rate_limited(*_: object, **__: object) -> None:
 
 
 def test_what_waited_for_an_event_that_was_erased_is_judged_as_it_was(
-    worker: WorkerContext, log: Log, monkeypatch: pytest.MonkeyPatch
+    worker: WorkerResources, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_tuning(log.base, **GRAY, ahead_events=3)
     worker, model = asked_ahead(worker)
@@ -289,7 +291,7 @@ def test_what_waited_for_an_event_that_was_erased_is_judged_as_it_was(
 
 
 def test_a_fold_that_waits_decides_nothing_for_what_is_not_folded(
-    worker: WorkerContext, log: Log
+    worker: WorkerResources, log: Log
 ) -> None:
     """Not its settings either: the space that it waits for may be given up meanwhile."""
     set_tuning(log.base, **GRAY, ahead_events=0)
@@ -310,7 +312,7 @@ def test_a_fold_that_waits_decides_nothing_for_what_is_not_folded(
 
 
 def test_what_nobody_lets_wait_is_kept_as_it_was_kept_before(
-    worker: WorkerContext, log: Log
+    worker: WorkerResources, log: Log
 ) -> None:
     """Chains of earlier releases are the same again, to their content hashes: these name the
     settings, and the mark at which a chain was made."""

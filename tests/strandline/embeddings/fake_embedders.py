@@ -13,7 +13,7 @@ from strandline.background.process_events import process_tenant
 from strandline.db.database import Database
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
-from strandline.jobs.context import SLICE_EVENTS, Tally, WorkerContext
+from strandline.jobs.context import SLICE_EVENTS, JobMetrics, WorkerResources
 from strandline.llm.tasks import LlmTasks
 from strandline.log import store_work
 from tests.support import NO_LIMITS_SETTINGS
@@ -55,15 +55,17 @@ def make_worker(
     *,
     seconds: float = 60.0,
     slice_events: int = SLICE_EVENTS,
-) -> WorkerContext:
+) -> WorkerResources:
     """A worker with so much time, all of it for one turn, whose language model is the heuristic
     model, or what a test gives it."""
     tasks = cast("LlmTasks", llm) if llm else LlmTasks(database, NO_LIMITS_SETTINGS, None)
-    worker = WorkerContext(database, blobs, embedder, time.monotonic() + seconds, Tally(), tasks)
+    worker = WorkerResources(
+        database, blobs, embedder, time.monotonic() + seconds, JobMetrics(), tasks
+    )
     return replace(worker, slice_events=slice_events, slice_seconds=seconds)
 
 
-def process_due(worker: WorkerContext) -> int:
+def process_due(worker: WorkerResources) -> int:
     """Embed whatever is due anywhere, as a sweep does tenant by tenant; gives how many scopes were
     finished. One tenant's failure holds up no other."""
     finished_count = 0

@@ -11,7 +11,7 @@ import pytest
 from strandline.graph.communities import label_propagation
 from strandline.graph.communities.label_propagation import (
     Link,
-    find_communities,
+    find_groups,
     measure_communities,
 )
 from tests.strandline.graph.planted import agreement, find_communities_again, plant
@@ -25,7 +25,7 @@ def test_planted_communities_are_found_as_another_implementation_finds_them(
 ) -> None:
     nodes = proof_size(NODES)
     links, truth = plant(nodes, nodes // GROUP, LINKS, crossing)
-    ours, theirs = find_communities(links), find_communities_again(links)
+    ours, theirs = find_groups(links), find_communities_again(links)
     scores = agreement(ours, truth), agreement(theirs, truth), agreement(ours, theirs)
     print(
         f"\n{nodes} nodes, {crossing:.0%} of links crossing: agreement with what was planted"
@@ -43,26 +43,26 @@ def test_the_agreement_measures_what_it_says() -> None:
     assert abs(agreement(truth, shuffled)) < 0.05
     halves = [[n for group in half for n in group] for half in (truth[:4], truth[4:])]
     assert 0.05 < agreement(truth, halves) < 0.5
-    assert agreement(find_communities(links), shuffled) < 0.05
+    assert agreement(find_groups(links), shuffled) < 0.05
 
 
 def test_the_order_of_the_links_makes_no_difference() -> None:
     links, _ = plant(1000, 20, LINKS, 0.25)
-    communities = find_communities(links)
+    communities = find_groups(links)
     chance = random.Random(3)
     for _ in range(5):
         turned = [Link(second, first, weight) for first, second, weight in links]
         mixture = [chance.choice(pair) for pair in zip(links, turned, strict=True)]
         chance.shuffle(mixture)
-        assert find_communities(mixture) == communities
+        assert find_groups(mixture) == communities
 
 
 def test_every_process_finds_the_same(repository: Path) -> None:
     """Whatever the seed of its hashes."""
     code = (
         "from tests.strandline.graph.planted import plant\n"
-        "from strandline.graph.communities.label_propagation import find_communities\n"
-        "print(find_communities(plant(300, 10, 5, 0.3)[0]))"
+        "from strandline.graph.communities.label_propagation import find_groups\n"
+        "print(find_groups(plant(300, 10, 5, 0.3)[0]))"
     )
     outputs = {
         subprocess.run(
@@ -74,15 +74,15 @@ def test_every_process_finds_the_same(repository: Path) -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert outputs == {f"{find_communities(plant(300, 10, 5, 0.3)[0])}\n"}
+    assert outputs == {f"{find_groups(plant(300, 10, 5, 0.3)[0])}\n"}
 
 
 def test_another_seed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: an order drawn anew at each run."""
     links, _ = plant(1000, 20, 3, 0.5)
-    communities = find_communities(links)
+    communities = find_groups(links)
     monkeypatch.setattr(label_propagation, "_SEED", None)
-    assert any(find_communities(links) != communities for _ in range(5))
+    assert any(find_groups(links) != communities for _ in range(5))
 
 
 def test_a_fragment_joins_the_group_that_outweighs_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,21 +97,21 @@ def test_a_fragment_joins_the_group_that_outweighs_it(monkeypatch: pytest.Monkey
     def cut(_: Sequence[Link]) -> list[list[int]]:
         return [*map(list, groups)]
 
-    monkeypatch.setattr(label_propagation, "_propagate_labels", cut)
+    monkeypatch.setattr(label_propagation, "_group_by_labels", cut)
     links = [*triangle, *pairs, *apart]
-    assert find_communities(links) == [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9]]
+    assert find_groups(links) == [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9]]
 
 
 def test_pieces_left_apart_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: label propagation alone."""
     links, truth = plant(2000, 40, LINKS, 0.2)
-    assert agreement(find_communities(links), truth) >= 0.97
+    assert agreement(find_groups(links), truth) >= 0.97
 
     def leave(_: Sequence[Link], groups: list[list[int]]) -> list[list[int]]:
         return groups
 
     monkeypatch.setattr(label_propagation, "_join_fragments", leave)
-    assert agreement(find_communities(links), truth) < 0.96
+    assert agreement(find_groups(links), truth) < 0.96
 
 
 def test_bridges_and_ranks_by_hand() -> None:
@@ -131,9 +131,9 @@ def test_bridges_and_ranks_by_hand() -> None:
 
 
 def test_nothing_comes_of_nothing() -> None:
-    communities = measure_communities([], find_communities([]))
+    communities = measure_communities([], find_groups([]))
     assert (communities.groups, communities.bridges) == ([], frozenset())
 
 
 def test_two_nodes_are_a_community_and_keep_it() -> None:
-    assert find_communities([Link(0, 1, 1)]) == [[0, 1]]
+    assert find_groups([Link(0, 1, 1)]) == [[0, 1]]

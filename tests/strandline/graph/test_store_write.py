@@ -65,7 +65,7 @@ def write(
     halves: bool = False,
 ) -> Sequence[UUID]:
     with access.transaction():
-        return write_observations(access, nodes, edges, halves_confidence=halves).node_ids
+        return write_observations(access, nodes, edges, combines_by_halving=halves).node_ids
 
 
 def lives(

@@ -299,8 +299,8 @@ def test_a_content_length_that_is_no_number_is_refused(length: bytes) -> None:
     async def send(message: Message) -> None:
         answer.append(message)
 
-    scope = {"type": "http", "method": "POST", "raw_path": b"/echo/7", "headers": []}
-    scope["headers"] = [(b"content-length", length)]
+    headers = [(b"content-length", length)]
+    scope: Message = {"type": "http", "method": "POST", "raw_path": b"/echo/7", "headers": headers}
     asyncio.run(GatewayApp({"POST /echo/{id}": echo})(scope, receive, send))
     start, body = answer
     assert (start["status"], json.loads(body["body"])["error"]["code"]) == (

@@ -17,7 +17,7 @@ from strandline.chains.form import close_idle_lanes, drop_chains
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
 from strandline.errors import Conflict, Forbidden, Invalid, QuotaExceeded
-from strandline.jobs.context import WorkerContext
+from strandline.jobs.context import WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.log.append import make_caller
 from strandline.log.append_batch import AppendResult
@@ -58,7 +58,7 @@ def database(scratch_db: ScratchDatabase, gateway: Gateway) -> Iterator[Database
 
 
 @pytest.fixture
-def worker(database: Database, aws: LocalAws) -> WorkerContext:
+def worker(database: Database, aws: LocalAws) -> WorkerResources:
     """With a minute to work, and a model that finds everything worth keeping."""
     return make_worker(database, BlobStore(aws.bucket), WordEmbedder("words/64", 64), EchoTasks())
 
@@ -372,7 +372,7 @@ def test_a_conversation_is_folded_as_if_nothing_was_stated_in_it(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     database: Database,
-    worker: WorkerContext,
+    worker: WorkerResources,
     script: str,
     in_pieces: bool,
 ) -> None:
@@ -403,7 +403,7 @@ def test_thousands_between_two_messages_cost_no_lane_anything(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     database: Database,
-    worker: WorkerContext,
+    worker: WorkerResources,
     proof_size: Callable[[int], int],
 ) -> None:
     """Three thousand, or three batches of the fold."""
@@ -431,7 +431,7 @@ def test_thousands_between_two_messages_cost_no_lane_anything(
 
 
 def test_an_idle_lane_is_closed_although_something_is_stated_later(
-    scratch_db: ScratchDatabase, gateway: Gateway, database: Database, worker: WorkerContext
+    scratch_db: ScratchDatabase, gateway: Gateway, database: Database, worker: WorkerResources
 ) -> None:
     talk(gateway, database, "hah", ALICE, HELPER)
     process_due(worker)
@@ -447,7 +447,7 @@ def test_an_idle_lane_is_closed_although_something_is_stated_later(
 
 @pytest.mark.proof
 def test_dropped_and_folded_again_the_chains_are_the_same(
-    scratch_db: ScratchDatabase, gateway: Gateway, database: Database, worker: WorkerContext
+    scratch_db: ScratchDatabase, gateway: Gateway, database: Database, worker: WorkerResources
 ) -> None:
     talker, key = EventGenerator(seed=3), gateway.key()
     for _ in range(6):
@@ -483,7 +483,7 @@ def test_a_statement_that_repeats_a_recall_is_no_echo_but_gives_one(
     scratch_db: ScratchDatabase,
     gateway: Gateway,
     database: Database,
-    worker: WorkerContext,
+    worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is no evidence for a chain, so nothing is decided about it; what it says to whoever

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.topics import builder, growth, limits, store_build, store_publish
+from strandline.topics import builder, growth, limits, store_builds, store_publish
 from strandline.topics.store_publish import NewSnapshot
 from tests.strandline.topics.outline import build, read_tree
 from tests.strandline.topics.world import ScopeWorld
@@ -34,7 +34,7 @@ def fail_growth_of(
 ) -> None:
     """Have the growth of this scope's tree raise."""
 
-    def grow(with_what: Any, scope: store_build.BuildScope) -> Any:
+    def grow(with_what: Any, scope: store_builds.BuildScope) -> Any:
         if scope.scope_id == world.scope_id:
             raise error
         return growth.grow_scope(with_what, scope)
@@ -135,7 +135,7 @@ def test_a_wrong_tree_is_not_published(
     reason: str,
 ) -> None:
     """Planted: what is staged of one scope is broken before the build publishes."""
-    validate = store_publish.validate_trees
+    validate = store_publish.fail_invalid_trees
     wrong = worlds[0].scope_id
 
     def break_first(access: TenantDb, job_id: uuid.UUID) -> Any:
@@ -156,7 +156,7 @@ def test_a_wrong_tree_is_not_published(
         return validate(access, job_id)
 
     scratch_db.rows("grant update on topic_nodes, topic_events to strandline_app")
-    monkeypatch.setattr(store_publish, "validate_trees", break_first)
+    monkeypatch.setattr(store_publish, "fail_invalid_trees", break_first)
     assert build(gateway)["scopes_failed"] == 1
     assert scratch_db.rows("select scopes_failed from snapshots") == [
         ([{"scope_id": str(wrong), "reason": reason}],)
@@ -209,7 +209,7 @@ def test_an_overtaken_build_changes_nothing(
     build(gateway)
     before = read_tree(scratch_db)
     worlds[0].add(5)
-    validate = store_publish.validate_trees
+    validate = store_publish.fail_invalid_trees
     overtakers = [1, 2, 3]
 
     def overtake(access: TenantDb, job_id: uuid.UUID) -> Any:
@@ -218,7 +218,7 @@ def test_an_overtaken_build_changes_nothing(
         return validate(access, job_id)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_publish, "validate_trees", overtake)
+        patch.setattr(store_publish, "fail_invalid_trees", overtake)
         build(gateway)
     assert scratch_db.rows(
         "select state, reason from jobs where kind = 'builder' order by created_at desc limit 1"
@@ -263,7 +263,7 @@ def test_a_scope_waits_for_vectors_for_a_day(scratch_db: ScratchDatabase, gatewa
 def test_due_by_number_and_by_time(scratch_db: ScratchDatabase, gateway: Gateway) -> None:
     world = ScopeWorld(scratch_db)
     connection = gateway.database.connection()
-    due: Callable[[datetime], list[Any]] = lambda at: store_build.list_due_tenants(connection, at)  # noqa: E731
+    due: Callable[[datetime], list[Any]] = lambda at: store_builds.list_due_tenants(connection, at)  # noqa: E731
     now = datetime.now(UTC) + timedelta(minutes=1)
     world.add(19)
     assert due(now) == []

@@ -17,7 +17,7 @@ from strandline.graph.changes.scope_writes import (
 from strandline.graph.changes.sentences import name_of, write_sentence
 from strandline.graph.changes.targets import UPKEEP
 from strandline.graph.nodes import store_read
-from strandline.graph.nodes.confidence import halves_confidence_by_default
+from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
 from strandline.graph.nodes.identity import NodeType, format_node_id, normalise, parse_node_id
 from strandline.graph.nodes.observations import (
     EdgeObservation,
@@ -25,7 +25,11 @@ from strandline.graph.nodes.observations import (
     Source,
     WrittenGraph,
 )
-from strandline.graph.nodes.relations import Relation, check_relation, make_edge_patch
+from strandline.graph.nodes.relations import (
+    ResolvedRelation,
+    make_valid_edge_patch,
+    resolve_relation,
+)
 from strandline.graph.nodes.schemas import (
     MAX_NODE_BYTES,
     CreateNodesAnswer,
@@ -36,7 +40,7 @@ from strandline.graph.nodes.schemas import (
     StoredEdge,
     StoredNode,
 )
-from strandline.graph.nodes.store_read import NodeName
+from strandline.graph.nodes.store_read import ScopeNode
 from strandline.graph.nodes.store_write import write_observations
 from strandline.http.request import Request
 from strandline.log.append import make_caller
@@ -50,7 +54,7 @@ _NOT_PROPERTIES = {
 
 
 @dataclass(frozen=True)
-class _TargetNode:
+class _EdgeTarget:
     """A node at the other end of an edge."""
 
     type: NodeType
@@ -66,8 +70,8 @@ class _Edge:
 
     n: int
     """The number of that node in the request."""
-    end: _TargetNode
-    relation: Relation
+    end: _EdgeTarget
+    relation: ResolvedRelation
     link: RelationshipIn
 
 
@@ -97,7 +101,7 @@ def create_nodes(
         observations = _observe(body.nodes, edges, sources)
         graphs.append(
             write_observations(
-                access, *observations, halves_confidence=halves_confidence_by_default()
+                access, *observations, combines_by_halving=combines_by_halving_by_default()
             )
         )
 
@@ -155,12 +159,12 @@ def _named_ids(body: CreateNodesRequest) -> Iterator[UUID]:
                     continue  # resolving the edge raises the error, with the field
 
 
-def _find_targets(rows: Mapping[UUID, NodeName]) -> Mapping[str, NodeName]:
+def _find_targets(rows: Mapping[UUID, ScopeNode]) -> Mapping[str, ScopeNode]:
     return {format_node_id(row.type, row.node_id): row for row in rows.values()}
 
 
 def _resolve_edges(
-    nodes: Sequence[NodeIn], targets: Mapping[str, NodeName], scope_id: UUID
+    nodes: Sequence[NodeIn], targets: Mapping[str, ScopeNode], scope_id: UUID
 ) -> Iterator[_Edge]:
     refs = {node.ref: node for node in nodes if node.ref}
     for n, node in enumerate(nodes):
@@ -179,7 +183,7 @@ def _resolve_edges(
                     f"{field}: this fact belongs to other participants; invalidate it with those",
                     field=field,
                 )
-            relation = check_relation(
+            relation = resolve_relation(
                 link.edge, node.type, end.type, has_label=bool(link.role), field=field
             )
             yield _Edge(n, end, relation, link)
@@ -188,12 +192,12 @@ def _resolve_edges(
 def _resolve_target(
     name: str,
     refs: Mapping[str, NodeIn],
-    targets: Mapping[str, NodeName],
+    targets: Mapping[str, ScopeNode],
     scope_id: UUID,
     field: str,
-) -> _TargetNode:
+) -> _EdgeTarget:
     if name in refs:
-        return _TargetNode(refs[name].type, name_of(refs[name]), None)
+        return _EdgeTarget(refs[name].type, name_of(refs[name]), None)
     target = targets.get(name)
     if target is None:
         raise Invalid(
@@ -202,7 +206,7 @@ def _resolve_target(
             field=field,
         )
     is_own = target.scope_id == scope_id
-    return _TargetNode(target.type, target.name, target.node_id if is_own else None)
+    return _EdgeTarget(target.type, target.name, target.node_id if is_own else None)
 
 
 def _observe(
@@ -226,7 +230,7 @@ def _observe(
             sources[edge.n],
             edge.end.type,
             edge.end.name,
-            _make_target_patch(nodes[edge.n], edge, sources[edge.n]),
+            _make_invalidation_patch(nodes[edge.n], edge, sources[edge.n]),
             node_id=edge.end.node_id,
         )
         for edge in edges
@@ -238,7 +242,7 @@ def _observe(
             len(nodes) + i,
             edge.relation.type,
             edge.link.role or "",
-            make_edge_patch(edge.link.nuance),
+            make_valid_edge_patch(edge.link.nuance),
             edge.link.confidence,
             valid_from=nodes[edge.n].valid_from,
         )
@@ -258,7 +262,7 @@ def _properties(node: NodeIn) -> dict[str, Any]:
     return fields
 
 
-def _make_target_patch(node: NodeIn, edge: _Edge, source: Source) -> dict[str, Any]:
+def _make_invalidation_patch(node: NodeIn, edge: _Edge, source: Source) -> dict[str, Any]:
     """The patch for an edge's target: for an invalidated fact, when it ended and why."""
     if edge.relation.type != "invalidates" or not isinstance(node, FactIn):
         return {}

@@ -44,7 +44,7 @@ def invalidate_fact(
     scope = open_scope(request, body.participants)
     target = find_own_node(scope, node_id)
     _check_invalidation(target, body)
-    end = _find_replacement(scope, target, body)
+    end = _find_stored_replacement(scope, target, body)
     replacement = body.replacement
     new_name = replacement.content.strip() if replacement else end.name if end else None
     operation = _make_operation(target, body, end)
@@ -52,7 +52,7 @@ def invalidate_fact(
     def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
         if not is_replay:
             ids = [target.node_id, *([end.node_id] if end and end.node_id else [])]
-            _require_valid(find_targets(access, ids).values(), target)
+            _require_both_valid(find_targets(access, ids).values(), target)
         return _observe_invalidation(target, body, end, sources[0])
 
     statement = Statement(
@@ -90,7 +90,7 @@ def _check_invalidation(target: NodeTarget, body: InvalidationRequest) -> None:
         )
 
 
-def _find_replacement(
+def _find_stored_replacement(
     scope: GraphScope, target: NodeTarget, body: InvalidationRequest
 ) -> ReferencedNode | None:
     if body.replacement and normalise(body.replacement.content) == normalise(target.name):
@@ -124,7 +124,7 @@ def _make_operation(
     return operation
 
 
-def _require_valid(nodes: Iterable[NodeTarget], target: NodeTarget) -> None:
+def _require_both_valid(nodes: Iterable[NodeTarget], target: NodeTarget) -> None:
     for node in nodes:
         if node.valid_to is not None:
             is_target = node.node_id == target.node_id

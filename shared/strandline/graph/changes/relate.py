@@ -36,7 +36,11 @@ from strandline.graph.changes.targets import (
 )
 from strandline.graph.nodes.identity import format_node_id, normalise
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
-from strandline.graph.nodes.relations import Relation, check_relation, make_edge_patch
+from strandline.graph.nodes.relations import (
+    ResolvedRelation,
+    make_valid_edge_patch,
+    resolve_relation,
+)
 from strandline.http.request import Request
 from strandline.log.statements import Statement
 
@@ -48,7 +52,7 @@ class _Edge:
     link: RelationIn
     start: ReferencedNode
     end: ReferencedNode
-    relation: Relation
+    relation: ResolvedRelation
 
 
 def relate_nodes(
@@ -104,7 +108,7 @@ def _resolve_edges(scope: GraphScope, links: Sequence[RelationIn]) -> list[_Edge
             )
         if (start.type, normalise(start.name)) == (end.type, normalise(end.name)):
             raise Invalid(f"edges.{n}.to_id: leads to the node itself", field=f"edges.{n}.to_id")
-        relation = check_relation(
+        relation = resolve_relation(
             link.edge, start.type, end.type, has_label=bool(link.role), field=field
         )
         edges.append(_Edge(link, start, end, relation))
@@ -138,7 +142,7 @@ def _observe(edges: Sequence[_Edge], sources: Sequence[Source]) -> Observations:
                 2 * n + 1,
                 edge.relation.type,
                 edge.link.role or "",
-                make_edge_patch(edge.link.nuance),
+                make_valid_edge_patch(edge.link.nuance),
                 edge.link.confidence,
                 valid_from=edge.link.valid_from,
             )

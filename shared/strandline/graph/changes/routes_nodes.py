@@ -4,7 +4,7 @@ from strandline.errors import Conflict, Forbidden, Gone, NotFound
 from strandline.graph.changes.create import create_nodes
 from strandline.graph.nodes import store_read
 from strandline.graph.nodes.answers import to_node_out
-from strandline.graph.nodes.confidence import halves_confidence_by_default
+from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
 from strandline.graph.nodes.identity import parse_node_id
 from strandline.graph.nodes.schemas import (
     CreateNodesAnswer,
@@ -33,8 +33,8 @@ def get_node(request: Request) -> Response:
     query = request.parse_query(GetNodeQuery)
     access = request.connect_reader(query.participants)
     node_type, node_id = parse_node_id(request.path_parameter("node_id"))
-    row = store_read.get_node(
-        access, node_id, query.as_of, halves_confidence=halves_confidence_by_default()
+    row = store_read.find_joined_node(
+        access, node_id, query.as_of, combines_by_halving=combines_by_halving_by_default()
     )
     if row is None or row.type != node_type:
         raise NotFound("there is no such node in view")

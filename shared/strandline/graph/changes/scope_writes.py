@@ -8,7 +8,7 @@ from uuid import UUID
 
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import Forbidden, Invalid
-from strandline.graph.nodes.confidence import halves_confidence_by_default
+from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
 from strandline.graph.nodes.observations import (
     EdgeObservation,
     NodeObservation,
@@ -123,7 +123,7 @@ def store_with_observations(
         nodes, edges = observe(access, sources, is_replay)
         graphs.append(
             write_observations(
-                access, nodes, edges, halves_confidence=halves_confidence_by_default()
+                access, nodes, edges, combines_by_halving=combines_by_halving_by_default()
             )
         )
 

@@ -12,7 +12,7 @@ from strandline.errors import StrandlineError
 from strandline.graph.communities import store_analytics
 from strandline.graph.communities.label_propagation import (
     Communities,
-    find_communities,
+    find_groups,
     measure_communities,
 )
 from strandline.graph.communities.store_analytics import (
@@ -77,7 +77,7 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
             break
         _analyse(lease, scope, [scope.scope_id], now, totals)
     else:
-        _analyse_tenant(lease, now, totals)
+        _analyse_tenant_graph(lease, now, totals)
     counters = {metric: totals[key] for key, metric in _METRICS.items()}
     lease.tally.counters.update(counters)
     return {key: count for key, count in totals.items() if count}
@@ -88,7 +88,7 @@ def finish(resources: JobResources, now: datetime) -> None:
     del resources, now
 
 
-def _analyse_tenant(lease: Lease, now: datetime, totals: Counter[str]) -> None:
+def _analyse_tenant_graph(lease: Lease, now: datetime, totals: Counter[str]) -> None:
     """Analyse the tenant's graph as a whole, if the graph of one of its scopes has changed since
     the last analysis."""
     state = store_analytics.read_tenant_analysis(lease.access)
@@ -115,7 +115,7 @@ def _analyse(
                 _mark_analysed(access, scope, now)
             totals["graphs_unchanged"] += 1
             return
-        communities = _analyse_communities(graph, lease.tally.counters)
+        communities = _detect_communities(graph, lease.tally.counters)
         rows = _make_rows(access.caller.tenant, scope and scope.scope_id, graph, communities)
         with lease.transaction():
             _store(access, scope, graph.digest, rows, now)
@@ -136,7 +136,7 @@ def _analyse(
 def _read(access: TenantDb, scope_ids: Sequence[UUID]) -> AnalysisGraph:
     """The graph of these scopes. Raises GraphTooLarge."""
     with access.snapshot_transaction():
-        graph = store_analytics.read_graph(access, scope_ids, MAX_NODES, MAX_LINKS)
+        graph = store_analytics.read_graph_within_limits(access, scope_ids, MAX_NODES, MAX_LINKS)
         if graph is not None:
             return graph
         size = store_analytics.measure_graph(access, scope_ids)
@@ -149,9 +149,9 @@ def _read(access: TenantDb, scope_ids: Sequence[UUID]) -> AnalysisGraph:
     )
 
 
-def _analyse_communities(graph: AnalysisGraph, counters: Counter[str]) -> Communities:
+def _detect_communities(graph: AnalysisGraph, counters: Counter[str]) -> Communities:
     start = time.monotonic()
-    groups = find_communities(graph.links)
+    groups = find_groups(graph.links)
     middle = time.monotonic()
     communities = measure_communities(graph.links, groups)
     counters["LabelPropagationMilliseconds"] += round((middle - start) * 1000)

@@ -45,7 +45,7 @@ def list_communities(
     last = rows[-1] if len(rows) == limit else None
     position = last and Position(_PG_SNAPSHOT, last.analysed_at, last.community_id, last.size)
     return CommunitiesPage(
-        communities=[CommunityOut.model_validate(_describe(row)) for row in rows],
+        communities=[CommunityOut.model_validate(_to_fields(row)) for row in rows],
         next_cursor=position and cursors.encode(position),
     )
 
@@ -67,7 +67,7 @@ def get_community(
     position = last and Position(_PG_SNAPSHOT, community.analysed_at, community_id, last.rank)
     return CommunityDetail.model_validate(
         {
-            **_describe(community),
+            **_to_fields(community),
             "neighbours": _name_neighbours(access, kind, community),
             "nodes": [_to_node(row) for row in rows],
             "next_cursor": position and cursors.encode(position),
@@ -91,7 +91,7 @@ def _make_cursors(access: TenantDb, kind: CommunityKind, name: str, node: str | 
     return Cursors(access.sealer, caller.tenant, list_name, caller.viewer, caller.writer, node)
 
 
-def _describe(community: Community) -> dict[str, object]:
+def _to_fields(community: Community) -> dict[str, object]:
     fields = {name: value for name, value in vars(community).items() if name != "neighbours"}
     return {**fields, "name": name_community(community.names)}
 

@@ -56,14 +56,14 @@ class Communities:
         return frozenset(n for n, score in self.bridge_scores.items() if score >= BRIDGE_SCORE)
 
 
-def find_communities(links: Sequence[Link]) -> list[list[int]]:
+def find_groups(links: Sequence[Link]) -> list[list[int]]:
     """Find groups of at least two nodes, the largest first, with the nodes of each in order. The
     result depends on the numbers of the nodes, not on the order of the links."""
-    groups = _join_fragments(links, _propagate_labels(links))
+    groups = _join_fragments(links, _group_by_labels(links))
     return sorted(groups, key=lambda group: (-len(group), group[0]))
 
 
-def _propagate_labels(links: Sequence[Link]) -> list[list[int]]:
+def _group_by_labels(links: Sequence[Link]) -> list[list[int]]:
     """Groups by asynchronous label propagation (Raghavan, Albert and Kumara 2007)."""
     graph: Any = _networkx.Graph()
     graph.add_nodes_from(sorted({node for link in links for node in link[:2]}))
@@ -76,7 +76,7 @@ def _join_fragments(links: Sequence[Link], groups: list[list[int]]) -> list[list
     group, until there is none. The smallest groups come first. Label propagation stops as soon as
     each node has most of its neighbours in its own group, and so leaves fragments of
     communities."""
-    within, between = _weigh_groups(links, groups)
+    within, between = _weigh_within_and_between(links, groups)
     members = dict(enumerate(groups))
     waiting = deque(sorted(members, key=lambda group: (len(members[group]), members[group])))
     while waiting:
@@ -99,7 +99,9 @@ def _join_fragments(links: Sequence[Link], groups: list[list[int]]) -> list[list
     return [sorted(nodes) for nodes in members.values()]
 
 
-def _weigh_groups(links: Sequence[Link], groups: Sequence[Sequence[int]]) -> tuple[_Sums, _Pairs]:
+def _weigh_within_and_between(
+    links: Sequence[Link], groups: Sequence[Sequence[int]]
+) -> tuple[_Sums, _Pairs]:
     """The weight of the links within each group, and between each two groups, by their indexes."""
     place = {node: n for n, group in enumerate(groups) for node in group}
     within: _Sums = defaultdict(int)
@@ -121,7 +123,7 @@ def measure_communities(links: Sequence[Link], groups: Sequence[Sequence[int]]) 
     for first, second, weight in links:
         weights[first][place[second]] += weight
         weights[second][place[first]] += weight
-    _, between = _weigh_groups(links, groups)
+    _, between = _weigh_within_and_between(links, groups)
     return Communities(
         [
             Community(

@@ -15,7 +15,7 @@ from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.jobs import control
 from strandline.jobs.schemas import JobOut
-from strandline.schemas import ListQuery
+from strandline.schemas import PagingQuery
 
 
 def trigger_analytics(request: Request) -> Response:
@@ -45,7 +45,7 @@ def list_tenant_communities(request: Request) -> Response:
 def get_tenant_community(request: Request) -> Response:
     """One community of the tenant's whole graph, with its neighbours and its nodes. Needs a
     credential that is not bound to a user."""
-    query = request.parse_query(ListQuery)
+    query = request.parse_query(PagingQuery)
     access, community_id = _connect(request), request.path_id("community_id")
     detail = communities.get_community(access, "tenant", community_id, query.cursor, query.limit)
     return json_response(detail)
@@ -80,6 +80,10 @@ ROUTES = {
         errors=(Forbidden,),
     ),
     f"GET {_COMMUNITY}": Route(
-        get_tenant_community, "admin", {200: CommunityDetail}, query=ListQuery, errors=(Forbidden,)
+        get_tenant_community,
+        "admin",
+        {200: CommunityDetail},
+        query=PagingQuery,
+        errors=(Forbidden,),
     ),
 }

@@ -6,10 +6,10 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.graph.nodes.identity import NodeType
-from strandline.schemas import ListQuery, PagingQuery, ResponseModel
+from strandline.schemas import PagingQuery, ParticipantsPagingQuery, ResponseModel
 
 
-class CommunitiesQuery(PagingQuery):
+class CommunitiesQuery(ParticipantsPagingQuery):
     """Query string of the list of communities."""
 
     node_id: str | None = Field(default=None, max_length=100)
@@ -17,11 +17,11 @@ class CommunitiesQuery(PagingQuery):
     `ent:018f…`."""
 
 
-class CommunityQuery(PagingQuery):
+class CommunityQuery(ParticipantsPagingQuery):
     """Query string of a community, whose nodes are paged."""
 
 
-class TenantCommunitiesQuery(ListQuery):
+class TenantCommunitiesQuery(PagingQuery):
     """Query string of the tenant's communities."""
 
     node_id: str | None = Field(default=None, max_length=100)

@@ -127,7 +127,7 @@ class AnalysisGraph:
     """Equal for equal graphs."""
 
 
-def read_graph(
+def read_graph_within_limits(
     access: TenantDb, scope_ids: Sequence[UUID], max_nodes: int, max_links: int
 ) -> AnalysisGraph | None:
     """Read the nodes of these scopes that hold and are not archived, and the edges between them.

@@ -29,7 +29,7 @@ _MAX_MODEL_PAIRS = 10
 
 
 @dataclass(frozen=True)
-class Judge:
+class ModelJudge:
     """The language model that judges contradictions, where one is configured."""
 
     llm: LlmTasks
@@ -48,7 +48,7 @@ class Judge:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ComparedStatement:
     """The statement that facts are compared with."""
 
     content: str
@@ -66,7 +66,7 @@ class _Pair:
 
 
 def find_conflicts(
-    finder: Finder, judge: Judge, request: ConflictsRequest, tuning: Tuning
+    finder: Finder, judge: ModelJudge, request: ConflictsRequest, tuning: Tuning
 ) -> ConflictsOut:
     """The contradictions that a request asks for, most similar first. Raises NotFound for a node
     that is not in view, and Invalid for one that is not a fact."""
@@ -92,7 +92,7 @@ def find_conflicts(
 
 def find_similar_facts(
     finder: Finder,
-    subject: Subject,
+    subject: ComparedStatement,
     vector: Sequence[float] | None,
     fact_filter: FactFilter,
 ) -> ComparisonResult:
@@ -111,7 +111,7 @@ def find_similar_facts(
 
 
 def judge_pairs(
-    finder: Finder, judge: Judge, similar: ComparisonResult, subject: Subject | None
+    finder: Finder, judge: ModelJudge, similar: ComparisonResult, subject: ComparedStatement | None
 ) -> tuple[list[ConflictOut], list[str]]:
     """Those of these pairs that contradict each other by a test, in order, and the codes for
     `degraded`. A pair without a first fact compares the subject with the second one."""
@@ -142,19 +142,19 @@ def judge_pairs(
     return conflicts, [note for note, holds in notes.items() if holds]
 
 
-def _find_subject(finder: Finder, request: ConflictsRequest) -> Subject | None:
+def _find_subject(finder: Finder, request: ConflictsRequest) -> ComparedStatement | None:
     if request.content is not None:
-        return Subject(request.content, None)
+        return ComparedStatement(request.content, None)
     if request.node_id is None:
         return None
     if parse_node_id(request.node_id)[0] != "fact":
         raise Invalid("node_id: only facts are compared", field="node_id")
     node = get_joined_node(finder.access, request.node_id, None)
-    return Subject(node.name, node)
+    return ComparedStatement(node.name, node)
 
 
 def _read_pairs(
-    finder: Finder, similar: Sequence[SimilarPair], subject: Subject | None
+    finder: Finder, similar: Sequence[SimilarPair], subject: ComparedStatement | None
 ) -> list[_Pair]:
     """The pairs whose facts are still in view."""
     ids = dict.fromkeys(i for pair in similar for i in (pair.first_id, pair.second_id) if i)
@@ -166,7 +166,7 @@ def _read_pairs(
 def _to_pair(
     item: SimilarPair,
     nodes: Mapping[UUID, JoinedNode],
-    subject: Subject | None,
+    subject: ComparedStatement | None,
     viewer: Sequence[str],
 ) -> _Pair | None:
     second = nodes.get(item.second_id)
@@ -174,7 +174,7 @@ def _to_pair(
         return None
     if item.first_id is None:
         assert subject is not None
-        facts = _to_unstored_fact(subject.content), _to_fact(second)
+        facts = _make_unstored_fact_out(subject.content), _to_fact_out(second)
         return _Pair(facts, item.similarity, frozenset(second.participants).union(viewer))
     first = nodes.get(item.first_id)
     if first is None:
@@ -183,10 +183,10 @@ def _to_pair(
         (first, second), key=lambda node: (node.updated_at, node.node_id), reverse=True
     )
     participants = frozenset(first.participants).union(second.participants)
-    return _Pair((_to_fact(newer), _to_fact(older)), item.similarity, participants)
+    return _Pair((_to_fact_out(newer), _to_fact_out(older)), item.similarity, participants)
 
 
-def _to_fact(node: JoinedNode) -> FactOut:
+def _to_fact_out(node: JoinedNode) -> FactOut:
     return FactOut(
         id=format_node_id(node.type, node.node_id),
         content=node.name,
@@ -197,7 +197,7 @@ def _to_fact(node: JoinedNode) -> FactOut:
     )
 
 
-def _to_unstored_fact(content: str) -> FactOut:
+def _make_unstored_fact_out(content: str) -> FactOut:
     return FactOut(
         id=None, content=content, confidence=None, trust=None, valid_from=None, updated_at=None
     )

@@ -2,7 +2,7 @@
 
 from strandline.config import get_settings
 from strandline.errors import NotFound
-from strandline.graph.conflicts.conflicts import Judge, find_conflicts
+from strandline.graph.conflicts.conflicts import ModelJudge, find_conflicts
 from strandline.graph.conflicts.schemas import (
     AnalyzeOut,
     AnalyzeRequest,
@@ -27,7 +27,7 @@ def post_conflicts(request: Request) -> Response:
     body = request.parse_body(ConflictsRequest)
     finder = make_finder(request, body.participants, query.participants)
     answer = find_conflicts(finder, _make_judge(request, finder), body, get_settings().tuning)
-    _record(request, finder)
+    _record_model_calls(request, finder)
     request.metrics |= {"ConflictsFound": len(answer.conflicts)}
     return json_response(answer)
 
@@ -41,7 +41,7 @@ def post_analyze(request: Request) -> Response:
     answer = analyze_before_storing(
         finder, _make_judge(request, finder), body, get_settings().tuning
     )
-    _record(request, finder)
+    _record_model_calls(request, finder)
     request.metrics |= {
         "GraphNodesRead": len(answer.related),
         "GraphReadsEmpty": int(not answer.related),
@@ -50,7 +50,7 @@ def post_analyze(request: Request) -> Response:
     return json_response(answer)
 
 
-def _make_judge(request: Request, finder: Finder) -> Judge:
+def _make_judge(request: Request, finder: Finder) -> ModelJudge:
     task = TaskContext(
         tenant=finder.access.caller.tenant,
         # Not the scope: these calls must not use up the rate limit of the scope's fold.
@@ -58,10 +58,10 @@ def _make_judge(request: Request, finder: Finder) -> Judge:
         participants=finder.access.caller.viewer,
         deadline=request.deadline,
     )
-    return Judge(request.resources.llm, task)
+    return ModelJudge(request.resources.llm, task)
 
 
-def _record(request: Request, finder: Finder) -> None:
+def _record_model_calls(request: Request, finder: Finder) -> None:
     """Store the records and metrics of the model calls."""
     llm = request.resources.llm
     if llm.has_model:

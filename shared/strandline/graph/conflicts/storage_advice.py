@@ -3,7 +3,12 @@
 from collections.abc import Sequence
 
 from strandline.embeddings.spaces import thresholds_for
-from strandline.graph.conflicts.conflicts import Judge, Subject, find_similar_facts, judge_pairs
+from strandline.graph.conflicts.conflicts import (
+    ComparedStatement,
+    ModelJudge,
+    find_similar_facts,
+    judge_pairs,
+)
 from strandline.graph.conflicts.schemas import (
     Advice,
     AdviceOut,
@@ -33,7 +38,7 @@ _NEAR_TOPIC = 0.4
 
 
 def analyze_before_storing(
-    finder: Finder, judge: Judge, request: AnalyzeRequest, tuning: Tuning
+    finder: Finder, judge: ModelJudge, request: AnalyzeRequest, tuning: Tuning
 ) -> AnalyzeOut:
     """Find stored nodes that concern a text, facts that contradict it, and advice on storing it.
     Stores nothing."""
@@ -43,7 +48,7 @@ def analyze_before_storing(
     nodes = read_matches(finder.access, matches, narrowing, request.limit)
     conflicts: list[ConflictOut] = []
     if request.content_type == "statement":
-        subject = Subject(request.content, None)
+        subject = ComparedStatement(request.content, None)
         space = finder.embedder.space
         fact_filter = FactFilter(space, thresholds_for(space, tuning).conflict)
         similar = find_similar_facts(finder, subject, vector, fact_filter)

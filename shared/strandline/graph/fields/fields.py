@@ -24,10 +24,10 @@ from strandline.graph.fields.schemas import (
 from strandline.graph.fields.store import (
     FieldPageQuery,
     FieldRow,
-    ListedRevision,
+    JoinedTopic,
     RevisionPageQuery,
     RevisionRow,
-    TopicRow,
+    RevisionWithCounts,
 )
 from strandline.graph.nodes.identity import format_node_id, parse_node_id
 from strandline.log.read import fit_to_page
@@ -121,7 +121,7 @@ def to_revision_fields(row: RevisionRow) -> dict[str, Any]:
     }
 
 
-def parse_topic_id(text: str) -> UUID | None:
+def try_parse_topic_id(text: str) -> UUID | None:
     """The id of the topic that a caller named; None if the text is not the id of a topic."""
     try:
         node_type, node_id = parse_node_id(text)
@@ -130,8 +130,8 @@ def parse_topic_id(text: str) -> UUID | None:
     return node_id if node_type == "topic" else None
 
 
-def _get_topic(access: TenantDb, text: str, as_of: datetime | None) -> tuple[UUID, TopicRow]:
-    node_id = parse_topic_id(text)
+def _get_topic(access: TenantDb, text: str, as_of: datetime | None) -> tuple[UUID, JoinedTopic]:
+    node_id = try_parse_topic_id(text)
     topic = store.get_topic(access, node_id, as_of) if node_id else None
     if node_id is None or topic is None:
         raise NotFound("there is no such topic in view")
@@ -153,7 +153,7 @@ def _to_revision(row: RevisionRow) -> RevisionOut:
 
 
 def _next_cursor(
-    cursors: Cursors, pg_snapshot: str, rows: Sequence[ListedRevision], count: int
+    cursors: Cursors, pg_snapshot: str, rows: Sequence[RevisionWithCounts], count: int
 ) -> str | None:
     """The cursor of the page after `count` of these rows, or None at the end of the list."""
     if not rows or rows[0].available <= count:

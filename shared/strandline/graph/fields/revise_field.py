@@ -11,16 +11,16 @@ from strandline.errors import Forbidden, Invalid, NotFound, StateConflict
 from strandline.graph.changes.sentences import write_field_sentence
 from strandline.graph.changes.targets import UPKEEP
 from strandline.graph.fields import store_revisions
-from strandline.graph.fields.fields import parse_topic_id, to_revision_fields
+from strandline.graph.fields.fields import to_revision_fields, try_parse_topic_id
 from strandline.graph.fields.schemas import RevisionRequest, StoredRevision, parse_field_name
 from strandline.graph.fields.store import RevisionRow
 from strandline.graph.fields.store_revisions import FieldBefore, NewRevision
 from strandline.graph.nodes import store_read
-from strandline.graph.nodes.confidence import halves_confidence_by_default
+from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
 from strandline.graph.nodes.identity import normalise
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
-from strandline.graph.nodes.store_read import NodeName
+from strandline.graph.nodes.store_read import ScopeNode
 from strandline.graph.nodes.store_write import lock_scopes, write_observations
 from strandline.http.request import Request
 from strandline.log.append import make_caller
@@ -33,9 +33,9 @@ from strandline.participants import derive_scope_id, normalize_set
 class _Revision:
     """The contents of a request."""
 
-    topic: NodeName
+    topic: ScopeNode
     field: str
-    ref: NodeName | None
+    ref: ScopeNode | None
     """The topic that the field refers to from now on."""
     body: RevisionRequest
 
@@ -83,7 +83,7 @@ def _resolve(request: Request, topic_id: str, field: str, body: RevisionRequest)
         raise Forbidden(
             "participants: must include this credential's own user", field="participants"
         )
-    node_id, ref_id = parse_topic_id(topic_id), parse_topic_id(body.ref_topic_id or "")
+    node_id, ref_id = try_parse_topic_id(topic_id), try_parse_topic_id(body.ref_topic_id or "")
     if node_id is None:
         raise NotFound("there is no such topic in view")
     readers = request.resources.database.connect_as(
@@ -103,7 +103,7 @@ def _resolve(request: Request, topic_id: str, field: str, body: RevisionRequest)
     return _Revision(topic, field, _check_ref(body, topic, ref_id and nodes.get(ref_id)), body)
 
 
-def _check_ref(body: RevisionRequest, topic: NodeName, ref: NodeName | None) -> NodeName | None:
+def _check_ref(body: RevisionRequest, topic: ScopeNode, ref: ScopeNode | None) -> ScopeNode | None:
     if body.ref_topic_id is None:
         return None
     if ref is None or ref.type != "topic":
@@ -173,7 +173,7 @@ def _write_rows(access: TenantDb, revision: _Revision, source: Source) -> Revisi
     if existing:
         return existing
     topic, body = revision.topic, revision.body
-    before = store_revisions.get_newest(access, topic.node_id, revision.field)
+    before = store_revisions.read_field_before(access, topic.node_id, revision.field)
     if before is None:  # its last source was replaced in the meantime
         raise NotFound("there is no such topic in view")
     if before.event_id:
@@ -232,8 +232,8 @@ def _write_observations(
         until = body.valid_from or source.valid_from
         patch = {**UPKEEP, "valid_to": until.isoformat(), "reason": body.why_changed}
         relate(before.ref_name, before.ref_id, patch)
-    halves = halves_confidence_by_default()
-    node_ids = write_observations(access, nodes, edges, halves_confidence=halves).node_ids
+    halves = combines_by_halving_by_default()
+    node_ids = write_observations(access, nodes, edges, combines_by_halving=halves).node_ids
     if stays:
         return before.ref_id
     return node_ids[1] if ref else None

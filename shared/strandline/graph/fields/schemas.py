@@ -13,9 +13,9 @@ from strandline.graph.nodes.schemas import NodeRef
 from strandline.schemas import (
     Count,
     Moment,
-    PagingQuery,
     Participant,
     Participants,
+    ParticipantsPagingQuery,
     ParticipantsQuery,
     RequestModel,
     ResponseModel,
@@ -77,7 +77,7 @@ class FieldsQuery(ParticipantsQuery):
     """`next_after_field` of the previous page."""
 
 
-class FieldQuery(PagingQuery):
+class FieldQuery(ParticipantsPagingQuery):
     """Query string of a field. All pages together have at most the newest 500 revisions."""
 
     as_of: Moment | None = None

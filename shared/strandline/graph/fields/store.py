@@ -13,7 +13,7 @@ MAX_SERVED = 500
 
 
 @dataclass(frozen=True)
-class TopicRow:
+class JoinedTopic:
     """A topic, joined over the scopes in view."""
 
     name: str
@@ -23,11 +23,11 @@ class TopicRow:
     member_ids: list[UUID]
 
 
-def get_topic(access: TenantDb, topic_id: UUID, as_of: datetime | None) -> TopicRow | None:
+def get_topic(access: TenantDb, topic_id: UUID, as_of: datetime | None) -> JoinedTopic | None:
     """The topic with this id, joined with the topics of its name in view. None if it is not in
     view, is not a topic or did not exist yet."""
     rows = access.fetch(
-        TopicRow,
+        JoinedTopic,
         """
         with members as materialized (
             select node_id from topic_members(%(topic_id)s, %(as_of)s::timestamptz))
@@ -148,7 +148,7 @@ class RevisionRow:
 
 
 @dataclass(frozen=True)
-class ListedRevision(RevisionRow):
+class RevisionWithCounts(RevisionRow):
     """A revision in a list."""
 
     available: int
@@ -174,12 +174,12 @@ class RevisionPageQuery:
 
 def list_revisions(
     access: TenantDb, page: RevisionPageQuery, page_bytes: int
-) -> SnapshotRead[ListedRevision]:
+) -> SnapshotRead[RevisionWithCounts]:
     """A page of the newest MAX_SERVED revisions of a field, newest first. Returns one more than
     `limit` if there are more, and fewer if their values exceed `page_bytes`; the last one may
     exceed it."""
     return access.read_snapshot(
-        ListedRevision,
+        RevisionWithCounts,
         """
         with members as materialized (
             select node_id from topic_members(%(topic_id)s, %(as_of)s::timestamptz)),

@@ -58,7 +58,7 @@ class FieldBefore:
     ref_name: str | None
 
 
-def get_newest(access: TenantDb, node_id: UUID, field: str) -> FieldBefore | None:
+def read_field_before(access: TenantDb, node_id: UUID, field: str) -> FieldBefore | None:
     """The newest revision of a topic's field. None if the topic does not exist any more."""
     rows = access.fetch(
         FieldBefore,
@@ -136,7 +136,7 @@ SET_TOPIC_SALIENCE: LiteralString = """
 
 
 @dataclass(frozen=True)
-class _UsedField:
+class _FieldUses:
     node_id: UUID
     scope_id: UUID
     field: str
@@ -151,7 +151,7 @@ def raise_salience(access: TenantDb, answers: Sequence[FoldedAnswer]) -> None:
         for answer in answers
     ]
     field_uses = access.fetch(
-        _UsedField,
+        _FieldUses,
         """
         select r.node_id, r.scope_id, r.field, count(distinct a.recall_id)::int as uses
         from jsonb_to_recordset(%(rows)s::jsonb) a (recall_id uuid, event_ids uuid[])

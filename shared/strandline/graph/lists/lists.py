@@ -17,30 +17,30 @@ from strandline.graph.lists.schemas import (
     Observation,
     Revision,
 )
-from strandline.graph.lists.store import ListedNode, ListFilter, ListKey, list_nodes
-from strandline.graph.lists.store_history import (
+from strandline.graph.lists.store import ListedNode, ListKey, NodePageQuery, list_nodes
+from strandline.graph.lists.store_node_history import (
     HistoryKey,
     ObservationRow,
-    list_fact_revisions,
+    list_fact_lineage,
     list_observations,
 )
 from strandline.graph.nodes.answers import to_node_out
 from strandline.graph.nodes.identity import NodeType, format_node_id
-from strandline.graph.nodes.store_read import NodeRow, get_node
+from strandline.graph.nodes.store_read import NodeRow, find_joined_node
 from strandline.log.read import fit_to_page
 
 _CONTROL_FIELDS = ("upkeep", "identity")
 
 
 def list_node_page(
-    access: TenantDb, query: NodesQuery, *, halves_confidence: bool = False
+    access: TenantDb, query: NodesQuery, *, combines_by_halving: bool = False
 ) -> NodePage:
     """A page of the nodes in view. Later pages show the list as it was at the time of the first
     one. Raises Malformed for an invalid cursor, and Gone for a cursor from before an erasure."""
     filters = query.model_dump(mode="json", exclude={"participants", "limit", "cursor"})
     cursors = ListCursors(access, "graph/nodes", filters)
-    after = cursors.decode(query.cursor, _parse_list_key)
-    list_filter = ListFilter(
+    after = cursors.decode(query.cursor, _parse_list_position)
+    list_filter = NodePageQuery(
         query.type,
         query.category,
         query.status,
@@ -55,7 +55,7 @@ def list_node_page(
         read_at, key = after
         list_filter = replace(list_filter, as_of=read_at)
     rows = list_nodes(
-        access, list_filter, key, query.limit + 1, halves_confidence=halves_confidence
+        access, list_filter, key, query.limit + 1, combines_by_halving=combines_by_halving
     )
     page = fit_to_page(map(to_node_out, rows[: query.limit]))
     last = rows[len(page) - 1] if page else None
@@ -70,7 +70,7 @@ def _encode_list_cursor(cursors: ListCursors, row: ListedNode) -> str:
     return cursors.encode(row.pg_snapshot, row.read_at.isoformat(), *place)
 
 
-def _parse_list_key(fields: Sequence[Any]) -> tuple[datetime, ListKey]:
+def _parse_list_position(fields: Sequence[Any]) -> tuple[datetime, ListKey]:
     read_at, number, text, node_id = fields
     return datetime.fromisoformat(read_at), ListKey(float(number), str(text), UUID(node_id))
 
@@ -80,7 +80,7 @@ def read_history(
 ) -> NodeHistory:
     """The observations about a node in view, and for a fact its chain of revisions. Raises
     NotFound, Malformed for an invalid cursor, and Gone for a cursor from before an erasure."""
-    node = get_node(access, node_id, None)
+    node = find_joined_node(access, node_id, None)
     if node is None or node.type != node_type:
         raise NotFound("there is no such node in view")
     cursors = ListCursors(access, "graph/history", node_id)
@@ -95,7 +95,7 @@ def read_history(
         next_cursor=_encode_history_cursor(cursors, last)
         if last and len(observations) < len(rows)
         else None,
-        revisions=_read_fact_revisions(access, node),
+        revisions=_read_fact_lineage(access, node),
     )
 
 
@@ -134,7 +134,7 @@ def _to_observation(node: NodeRow, row: ObservationRow) -> Observation:
     )
 
 
-def _read_fact_revisions(access: TenantDb, node: NodeRow) -> list[Revision]:
+def _read_fact_lineage(access: TenantDb, node: NodeRow) -> list[Revision]:
     if node.type != "fact":
         return []
     return [
@@ -146,5 +146,5 @@ def _read_fact_revisions(access: TenantDb, node: NodeRow) -> list[Revision]:
             reason=row.reason,
             replaced_by=[format_node_id("fact", other) for other in row.replaced_by],
         )
-        for row in list_fact_revisions(access, node.member_ids)
+        for row in list_fact_lineage(access, node.member_ids)
     ]

@@ -63,13 +63,13 @@ def _compare_names(
     """The pairs of similar names within one scope and type, without nodes that are merged
     already."""
     identities = {node.node_id: node.identity for node in nodes}
-    for names in _group_names(nodes).values():
+    for names in _group_names_by_type(nodes).values():
         for a, b, similarity in find_near_names(names, min_similarity):
             if identities[a] != identities[b]:
                 yield a, b, similarity
 
 
-def _group_names(
+def _group_names_by_type(
     nodes: Sequence[ComparedNode],
 ) -> Mapping[tuple[UUID, NodeType], Mapping[UUID, str]]:
     groups: defaultdict[tuple[UUID, NodeType], dict[UUID, str]] = defaultdict(dict)

@@ -7,7 +7,7 @@ from strandline.graph.changes.schemas import Proposals, ProposalsQuery
 from strandline.graph.lists.lists import list_node_page, read_history
 from strandline.graph.lists.merge_proposals import propose_merges
 from strandline.graph.lists.schemas import HistoryQuery, NodeHistory, NodePage, NodesQuery
-from strandline.graph.nodes.confidence import halves_confidence_by_default
+from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
 from strandline.graph.nodes.identity import parse_node_id
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
@@ -20,7 +20,7 @@ def get_nodes(request: Request) -> Response:
     known then."""
     query = request.parse_query(NodesQuery)
     access = request.connect_reader(query.participants)
-    page = list_node_page(access, query, halves_confidence=halves_confidence_by_default())
+    page = list_node_page(access, query, combines_by_halving=combines_by_halving_by_default())
     request.metrics["GraphNodesRead"] = len(page.nodes)
     return json_response(page)
 

@@ -10,7 +10,7 @@ from strandline.graph.nodes.store_read import NodeRow
 
 
 @dataclass(frozen=True)
-class ListFilter:
+class NodePageQuery:
     """The filters and the order of a list."""
 
     type: str | None
@@ -146,11 +146,11 @@ _ROWS_UP: LiteralString = _ROWS + " order by p.sort_number, p.sort_text, p.node_
 
 def list_nodes(
     access: TenantDb,
-    list_filter: ListFilter,
+    list_filter: NodePageQuery,
     after: ListKey | None,
     limit: int,
     *,
-    halves_confidence: bool = False,
+    combines_by_halving: bool = False,
 ) -> list[ListedNode]:
     """A page of the nodes in view. Without `as_of`, reads the stored nodes. With it, computes all
     nodes of the type from their observations up to then."""
@@ -158,7 +158,7 @@ def list_nodes(
     page, rows = (_DOWN, _ROWS_DOWN) if list_filter.descending else (_UP, _ROWS_UP)
     params = {
         **vars(list_filter),
-        "halves": halves_confidence,
+        "halves": combines_by_halving,
         "limit": limit,
         "after_number": after.number if after else None,
         "after_text": after.text if after else None,

@@ -42,14 +42,14 @@ def make_node_id(
 ) -> UUID:
     """The id of the node of this name. `ordinal` counts the facts of one name in a scope, each of
     which began after the previous one was invalidated."""
-    return _hash_fields([tenant, str(scope_id), "node", node_type, name_hash.hex(), ordinal])
+    return _make_id([tenant, str(scope_id), "node", node_type, name_hash.hex(), ordinal])
 
 
 def make_edge_id(
     tenant: str, scope_id: UUID, from_id: UUID, to_id: UUID, edge_type: str, label: str
 ) -> UUID:
     """The id of the edge of this type and label between two nodes of a scope."""
-    return _hash_fields([tenant, str(scope_id), "edge", str(from_id), str(to_id), edge_type, label])
+    return _make_id([tenant, str(scope_id), "edge", str(from_id), str(to_id), edge_type, label])
 
 
 def make_community_id(
@@ -57,7 +57,7 @@ def make_community_id(
 ) -> UUID:
     """The id of the community whose first node is this one, in the graph of a scope or of the whole
     tenant (None). `name_hash` is in hex."""
-    return _hash_fields([tenant, scope_id and str(scope_id), "community", node_type, name_hash])
+    return _make_id([tenant, scope_id and str(scope_id), "community", node_type, name_hash])
 
 
 def format_node_id(node_type: NodeType, node_id: UUID) -> str:
@@ -74,7 +74,7 @@ def parse_node_id(text: str) -> tuple[NodeType, UUID]:
         raise NotFound("there is no such node in view") from None
 
 
-def _hash_fields(fields: Sequence[object]) -> UUID:
+def _make_id(fields: Sequence[object]) -> UUID:
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     return to_uuid8(digest)

@@ -30,16 +30,16 @@ _VERBS: frozenset[RelationType] = frozenset(
 )
 
 
-class Relation(NamedTuple):
+class ResolvedRelation(NamedTuple):
     """The type of an edge, and the requested type if that is unknown."""
 
     type: RelationType
     corrected_from: str | None
 
 
-def check_relation(
+def resolve_relation(
     name: str, from_type: NodeType, to_type: NodeType, *, has_label: bool, field: str
-) -> Relation:
+) -> ResolvedRelation:
     """The relation of this name between nodes of these types. An unknown name becomes RELATES_TO.
     Raises Invalid, which names `field`, for ends that it cannot join."""
     relation = cast("RelationType", name)
@@ -50,18 +50,18 @@ def check_relation(
                 f"{field}: {name} leads from {ends}, not from {from_type} to {to_type}",
                 field=field,
             )
-        return Relation(relation, None)
+        return ResolvedRelation(relation, None)
     if name == "related":
         if not has_label:
             raise Invalid(
                 f"{field}: `related` needs a role that says how the nodes are related", field=field
             )
-        return Relation("related", None)
+        return ResolvedRelation("related", None)
     verb = cast("RelationType", name.upper())
-    return Relation(verb, None) if verb in _VERBS else Relation("RELATES_TO", name)
+    return ResolvedRelation(verb, None) if verb in _VERBS else ResolvedRelation("RELATES_TO", name)
 
 
-def make_edge_patch(nuance: str | None) -> dict[str, Any]:
+def make_valid_edge_patch(nuance: str | None) -> dict[str, Any]:
     """The patch of a stated edge: it holds, even if it had ended."""
     holds: dict[str, Any] = {"valid_to": None, "reason": None}
     return holds | {"nuance": nuance} if nuance else holds

@@ -75,7 +75,7 @@ class _NodeIn(RequestModel):
     """The time from which it holds; by default now."""
 
 
-def _check_name(value: str) -> str:
+def _check_not_blank(value: str) -> str:
     if not normalise(value):
         raise ValueError("must have a letter, a digit or a sign besides white space")
     return value
@@ -92,10 +92,10 @@ class FactIn(_NodeIn):
     reason: str | None = Field(default=None, max_length=1000)
     """Why the replaced fact no longer holds."""
 
-    _check_content = field_validator("content")(_check_name)
+    _check_content = field_validator("content")(_check_not_blank)
 
     @model_validator(mode="after")
-    def _check_reason(self) -> Self:
+    def _check_invalidation(self) -> Self:
         if (self.invalidates is None) != (self.reason is None):
             raise ValueError("invalidates and reason go together")
         return self
@@ -110,7 +110,7 @@ class DecisionIn(_NodeIn):
     alternatives: list[Alternative] = Field(default_factory=list[str], max_length=10)
     status: DecisionStatus = "active"
 
-    _check_title = field_validator("title")(_check_name)
+    _check_title = field_validator("title")(_check_not_blank)
 
 
 class EntityIn(_NodeIn):
@@ -121,7 +121,7 @@ class EntityIn(_NodeIn):
     kind: EntityKind = "other"
     description: str | None = Field(default=None, max_length=4000)
 
-    _check_name = field_validator("name")(_check_name)
+    _check_name = field_validator("name")(_check_not_blank)
 
 
 class EventIn(_NodeIn):
@@ -132,7 +132,7 @@ class EventIn(_NodeIn):
     description: str | None = Field(default=None, max_length=4000)
     event_date: Moment | None = None
 
-    _check_title = field_validator("title")(_check_name)
+    _check_title = field_validator("title")(_check_not_blank)
 
 
 class TopicIn(_NodeIn):
@@ -144,7 +144,7 @@ class TopicIn(_NodeIn):
     category: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     """The kind of topic, in the caller's words."""
 
-    _check_name = field_validator("name")(_check_name)
+    _check_name = field_validator("name")(_check_not_blank)
 
 
 type NodeIn = Annotated[

@@ -39,13 +39,13 @@ MEMBERS: LiteralString = """
 
 
 def make_nodes_query(
-    node_ids: Sequence[UUID], as_of: datetime | None, *, halves_confidence: bool = False
+    node_ids: Sequence[UUID], as_of: datetime | None, *, combines_by_halving: bool = False
 ) -> RowQuery[JoinedNode]:
     """Query the visible ones of these nodes, in this order. Nodes of one identity appear once,
     under the first of their ids. With `as_of`, the nodes as they were observed up to then and
     joined as they were then."""
     if as_of is not None:
-        return _make_nodes_query_as_of(node_ids, as_of, halves_confidence)
+        return _make_nodes_query_as_of(node_ids, as_of, combines_by_halving)
     return RowQuery(
         JoinedNode,
         """
@@ -72,7 +72,7 @@ def make_nodes_query(
 
 
 def _make_nodes_query_as_of(
-    node_ids: Sequence[UUID], as_of: datetime, halves_confidence: bool
+    node_ids: Sequence[UUID], as_of: datetime, combines_by_halving: bool
 ) -> RowQuery[JoinedNode]:
     return RowQuery(
         JoinedNode,
@@ -105,7 +105,7 @@ def _make_nodes_query_as_of(
             where g.tenant_id = current_tenant() and g.node_id = j.node_id offset 0) g
         order by j.n
         """,
-        {"ids": list(node_ids), "as_of": as_of, "halves": halves_confidence},
+        {"ids": list(node_ids), "as_of": as_of, "halves": combines_by_halving},
     )
 
 
@@ -114,10 +114,10 @@ def read_nodes(
     node_ids: Sequence[UUID],
     as_of: datetime | None,
     *,
-    halves_confidence: bool = False,
+    combines_by_halving: bool = False,
 ) -> Sequence[JoinedNode]:
     """The rows of `make_nodes_query`."""
-    query = make_nodes_query(node_ids, as_of, halves_confidence=halves_confidence)
+    query = make_nodes_query(node_ids, as_of, combines_by_halving=combines_by_halving)
     return access.fetch(query.row_type, query.statement, query.params)
 
 
@@ -177,7 +177,7 @@ class EdgeRow:
     last_seen: datetime
 
 
-def make_edges_query(
+def make_subgraph_edges_query(
     edge_ids: Sequence[UUID], node_ids: Sequence[UUID], walk: WalkFilter
 ) -> RowQuery[EdgeRow]:
     """Query the visible ones of these edges, and the MAX_EDGES_BETWEEN heaviest edges between these
@@ -190,7 +190,7 @@ def make_edges_query(
         "min_confidence": walk.min_confidence,
         "as_of": walk.as_of,
         "ended": walk.ended,
-        "halves": walk.halves_confidence,
+        "halves": walk.combines_by_halving,
         "between": MAX_EDGES_BETWEEN + 1,
     }
     state = _EDGES_NOW if walk.as_of is None else _EDGES_AS_OF
@@ -200,13 +200,13 @@ def make_edges_query(
 def read_nodes_and_edges(
     access: TenantDb, node_ids: Sequence[UUID], edge_ids: Sequence[UUID], walk: WalkFilter
 ) -> tuple[Sequence[JoinedNode], Sequence[EdgeRow]]:
-    """The rows of `make_nodes_query` and of `make_edges_query`, in one round trip."""
+    """The rows of `make_nodes_query` and of `make_subgraph_edges_query`, in one round trip."""
     return access.fetch_pair(
-        make_nodes_query(node_ids, walk.as_of, halves_confidence=walk.halves_confidence),
-        make_edges_query(edge_ids, node_ids, walk),
+        make_nodes_query(node_ids, walk.as_of, combines_by_halving=walk.combines_by_halving),
+        make_subgraph_edges_query(edge_ids, node_ids, walk),
     )
 
 
-def leads_by_member(nodes: Sequence[JoinedNode]) -> Mapping[UUID, JoinedNode]:
+def map_nodes_by_member(nodes: Sequence[JoinedNode]) -> Mapping[UUID, JoinedNode]:
     """Map the id of each member to the node that represents it in the answer."""
     return {member: node for node in nodes for member in node.member_ids}

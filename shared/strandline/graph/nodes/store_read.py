@@ -11,7 +11,7 @@ from strandline.graph.nodes.identity import NodeType
 
 
 @dataclass(frozen=True)
-class NodeName:
+class ScopeNode:
     """A node of one scope, with its name."""
 
     node_id: UUID
@@ -20,10 +20,10 @@ class NodeName:
     name: str
 
 
-def find_nodes(access: TenantDb, node_ids: Sequence[UUID]) -> Mapping[UUID, NodeName]:
+def find_nodes(access: TenantDb, node_ids: Sequence[UUID]) -> Mapping[UUID, ScopeNode]:
     """The visible ones of these nodes, by id."""
     rows = access.fetch(
-        NodeName,
+        ScopeNode,
         "select node_id, scope_id, type, name from graph_nodes where node_id = any (%(ids)s)",
         {"ids": list(node_ids)},
     )
@@ -49,8 +49,8 @@ class NodeRow:
     member_ids: list[UUID]
 
 
-def get_node(
-    access: TenantDb, node_id: UUID, as_of: datetime | None, *, halves_confidence: bool = False
+def find_joined_node(
+    access: TenantDb, node_id: UUID, as_of: datetime | None, *, combines_by_halving: bool = False
 ) -> NodeRow | None:
     """The node with this id, joined with the nodes in view that have the same identity and hold, as
     they were observed up to `as_of`. None if it is not in view, or was not observed yet."""
@@ -73,6 +73,6 @@ def get_node(
         where l.target_id = %(node_id)s
         group by l.target_id, l.type, l.name, l.valid_to
         """,
-        {"node_id": node_id, "as_of": as_of, "halves": halves_confidence},
+        {"node_id": node_id, "as_of": as_of, "halves": combines_by_halving},
     )
     return rows[0] if rows else None

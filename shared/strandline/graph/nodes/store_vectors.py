@@ -54,7 +54,7 @@ def list_unembedded_in_space(
 
 
 @dataclass(frozen=True)
-class NodeVector:
+class EmbeddedNode:
     """A node's vector in Postgres' text format, with the text that was embedded. The vector is None
     if the model refused the text."""
 
@@ -62,7 +62,7 @@ class NodeVector:
     vector: str | None
 
 
-def store_vectors(access: TenantDb, space: str, vectors: Sequence[NodeVector]) -> int:
+def store_vectors(access: TenantDb, space: str, vectors: Sequence[EmbeddedNode]) -> int:
     """Store these vectors, except for nodes whose text has changed or that a writer has locked:
     they are listed again. Returns how many were stored. In a transaction."""
     return access.execute(

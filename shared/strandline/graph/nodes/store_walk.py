@@ -35,7 +35,7 @@ class WalkFilter:
     """Whether archived nodes are reached."""
     ended: bool = False
     """Whether nodes and edges that no longer hold are followed."""
-    halves_confidence: bool = False
+    combines_by_halving: bool = False
     """Whether confidences as of a time are combined by halving."""
 
 

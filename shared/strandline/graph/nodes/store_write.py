@@ -24,7 +24,7 @@ def write_observations(
     nodes: Sequence[NodeObservation],
     edges: Sequence[EdgeObservation] = (),
     *,
-    halves_confidence: bool = False,
+    combines_by_halving: bool = False,
 ) -> WrittenGraph:
     """Store observations, and compute the nodes and edges that they concern. The number of SQL
     statements does not depend on the number of observations. Repeated observations change nothing.
@@ -39,12 +39,12 @@ def write_observations(
     rows = _merge_rows([*zip(nodes, node_ids, strict=True), *zip(edges, edge_ids, strict=True)])
     target_ids = _replace_observations(access, sources, rows)
     ids = list({*target_ids, *node_ids, *edge_ids})
-    compute_from_observations(access, ids, halves_confidence=halves_confidence)
+    compute_from_observations(access, ids, combines_by_halving=combines_by_halving)
     return WrittenGraph(node_ids, edge_ids, node_count, edge_count)
 
 
 def compute_from_observations(
-    access: TenantDb, ids: Sequence[UUID], *, halves_confidence: bool = False
+    access: TenantDb, ids: Sequence[UUID], *, combines_by_halving: bool = False
 ) -> None:
     """Compute these nodes and edges from their observations, and delete those without any. In a
     transaction."""
@@ -76,7 +76,7 @@ def compute_from_observations(
             where e.edge_id = s.target_id
             """,
         ),
-        {"ids": list(ids), "halves": halves_confidence},
+        {"ids": list(ids), "halves": combines_by_halving},
     )
 
 
@@ -93,7 +93,7 @@ def lock_scopes(access: TenantDb, scope_ids: Iterable[UUID]) -> None:
 
 
 @dataclass(frozen=True)
-class _Ordinal:
+class _AssignedOrdinal:
     n: int
     ordinal: int
 
@@ -113,7 +113,7 @@ def _resolve_nodes(access: TenantDb, nodes: Sequence[NodeObservation]) -> list[U
         if node.node_id is None
     ]
     rows = access.fetch(
-        _Ordinal,
+        _AssignedOrdinal,
         """
         select d.n, case
             when g.ordinal is null then 0
@@ -258,7 +258,7 @@ def _replace_observations(
     has already written observations. Returns the ids of the nodes and edges that must be
     computed."""
     old_rows = _delete_older(access, sources)
-    return list({row.target_id for row in [*old_rows, *_insert_observations(access, rows)]})
+    return list({row.target_id for row in [*old_rows, *_insert_new_observations(access, rows)]})
 
 
 def _delete_older(access: TenantDb, sources: Iterable[Source]) -> Sequence[_TargetId]:
@@ -279,7 +279,7 @@ def _delete_older(access: TenantDb, sources: Iterable[Source]) -> Sequence[_Targ
     )
 
 
-def _insert_observations(access: TenantDb, rows: Sequence[_Row]) -> Sequence[_TargetId]:
+def _insert_new_observations(access: TenantDb, rows: Sequence[_Row]) -> Sequence[_TargetId]:
     """Store observations with the events they cite, except for existing ones and those of chains
     with observations of a newer version. Returns the targets of the new ones."""
     return access.fetch(

@@ -10,7 +10,7 @@ from strandline.chains import store_decisions
 from strandline.chains.decisions import Decision
 from strandline.db.database import TenantDb
 from strandline.graph.promotion import store
-from strandline.graph.promotion.promotion import to_entity
+from strandline.graph.promotion.promotion import parse_chain_entity
 from strandline.graph.promotion.store import DueChain, Evidence
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import Extraction, ModelResult, PromptEvent, TaskContext
@@ -65,7 +65,7 @@ def extract_chain(
         deadline=deadline - _MARGIN_SECONDS,
     )
     events = [_to_prompt_event(item) for item in evidence]
-    entities = [to_entity(entity) for entity in chain.entities if entity.get("name")]
+    entities = [parse_chain_entity(entity) for entity in chain.entities if entity.get("name")]
     result = llm.extract(task, events, entities, may_ask=may_ask)
     return ChainExtraction(
         result.value,

@@ -85,8 +85,8 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     tuning = get_settings().tuning
     tenants = store.list_due_tenants(
         resources.database.connection(),
-        tuning.promotion_parameters(),
-        tuning.heat_parameters(),
+        tuning.promotion_due_parameters(),
+        tuning.heat_time_parameters(),
         now,
     )
     return [Shard(tenant) for tenant in tenants]
@@ -97,17 +97,19 @@ def shard(resources: JobResources, lease: Lease, shard: Shard, now: datetime) ->
     Returns counts. A failure of one chain does not stop the others."""
     del shard
     run = _make_run(resources, lease, now)
-    for chain in store.list_retries(lease.access, _CHAINS_PER_PAGE):
+    for chain in store.list_requested_retries(lease.access, _CHAINS_PER_PAGE):
         if not run.is_out_of_time:
             _promote(run, chain, is_retry=True)
     with lease.transaction():
-        store.close_obsolete_retries(lease.access, now)
+        store.close_orphaned_retries(lease.access, now)
     if run.tuning.ltm_enabled:
         _promote_all(
             run,
-            lambda exclude_ids: store.list_due(lease.access, now, exclude_ids, _CHAINS_PER_PAGE),
+            lambda exclude_ids: store.list_warm_chains(
+                lease.access, now, exclude_ids, _CHAINS_PER_PAGE
+            ),
         )
-    return _finish(run)
+    return _record_run(run)
 
 
 def promote_cold_chains(resources: JobResources, lease: Lease, now: datetime) -> Mapping[str, int]:
@@ -117,9 +119,11 @@ def promote_cold_chains(resources: JobResources, lease: Lease, now: datetime) ->
     run.patience = timedelta(0)
     _promote_all(
         run,
-        lambda exclude_ids: store.list_cold(lease.access, now, exclude_ids, _CHAINS_PER_PAGE),
+        lambda exclude_ids: store.list_cold_chains(
+            lease.access, now, exclude_ids, _CHAINS_PER_PAGE
+        ),
     )
-    return _finish(run)
+    return _record_run(run)
 
 
 def finish(resources: JobResources, now: datetime) -> None:
@@ -142,7 +146,7 @@ def _promote_all(run: _PromotionRun, list_chains: _ListChains) -> None:
             _promote(run, chain, is_retry=False)
 
 
-def _finish(run: _PromotionRun) -> Mapping[str, int]:
+def _record_run(run: _PromotionRun) -> Mapping[str, int]:
     run.llm.store_call_records(run.lease.access)
     counters = run.lease.tally.counters
     counters.update({metric: run.totals[key] for key, metric in _METRICS.items()})
@@ -243,8 +247,8 @@ def _write(
             access, chain.chain_id, chain.version, is_retry=is_retry
         )
         halves = run.tuning.edge_confidence == "halving"
-        write_observations(access, promotion.nodes, promotion.edges, halves_confidence=halves)
-        compute_from_observations(access, target_ids, halves_confidence=halves)
+        write_observations(access, promotion.nodes, promotion.edges, combines_by_halving=halves)
+        compute_from_observations(access, target_ids, combines_by_halving=halves)
         store_extraction(access, chain, extraction)
         store.mark_promoted(access, chain.chain_id, chain.version)
         if extraction.fallback_reason is not None:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from strandline.graph.nodes.identity import NodeType, normalise
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
-from strandline.graph.nodes.relations import check_relation
+from strandline.graph.nodes.relations import resolve_relation
 from strandline.graph.promotion.store import DueChain, Evidence
 from strandline.llm.heuristic.statements import name_speaker
 from strandline.llm.heuristic.words import iter_stems
@@ -69,13 +69,13 @@ def build_promotion(
     the extraction cites to events. A fact about a person needs at least the confidence
     `persona`."""
     builder = _Builder(chain, evidence_by_number, persona, heat)
-    builder.add_people()
+    builder.register_people()
     for entity in extraction.entities:
         builder.add_entity(entity)
     for fact in extraction.facts:
         builder.add_fact(fact)
     for decision in extraction.decisions:
-        events = builder.first_hand(builder.cite(decision.events))
+        events = builder.select_participant_events(builder.cite(decision.events))
         if builder.is_borne_out(decision.title, events):
             patch = {"rationale": decision.rationale, "status": "active"}
             key = builder.add(
@@ -112,7 +112,7 @@ class _Builder:
         self._drops = Counter[str]()
         self._corrections = 0
 
-    def add_people(self) -> None:
+    def register_people(self) -> None:
         """Register the participants, and the people that the chain names."""
         for participant in self._chain.participants:
             name = name_speaker(participant)
@@ -120,7 +120,7 @@ class _Builder:
             self._entities[normalise(name)] = Entity(name=name, kind=kind)
             self._people[normalise(name)] = name
         for entity in self._chain.entities:
-            person = to_entity(entity)
+            person = parse_chain_entity(entity)
             self._entities.setdefault(normalise(person.name), person)
             if person.kind == "person":
                 self._people[normalise(person.name)] = person.name
@@ -136,24 +136,24 @@ class _Builder:
             self._entities[name] = Entity(name=existing.name, kind=entity.kind)
         if self._entities[name].kind == "person":
             self._people.setdefault(name, existing.name)
-        events = [event for event in self._evidence.values() if self._names(event, name)]
+        events = [event for event in self._evidence.values() if self._text_contains(event, name)]
         if name in self._people:
-            events = self.first_hand(events)
+            events = self.select_participant_events(events)
         if events:
-            self._add_known(name, self._prefer_first_hand(events))
+            self._add_entity_node(name, self._prefer_first_hand(events))
 
     def add_fact(self, fact: ExtractedFact) -> None:
         """Add a fact that its events support; a fact about a person only if events of people or
         agents do."""
         events = self.cite(fact.events)
-        is_personal = fact.category in _PERSONAL or self._speaks_of_people(fact)
+        is_personal = fact.category in _PERSONAL or self._is_about_people(fact)
         if is_personal:
-            events = self.first_hand(events)
+            events = self.select_participant_events(events)
             if fact.confidence < self._persona:
                 self._drops["unsure"] += 1
                 return
         events = self._prefer_first_hand(events)
-        if _POSES.search(fact.content) and not self.first_hand(events):
+        if _POSES.search(fact.content) and not self.select_participant_events(events):
             return
         if self.is_borne_out(fact.content, events):
             key = self.add(
@@ -168,18 +168,18 @@ class _Builder:
         ends = [normalise(source), normalise(target)]
         events = self.cite(numbers)
         if any(end in self._people for end in ends):
-            events = self.first_hand(events)
+            events = self.select_participant_events(events)
         events = [
             event
             for event in self._prefer_first_hand(events)
-            if all(self._names(event, end) or _is_speaker(event, end) for end in ends)
+            if all(self._text_contains(event, end) or _is_speaker(event, end) for end in ends)
         ]
         if not events or ends[0] == ends[1] or any(end not in self._entities for end in ends):
             self._drops["ungrounded"] += 1
             return
-        relation = check_relation(verb.upper(), "entity", "entity", has_label=False, field="")
+        relation = resolve_relation(verb.upper(), "entity", "entity", has_label=False, field="")
         self._corrections += relation.corrected_from is not None
-        keys = [self._add_known(end, events) for end in ends]
+        keys = [self._add_entity_node(end, events) for end in ends]
         self._link(keys[0], keys[1], relation.type, events, nuance)
 
     def add_topic(self) -> None:
@@ -215,14 +215,14 @@ class _Builder:
         """Link a fact or a decision to the entities that it is about."""
         for name in dict.fromkeys(map(normalise, about)):
             if name in self._entities:
-                self._link(key, self._add_known(name, events), edge_type, events, None)
+                self._link(key, self._add_entity_node(name, events), edge_type, events, None)
 
     def cite(self, numbers: Iterable[int]) -> list[Evidence]:
         """The events with these numbers, as far as they exist."""
         events = [self._evidence[number] for number in numbers if number in self._evidence]
         return list({event.event_id: event for event in events}.values())
 
-    def first_hand(self, events: Sequence[Evidence]) -> list[Evidence]:
+    def select_participant_events(self, events: Sequence[Evidence]) -> list[Evidence]:
         """The events of people and agents. Counts a drop if there are none."""
         evidence = [event for event in events if event.origin in _FIRST_HAND]
         self._drops["without_origin"] += bool(events) and not evidence
@@ -266,7 +266,7 @@ class _Builder:
         ]
         return Promotion(nodes, edges, self._drops, self._corrections)
 
-    def _add_known(self, name: str, events: Sequence[Evidence]) -> _Key:
+    def _add_entity_node(self, name: str, events: Sequence[Evidence]) -> _Key:
         """Add an entity by its normalised name. Tools and documents can name an entity but not set
         its kind: a log must not turn a person into a product."""
         entity = self._entities[name]
@@ -286,13 +286,13 @@ class _Builder:
         events_by_id |= {event.event_id: event for event in events}
         self._edges[start, end, edge_type] = events_by_id, label or nuance
 
-    def _speaks_of_people(self, fact: ExtractedFact) -> bool:
+    def _is_about_people(self, fact: ExtractedFact) -> bool:
         about, content = {normalise(name) for name in fact.about}, normalise(fact.content)
         return bool(about & self._people.keys()) or any(
             _contains_name(content, name) for name in self._people
         )
 
-    def _names(self, event: Evidence, name: str) -> bool:
+    def _text_contains(self, event: Evidence, name: str) -> bool:
         return _contains_name(self._texts[event.event_id], name)
 
     def _prefer_first_hand(self, events: Iterable[Evidence]) -> list[Evidence]:
@@ -314,7 +314,7 @@ class _Builder:
         )
 
 
-def to_entity(entity: Mapping[str, str]) -> Entity:
+def parse_chain_entity(entity: Mapping[str, str]) -> Entity:
     """Convert an entity of a chain's version."""
     kind = entity.get("kind", "other")
     entity_kind = kind if kind in _KINDS else "other"

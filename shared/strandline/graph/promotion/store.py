@@ -52,7 +52,7 @@ _SELECT_CHAIN = """
 """
 
 
-def list_due(
+def list_warm_chains(
     access: TenantDb, now: datetime, without: Collection[UUID], limit: int
 ) -> Sequence[DueChain]:
     """Up to `limit` chains that are warm enough and whose version is not promoted. Chains that stay
@@ -70,7 +70,7 @@ def list_due(
     )
 
 
-def list_cold(
+def list_cold_chains(
     access: TenantDb, now: datetime, without: Collection[UUID], limit: int
 ) -> Sequence[DueChain]:
     """Up to `limit` chains that may be archived and whose version is not promoted, the longest cold
@@ -88,7 +88,7 @@ def list_cold(
     )
 
 
-def list_retries(access: TenantDb, limit: int) -> Sequence[DueChain]:
+def list_requested_retries(access: TenantDb, limit: int) -> Sequence[DueChain]:
     """Up to `limit` chains whose promotion an admin has asked to retry."""
     return access.fetch(
         DueChain,
@@ -104,7 +104,7 @@ def list_retries(access: TenantDb, limit: int) -> Sequence[DueChain]:
     )
 
 
-def close_obsolete_retries(access: TenantDb, now: datetime) -> int:
+def close_orphaned_retries(access: TenantDb, now: datetime) -> int:
     """Mark retries as done if their chains are gone or no longer hold memory. Returns how many. In
     a transaction."""
     return access.execute(
@@ -153,7 +153,7 @@ def read_evidence(access: TenantDb, chain_id: UUID) -> Sequence[Evidence]:
 
 
 @dataclass(frozen=True)
-class _Version:
+class _VersionHash:
     version: int
     content_hash: bytes
 
@@ -162,7 +162,7 @@ def lock_unchanged(access: TenantDb, chain: DueChain) -> bool:
     """Lock a chain until the transaction ends. Returns whether its newest version is still the one
     that was read, with the same content. An erasure may have removed events from it."""
     rows = access.fetch(
-        _Version,
+        _VersionHash,
         "select c.version, v.content_hash from chains c join chain_versions v"
         " on v.tenant_id = c.tenant_id and v.chain_id = c.chain_id and v.version = c.version"
         " where c.tenant_id = current_tenant()"

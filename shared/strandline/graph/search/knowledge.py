@@ -7,7 +7,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import NodeType, format_node_id
-from strandline.graph.nodes.store_joined import JoinedNode, leads_by_member
+from strandline.graph.nodes.store_joined import JoinedNode, map_nodes_by_member
 from strandline.graph.search.answers import to_edges, to_found_node
 from strandline.graph.search.schemas import KnownEdge, KnownGraph, KnownNode
 from strandline.graph.search.search import ALL_TYPES, hash_possible_names
@@ -17,7 +17,7 @@ from strandline.graph.search.store_knowledge import (
     KnownEdgeRow,
     KnownNodeRow,
     read_edges_between,
-    read_nodes_about,
+    read_nodes_around,
 )
 
 _MIN_WORD_CHARS = 4
@@ -54,10 +54,10 @@ def read_knowledge(
         by_meaning=False,
         min_word_chars=_MIN_WORD_CHARS,
     )
-    nodes = read_nodes_about(access, query, types)
-    leads = leads_by_member(nodes)
+    nodes = read_nodes_around(access, query, types)
+    leads = map_nodes_by_member(nodes)
     rows = read_edges_between(access, list(leads)) if len(nodes) > 1 else ()
-    event_ids = _collect_events(rows, leads)
+    event_ids = _collect_edge_events(rows, leads)
     edges = [
         KnownEdge(
             **dict(edge), event_ids=event_ids[edge.from_id, edge.to_id, edge.type, edge.label]
@@ -85,7 +85,7 @@ def _to_known_node(row: KnownNodeRow) -> KnownNode:
     return KnownNode(**dict(node), event_ids=row.event_ids)
 
 
-def _collect_events(
+def _collect_edge_events(
     rows: Sequence[KnownEdgeRow], leads: Mapping[UUID, JoinedNode]
 ) -> Mapping[tuple[str, str, str, str], list[UUID]]:
     """The events of each edge of an answer, by its ends, type and label."""

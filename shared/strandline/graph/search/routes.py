@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from strandline.config import get_settings
 from strandline.errors import NotFound
-from strandline.graph.nodes.confidence import halves_confidence_by_default
+from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
 from strandline.graph.search.schemas import (
     GraphOut,
     GraphSearchRequest,
     NearestTopicsRequest,
     TraverseRequest,
 )
-from strandline.graph.search.search import Finder, find_nearest_topics, search
+from strandline.graph.search.search import Finder, find_nearest_topics, search_nodes
 from strandline.graph.search.traverse import traverse
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
@@ -25,7 +25,7 @@ def post_search(request: Request) -> Response:
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(GraphSearchRequest)
     finder = make_finder(request, body.participants, query.participants)
-    return _answer(request, search(finder, body))
+    return _answer(request, search_nodes(finder, body))
 
 
 def post_nearest_topics(request: Request) -> Response:
@@ -43,7 +43,7 @@ def post_traverse(request: Request) -> Response:
     body = request.parse_body(TraverseRequest)
     access = request.connect_reader(body.participants, query.participants)
     return _answer(
-        request, traverse(access, body, halves_confidence=halves_confidence_by_default())
+        request, traverse(access, body, combines_by_halving=combines_by_halving_by_default())
     )
 
 
@@ -53,7 +53,7 @@ def make_finder(request: Request, *participants: Sequence[str] | None) -> Finder
         request.connect_reader(*participants),
         request.resources.embedder,
         get_settings().query_vector_seconds,
-        halves_confidence_by_default(),
+        combines_by_halving_by_default(),
     )
 
 

@@ -10,7 +10,7 @@ from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import NotFound
 from strandline.graph.nodes.identity import PREFIXES, NodeType, hash_name, normalise, parse_node_id
-from strandline.graph.nodes.store_joined import JoinedNode, leads_by_member, read_nodes
+from strandline.graph.nodes.store_joined import JoinedNode, map_nodes_by_member, read_nodes
 from strandline.graph.nodes.store_walk import WalkFilter
 from strandline.graph.search import store
 from strandline.graph.search.answers import to_edges, to_found_node
@@ -46,14 +46,14 @@ class Finder:
     embedder: Embedder
     vector_timeout: float
     """The maximum time to wait for the query's vector, in seconds."""
-    halves_confidence: bool = False
+    combines_by_halving: bool = False
     """Whether confidences as of a time are combined by halving."""
 
     def narrow(
         self, types: Sequence[NodeType], as_of: datetime | None, *, archived: bool
     ) -> NodeFilter:
         """The filter for the nodes of a search."""
-        return NodeFilter(types, as_of, archived, self.halves_confidence)
+        return NodeFilter(types, as_of, archived, self.combines_by_halving)
 
     def find(self, query: str, narrowing: NodeFilter) -> tuple[Sequence[Match], list[str]]:
         """The nodes that may answer a query, best first, and the codes for the limits of the
@@ -71,12 +71,12 @@ class Finder:
         return store.find_matches(self.access, node_query)
 
 
-def search(finder: Finder, request: GraphSearchRequest) -> GraphOut:
+def search_nodes(finder: Finder, request: GraphSearchRequest) -> GraphOut:
     """Search the part of the graph that a query names or resembles. Raises NotFound for the id of a
     node that is not in view."""
     types = request.types or ALL_TYPES
     if request.mode == "graph":
-        return _search_graph(finder, request, types)
+        return _search_along_edges(finder, request, types)
     narrowing = finder.narrow(types, request.as_of, archived=request.archived)
     if request.mode == "semantic":
         matches, degradations = finder.find(request.query, narrowing)
@@ -110,18 +110,18 @@ def read_matches(
     """The best of these matches, as nodes."""
     page = matches if narrowing.as_of else matches[:limit]
     by_id = {match.node_id: match for match in page}
-    holds = make_validity_filter(narrowing.as_of, archived=narrowing.archived)
+    holds = make_as_of_filter(narrowing.as_of, archived=narrowing.archived)
     nodes = [
         to_found_node(node, by_id[node.node_id], is_exact=is_exact)
         for node in read_nodes(
-            access, list(by_id), narrowing.as_of, halves_confidence=narrowing.halves_confidence
+            access, list(by_id), narrowing.as_of, combines_by_halving=narrowing.combines_by_halving
         )
         if holds(node)
     ]
     return nodes[:limit]
 
 
-def make_validity_filter(as_of: datetime | None, *, archived: bool) -> Callable[[JoinedNode], bool]:
+def make_as_of_filter(as_of: datetime | None, *, archived: bool) -> Callable[[JoinedNode], bool]:
     """Return a test of whether a node, as it was observed up to `as_of`, held then. Without `as_of`
     the test is always true: a search finds only what holds."""
 
@@ -145,7 +145,7 @@ def hash_possible_names(text: str) -> list[bytes]:
     return [hash_name(name) for name in sorted(names - {""})]
 
 
-def _search_graph(
+def _search_along_edges(
     finder: Finder, request: GraphSearchRequest, types: Sequence[NodeType]
 ) -> GraphOut:
     starts, degradations = _find_starts(finder, request)
@@ -155,16 +155,16 @@ def _search_graph(
         min_confidence=_MIN_CONFIDENCE,
         as_of=request.as_of,
         archived=request.archived,
-        halves_confidence=finder.halves_confidence,
+        combines_by_halving=finder.combines_by_halving,
     )
     subgraph = read_subgraph(finder.access, list(starts), walk)
-    holds = make_validity_filter(request.as_of, archived=request.archived)
+    holds = make_as_of_filter(request.as_of, archived=request.archived)
     visible_rows = [row for row in subgraph.nodes if holds(row) and row.type in types]
     nodes = [
         to_found_node(row, starts.get(row.node_id), hops=subgraph.hops[row.node_id])
         for row in visible_rows[: request.limit]
     ]
-    edges = to_edges(subgraph.edges, leads_by_member(visible_rows[: request.limit]))
+    edges = to_edges(subgraph.edges, map_nodes_by_member(visible_rows[: request.limit]))
     is_cut = subgraph.is_cut or len(visible_rows) > request.limit
     return GraphOut(
         nodes=nodes, edges=edges, degraded=degradations + (["cut_by_limit"] if is_cut else [])

@@ -29,7 +29,7 @@ class NodeFilter:
     types: Sequence[NodeType]
     as_of: datetime | None = None
     archived: bool = False
-    halves_confidence: bool = False
+    combines_by_halving: bool = False
     """Whether confidences as of a time are combined by halving."""
 
 

@@ -121,7 +121,7 @@ _LEADS: LiteralString = """,
 `leads`."""
 
 
-def read_nodes_about(
+def read_nodes_around(
     access: TenantDb, query: NodeQuery, types: Sequence[NodeType]
 ) -> Sequence[KnownNodeRow]:
     """The visible nodes of these types that a question names, by their whole names or by words; the

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound
 from strandline.graph.nodes.identity import PREFIXES, NodeType, parse_node_id
-from strandline.graph.nodes.store_joined import leads_by_member
+from strandline.graph.nodes.store_joined import map_nodes_by_member
 from strandline.graph.nodes.store_walk import WalkFilter
 from strandline.graph.search.answers import to_edges, to_found_node
 from strandline.graph.search.schemas import GraphOut, Traversal, TraverseRequest
-from strandline.graph.search.search import make_validity_filter
+from strandline.graph.search.search import make_as_of_filter
 from strandline.graph.search.subgraph import read_subgraph
 
 _ALL: frozenset[NodeType] = frozenset(PREFIXES)
@@ -55,7 +55,7 @@ _RULES: Mapping[Traversal, _Rule] = {
 
 
 def traverse(
-    access: TenantDb, request: TraverseRequest, *, halves_confidence: bool = False
+    access: TenantDb, request: TraverseRequest, *, combines_by_halving: bool = False
 ) -> GraphOut:
     """The start node of a traversal, and the nodes that it reaches: nearest first, along the
     heaviest edges first, with the edges between them. Raises NotFound if the node is not in view or
@@ -70,19 +70,19 @@ def traverse(
         as_of=request.as_of,
         archived=request.archived,
         ended=is_chain,
-        halves_confidence=halves_confidence,
+        combines_by_halving=combines_by_halving,
     )
     subgraph = read_subgraph(access, [start_id], walk)
     rows = subgraph.nodes
     if not rows or rows[0].node_id != start_id or rows[0].type != node_type:
         raise NotFound("there is no such node in view")
-    holds = make_validity_filter(None if is_chain else request.as_of, archived=request.archived)
+    holds = make_as_of_filter(None if is_chain else request.as_of, archived=request.archived)
     results = [row for row in rows[1:] if row.type in rule.results and holds(row)]
     page = [rows[0], *results[: request.limit]]
     is_cut = subgraph.is_cut or len(results) > request.limit
     return GraphOut(
         nodes=[to_found_node(row, None, hops=subgraph.hops[row.node_id]) for row in page],
-        edges=to_edges(subgraph.edges, leads_by_member(page)),
+        edges=to_edges(subgraph.edges, map_nodes_by_member(page)),
         degraded=["cut_by_limit"] if is_cut else [],
     )
 

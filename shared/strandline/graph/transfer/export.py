@@ -17,8 +17,8 @@ from strandline.graph.transfer import store_export
 from strandline.graph.transfer.export_lines import (
     FORMAT,
     FORMAT_VERSION,
-    LineWriter,
-    encode_members,
+    HashedLineWriter,
+    encode_members_unbraced,
 )
 from strandline.graph.transfer.export_sources import (
     SourceStatement,
@@ -63,7 +63,7 @@ def export_graph(
         exporter = _Exporter(access, with_vectors=with_vectors)
         for scope in scopes:
             exporter.add_scope(scope)
-    return exporter.finish(now)
+    return exporter.build_file(now)
 
 
 def _check_rows(scopes: Sequence[ExportScope]) -> None:
@@ -114,19 +114,19 @@ class _Exporter:
             }
             self._add("fields", "field", members, is_numbered=False)
 
-    def finish(self, now: datetime) -> ExportFile:
+    def build_file(self, now: datetime) -> ExportFile:
         """The complete file."""
-        writer = LineWriter()
+        writer = HashedLineWriter()
         header = {
             "format": FORMAT,
             "version": FORMAT_VERSION,
             "exported_at": now.astimezone(UTC).isoformat(),
             "counts": self._counts,
         }
-        writer.write("header", encode_members(header))
+        writer.write("header", encode_members_unbraced(header))
         for kind, members in self._lines:
             writer.write(kind, members)
-        writer.write("end", encode_members({"lines": writer.line_count + 1}))
+        writer.write("end", encode_members_unbraced({"lines": writer.line_count + 1}))
         data = writer.data
         counts = TransferCounts.model_validate(self._counts)
         return ExportFile(data, hashlib.sha256(data).hexdigest(), writer.line_count, counts)
@@ -167,7 +167,7 @@ class _Exporter:
         """Add a line. Returns its number among the lines of its kind."""
         self._counts[counter] += 1
         number = self._counts[counter]
-        line = encode_members({kind: number, **members} if is_numbered else members)
+        line = encode_members_unbraced({kind: number, **members} if is_numbered else members)
         self._lines.append((kind, line))
         self._size += len(line) + _LINE_BYTES
         if self._size > MAX_FILE_BYTES:
@@ -191,11 +191,11 @@ def _iter_statements(access: TenantDb, scope_id: UUID) -> Iterator[SourceStateme
     for _, group in groupby(statements, key=lambda statement: statement.key):
         first, *rest = group
         for other in rest:
-            first.join(other)
+            first.extend(other)
         yield first
 
 
-def _describe_state(row: ExportNode | ExportEdge) -> dict[str, Any]:
+def _describe_computed_state(row: ExportNode | ExportEdge) -> dict[str, Any]:
     return {
         "properties": row.properties,
         "confidence": row.confidence,
@@ -209,7 +209,7 @@ def _describe_state(row: ExportNode | ExportEdge) -> dict[str, Any]:
 
 def _describe_node(row: ExportNode, ordinal: int) -> dict[str, Any]:
     state = {
-        **_describe_state(row),
+        **_describe_computed_state(row),
         "archived": row.archived,
         "salience": row.salience,
         "merged_into": None if row.identity == row.name_hash else row.identity.hex(),
@@ -236,7 +236,7 @@ def _describe_edge(row: ExportEdge, numbers: _NumbersById) -> dict[str, Any]:
         "label": row.label,
         "from_node": numbers.nodes[row.from_id],
         "to_node": numbers.nodes[row.to_id],
-        "state": _describe_state(row),
+        "state": _describe_computed_state(row),
     }
 
 

@@ -30,7 +30,7 @@ def make_line_error(number: int, why: str) -> Invalid:
     return Invalid(f"line {number}: {why}", line=number)
 
 
-class LineWriter:
+class HashedLineWriter:
     """Writes a file into memory."""
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class LineWriter:
         return bytes(self._buffer)
 
     def write(self, kind: str, members: bytes) -> None:
-        """Write the next line, with members encoded by `encode_members`."""
+        """Write the next line, with members encoded by `encode_members_unbraced`."""
         self.line_count += 1
         body = b'{"line":%d,"kind":"%s",%s' % (self.line_count, kind.encode(), members)
         self._chain = _hash_line(self._chain, body)
         self._buffer += body + b',"chain":"' + self._chain + b'"}\n'
 
 
-def encode_members(members: Mapping[str, Any]) -> bytes:
+def encode_members_unbraced(members: Mapping[str, Any]) -> bytes:
     """Encode the members of a line as JSON, without braces. There must be at least one."""
     text = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
     return text[1:-1].encode()

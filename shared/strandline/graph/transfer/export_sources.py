@@ -29,7 +29,7 @@ class SourceStatement:
         """The statement of a revision. The topic may no longer have an observation from it."""
         return cls((revision.recorded_at, revision.event_id, revision.trust), [], revision)
 
-    def join(self, other: "SourceStatement") -> None:
+    def extend(self, other: "SourceStatement") -> None:
         """Add what else the same source said."""
         self.observations += other.observations
         self.revision = self.revision or other.revision
@@ -59,7 +59,7 @@ def describe_statement(
     statement = source_statement.revision or source_statement.observations[0]
     is_statement = isinstance(statement, ExportRevision) or statement.is_statement
     fields = (
-        _get_statement_fields(statement)
+        _get_event_fields(statement)
         if is_statement
         else _convert_chain_to_statement(source_statement, participants)
     )
@@ -78,7 +78,7 @@ def describe_statement(
     }
 
 
-def _get_statement_fields(row: ExportObservation | ExportRevision) -> dict[str, Any]:
+def _get_event_fields(row: ExportObservation | ExportRevision) -> dict[str, Any]:
     return {"role": row.role, "speaker": row.speaker, "content": row.content}
 
 

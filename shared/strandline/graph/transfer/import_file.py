@@ -6,7 +6,7 @@ from typing import Any, get_args
 from strandline.errors import Forbidden, Invalid
 from strandline.graph.fields.schemas import parse_field_name
 from strandline.graph.nodes.identity import NodeType, hash_name
-from strandline.graph.nodes.relations import check_relation
+from strandline.graph.nodes.relations import resolve_relation
 from strandline.graph.nodes.schemas import EntityKind, FactCategory
 from strandline.graph.transfer.export_lines import ExportLine, make_line_error, read_lines
 from strandline.graph.transfer.graph_file import (
@@ -118,33 +118,42 @@ class FileReader:
         node = _parse(NodeLine, line)
         self._check_number(line, node.node, self.file.nodes)
         name_hash = hash_name(node.name)
-        self._require_new(line, "node", self._scope(line), node.type, name_hash, node.ordinal)
+        self._require_new(
+            line, "node", self._get_scope_index(line), node.type, name_hash, node.ordinal
+        )
         if node.ordinal and node.type != "fact":
             raise make_line_error(line.number, "only facts can have the same name")
         self.file.nodes.append(
-            FileNode(line.number, self._scope(line), node.type, node.name, name_hash, node.ordinal)
+            FileNode(
+                line.number,
+                self._get_scope_index(line),
+                node.type,
+                node.name,
+                name_hash,
+                node.ordinal,
+            )
         )
 
     def _add_edge(self, line: ExportLine) -> None:
         edge = _parse(EdgeLine, line)
         self._check_number(line, edge.edge, self.file.edges)
-        start = self._find(line, self.file.nodes, edge.from_node, "from_node")
-        end = self._find(line, self.file.nodes, edge.to_node, "to_node")
+        start = self._find_index(line, self.file.nodes, edge.from_node, "from_node")
+        end = self._find_index(line, self.file.nodes, edge.to_node, "to_node")
         if start == end:
             raise make_line_error(line.number, "leads from a node to itself")
         types = self.file.nodes[start].type, self.file.nodes[end].type
         try:
-            check_relation(edge.type, *types, has_label=bool(edge.label), field="type")
+            resolve_relation(edge.type, *types, has_label=bool(edge.label), field="type")
         except Invalid as error:
             raise make_line_error(line.number, error.message) from None
         self._require_new(line, "edge", start, end, edge.type, edge.label)
         self.file.edges.append(
-            FileEdge(line.number, self._scope(line), edge.type, edge.label, start, end)
+            FileEdge(line.number, self._get_scope_index(line), edge.type, edge.label, start, end)
         )
 
     def _add_statement(self, line: ExportLine) -> None:
         statement = _parse(StatementLine, line)
-        members = self.file.scopes[self._scope(line)]
+        members = self.file.scopes[self._get_scope_index(line)]
         speaker = statement.speaker
         is_agent = speaker is not None and speaker.startswith("agent:")
         if speaker is not None and (
@@ -161,7 +170,7 @@ class FileReader:
         self.file.statements.append(
             FileStatement(
                 line=line.number,
-                scope=self._scope(line),
+                scope=self._get_scope_index(line),
                 source_id=statement.id,
                 role=statement.role,
                 speaker=speaker and normalize(speaker),
@@ -181,7 +190,7 @@ class FileReader:
             patch = observation.patch.model_dump(mode="json", exclude_unset=True)
             is_edge = observation.node is None
             rows = self.file.edges if observation.node is None else self.file.nodes
-            target = self._find(line, rows, observation.node or observation.edge or 0, "says")
+            target = self._find_index(line, rows, observation.node or observation.edge or 0, "says")
             if (is_edge, target) in targets:
                 raise make_line_error(line.number, "has two observations of one node or edge")
             targets.add((is_edge, target))
@@ -216,14 +225,14 @@ class FileReader:
     def _check_revision(self, line: ExportLine, revision: RevisionFields) -> None:
         for number in (revision.node, revision.ref_node):
             if number is not None:
-                topic = self._find(line, self.file.nodes, number, "revision")
+                topic = self._find_index(line, self.file.nodes, number, "revision")
                 if self.file.nodes[topic].type != "topic":
                     raise make_line_error(line.number, "only topics have fields")
         self._check_field(line, revision.field)
 
     def _add_field(self, line: ExportLine) -> None:
         row = _parse(FieldLine, line)
-        topic = self._find(line, self.file.nodes, row.node, "node")
+        topic = self._find_index(line, self.file.nodes, row.node, "node")
         if self.file.nodes[topic].type != "topic":
             raise make_line_error(line.number, "only topics have fields")
         self._check_field(line, row.field)
@@ -258,16 +267,16 @@ class FileReader:
                     node.line, "the fact of this name before it is missing, or has not ended"
                 )
 
-    def _scope(self, line: ExportLine) -> int:
+    def _get_scope_index(self, line: ExportLine) -> int:
         if not self.file.scopes:
             raise make_line_error(line.number, "comes before the line of its scope")
         return len(self.file.scopes) - 1
 
-    def _find(
+    def _find_index(
         self, line: ExportLine, rows: Sequence[FileNode | FileEdge], number: int, member: str
     ) -> int:
         """The index of a node or an edge of the current scope."""
-        if not 1 <= number <= len(rows) or rows[number - 1].scope != self._scope(line):
+        if not 1 <= number <= len(rows) or rows[number - 1].scope != self._get_scope_index(line):
             raise make_line_error(
                 line.number, f"`{member}` names a node or an edge that is not in this scope"
             )

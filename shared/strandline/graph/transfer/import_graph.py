@@ -48,7 +48,7 @@ def import_graph(request: Request, body: ImportRequest) -> GraphImport:
     access = request.resources.database.connect_as(make_caller(principal), request.deadline)
     try:
         graph = read_file(
-            _load_file(request, access, body), lambda names: _may_write(principal, names)
+            _load_bytes(request, access, body), lambda names: _may_write(principal, names)
         )
         _check_counts(graph)
         return _store(request, access, graph)
@@ -76,7 +76,7 @@ def _may_write(principal: Principal, participants: Sequence[str]) -> bool:
     return principal.user is None or principal.user in participants
 
 
-def _load_file(request: Request, access: TenantDb, body: ImportRequest) -> bytes:
+def _load_bytes(request: Request, access: TenantDb, body: ImportRequest) -> bytes:
     """The bytes of the file."""
     if body.content is not None:
         return body.content.encode()
@@ -93,7 +93,7 @@ def _load_file(request: Request, access: TenantDb, body: ImportRequest) -> bytes
                 limit=MAX_FILE_BYTES,
             )
         try:
-            data = request.resources.blobs.read_upload(
+            data = request.resources.blobs.read_upload_prefix(
                 access.caller.tenant, row.upload_id, MAX_FILE_BYTES
             )
         except PayloadMissing:
@@ -172,7 +172,7 @@ def make_statements(
     is stored once even if several files contain it."""
     copies = Counter[str]()
     for statement in statements:
-        record = _describe_statement(graph, statement)
+        record = _make_statement_record(graph, statement)
         size = len(json.dumps(record, ensure_ascii=False).encode())
         if size > MAX_RECORD_BYTES:
             raise Invalid(
@@ -219,7 +219,7 @@ def _digest(graph: GraphFile, statement: FileStatement, record: Mapping[str, Any
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _describe_statement(graph: GraphFile, statement: FileStatement) -> dict[str, Any]:
+def _make_statement_record(graph: GraphFile, statement: FileStatement) -> dict[str, Any]:
     """A statement's record for the log, without the numbers of the file. The graph is derived from
     it."""
     record: dict[str, Any] = {

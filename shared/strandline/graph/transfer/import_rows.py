@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.confidence import halves_confidence_by_default
+from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
 from strandline.graph.nodes.identity import make_edge_id, make_node_id
 from strandline.graph.nodes.observations import Source
 from strandline.graph.nodes.store_write import compute_from_observations, lock_scopes
@@ -68,15 +68,15 @@ class GraphWriter:
         ]
         self.new_nodes = store_import.add_nodes(access, node_rows)
         self.new_edges = store_import.add_edges(access, edge_rows)
-        self._drop_former_observations(statements)
+        self._drop_field_observations(statements)
         store_import.add_observations(access, list(self.describe_observations(statements)))
         ids = [self._id_of(target) for target in first_sources]
         self._require_founded(first_sources)
-        store_import.suspend_facts(access, ids)
+        store_import.suspend_facts_until_computed(access, ids)
         for start in range(0, len(ids), _COMPUTED_AT_ONCE):
             some_ids = ids[start : start + _COMPUTED_AT_ONCE]
             compute_from_observations(
-                access, some_ids, halves_confidence=halves_confidence_by_default()
+                access, some_ids, combines_by_halving=combines_by_halving_by_default()
             )
         self._add_revisions(statements)
 
@@ -149,7 +149,7 @@ class GraphWriter:
                     "valid_from": observation.valid_from.isoformat(),
                 }
 
-    def _drop_former_observations(self, statements: Sequence[StoredStatement]) -> None:
+    def _drop_field_observations(self, statements: Sequence[StoredStatement]) -> None:
         """Delete each field's previous observation: a topic has one observation of each field, from
         its newest revision."""
         fields = [

@@ -19,13 +19,13 @@ type Number = Annotated[int, Field(ge=1, strict=True)]
 """The number of a scope, a node or an edge within the file, from 1."""
 
 
-def _check_name(value: str) -> str:
+def _check_trimmed(value: str) -> str:
     if not normalise(value) or value != value.strip():
         raise ValueError("must have a letter, a digit or a sign, and no white space around it")
     return value
 
 
-def _check_time(value: str) -> str:
+def _check_time_text(value: str) -> str:
     """Check a time's format, which must be one that every reader of a patch accepts."""
     moment = datetime.fromisoformat(value)
     if moment.tzinfo is None:
@@ -33,7 +33,7 @@ def _check_time(value: str) -> str:
     return moment.isoformat()
 
 
-type TimeText = Annotated[str, Field(max_length=40), AfterValidator(_check_time)]
+type TimeText = Annotated[str, Field(max_length=40), AfterValidator(_check_time_text)]
 
 
 class FileLine(RequestModel):
@@ -67,7 +67,7 @@ class NodeLine(FileLine):
     id: str = Field(max_length=100)
     """Its id where it was exported."""
     type: NodeType
-    name: Annotated[str, Field(min_length=1, max_length=8000), AfterValidator(_check_name)]
+    name: Annotated[str, Field(min_length=1, max_length=8000), AfterValidator(_check_trimmed)]
     ordinal: Annotated[int, Field(ge=0, le=100_000, strict=True)]
     """How many facts of its name came before it. Each of them has ended."""
     state: dict[str, Any]

@@ -36,7 +36,7 @@ def _iter_pages[Row](read_page: Callable[[Row | None], Sequence[Row]]) -> Iterat
         last = page[-1]
 
 
-def _make_page_key(row: object, *columns: str) -> dict[str, object]:
+def _make_page_params(row: object, *columns: str) -> dict[str, object]:
     """The position of a row, from which the next page begins: its values of these columns, or nulls
     for None."""
     return {column: getattr(row, column, None) for column in columns}
@@ -126,7 +126,7 @@ def _list_nodes(
         order by type, name_hash, ordinal limit %(limit)s
         """,
         {
-            **_make_page_key(last, "type", "name_hash", "ordinal"),
+            **_make_page_params(last, "type", "name_hash", "ordinal"),
             "scope_id": scope_id,
             "with_vectors": with_vectors,
             "limit": PAGE,
@@ -200,7 +200,7 @@ def iter_observations(access: TenantDb, scope_id: UUID) -> Iterator[ExportObserv
 def _list_observations(
     access: TenantDb, scope_id: UUID, last: ExportObservation | None
 ) -> Sequence[ExportObservation]:
-    place = _make_page_key(last, "observed_at", "source_id", "trust", "target_id")
+    place = _make_page_params(last, "observed_at", "source_id", "trust", "target_id")
     return access.fetch(
         ExportObservation,
         """
@@ -269,7 +269,7 @@ def iter_revisions(access: TenantDb, scope_id: UUID) -> Iterator[ExportRevision]
 def _list_revisions(
     access: TenantDb, scope_id: UUID, last: ExportRevision | None
 ) -> Sequence[ExportRevision]:
-    place = _make_page_key(last, "recorded_at", "event_id")
+    place = _make_page_params(last, "recorded_at", "event_id")
     return access.fetch(
         ExportRevision,
         """

@@ -44,7 +44,7 @@ def find_stored_sources(access: TenantDb, source_ids: Sequence[UUID]) -> frozens
 def add_nodes(access: TenantDb, rows: Rows) -> int:
     """Add the nodes that do not exist. Returns how many were added. None of them holds until it is
     computed, because two facts of one name must not hold at once."""
-    return _run_in_batches(
+    return _execute_in_batches(
         access,
         """
         insert into graph_nodes (tenant_id, node_id, scope_id, participants, type, name, name_hash,
@@ -63,7 +63,7 @@ def add_nodes(access: TenantDb, rows: Rows) -> int:
 
 def add_edges(access: TenantDb, rows: Rows) -> int:
     """Add the edges that do not exist. Returns how many were added."""
-    return _run_in_batches(
+    return _execute_in_batches(
         access,
         """
         insert into graph_edges (tenant_id, edge_id, scope_id, participants, from_id, to_id, type,
@@ -81,7 +81,7 @@ def add_edges(access: TenantDb, rows: Rows) -> int:
 
 def add_observations(access: TenantDb, rows: Rows) -> None:
     """Add observations, each with the statement that it cites."""
-    _run_in_batches(
+    _execute_in_batches(
         access,
         """
         with said as materialized (
@@ -118,7 +118,7 @@ def list_nodes_without_observations(access: TenantDb, node_ids: Sequence[UUID]) 
     return [row.id for row in rows]
 
 
-def suspend_facts(access: TenantDb, ids: Sequence[UUID]) -> None:
+def suspend_facts_until_computed(access: TenantDb, ids: Sequence[UUID]) -> None:
     """Make these facts not hold until they are computed, like newly added ones."""
     access.execute(
         """
@@ -132,7 +132,7 @@ def suspend_facts(access: TenantDb, ids: Sequence[UUID]) -> None:
 
 def drop_revision_observations(access: TenantDb, fields: Rows) -> None:
     """Delete the observation that the newest revision of each of these fields made of its topic."""
-    _run_in_batches(
+    _execute_in_batches(
         access,
         """
         delete from graph_observations o
@@ -150,7 +150,7 @@ def drop_revision_observations(access: TenantDb, fields: Rows) -> None:
 def add_revisions(access: TenantDb, fields: Rows, revisions: Rows) -> None:
     """Add fields that are new, and revisions in the order of their positions, after a field's
     existing ones. The salience of an existing field does not change."""
-    _run_in_batches(
+    _execute_in_batches(
         access,
         """
         insert into topic_fields (tenant_id, node_id, field, scope_id, participants, field_type,
@@ -164,7 +164,7 @@ def add_revisions(access: TenantDb, fields: Rows, revisions: Rows) -> None:
         """,
         fields,
     )
-    _run_in_batches(access, _ADD_REVISIONS, revisions)
+    _execute_in_batches(access, _ADD_REVISIONS, revisions)
     ids = list({UUID(row["node_id"]) for row in fields})
     access.execute(
         """
@@ -198,7 +198,7 @@ _ADD_REVISIONS: LiteralString = """
 """
 
 
-def _run_in_batches(access: TenantDb, statement: LiteralString, rows: Rows) -> int:
+def _execute_in_batches(access: TenantDb, statement: LiteralString, rows: Rows) -> int:
     """Run a statement for these rows, some thousand at a time. Returns how many rows it changed."""
     return sum(
         access.execute(statement, {"rows": json.dumps(rows[start : start + _ROWS])})

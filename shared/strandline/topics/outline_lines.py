@@ -48,7 +48,7 @@ class Lines:
     _events: dict[UUID, Line[EventSource]] = field(default_factory=dict[UUID, Line[EventSource]])
 
     @property
-    def max_bytes(self) -> int:
+    def budget_bytes(self) -> int:
         """The budget in bytes."""
         return self.budget * BYTES_PER_TOKEN
 
@@ -60,17 +60,17 @@ class Lines:
             if not has_summary:
                 topic = topic._replace(summary="")
             elif not self.texts.keeps_summaries:
-                topic = _drop_repetition(topic)
-            self._topics[key] = topic_line(topic, self.max_bytes)
+                topic = _drop_repeated_name_and_dates(topic)
+            self._topics[key] = topic_line(topic, self.budget_bytes)
         return copy(self._topics[key])
 
     def event(self, event_id: UUID) -> Line[EventSource]:
         """A copy of an event's line."""
         if event_id not in self._events:
-            self._events[event_id] = event_line(self.texts.events[event_id], self.max_bytes)
+            self._events[event_id] = event_line(self.texts.events[event_id], self.budget_bytes)
         return copy(self._events[event_id])
 
-    def day(self, slot: UUID | None) -> str | None:
+    def common_day(self, slot: UUID | None) -> str | None:
         """The day of a topic whose events are all of one day; the lines of its events omit that
         day."""
         if slot is None:
@@ -80,7 +80,7 @@ class Lines:
         return days.pop() if len(days) == 1 else None
 
 
-def _drop_repetition(topic: TopicSource) -> TopicSource:
+def _drop_repeated_name_and_dates(topic: TopicSource) -> TopicSource:
     """Remove repetition from a topic's line: the summary of an inner topic begins with the name of
     one of its children and ends with the dates."""
     dates = describe_dates(topic.started_at, topic.last_event_at)

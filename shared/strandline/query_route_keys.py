@@ -4,7 +4,7 @@ in `deployment`.
 Written down, not derived from the routes themselves: infra and every function read this list, and
 the modules of the routes are 640 imports. A test compares both."""
 
-QUERY_ROUTES = (
+QUERY_ROUTE_KEYS = (
     *("GET /health", "GET /api/v1/health", "GET /metrics"),
     "GET /api/v1/events/{event_id}",
     "POST /api/v1/events/query",

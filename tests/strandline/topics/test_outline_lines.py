@@ -8,8 +8,8 @@ import pytest
 from strandline.context.lines import EventSource, TopicSource, event_line
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import TopicTreePart
-from strandline.topics.topic_lines import Lines, Texts, event_bytes, format_event_prefix
-from strandline.topics.walk import rank_by_topic
+from strandline.topics.outline_lines import Lines, Texts, event_bytes, format_event_prefix
+from strandline.topics.walk import rank_with_topic_weight
 
 AT = datetime(2026, 8, 3, 9, tzinfo=UTC)
 SLOT, EVENT = UUID(int=1), UUID(int=2)
@@ -65,9 +65,9 @@ def test_an_event_does_not_repeat_its_topic_s_day() -> None:
     lines = Lines(
         Texts({SLOT: topic("", days=0)}, {EVENT: event()}, {}, keeps_summaries=False), 100
     )
-    day = lines.day(SLOT)
+    day = lines.common_day(SLOT)
     assert day == "Mon 3 August 2026"
-    assert lines.day(None) is None
+    assert lines.common_day(None) is None
     line = lines.event(EVENT)
     assert format_event_prefix(line, day) == " alice: "
     assert format_event_prefix(line, None) == " Mon 3 August 2026, alice: "
@@ -76,7 +76,9 @@ def test_an_event_does_not_repeat_its_topic_s_day() -> None:
 
 
 def test_a_topic_of_several_days_has_no_day() -> None:
-    assert Lines(Texts({SLOT: topic("")}, {}, {}, keeps_summaries=False), 100).day(SLOT) is None
+    assert (
+        Lines(Texts({SLOT: topic("")}, {}, {}, keeps_summaries=False), 100).common_day(SLOT) is None
+    )
 
 
 def test_a_name_that_could_pass_for_a_date_stays_behind_the_date() -> None:
@@ -94,6 +96,6 @@ def test_beside_what_answers_comes_sooner() -> None:
     a, b, c, d = (UUID(int=n) for n in range(10, 14))
     relevance = {a: 0.9, b: 0.31, c: 0.3, d: 0.1}
     alone = dict(zip((a, b, c, d), "abcd", strict=True))
-    assert rank_by_topic(relevance, alone) == [a, b, c, d]
-    assert rank_by_topic(relevance, {**alone, c: "a"}) == [a, c, b, d]
-    assert rank_by_topic(relevance, {**alone, d: "a"}) == [a, b, c, d]
+    assert rank_with_topic_weight(relevance, alone) == [a, b, c, d]
+    assert rank_with_topic_weight(relevance, {**alone, c: "a"}) == [a, c, b, d]
+    assert rank_with_topic_weight(relevance, {**alone, d: "a"}) == [a, b, c, d]

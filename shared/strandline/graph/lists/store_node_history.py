@@ -87,7 +87,7 @@ def list_observations(
 
 
 @dataclass(frozen=True)
-class FactRevisionRow:
+class FactLineageRow:
     """A fact in a chain of revisions."""
 
     node_id: UUID
@@ -99,11 +99,11 @@ class FactRevisionRow:
     replaced_by: list[UUID]
 
 
-def list_fact_revisions(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[FactRevisionRow]:
+def list_fact_lineage(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[FactLineageRow]:
     """These facts, and all facts that they replaced or were replaced by, directly or indirectly,
     oldest first; at most `MAX_REVISIONS`, the nearest."""
     return access.fetch(
-        FactRevisionRow,
+        FactLineageRow,
         """
         with recursive chain (node_id) as (
             select unnest(%(ids)s::uuid[])

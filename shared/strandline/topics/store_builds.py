@@ -50,7 +50,7 @@ def lock_build(access: TenantDb, job_id: UUID) -> None:
     )
 
 
-def drop_overtaken(access: TenantDb, job_id: UUID) -> int:
+def drop_build_if_overtaken(access: TenantDb, job_id: UUID) -> int:
     """Delete the rows of this job's build if another version was published since it began and none
     of its scopes is being grown: it can no longer be published. Returns how many builds. In a
     transaction, after `lock_build`."""

@@ -14,7 +14,7 @@ GARBAGE_PERIOD = timedelta(hours=6)
 costs calls to the object store."""
 
 
-def find_next_runs(
+def find_next_run_times(
     connection: Connection,
     *,
     space: str | None,
@@ -43,7 +43,7 @@ def find_next_runs(
                 "blob_grace": grace,
                 "garbage_period": period,
                 "snapshot_age": snapshot_age,
-                "promotion": json.dumps(promotion or DEFAULTS.promotion_parameters()),
+                "promotion": json.dumps(promotion or DEFAULTS.promotion_due_parameters()),
                 "now": now,
                 **{f"{job.name}_spacing": spacing[job.name] for job in JOBS},
             },

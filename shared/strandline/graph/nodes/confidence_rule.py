@@ -3,7 +3,7 @@
 from strandline.config import get_settings
 
 
-def halves_confidence_by_default() -> bool:
+def combines_by_halving_by_default() -> bool:
     """Whether the deployment combines confidences by halving. A tenant's own setting takes
     precedence."""
     return get_settings().tuning.edge_confidence == "halving"
