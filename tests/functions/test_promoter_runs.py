@@ -131,8 +131,11 @@ def machine(
 
 
 def promote(gateway: Gateway, key: str) -> Any:
-    """Start the job as an admin does, and wait for its end."""
+    """Start the job as an admin does, and wait for its end. A retry may run already."""
     started = gateway.call("POST", f"{JOBS}/promoter", key=key)
+    if started.status == 409:
+        wait_for(gateway, started.body["error"]["details"]["job_id"], key)
+        started = gateway.call("POST", f"{JOBS}/promoter", key=key)
     assert started.status == 202, started.text
     return wait_for(gateway, started.body["job_id"], key)
 
