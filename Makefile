@@ -135,8 +135,8 @@ synth: npm $(READY) node_modules ## write the stack's template to cdk.out: make 
 	@$(PY) layers/build.py --arch arm64
 	@node_modules/.bin/cdk synth --quiet $(ARGS)
 
-scale: $(READY) ## write what a stack serves into docs/scale.md, from infra/scale.py
-	@$(PY) -m infra.scale
+scale: $(READY) ## write what a stack serves into docs/scale.md, from infra/capacity_estimate.py
+	@$(PY) -m infra.capacity_estimate
 
 smoke: $(READY) ## check a deployment by twelve calls: make smoke URL=https://... KEY=<the operator's key>
 	@KEY="$(KEY)" $(PY) -m infra.smoke "$(URL)"

@@ -9,7 +9,7 @@ from strandline.function_specs import Layer
 
 
 @dataclass(frozen=True)
-class BuildAssets:
+class BuiltAssets:
     """What layers/build.py built."""
 
     handler: str = build.HANDLER
@@ -29,7 +29,7 @@ class BuildAssets:
         return build.measure_size(directory).unzipped
 
 
-def load_assets(bundle: str | None = None) -> BuildAssets:
+def load_assets(bundle: str | None = None) -> BuiltAssets:
     """The built assets, with this bundle of certificate authorities instead of the shipped one.
     Raises SettingsError if they are older than the code or the locks, because `cdk deploy` alone
     builds nothing."""
@@ -37,8 +37,8 @@ def load_assets(bundle: str | None = None) -> BuildAssets:
         names = ", ".join(path.name for path in stale)
         raise SettingsError(f"build/ is out of date ({names}): run make synth, which builds it")
     if bundle is None:
-        return BuildAssets()
-    return BuildAssets(
+        return BuiltAssets()
+    return BuiltAssets(
         certificates=build.OWN_CERTIFICATES_PATH,
         certificates_layer=build.build_certificates(bundle),
     )

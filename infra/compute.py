@@ -12,11 +12,11 @@ from constructs import Construct
 
 from infra.database import APP, MASTER, NAME, OWNER, PORT, Database
 from infra.jobs import ALIAS, Jobs, function_prefix
-from infra.logs import log_group
+from infra.log_group_factory import log_group
 from infra.nag_suppressions import acknowledge
 from infra.network import Network
 from infra.permissions import ResourceArns, bedrock_models, policy_statements
-from infra.roles import allow, service_role
+from infra.role_factory import allow, service_role
 from infra.settings import SettingsError, StackSettings
 from infra.storage import Storage
 from strandline.function_specs import FUNCTIONS, FunctionSpec, Layer

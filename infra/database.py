@@ -8,10 +8,10 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_rds as rds
 from constructs import Construct
 
-from infra.logs import log_group
+from infra.log_group_factory import log_group
 from infra.nag_suppressions import acknowledge
 from infra.network import Network
-from infra.roles import allow, service_role
+from infra.role_factory import allow, service_role
 from infra.settings import StackSettings
 
 NAME = "strandline"

@@ -9,9 +9,9 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
-from infra.logs import log_group
+from infra.log_group_factory import log_group
 from infra.nag_suppressions import acknowledge
-from infra.roles import allow, service_role
+from infra.role_factory import allow, service_role
 from infra.settings import StackSettings
 from infra.storage import Storage
 from strandline.function_specs import RUNNABLE, FunctionSpec

@@ -5,8 +5,8 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from infra.logs import log_group
-from infra.roles import allow
+from infra.log_group_factory import log_group
+from infra.role_factory import allow
 from infra.settings import ExistingVpc, StackSettings
 from infra.storage import Storage
 

@@ -8,17 +8,17 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.compute import Compute, StackParts
-from infra.logs import log_group
+from infra.log_group_factory import log_group
 from infra.nag_suppressions import acknowledge
-from infra.roles import allow, service_role
+from infra.role_factory import allow, service_role
 from infra.settings import StackSettings
 
-_CALLER = Path(__file__).parent / "release_caller.py"
+_CALLER = Path(__file__).parent / "release_function.py"
 _CALLER_SECONDS = 900
 """Lambda's limit: `migrate` may take all of its own time."""
 
 
-class Release(Construct):
+class MigrationStep(Construct):
     """Runs `migrate` during every deployment that changes it or the layers it is made of. The other
     functions' aliases move only after it; if it fails they stay, and the deployment is rolled back.
     It is not called during a rollback. `resource` is the resource that stands for it.

@@ -11,7 +11,7 @@ from infra.jobs import Jobs, function_prefix
 from infra.metrics import MonitoredResources
 from infra.monitoring import Monitoring
 from infra.network import Network
-from infra.release import Release
+from infra.release import MigrationStep
 from infra.settings import StackSettings
 from infra.storage import Storage
 
@@ -32,7 +32,7 @@ class StrandlineStack(Stack):
         jobs = Jobs(self, "Jobs", settings, storage)
         parts = StackParts(network, storage, database, jobs)
         compute = Compute(self, "Compute", settings, parts, assets)
-        Release(self, "Release", settings, parts, compute)
+        MigrationStep(self, "Release", settings, parts, compute)
         api = Api(self, "Api", settings, compute.aliases, key=storage.key)
         Monitoring(
             self,

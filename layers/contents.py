@@ -23,8 +23,8 @@ EXCLUDED_PACKAGES = frozenset({
 AWS_SERVICES = frozenset(
     {"bedrock-runtime", "s3", "scheduler", "secretsmanager", "sqs", "stepfunctions"}
 )
-"""The services that `strandline.aws.clients` creates clients for. The models of botocore's other
-services, 25 MB, are left out.
+"""The services that `strandline.aws.client_factory` creates clients for. The models of botocore's
+other services, 25 MB, are left out.
 
 boto3 is shipped although Lambda's runtime has one: the runtime's is older, changes by itself, and
 its bytecode is of an unknown version."""

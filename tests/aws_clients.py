@@ -9,7 +9,7 @@ import pytest
 from botocore import session as botocore_session
 from moto import backends
 
-from strandline.aws import clients
+from strandline.aws import client_factory
 from strandline.local import aws
 
 SHARED = ("s3", "sqs")
@@ -21,7 +21,7 @@ def share_clients(patch: pytest.MonkeyPatch) -> None:
     environment; and read the models of services from their files once."""
     botocore: Any = botocore_session
     patch.setattr(botocore, "create_loader", functools.cache(botocore.create_loader))
-    make = clients.client
+    make = client_factory.client
     results: dict[tuple[object, ...], Any] = {}
 
     @functools.wraps(make)
@@ -37,7 +37,7 @@ def share_clients(patch: pytest.MonkeyPatch) -> None:
             results[key] = make(service, config)
         return results[key]
 
-    patch.setattr(clients, "client", client)
+    patch.setattr(client_factory, "client", client)
 
 
 def share_applications(patch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def add_chain(
     links = [chains_store.ChainEvent(event[0], event[1]) for event in events]
     access = gateway.database.connect_as(Caller.background(tenant))
     with access.transaction():
-        version = chains_store.ChainVersion(chain_id_, **(fields | more))
+        version = chains_store.ChainVersionToStore(chain_id_, **(fields | more))
         chains_store.add_version(access, version, links, space, vector)
     return str(chain_id_)
 

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from strandline.graph.transfer.export_lines import FORMAT
+from strandline.graph.transfer.hashed_lines import FORMAT
 from strandline.graph.transfer.schemas import TransferCounts
 from tests.support import Gateway, Reply, ScratchDatabase
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from strandline.chains.segmentation import (
     Judge,
-    Judgement,
     Lane,
     LaneStep,
     SegmentationRules,
+    TopicEndJudgement,
     TopicRun,
     TopicVerdict,
     Turn,
@@ -52,9 +52,9 @@ def _take(lanes: dict[str, Lane], session: str, steps: Iterable[LaneStep]) -> Se
 
 
 def _by_cosine(rules: SegmentationRules, continues: Continues) -> Judge:
-    def judge(lane: Lane) -> Judgement:
+    def judge(lane: Lane) -> TopicEndJudgement:
         verdict = compare_user_turns(lane, rules).verdict
         is_gray = verdict is TopicVerdict.GRAY
-        return Judgement(not continues(lane) if is_gray else verdict is TopicVerdict.BREAK)
+        return TopicEndJudgement(not continues(lane) if is_gray else verdict is TopicVerdict.BREAK)
 
     return judge

@@ -15,14 +15,14 @@ import psycopg
 from psycopg import sql
 
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.local.postgres_cluster import SUPERUSER
+from strandline.local.postgres_initdb import SUPERUSER
 from tests.support import TEMPLATE, make_template
 
 ROOT = Path(__file__).parents[1]
 SEEDS = ROOT / "build" / "clusters"
 SOURCES = (
     *("shared/strandline/db/migrations", "shared/strandline/db/migrate.py"),
-    *("shared/strandline/local/postgres.py", "shared/strandline/local/postgres_cluster.py"),
+    *("shared/strandline/local/postgres.py", "shared/strandline/local/postgres_initdb.py"),
     *("tests/support.py", "tests/seed_cluster.py"),
 )
 SETTINGS = {

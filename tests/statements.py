@@ -6,17 +6,17 @@ from typing import Any
 from strandline.auth.principals import Principal
 from strandline.db.database import Database
 from strandline.log.append import make_caller
-from strandline.log.append_batch import AppendResult
-from strandline.log.statements import Statement, append_statements, build_statements
+from strandline.log.append_state import AppendResult
+from strandline.log.caller_statements import GraphStatement, append_statements, build_statements
 
 ALICE, HELPER = "user:alice", "agent:helper"
 
 
-def make_statement(content: str, *participants: str, **fields: Any) -> Statement:
+def make_statement(content: str, *participants: str, **fields: Any) -> GraphStatement:
     """What a user stated among `participants` (by default alice and her helper)."""
     names = list(participants) or [ALICE, HELPER]
     operation = fields.pop("operation", {"op": "create", "fact": content})
-    return Statement(names, fields.pop("role", "user"), content, operation, **fields)
+    return GraphStatement(names, fields.pop("role", "user"), content, operation, **fields)
 
 
 def make_principal(user: str | None = None, tenant: str = "acme") -> Principal:
@@ -25,7 +25,7 @@ def make_principal(user: str | None = None, tenant: str = "acme") -> Principal:
 
 
 def state(
-    database: Database, statements: Sequence[Statement], principal: Principal | None = None
+    database: Database, statements: Sequence[GraphStatement], principal: Principal | None = None
 ) -> Sequence[AppendResult]:
     """Store them in one transaction."""
     who = principal or make_principal()

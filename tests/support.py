@@ -19,14 +19,14 @@ from botocore.config import Config
 from psycopg import sql
 
 from strandline.admin.keys import NewKey, make_key
-from strandline.aws import clients
+from strandline.aws import client_factory
 from strandline.aws.run_requests import MIN_SPACING
 from strandline.config import ServiceSettings, get_settings
 from strandline.db.database import Caller, Database
 from strandline.db.migrate import migrate, prepare_roles
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.function_specs import FUNCTIONS, route_table
-from strandline.jobs import store_tenant_runs
+from strandline.jobs import store_multi_tenant_runs
 from strandline.jobs.runner import ShardFailed
 from strandline.local.http_routes import Routes
 from strandline.local.lambda_context import LambdaContext
@@ -220,7 +220,7 @@ class Gateway:
 
 def planned_items(run: str) -> list[dict[str, Any]]:
     """The items of a run, as the state machine reads them from the bucket."""
-    s3 = clients.client("s3", Config())
+    s3 = client_factory.client("s3", Config())
     shards = s3.get_object(Bucket=get_settings().bucket, Key=f"_jobs/{run}/shards.json")
     return json.loads(shards["Body"].read())
 
@@ -228,7 +228,7 @@ def planned_items(run: str) -> list[dict[str, Any]]:
 def begin_run(database: Database, kind: str, run: str, shards: int, now: datetime) -> bool:
     """Begin a run's job in acme, as its plan would; False where it belongs to another run. Outside
     of a transaction."""
-    (outcome,) = store_tenant_runs.claim_run(
+    (outcome,) = store_multi_tenant_runs.claim_run(
         database.connection(), kind, run, {"acme": shards}, now
     )
     assert outcome.error is None, outcome

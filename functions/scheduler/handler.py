@@ -4,7 +4,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.schedule_handler import SchedulerResources, schedule_runs
+from strandline.background.run_request_handler import SchedulerResources, schedule_runs
 
 scheduler = SchedulerResources()
 

@@ -82,13 +82,13 @@ class NotFound(StrandlineError):
     code = "not_found"
 
 
-class Conflict(StrandlineError):
+class KeyConflict(StrandlineError):
     """This key was used before, with another request."""
 
     code = "key_conflict"
 
 
-class StateConflict(Conflict):
+class StateConflict(KeyConflict):
     """The current state does not allow the request: it exists already, or has ended."""
 
     code = "state_conflict"

@@ -67,7 +67,7 @@ class FunctionSpec:
     @property
     def connections_per_instance(self) -> int:
         """The most database connections of one instance. A function that folds asks the language
-        model from three threads besides its own (chains/parallel.py)."""
+        model from three threads besides its own (chains/parallel_model_calls.py)."""
         folds = self.needs >= {"model", "work_queue", "job_queue"} and not self.routes
         return 4 if folds else 1
 

@@ -63,7 +63,7 @@ def make_http_client() -> httpx2.Client:
         if isinstance(transport, httpx2.HTTPTransport):
             pool = transport._pool  # pyright: ignore[reportPrivateUsage]
             backend = pool._network_backend  # pyright: ignore[reportPrivateUsage]
-            pool._network_backend = _Backend(backend)  # pyright: ignore[reportPrivateUsage]
+            pool._network_backend = _TimedNetworkBackend(backend)  # pyright: ignore[reportPrivateUsage]
     return client
 
 
@@ -108,7 +108,7 @@ def _time_left(timeout: float | None, timeout_error: Callable[[str], Exception])
     return seconds_left if timeout is None else min(seconds_left, timeout)
 
 
-class _Stream(httpcore2.NetworkStream):
+class _TimedNetworkStream(httpcore2.NetworkStream):
     """A connection whose every wait is limited to what is left of the exchange's time."""
 
     def __init__(self, stream: httpcore2.NetworkStream) -> None:
@@ -132,13 +132,15 @@ class _Stream(httpcore2.NetworkStream):
         timeout: float | None = None,
     ) -> httpcore2.NetworkStream:
         seconds_left = _time_left(timeout, httpcore2.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, seconds_left))
+        return _TimedNetworkStream(
+            self._stream.start_tls(ssl_context, server_hostname, seconds_left)
+        )
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
 
 
-class _Backend(httpcore2.NetworkBackend):
+class _TimedNetworkBackend(httpcore2.NetworkBackend):
     """Connects within what is left of the exchange's time."""
 
     def __init__(self, backend: httpcore2.NetworkBackend) -> None:
@@ -161,7 +163,7 @@ class _Backend(httpcore2.NetworkBackend):
         for address in dict.fromkeys(str(entry[4][0]) for entry in addresses):
             seconds_left = _time_left(timeout, httpcore2.ConnectTimeout)
             try:
-                return _Stream(
+                return _TimedNetworkStream(
                     self._backend.connect_tcp(
                         address, port, seconds_left, local_address, socket_options
                     )

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
+from strandline.derived_ids import to_uuid8
 from strandline.errors import Invalid
-from strandline.identifiers import to_uuid8
 
 MAX_PARTICIPANTS = 64
 MAX_LENGTH = 200

@@ -40,8 +40,8 @@ from datetime import UTC, datetime
 begin = time.monotonic()
 from strandline.graph.communities import analytics
 imported = time.monotonic() - begin
-from strandline.jobs import runner, tenant_runs
-from strandline.jobs.context import JobMetrics
+from strandline.jobs import runner, multi_tenant_runs
+from strandline.jobs.worker_resources import JobMetrics
 from strandline.resources import Resources
 
 def peak():
@@ -49,8 +49,9 @@ def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
 
 resources, now, tally, idle = Resources(), datetime.now(UTC), JobMetrics(), peak()
-tenant_runs.claim_tenants(
-    resources.database, "analytics", sys.argv[2], {sys.argv[1]: 1}, now, tenant_runs.RunClaims()
+multi_tenant_runs.claim_tenants(
+    resources.database, "analytics", sys.argv[2], {sys.argv[1]: 1}, now,
+    multi_tenant_runs.ClaimResult(),
 )
 begin = time.monotonic()
 shard = runner.Shard(sys.argv[1])

@@ -1,5 +1,5 @@
 """Thresholds of an embedding space: what its cosines say about topics, and what to write into
-strandline/embeddings/spaces.py.
+strandline/embeddings/similarity_thresholds.py.
 
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.calibrate [--locomo FILE] [TALK ...]
 
@@ -28,7 +28,7 @@ from strandline.chains.segmentation import cosine_similarity
 from strandline.config import PREFIX, ServiceSettings
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.factory import make_embedder
-from strandline.embeddings.spaces import (
+from strandline.embeddings.similarity_thresholds import (
     ADA_002,
     CALIBRATED_THRESHOLDS,
     UNCALIBRATED_THRESHOLDS,

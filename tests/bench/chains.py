@@ -17,7 +17,7 @@ from typing import Any
 
 from strandline.chains import quality
 from strandline.config import get_settings
-from strandline.embeddings import spaces
+from strandline.embeddings import similarity_thresholds
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.llm.heuristic.model import HeuristicModel
@@ -63,7 +63,7 @@ class Measures:
 
 def measure(embedder: Embedder, corpus: Sequence[Talk]) -> Measures:
     """Boundaries and entities against what is expected, and the share that each gate rejects."""
-    cuts = spaces.thresholds_for(embedder.space, DEFAULTS)
+    cuts = similarity_thresholds.thresholds_for(embedder.space, DEFAULTS)
     total = Measures()
     for talk in corpus:
         vectors = talks.vectors(embedder, talk)

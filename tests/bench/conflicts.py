@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.factory import make_embedder
-from strandline.embeddings.spaces import thresholds_for
+from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.llm.heuristic.contradiction import explain_contradiction
 from strandline.tuning import DEFAULTS
 
@@ -71,7 +71,8 @@ def main() -> None:
     own = thresholds_for(embedder.space, DEFAULTS).conflict
     threshold = choose_threshold(near["contradicting"])
     print(
-        f"{embedder.space}: conflict={threshold:g} by these pairs, {own:g} in embeddings/spaces.py"
+        f"{embedder.space}: conflict={threshold:g} by these pairs, {own:g} in"
+        " embeddings/similarity_thresholds.py"
     )
     print("| cosine at least | of contradicting pairs | of compatible pairs |\n|--:|--:|--:|")
     for cut in sorted({*_CUTS, own}):

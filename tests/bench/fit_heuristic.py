@@ -1,6 +1,6 @@
 """Fit the heuristic model's weights: `make fit-heuristic`. It prints how weights fitted to all
 conversations but one do on that one, and writes weights fitted to all of them into weights.json
-beside cohesion.py.
+beside topic_continuation.py.
 
 The fit is a logistic regression (maximum likelihood, `RIDGE` on cues of equal spread) at every user
 message, against the topics that people marked. Each conversation has the same weight. The bias is
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.llm.heuristic import cohesion
+from strandline.llm.heuristic import topic_continuation
 from strandline.llm.types import PromptEvent
 from tests.bench import talks
 from tests.bench.scores import ChainKeys, boundaries
@@ -29,7 +29,7 @@ SHIFT = 0.5
 RIDGE = 20.0
 CUT_SHORT = {0: 0.15, 1: 0.1, 2: 0.1}
 """By the number of events that are left of those after a message."""
-FILE = Path(cohesion.__file__).parent / "weights.json"
+FILE = Path(topic_continuation.__file__).parent / "weights.json"
 _STEPS = 50
 type Matrix = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ def sample(talk: Talk) -> Sample:
         before: Sequence[PromptEvent], event: PromptEvent, after: Sequence[PromptEvent], first: bool
     ) -> bool:
         for most, weight in {**CUT_SHORT, len(after): 1.0}.items():
-            rows.append(cohesion.compute_cues(before, event, after[:most]))
+            rows.append(topic_continuation.compute_cues(before, event, after[:most]))
             begins.append(first)
             weights.append(weight)
         return first
@@ -138,7 +138,8 @@ def file_text(matrix: Matrix) -> str:
     """What weights.json holds of these: rounded, each weight under its cue's name."""
     *weights, bias = matrix.tolist()
     by_name = {
-        name: round(weight, 2) for name, weight in zip(cohesion.Cues._fields, weights, strict=True)
+        name: round(weight, 2)
+        for name, weight in zip(topic_continuation.Cues._fields, weights, strict=True)
     }
     return json.dumps({"bias": round(bias + SHIFT, 2), "weights": by_name}, indent=2) + "\n"
 
@@ -151,7 +152,9 @@ def score(talk: Talk, matrix: Matrix, ahead: int = talks.DEFAULTS.ahead_events) 
         before: Sequence[PromptEvent], event: PromptEvent, after: Sequence[PromptEvent], _: bool
     ) -> bool:
         return (
-            math.sumprod(weights, [*cohesion.compute_cues(before, event, after), 1.0]) + SHIFT > 0
+            math.sumprod(weights, [*topic_continuation.compute_cues(before, event, after), 1.0])
+            + SHIFT
+            > 0
         )
 
     return boundaries(talk.expected, _walk(talk, judge, as_marked=False, ahead=ahead)).f1

@@ -26,8 +26,8 @@ from strandline.recall.features import (
     AnswerabilityFeatures,
     CosineImputation,
     Features,
-    Word,
-    compute_answerability,
+    QuestionWord,
+    compute_answerability_features,
 )
 from strandline.recall.relevance import Calibration, LogisticCurve
 from tests.bench import recall_corpora
@@ -81,7 +81,7 @@ def rank_sample(sample: Sample, weights: Array) -> Answer | None:
     scores = sample.features @ weights
     order = np.argsort(-scores, kind="stable")
     rows = [Features(*sample.features[n]) for n in order[:_TAIL]]
-    features = compute_answerability(
+    features = compute_answerability_features(
         [float(scores[n]) for n in order[:_TAIL]],
         rows,
         sample.candidates.words,
@@ -103,7 +103,7 @@ def shrink(candidates: Candidates, chance: random.Random) -> Candidates:
     remaining = sorted(right + chance.sample(others, size))
     rows = [candidates.rows[n] for n in remaining]
     words = [
-        Word(word.text, sum(row.word_bits >> n & 1 for row in rows))
+        QuestionWord(word.text, sum(row.word_bits >> n & 1 for row in rows))
         for n, word in enumerate(candidates.words)
     ]
     return replace(

@@ -26,7 +26,7 @@ from typing import Any
 from strandline.db.database import Caller
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.graph.nodes.identity import NodeType
-from strandline.graph.search.knowledge import Knowledge, read_knowledge
+from strandline.graph.search.knowledge import RelevantKnowledge, read_knowledge
 from strandline.graph.search.search import ALL_TYPES
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.relevance import rank
@@ -98,7 +98,7 @@ def give_places(scores: Mapping[str, float], citations: Mapping[str, float]) -> 
 
 def cite(
     service: RecallService,
-    knowledge: Knowledge,
+    knowledge: RelevantKnowledge,
     types: Sequence[NodeType] = ("fact", "decision"),
     *,
     by_cosine: bool = False,

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from strandline.log import event_text
+from strandline.log import indexed_text
 from strandline.participants import display_name
 from tests.bench import recall_corpora
 from tests.bench.recall_corpora import Corpus
@@ -162,7 +162,7 @@ def date_text(event: Mapping[str, Any]) -> str:
     said_at = recall_corpora.moment(event["occurred_at"])
     speaker = event.get("speaker")
     line = f"{display_name(speaker)}: {event['content']}" if speaker else event["content"]
-    return f"[{event_text.format_date(said_at)}] {line}"
+    return f"[{indexed_text.format_date(said_at)}] {line}"
 
 
 def stem_texts(service: RecallService, texts: Sequence[str]) -> list[dict[str, int]]:

@@ -15,7 +15,7 @@ from strandline.embeddings.embedder import Embedder
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.recall import question as recall_question
 from strandline.recall import store
-from strandline.recall.features import Candidate, Word
+from strandline.recall.features import Candidate, QuestionWord
 from tests.bench import strandline_system
 from tests.bench.recall_corpora import Corpus, Question
 from tests.bench.strandline_system import BATCH, Strandline
@@ -136,7 +136,7 @@ class RecallService:
         return Candidates(
             asking,
             recall_question.read_question(text, now.date()),
-            [Word(word, count) for word, count in zip(texts, counts, strict=True)],
+            [QuestionWord(word, count) for word, count in zip(texts, counts, strict=True)],
             rows,
             (head and head.events_in_view) or 0,
             [self.event_keys[str(row.event_id)] in asking.evidence for row in rows],
@@ -153,8 +153,8 @@ class Candidates:
     """What recall ranks for a question, and which of it answers."""
 
     asking: Asking
-    question: recall_question.Question
-    words: Sequence[Word]
+    question: recall_question.QuestionMentions
+    words: Sequence[QuestionWord]
     rows: Sequence[Candidate]
     events_in_view: int
     answers: Sequence[bool]

@@ -22,7 +22,7 @@ from strandline.recall.importance import (
     WINDOW_DAYS,
     compute_importance,
     compute_recency,
-    fold_uses,
+    fold_answers,
 )
 from strandline.recall.store_importance import read_uses
 from tests.bench import recall_corpora
@@ -73,7 +73,7 @@ def samples_of(service: RecallService, corpus: Corpus) -> Iterator[Sample]:
             background.execute("delete from recall_answers", {})
         for asking in askings[1 - half :: 2]:
             service.recall(asking, limit=DEPTH)
-        while fold_uses(background, datetime.now(UTC), _ANSWERS_OF_A_FOLD):
+        while fold_answers(background, datetime.now(UTC), _ANSWERS_OF_A_FOLD):
             pass
         for asking in askings[half::2]:
             yield with_traits(service, asking)

@@ -22,10 +22,10 @@ from strandline.chains.segmentation import (
     read_workflow_ids,
 )
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.spaces import Thresholds
+from strandline.embeddings.similarity_thresholds import Thresholds
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import PromptEvent
-from strandline.log import event_text
+from strandline.log import indexed_text
 from strandline.tuning import DEFAULTS
 from tests.bench import conversations
 from tests.bench.locomo import Conversation
@@ -127,7 +127,7 @@ def _event(number: int, row: dict[str, Any]) -> Event:
 
 def shown_text(event: Event) -> str:
     """What the embedding model is shown of an event, as the worker puts it."""
-    return event_text.format_event(event.turn.said_at, event.prompt.speaker, event.prompt.text)
+    return indexed_text.format_event(event.turn.said_at, event.prompt.speaker, event.prompt.text)
 
 
 def vectors(embedder: Embedder, talk: Talk) -> dict[int, list[float]]:

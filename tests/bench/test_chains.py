@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from strandline.embeddings.spaces import Thresholds
+from strandline.embeddings.similarity_thresholds import Thresholds
 from strandline.llm import prompts
-from strandline.llm.heuristic import cohesion
+from strandline.llm.heuristic import topic_continuation
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.prompts import PromptLimits
 from strandline.llm.provider import ModelRequest
@@ -127,6 +127,6 @@ def test_the_heuristic_weights_are_what_the_conversations_give() -> None:
 
 def test_each_weight_is_its_cue_s() -> None:
     document = json.loads(fit_heuristic.FILE.read_text())
-    weights, bias = cohesion.load_weights()
-    assert dict(zip(cohesion.Cues._fields, weights, strict=True)) == document["weights"]
+    weights, bias = topic_continuation.load_weights()
+    assert dict(zip(topic_continuation.Cues._fields, weights, strict=True)) == document["weights"]
     assert bias == document["bias"]

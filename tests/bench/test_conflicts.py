@@ -1,7 +1,7 @@
 """The deterministic test of contradictions keeps its precision on pairs it was not written for."""
 
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.spaces import CALIBRATED_THRESHOLDS
+from strandline.embeddings.similarity_thresholds import CALIBRATED_THRESHOLDS
 from tests.bench.conflicts import choose_threshold, cosines, load_pairs, score_test
 
 

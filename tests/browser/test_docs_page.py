@@ -17,7 +17,7 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from strandline.local.runtime import LocalService, run_local_service
+from strandline.local.runtime import RunningService, run_local_service
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WAIT_MS = 20_000
@@ -46,7 +46,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalService]:
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningService]:
     """The whole service on a port of its own."""
     # Not pytest's own directory: the database's account does not reach that.
     parent = Path(tempfile.mkdtemp(prefix="strandline-browser-"))
@@ -60,7 +60,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalService]:
 
 @pytest.mark.parametrize("base_path", ["", "/memory"], ids=["at the root", "under a base path"])
 def test_a_call_made_from_the_page_is_answered(
-    base_path: str, browser: Browser, service: LocalService, repository: Path
+    base_path: str, browser: Browser, service: RunningService, repository: Path
 ) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.set_default_timeout(WAIT_MS)

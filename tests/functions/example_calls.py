@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeIs, cast
 
-from strandline.apidocs.examples import Example
+from strandline.apidocs.examples import ExampleCall
 from strandline.db.database import Caller
 from strandline.jobs import store_runs
 from strandline.topics import store_publish, store_snapshot_admin
@@ -64,7 +64,7 @@ class Story:
         }
         self._real: dict[str, str] = {}
 
-    def tell(self, example: Example) -> Reply:
+    def tell(self, example: ExampleCall) -> Reply:
         """Call one, and check that it answers as it says. Raises AssertionError."""
         reply, renewed = self.renew(example)
         if example.answer is not None:
@@ -74,10 +74,10 @@ class Story:
             )
         return reply
 
-    def renew(self, example: Example) -> tuple[Reply, Example]:
+    def renew(self, example: ExampleCall) -> tuple[Reply, ExampleCall]:
         """Call one, and give it the answer that it really has. What stands for the same stays as
         it says. Raises AssertionError at another status."""
-        real: Example = Example(**_replace_names(vars(example), self._real))
+        real: ExampleCall = ExampleCall(**_replace_names(vars(example), self._real))
         if real.operation.endswith("/retry"):
             self._fail_jobs()
         method, path = real.operation.split()
@@ -183,7 +183,7 @@ def to_text(entry: Any, indent: int = 0, lead: int = 0) -> str:
     return f"{{{deeper}{f',{deeper}'.join(lines)}\n{' ' * indent}}}"
 
 
-def renew_text(text: str, examples: Sequence[Example]) -> str:
+def renew_text(text: str, examples: Sequence[ExampleCall]) -> str:
     """The text of the examples with the answers of these; an example that says the same keeps its
     lines."""
     decoder, parts, at = json.JSONDecoder(), list[str](), 0

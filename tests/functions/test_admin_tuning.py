@@ -9,7 +9,7 @@ import pytest
 from strandline.config import ServiceSettings, get_settings
 from strandline.db.database import Caller
 from strandline.errors import Misconfigured
-from strandline.tenants import store_tenants
+from strandline.tenants import store_tuning
 from strandline.tuning import DEFAULTS, Tuning
 from tests.support import KEY_SECRET, Gateway, Reply, ScratchDatabase
 
@@ -33,7 +33,7 @@ def change(gateway: Gateway, operator: str, tuning: object) -> Reply:
 def holds(gateway: Gateway) -> Tuning:
     """What holds for acme."""
     access = gateway.database.connect_as(Caller.background("acme"))
-    return store_tenants.read_tuning(access, get_settings().tuning)
+    return store_tuning.read_tuning(access, get_settings().tuning)
 
 
 def test_thresholds_are_set_one_by_one_and_reset_by_null(gateway: Gateway, operator: str) -> None:
@@ -142,7 +142,7 @@ def test_thresholds_that_undo_each_other_are_refused_with_both_their_names(
     assert change(gateway, operator, {"promote": 0.5, "freezing": 0.5}).status == 200
     access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_tenants.set_tuning_overrides(access, {"promote": 0.05})
+        store_tuning.set_tuning_overrides(access, {"promote": 0.05})
     assert change(gateway, operator, {"quality": "strict"}).status == 200
 
 
@@ -173,12 +173,12 @@ def test_what_a_release_of_before_stored_is_passed_over(gateway: Gateway, operat
     """`hot` was a threshold until nothing went by it."""
     access = gateway.database.connect_as(Caller.background("acme"))
     with access.transaction():
-        store_tenants.set_tuning_overrides(access, {"hot": 0.9, "promote": 0.4})
+        store_tuning.set_tuning_overrides(access, {"hot": 0.9, "promote": 0.4})
     assert holds(gateway) == DEFAULTS.with_overrides({"promote": 0.4})
     reply = gateway.call("GET", ACME, key=operator)
     assert (reply.status, reply.body["tuning"]) == (200, NONE | {"promote": 0.4})
     assert change(gateway, operator, {"quality": "strict"}).status == 200
-    assert store_tenants.read_tuning_overrides(access) == {"promote": 0.4, "quality": "strict"}
+    assert store_tuning.read_tuning_overrides(access) == {"promote": 0.4, "quality": "strict"}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from multiformats import CID, multihash
 
 from strandline.client.errors import TooLargeError
-from strandline.log.blocks import MAX_BYTES
+from strandline.log.block_lookup import MAX_BYTES
 from tests.functions.conftest import Tell
 from tests.strandline.client.conftest import HttpService, service
 from tests.support import Gateway, Reply, ScratchDatabase

@@ -18,7 +18,7 @@ import pytest
 from functions.query import handler as query
 from strandline.admin import certificates
 from strandline.apidocs import error_responses, examples
-from strandline.apidocs.examples import Example
+from strandline.apidocs.examples import ExampleCall
 from strandline.config import get_settings
 from strandline.db.database import Caller
 from strandline.http.request import Request
@@ -270,7 +270,7 @@ def world(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> World:
     return stage_world
 
 
-def place_value(example: Example, place: Place, value: str, who: str) -> Example:
+def place_value(example: ExampleCall, place: Place, value: str, who: str) -> ExampleCall:
     """A call as its example has it, on behalf of `who`, with `value` at this place; without the
     example's keys and session, by which a second call would meet the first, and without edges that
     are found, of which the first is one for the second."""
@@ -310,7 +310,7 @@ def _put(body: Any, names: list[str], value: str) -> None:
     _put(body[name], rest, value)
 
 
-def ask(gateway: Gateway, example: Example, key: str) -> Reply:
+def ask(gateway: Gateway, example: ExampleCall, key: str) -> Reply:
     method, path = example.operation.split()
     path = contract.fill_path(path, example.path)
     query, headers = dict(example.query), example.headers
@@ -350,7 +350,7 @@ def try_everywhere(world: World, settings: Mapping[str, Any]) -> int:
     return pairs
 
 
-def _ask(world: World, example: Example, place: Place, value: str, by: Stranger) -> Reply:
+def _ask(world: World, example: ExampleCall, place: Place, value: str, by: Stranger) -> Reply:
     return ask(world.gateway, place_value(example, place, value, by.user), by.key)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline.personas.chats import Chat
+from strandline.personas.chats import ChatParameters
 from tests.chat_service import (
     CHAT,
     QUERY,
@@ -122,7 +122,7 @@ def test_a_late_answer_has_the_weight_of_its_request(
     for ask in ASKS:
         for name, uuid in sonas.items():
             with monkeypatch.context() as patch:
-                patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
+                patch.setattr("strandline.personas.model_answers.RESERVE_SECONDS", 25.0)
                 turn = ask(front, key, sona=name, weights={"sona": 1.0})
             assert (turn.status, turn.body["sona"]) == (202, uuid) if ask is ask_query else True
             assert deliver_turn(turn.body["turn_id"]) == []
@@ -132,9 +132,9 @@ def test_a_late_answer_has_the_weight_of_its_request(
 
 
 def test_a_chat_that_was_stored_before_there_were_weights_is_read() -> None:
-    fields = Chat("k", WHO, HELPER, None, 500, None, None, None).to_json()
+    fields = ChatParameters("k", WHO, HELPER, None, 500, None, None, None).to_json()
     assert "weights" not in fields
-    assert Chat.from_json(fields).weights is None
+    assert ChatParameters.from_json(fields).weights is None
 
 
 def test_without_a_model_the_block_has_the_weight_too(gateway: Gateway, tell: Tell) -> None:
@@ -203,7 +203,7 @@ def test_a_late_answer_for_the_whole_tenant_is_for_who_sees_all_of_it(
         for who in (ALICE, BOB)
     ]
     with monkeypatch.context() as patch:
-        patch.setattr("strandline.personas.answering.RESERVE_SECONDS", 25.0)
+        patch.setattr("strandline.personas.model_answers.RESERVE_SECONDS", 25.0)
         late = query(front, admin, "When does the buoy go out?")
     assert (late.status, late.body["state"]) == (202, "waiting")
     path = f"{TURNS}/{late.body['turn_id']}"

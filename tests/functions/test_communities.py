@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller
-from strandline.graph.communities import communities
+from strandline.graph.communities import read_communities
 from tests.functions.test_analytics import ADA, BO, TWO_CREWS, crew, state
 from tests.support import Gateway, Reply, ScratchDatabase
 
@@ -96,7 +96,7 @@ def test_no_word_stands_twice_in_a_name(gateway: Gateway, ada: str) -> None:
 def test_a_name_has_the_first_names_without_a_word_in_common(
     names: list[str], expected: str
 ) -> None:
-    assert communities.name_community(names) == expected
+    assert read_communities.name_community(names) == expected
 
 
 def test_lists_are_paged_without_a_gap(gateway: Gateway, ids: dict[str, str], ada: str) -> None:
@@ -190,7 +190,7 @@ def test_the_database_shows_the_tenants_communities_to_no_viewer(
     del ids, ada
     for viewer, count in ((("user:ada",), 0), ((), 2)):
         access = gateway.database.connect_as(Caller("acme", viewer))
-        page = communities.list_communities(access, "tenant", None, None, 50)
+        page = read_communities.list_communities(access, "tenant", None, None, 50)
         assert len(page.communities) == count
     assert scratch_db.rows("select count(*) from graph_tenant_communities") == [(2,)]
 

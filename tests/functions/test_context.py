@@ -13,8 +13,8 @@ import pytest
 from strandline.chains import store_recalls
 from strandline.embeddings.embedder import Embedder
 from strandline.sessions import context
-from strandline.sessions.chains_view import SessionView
-from strandline.sessions.context import coalesce_executions
+from strandline.sessions.chains_view import SessionReadContext
+from strandline.sessions.context import coalesce_by_execution
 from strandline.sessions.store import EventExecution
 from tests.chains import add_chain
 from tests.strandline.embeddings.fake_embedders import delay
@@ -120,7 +120,7 @@ def test_what_is_equal_is_one(events: str, rest: str) -> None:
         EventExecution(ids[n], kind, w.strip(".") or None, e.strip(".") or None)
         for n, (kind, w, e) in enumerate(map(tuple, events.split()))
     ]
-    assert " ".join(f"{i.int}{count}" for i, count in coalesce_executions(glimpses)) == rest
+    assert " ".join(f"{i.int}{count}" for i, count in coalesce_by_execution(glimpses)) == rest
 
 
 def test_a_recent_event_names_its_chain(
@@ -408,7 +408,7 @@ def test_a_search_that_forgets_the_scope_is_noticed(
     for scope in (wide["scope_id"], less["scope_id"]):
         elsewhere = functools.partial(_search_elsewhere, search, uuid.UUID(scope))
         monkeypatch.setattr(context, "search", elsewhere)
-        monkeypatch.setattr(SessionView, "only_scope_id", uuid.UUID(scope))
+        monkeypatch.setattr(SessionReadContext, "only_scope_id", uuid.UUID(scope))
         results.append(len(get(gateway, alice, "s/context", query="buoy")["chains"]))
     assert results == [1, 0]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline.erasure import erase as erasing
+from strandline.erasure import erase_events as erasing
 from tests.functions import contract
 from tests.functions.conftest import Tell
 from tests.functions.test_blocks import RAW, data_of, get, read_car

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from strandline.erasure import erase as erasing
+from strandline.erasure import erase_events as erasing
 from strandline.llm import budget
 from strandline.llm.types import TaskContext, TopicTreePart
 from tests.functions.conftest import Tell

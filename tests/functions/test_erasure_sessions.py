@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from strandline.erasure import erase as erasing
+from strandline.erasure import erase_events as erasing
 from strandline.erasure import store_selections
 from tests.functions.conftest import Tell
 from tests.functions.test_erasure import ALICE, ERASURES, HELPER, eraser, traces

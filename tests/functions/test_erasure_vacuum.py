@@ -128,7 +128,7 @@ def test_a_database_that_speaks_another_language_is_noticed(
     def keep(message: str, **fields: Any) -> None:
         log_lines.append((message, fields["extra"]["reason"]))
 
-    def vacuum(*_: object) -> store_vacuum.Vacuum:
+    def vacuum(*_: object) -> store_vacuum.VacuumResult:
         return store_vacuum.parse_cutoff([GERMAN])
 
     monkeypatch.setattr(eraser_job.logger, "warning", keep)

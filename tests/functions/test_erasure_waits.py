@@ -100,9 +100,9 @@ def test_a_vacuum_that_is_given_up_is_counted(
     """Once for each erasure, at its receipt; a vacuum that comes in the end is none."""
     erasure_id, metric = forget(gateway, tell, eraser), "VacuumsGivenUp"
 
-    def fail(*arguments: Any) -> store_vacuum.Vacuum:
+    def fail(*arguments: Any) -> store_vacuum.VacuumResult:
         del arguments
-        return store_vacuum.Vacuum(None, "out_of_time")
+        return store_vacuum.VacuumResult(None, "out_of_time")
 
     with monkeypatch.context() as patch:
         patch.setattr(store_vacuum, "vacuum", fail)

@@ -9,7 +9,7 @@ import pytest
 from strandline.chains import store_recalls
 from strandline.db.database import TenantDb
 from strandline.recall import store_edges
-from strandline.recall.hit_list import fit_to_budget, sort_by_time
+from strandline.recall.hit_postprocessing import fit_to_budget, sort_by_time
 from strandline.recall.schemas import Hit
 from tests.functions.conftest import Tell
 from tests.support import Gateway, ScratchDatabase

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from strandline.background import queue_handler
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.lambda_context import LambdaContext
 from tests.strandline.chains.fold_fixtures import ALICE, HELPER, append
 from tests.strandline.embeddings.fake_embedders import WordEmbedder

@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 from moto.sqs.models import sqs_backends
 
-from strandline.aws import clients as aws_clients
+from strandline.aws import client_factory as aws_clients
 from strandline.aws.run_requests import JobQueue
 from strandline.aws.work_queue import WorkQueue
 from strandline.local.aws import LocalAws, client

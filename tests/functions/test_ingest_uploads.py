@@ -693,7 +693,7 @@ def test_a_sweep_is_bounded_and_the_next_goes_on(
     for n in range(5):
         begin(gateway, key, str(n).encode())
     age(scratch_db)
-    monkeypatch.setattr("strandline.log.uploads.MAX_KEYS_PER_CALL", 2)
+    monkeypatch.setattr("strandline.log.presigned_uploads.MAX_KEYS_PER_CALL", 2)
     for uploads_left in (3, 1, 0):
         gateway.sweep()
         assert scratch_db.rows("select count(*) from uploads") == [(uploads_left,)]

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from strandline import function_specs
 from strandline.aws.run_requests import JobQueue
 from strandline.aws.scheduler import RunStarter
-from strandline.jobs import control, store_failures
+from strandline.jobs import admin_verbs, store_failures
 from strandline.jobs.schemas import JobKind
 from strandline.local.aws import LocalAws
 from strandline.local.lambda_context import Handler
@@ -295,7 +295,7 @@ def test_what_changes_nothing_is_refused_by_its_name(
 
 def test_every_kind_of_job_can_be_asked_for() -> None:
     assert {*KINDS} == {
-        *(*control.JOB_NAMES, "enrich", store_failures.CONTINUES_KIND),
+        *(*admin_verbs.JOB_NAMES, "enrich", store_failures.CONTINUES_KIND),
         *(store_failures.FOLD_KIND, store_failures.EMBED_KIND, store_failures.GROW_KIND),
         store_failures.PROMOTE_KIND,
         store_failures.ANALYZE_KIND,

@@ -371,4 +371,4 @@ def test_the_metrics_of_a_promotion_are_counted(
     assert visible["NodesWritten"] >= len(FACTS)
     assert len(visible["ExtractionMilliseconds"]) == len(visible["GraphWriteMilliseconds"])
     service: Resources = importlib.import_module("functions.promoter.handler").resources
-    assert service.llm.provider_name is None
+    assert service.llm.model_name is None

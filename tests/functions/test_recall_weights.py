@@ -9,10 +9,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from strandline.chains import fold_recalls
+from strandline.chains import fold_recalls_into_heat
 from strandline.db.database import Caller, TenantDb
 from strandline.embeddings.embedder import LOCAL_DIMENSIONS
-from strandline.recall.importance import fold_uses, prune_uses
+from strandline.recall.importance import fold_answers, prune_uses
 from strandline.tuning import DEFAULTS
 from tests.functions.conftest import Tell
 from tests.support import Gateway, ScratchDatabase
@@ -65,7 +65,7 @@ def recall(gateway: Gateway, key: str, *who: str, **more: object) -> Any:
 
 
 def fold(access: TenantDb) -> None:
-    while fold_uses(access, datetime.now(UTC), 100):
+    while fold_answers(access, datetime.now(UTC), 100):
         pass
 
 
@@ -212,7 +212,7 @@ def test_use_counts_once_a_day_and_fades(
     assert prune_uses(access, now, 10) == 0
     scratch_db.rows("update event_uses set day = (now() at time zone 'UTC')::date - 31")
     connection = gateway.database.connection()
-    assert fold_recalls.list_due_tenants(connection, DEFAULTS, now)
+    assert fold_recalls_into_heat.list_due_tenants(connection, DEFAULTS, now)
     assert (prune_uses(access, now, 1), prune_uses(access, now, 10)) == (1, 1)
     assert scratch_db.rows("select from event_uses") == []
 
@@ -307,7 +307,7 @@ def test_use_can_be_dropped_and_folded_again(
     for _ in range(4):
         scratch_db.rows("delete from event_uses")
         scratch_db.rows("update recall_answers set folded_at = null")
-        while fold_uses(access, datetime.now(UTC), chance.randint(1, 3)):
+        while fold_answers(access, datetime.now(UTC), chance.randint(1, 3)):
             pass
         folds.append(scratch_db.rows(dump))
         fold(access)
@@ -323,10 +323,10 @@ def test_a_sweep_folds_use(
     gateway.sweep()
     recall(gateway, key, query="zyzzyva", limit=1)
     connection, now = gateway.database.connection(), datetime.now(UTC)
-    assert fold_recalls.list_due_tenants(connection, DEFAULTS, now) == ["acme"]
+    assert fold_recalls_into_heat.list_due_tenants(connection, DEFAULTS, now) == ["acme"]
     gateway.sweep()
     assert [impact for (impact,) in scratch_db.rows("select impact from event_uses")] == [1.0]
-    assert fold_recalls.list_due_tenants(connection, DEFAULTS, now) == []
+    assert fold_recalls_into_heat.list_due_tenants(connection, DEFAULTS, now) == []
 
 
 def test_the_used_are_the_best_of_what_was_given(

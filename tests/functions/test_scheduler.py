@@ -14,7 +14,7 @@ import pytest
 
 from strandline.aws.run_requests import MIN_SPACING, JobQueue, next_slot
 from strandline.aws.scheduler import RunStarter
-from strandline.background.schedule_handler import SchedulerResources
+from strandline.background.run_request_handler import SchedulerResources
 from strandline.errors import Misconfigured, Unavailable
 from strandline.function_specs import DAILY_SWEEP_SCHEDULE
 from strandline.local.aws import LocalAws, client

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller
-from strandline.topics import limits, snapshot_admin
+from strandline.topics import build_limits, snapshot_admin
 from tests.strandline.topics.outline import build, read_tree
 from tests.strandline.topics.world import ScopeWorld
 from tests.support import Gateway, ScratchDatabase
@@ -174,7 +174,7 @@ def test_the_trigger_s_state(
     assert state["next_build"] == {"shards": 1, "scopes": 1, "versions": 5}
     access = gateway.database.connect_as(Caller.background("acme"))
     with monkeypatch.context() as bounds:
-        bounds.setattr(limits, "MAX_VERSIONS_WITH_MODEL", 2)
+        bounds.setattr(build_limits, "MAX_VERSIONS_WITH_MODEL", 2)
         now = datetime.now(UTC)
         assert (
             snapshot_admin.describe_index_state(access, now, has_model=True).next_build.versions

@@ -10,11 +10,11 @@ from uuid import uuid4
 import pytest
 
 from strandline.background import sweeper
-from strandline.background.vectors import embed_texts
+from strandline.background.event_vectors import embed_texts
 from strandline.db.database import Caller
 from strandline.errors import EmbeddingRefused
 from strandline.jobs import runner, store_failures, store_runs
-from strandline.jobs.context import JobMetrics, WorkerResources
+from strandline.jobs.worker_resources import JobMetrics, WorkerResources
 from strandline.local.lambda_context import LambdaContext
 from strandline.log import store_uploads
 from tests.functions.conftest import Tell
@@ -309,9 +309,9 @@ def test_long_loops_say_that_they_are_at_work_and_end_when_they_are_not(
             scratch_db.rows("update jobs set state = 'failed'")
         return 1
 
-    monkeypatch.setattr("strandline.chains.fold_recalls.recompute_heat_times", again)
-    monkeypatch.setattr("strandline.chains.fold_recalls.prune", again)
-    monkeypatch.setattr("strandline.log.uploads._remove_uploads", again)
+    monkeypatch.setattr("strandline.chains.fold_recalls_into_heat.recompute_heat_times", again)
+    monkeypatch.setattr("strandline.chains.fold_recalls_into_heat.prune", again)
+    monkeypatch.setattr("strandline.log.presigned_uploads._remove_uploads", again)
     for step in (SWEEPER._fold_recalls, SWEEPER._prune_recalls, SWEEPER._remove_expired_uploads):
         attempts: list[int] = []
         scratch_db.rows("delete from jobs")

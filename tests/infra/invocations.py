@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from infra.permissions import ResourceArns
 from strandline.apidocs import examples
-from strandline.background.schedule_handler import SchedulerResources
+from strandline.background.run_request_handler import SchedulerResources
 from strandline.config import get_settings
 from strandline.db import migrate
 from strandline.db.migrate import Migration
@@ -24,7 +24,7 @@ from strandline.errors import Unavailable
 from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, LambdaContext
-from strandline.log.blocks import MAX_BYTES
+from strandline.log.block_lookup import MAX_BYTES
 from strandline.resources import Resources
 from strandline.tuning import DEFAULTS
 from tests.chat_service import ScriptedTasks, deliver_turn, use_model

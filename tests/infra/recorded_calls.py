@@ -18,7 +18,7 @@ import pytest
 from botocore.config import Config
 
 from infra.permissions import ResourceArns, bedrock_models
-from strandline.aws import clients as aws_clients
+from strandline.aws import client_factory as aws_clients
 from strandline.aws.sigv4 import Signer
 from strandline.function_specs import FunctionSpec
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
@@ -196,7 +196,7 @@ class Ear:
     """Functions that had a turn."""
 
     def client(self, service: Any, config: Config) -> Any:
-        """As strandline.aws.clients.client makes it, and heard."""
+        """As strandline.aws.client_factory.client makes it, and heard."""
         result = _make(service, config)
         result.meta.events.register("provide-client-params", self._begins)
         result.meta.events.register("after-call", self._ends)

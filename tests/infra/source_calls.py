@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_args
 
 import botocore
 
-from strandline.aws import clients as aws_clients
+from strandline.aws import client_factory as aws_clients
 
 ROOT = Path(__file__).parents[2]
 WRAPPERS = {

@@ -155,18 +155,25 @@ def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: ResourceArns)
 
 NEVER_IN_JOBS = (
     "background/job_handler:_run_item",
-    "jobs/context:read_text_head",
+    "jobs/worker_resources:read_text_head",
     "resources:Resources._request_sweep",
 )
 NEVER: Mapping[str, Sequence[str]] = {
     **{job.name: ("llm/bedrock:_converse", *NEVER_IN_JOBS) for job in JOBS},
-    "ingest": ("llm/bedrock:_converse", "log/read:get_file", "log/uploads:_remove_uploads"),
-    "query": ("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
+    "ingest": (
+        "llm/bedrock:_converse",
+        "log/read:get_file",
+        "log/presigned_uploads:_remove_uploads",
+    ),
+    "query": ("log/presigned_uploads:_make_upload_answer", "log/presigned_uploads:_remove_uploads"),
     "worker": (
         "resources:Resources._request_sweep",
         *("personas/deferred_turns:defer", "personas/deferred_turns:read_turn"),
         "log/append:_put_payloads",  # of a reply, which is short and cites no upload
-        *("log/payloads:_PayloadReader._verify_upload", "log/payloads:_PayloadReader._read_text"),
+        *(
+            "log/payload_citations:_CitedPayloadReader._verify_upload",
+            "log/payload_citations:_CitedPayloadReader._read_text",
+        ),
         "log/read:get_file",
     ),
     "admin": (
@@ -174,40 +181,42 @@ NEVER: Mapping[str, Sequence[str]] = {
             "log/append:_put_payloads",
             "log/append:_store",
             "llm/bedrock:_converse",
-            "log/payloads:_PayloadReader._verify_upload",
+            "log/payload_citations:_CitedPayloadReader._verify_upload",
         ),
         *(
-            "log/payloads:_PayloadReader._read_text",
+            "log/payload_citations:_CitedPayloadReader._read_text",
             "status/routes:health",
             "log/read:get_file",
-            "log/uploads:_make_upload_answer",
+            "log/presigned_uploads:_make_upload_answer",
         ),
-        *("resources:Resources._request_sweep", "log/uploads:_remove_uploads"),
-        "log/statements:store_statements",
+        *("resources:Resources._request_sweep", "log/presigned_uploads:_remove_uploads"),
+        "log/caller_statements:store_statements",
         *("graph/transfer/import_graph:_load_bytes", "graph/transfer/routes:post_export"),
         "erasure/routes:_erase",
-        *("log/blocks:BlockLookup._load_payload", "log/routes_blocks:_redirect"),
+        *("log/block_lookup:BlockLookup._load_payload", "log/routes_blocks:_redirect"),
         *(
-            "personas/chat_requests:_find_earlier_reply",
+            "personas/run_chat:_find_earlier_reply",
             "personas/deferred_turns:defer",
             "personas/deferred_turns:read_turn",
         ),
     ),
     "mcp": (
-        *("log/uploads:_make_upload_answer", "log/uploads:_remove_uploads"),
-        *("log/blocks:BlockLookup._load_payload", "log/routes_blocks:_redirect"),
+        *("log/presigned_uploads:_make_upload_answer", "log/presigned_uploads:_remove_uploads"),
+        *("log/block_lookup:BlockLookup._load_payload", "log/routes_blocks:_redirect"),
         "log/append:_put_payloads",  # an upload: no tool cites one
-        "log/payloads:_PayloadReader._verify_upload",
-        "log/payloads:_PayloadReader._read_text",
+        "log/payload_citations:_CitedPayloadReader._verify_upload",
+        "log/payload_citations:_CitedPayloadReader._read_text",
         "graph/transfer/import_graph:_load_bytes",
     ),
     "archiver": NEVER_IN_JOBS,
     "builder": NEVER_IN_JOBS,
-    "eraser": tuple(place for place in NEVER_IN_JOBS if place != "jobs/context:read_text_head"),
+    "eraser": tuple(
+        place for place in NEVER_IN_JOBS if place != "jobs/worker_resources:read_text_head"
+    ),
     "promoter": NEVER_IN_JOBS,
     "sweeper": (
         "resources:Resources._request_sweep",
-        "log/uploads:_make_upload_answer",
+        "log/presigned_uploads:_make_upload_answer",
     ),
     "migrate": ("llm/bedrock:_converse",),
 }
@@ -263,7 +272,8 @@ def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -
         ("admin/prepare_release", "def f(q): q.purge_queue(QueueUrl='q')", "PurgeQueue"),
         (
             "log/uploads",
-            "from strandline.aws.clients import patient as to\ndef f(): to('sqs').delete_message()",
+            "from strandline.aws.client_factory import patient as to\n"
+            "def f(): to('sqs').delete_message()",
             "DeleteMessage",
         ),
         ("aws/blobs", "def f(s): s.get_paginator('list_object_versions')", "ListObjectVersions"),
@@ -292,11 +302,12 @@ def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
     ):
         assert unheard(texts | {scheduler: f"{texts[scheduler]}\n{line}"}, ear) == []
     result = unheard(
-        texts | {scheduler: f"{texts[scheduler]}\nfrom strandline.log import uploads"}, ear
+        texts | {scheduler: f"{texts[scheduler]}\nfrom strandline.log import presigned_uploads"},
+        ear,
     )
     assert {
-        "scheduler: log/uploads:_make_upload_answer",
-        "scheduler: log/uploads:_remove_uploads",
+        "scheduler: log/presigned_uploads:_make_upload_answer",
+        "scheduler: log/presigned_uploads:_remove_uploads",
     } <= {*result}
 
 
@@ -313,7 +324,7 @@ def test_a_place_that_another_function_imports_too_is_noticed(ear: Ear) -> None:
 )
 def test_clients_are_made_in_one_place(text: str) -> None:
     texts = source_calls.sources()
-    results = {Asks(Place("shared/strandline/aws/clients.py", "client"), "boto3")}
+    results = {Asks(Place("shared/strandline/aws/client_factory.py", "client"), "boto3")}
     assert source_calls.makers(texts) == results
     for fault in ("shared/strandline/aws/work_queue.py", "functions/scheduler/handler.py"):
         assert len(source_calls.makers(texts | {fault: f"{texts[fault]}\n{text}"})) == 2

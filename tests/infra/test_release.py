@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra import release_caller
+from infra import release_function
 from tests.infra.stacks import properties, template
 
 MIGRATE = "arn:aws:lambda:eu-west-1:111122223333:function:strandline-dev-migrate"
@@ -46,7 +46,7 @@ class Account:
         }
         if before is not None:
             event["OldResourceProperties"] = {"Version": f"{MIGRATE}:{before}"}
-        release_caller.handler(event, SimpleNamespace(log_stream_name="stream"))
+        release_function.handler(event, SimpleNamespace(log_stream_name="stream"))
         return self.answers[-1]
 
 
@@ -69,7 +69,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
             assert (service, config.retries["total_max_attempts"]) == ("lambda", 1)
             return own_account
 
-        monkeypatch.setattr(release_caller, "_BOTO3", SimpleNamespace(client=client))
+        monkeypatch.setattr(release_function, "_BOTO3", SimpleNamespace(client=client))
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield own_account
@@ -111,7 +111,7 @@ def test_the_stack_s_end_and_another_function_s_versions(account: Account) -> No
         "ResourceProperties": {"Version": f"{MIGRATE}:1"},
         "OldResourceProperties": {"Version": f"{MIGRATE}-before:30"},
     }
-    assert release_caller.needs_migration(event)
+    assert release_function.needs_migration(event)
 
 
 def test_the_template_has_its_source_and_a_version_that_only_grows() -> None:

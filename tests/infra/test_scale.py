@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from infra import scale
+from infra import capacity_estimate
+from infra.capacity_estimate import StackCapacity
 from infra.load_settings import load_settings
-from infra.scale import Cell
 from strandline.function_specs import FUNCTIONS
 from tests.infra.test_settings import context
 
 
 def test_the_documents_table_is_what_the_arithmetic_gives() -> None:
-    text = scale.DOCUMENT.read_text()
-    assert scale.update_document(text) == text, "make scale"
+    text = capacity_estimate.DOCUMENT.read_text()
+    assert capacity_estimate.update_document(text) == text, "make scale"
     with pytest.raises(ValueError, match="has no"):
-        scale.update_document(text.replace(scale.END, ""))
+        capacity_estimate.update_document(text.replace(capacity_estimate.END, ""))
 
 
 def test_by_hand() -> None:
     """4 units: 0.7 of a core, 6 ms a recall, 2 ms an event; a tenant takes 5 s of CPU a day, at
     its peak four times as fast: 231 microseconds a second."""
-    cell = Cell(4)
+    cell = StackCapacity(4)
     assert cell.recalls == pytest.approx(0.7 / 0.006)
     assert cell.events == pytest.approx(350)
     assert cell.workers == 11
@@ -34,8 +34,8 @@ def test_by_hand() -> None:
 def test_the_gateway_accepts_no_more_than_all_cores_serve() -> None:
     for stage in ("dev", "prod"):
         settings = load_settings(context(stage=stage))
-        cell = Cell(int(settings.max_capacity))
-        assert cell.recalls < cell.throttle <= cell.recalls / scale.BUSY * 1.01
+        cell = StackCapacity(int(settings.max_capacity))
+        assert cell.recalls < cell.throttle <= cell.recalls / capacity_estimate.BUSY * 1.01
         assert cell.throttle == settings.request_rate
 
 
@@ -51,7 +51,7 @@ def test_instances_and_the_account_s_quota_are_those_of_the_table(repository: Pa
 def test_measured_figures_are_those_of_the_pages_they_come_from(repository: Path) -> None:
     """A figure that is measured anew is to be taken over here."""
     docs = repository / "docs"
-    text = scale.DOCUMENT.read_text()
+    text = capacity_estimate.DOCUMENT.read_text()
     proofs, recall = ((docs / name).read_text() for name in ("proofs.md", "recall.md"))
     (write, batch) = re.findall(r"\| Strandline \| (\d\.\d+) \| (\d\.\d+) \|", proofs)[0]
     assert f"({float(write):.2f} ms each)" in text

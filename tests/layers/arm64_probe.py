@@ -27,7 +27,7 @@ def tell(query: Mapping[str, Any]) -> dict[str, Any]:
     import psycopg
     from botocore.config import Config
 
-    from strandline.aws import clients
+    from strandline.aws import client_factory
     from strandline.config import get_settings
     from strandline.embeddings.factory import make_embedder
 
@@ -40,7 +40,7 @@ def tell(query: Mapping[str, Any]) -> dict[str, Any]:
         "authorities": len(ssl.create_default_context(cafile=query["certificates"]).get_ca_certs()),
         "libpq": psycopg.pq.version(),
         "clients": [
-            clients.client(service, Config()).meta.service_model.service_name
+            client_factory.client(service, Config()).meta.service_model.service_name
             for service in ("s3", "sqs", "bedrock-runtime", "stepfunctions", "scheduler")
         ],
         "space": embedder.space,

@@ -16,7 +16,7 @@ import pytest
 from infra import assets
 from infra.settings import SettingsError
 from layers import build, certificates, contents, elf, install
-from strandline.aws import clients as aws_clients
+from strandline.aws import client_factory as aws_clients
 from strandline.function_specs import FUNCTIONS
 
 pytestmark = pytest.mark.usefixtures("built_layers")
@@ -59,7 +59,7 @@ def test_everything_is_there(arch: build.Arch, repository: Path) -> None:
 def test_what_is_of_other_code_is_not_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`cdk deploy` builds nothing."""
     assert build.find_stale("arm64") == []
-    assert assets.load_assets() == assets.BuildAssets()
+    assert assets.load_assets() == assets.BuiltAssets()
     domain = {path for path in build._inputs("domain")}  # pyright: ignore[reportPrivateUsage]
     assert (build.ROOT / "shared/strandline/config.py") in domain
     read = Path.read_bytes
@@ -212,7 +212,7 @@ def test_a_licence_that_binds_or_none_is_found(tmp_path: Path, message: str) -> 
 
 
 def test_every_service_that_is_called_is_shipped() -> None:
-    """botocore's models are pruned to those that `strandline.aws.clients` makes clients of."""
+    """botocore's models are pruned to those of the clients that `client_factory` makes."""
     args = typing.get_args(typing.get_type_hints(aws_clients.client, {"Config": object})["service"])
     assert set(args) <= contents.AWS_SERVICES
     data = site("arm64", "deps") / "botocore" / "data"

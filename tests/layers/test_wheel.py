@@ -100,7 +100,7 @@ def test_every_verb_can_be_read_without_the_service_s_packages(installation: Ins
     """All types of answers import, and all signatures resolve."""
     code = """
 from strandline.client import answers, clients, sessions, graph, admin, writer, writer_async
-from strandline.client.verbs import Pages, Verb
+from strandline.client.verb_declarations import Pages, Verb
 for name in answers.MODULE_OF:
     getattr(answers, name).model_json_schema()
 count = 0

@@ -17,7 +17,7 @@ from strandline.db.database import Caller, Database
 from strandline.log import event_builder, event_draft
 from strandline.log import store as log_store
 from strandline.log.append import append
-from strandline.log.append_batch import AppendResult
+from strandline.log.append_state import AppendResult
 from strandline.log.event_builder import NewEvent
 from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.schemas import validate

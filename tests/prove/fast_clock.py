@@ -27,7 +27,7 @@ from strandline.local.aws import client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
 from strandline.local.moto_interpreter import STATE_MACHINES
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.local.runtime import LocalService, run_local_service
+from strandline.local.runtime import RunningService, run_local_service
 from strandline.local.schedule_starter import GROUP, LocalScheduler, next_fire_time
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 
@@ -157,7 +157,7 @@ class ProofService:
 
     def __init__(
         self,
-        local_service: LocalService,
+        local_service: RunningService,
         clock: FastClock,
         proxy: CountingProxy,
         ticks: TickCounter,

@@ -42,7 +42,7 @@ BUILDER = """
 import importlib, os, signal, sys
 from datetime import UTC, datetime
 from strandline.jobs import runner
-from strandline.jobs.context import JobMetrics
+from strandline.jobs.worker_resources import JobMetrics
 from strandline.jobs.runner import Shard
 from strandline.resources import Resources
 from strandline.topics import builder
@@ -62,7 +62,7 @@ setattr(module, step, kill)
 resources, now = Resources(), datetime.now(UTC)
 shard = Shard("acme", 0)
 runner.claim_tenants(
-    resources.database, "builder", sys.argv[3], {"acme": 1}, now, runner.RunClaims()
+    resources.database, "builder", sys.argv[3], {"acme": 1}, now, runner.ClaimResult()
 )
 runner.run_shard(resources, builder, sys.argv[3], shard, now, time.monotonic() + 900, JobMetrics())
 """

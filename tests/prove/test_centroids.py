@@ -188,7 +188,7 @@ def _forget(
     """What is forgotten counts nowhere: not in the merged sona either."""
     access = database.connect_as(Caller.background("acme"))
     with access.transaction():
-        assert store_memories.forget_events(access, [*removed_ids])["sona_members"] > 0
+        assert store_memories.delete_event_traces(access, [*removed_ids])["sona_members"] > 0
     assert not {*memberships(base, sonas)} & {*removed_ids}
     assert differences(database, base, sonas) == []
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from strandline.db.database import TenantDb
-from strandline.personas import active_sonas, store_acts
+from strandline.personas import named_sonas, store_acts
 from strandline.personas.store_memories import SonaMention
 from strandline.recall import store as recall_store
 from strandline.sessions import store as session_store
@@ -171,7 +171,7 @@ def join_members(patch: pytest.MonkeyPatch) -> None:
         places = {(row.writer, UUID(row.sona)) for row in names}
         return [(*place, [row.event_id for row in names]) for place in places]
 
-    patch.setattr(active_sonas, "_group", group)
+    patch.setattr(named_sonas, "_group_by_writer_and_sona", group)
 
 
 def drop_filters(patch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from strandline.erasure import erase, receipts, store
+from strandline.erasure import erase_events, receipts, store
 from strandline.local.aws import LocalAws
 from tests.prove.erasure_stores import ERASED_WORD, ERASURES, every_byte
 from tests.prove.test_erasure_crashes import (
@@ -39,15 +39,15 @@ ERASER = """
 import importlib, os, signal, sys, time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from strandline.erasure import erase, eraser
+from strandline.erasure import erase_events, eraser
 from strandline.jobs import runner
-from strandline.jobs.context import JobMetrics
+from strandline.jobs.worker_resources import JobMetrics
 from strandline.jobs.runner import Shard
 from strandline.resources import Resources
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 
 run, when, report, at_once, *steps = sys.argv[1:]
-erase.EVENTS_AT_ONCE = int(at_once)
+erase_events.EVENTS_AT_ONCE = int(at_once)
 eraser._REQUEST_WAIT = eraser._VACUUM_SPACING = timedelta(0)
 
 def kill(name, real):
@@ -70,7 +70,7 @@ for step in steps:
 
 resources, now = Resources(), datetime.now(UTC)
 resources.__dict__["embedder"] = WordEmbedder("words/64", 64)
-runner.claim_tenants(resources.database, "eraser", run, {"acme": 1}, now, runner.RunClaims())
+runner.claim_tenants(resources.database, "eraser", run, {"acme": 1}, now, runner.ClaimResult())
 runner.run_shard(resources, eraser, run, Shard("acme"), now, time.monotonic() + 900, JobMetrics())
 """
 FAILURE = {"strandline.erasure.store_job:count_attempt"}
@@ -174,7 +174,7 @@ def begin(
     tell(gateway, key, base)
     ids = ids_of(base, selector.get("participant"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(erase, "EVENTS_AT_ONCE", at_once)
+        patch.setattr(erase_events, "EVENTS_AT_ONCE", at_once)
         reply = gateway.call("POST", ERASURES, selector, key=key)
     assert reply.status == 202, reply.text
     return key, f"{ERASURES}/{reply.body['erasure_id']}", ids
@@ -198,7 +198,7 @@ def test_an_eraser_that_is_killed_goes_on(
     case: str,
     when: str,
 ) -> None:
-    at_once = AT_ONCE if case == "marked" else erase.EVENTS_AT_ONCE
+    at_once = AT_ONCE if case == "marked" else erase_events.EVENTS_AT_ONCE
     key, path, ids = begin(gateway, scratch_db, CASES[case][0], at_once)
     ahead = erasers(at_once).complete(when, [name_of(step) for step in JOB_STEPS[case]])
     assert ahead <= FAILURE

@@ -13,7 +13,7 @@ from psycopg import Connection, sql
 
 from strandline.auth.principals import Principal
 from strandline.db.database import Caller, TenantDb
-from strandline.erasure import data_inventory, erase, eraser
+from strandline.erasure import data_inventory, erase_events, eraser
 from strandline.erasure.store_selections import Selection
 from strandline.errors import NotFound
 from strandline.local.aws import LocalAws, client
@@ -269,7 +269,7 @@ def left_without(
             admin.execute(statement.format(sql.Identifier(table)))
         selection = Selection("events", event_ids=[UUID(one) for one in ids])
         try:
-            erase.erase(access, nobody, AuditContext("a test"), selection, datetime.now(UTC))
+            erase_events.erase(access, nobody, AuditContext("a test"), selection, datetime.now(UTC))
         except (psycopg.Error, NotFound):  # its statements look at each other's rows
             return [str(table)]
         return bearing(admin, tables)

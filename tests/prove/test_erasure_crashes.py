@@ -10,7 +10,7 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.chains import form, store_archiving
 from strandline.erasure import (
-    erase,
+    erase_events,
     eraser,
     receipts,
     store,
@@ -39,17 +39,17 @@ CLEARING: Steps = (
     (store, "drop_unfolded_decisions"),
     (store_derived, "list_leaf_chains"),
     (store_derived, "lock_chains"),
-    (erase, "lock_graph"),
+    (erase_events, "lock_graph"),
     (store, "erase_events"),
     (store_derived, "remove_from_chains_and_trees"),
-    (store_memories, "forget_events"),
+    (store_memories, "delete_event_traces"),
     (store_derived, "queue_chains"),
     (store, "blank_derived_texts"),
     (store_derived, "delete_or_hide_chains"),
     (store_derived, "delete_or_queue_trees"),
     (store_derived, "delete_observations"),
     (store_derived, "delete_revisions"),
-    (erase, "compute_from_observations"),
+    (erase_events, "compute_from_observations"),
     (store, "add_counts"),
     (store, "mark_cleared"),
 )
@@ -85,14 +85,14 @@ COMPLETING: Steps = (
     (store_job, "list_payloads"),
     (store_job, "list_cited"),
     (BlobStore, "erase"),
-    (store_job, "resume_payload_removal"),
+    (store_job, "collect_begun_removals"),
     (store_archiving, "begin_payload_removal"),
     (store_job, "record_removal_start"),
     (store_archiving, "end_payload_removal"),
     (store_job, "mark_payloads_removed"),
     (store_job, "list_chains"),
     (store_vacuum, "list_pending"),
-    (store_vacuum, "get_last_vacuum"),
+    (store_vacuum, "read_vacuum_state"),
     (store_vacuum, "count_vacuum_attempt"),
     (store_vacuum, "vacuum"),
     (store_vacuum, "record_vacuum"),
@@ -187,7 +187,7 @@ def test_a_crash_at_each_step_resumes(
     tell(gateway, key, scratch_db)
     speaker = selector.get("participant")
     if case == "marked":
-        monkeypatch.setattr(erase, "EVENTS_AT_ONCE", 3)
+        monkeypatch.setattr(erase_events, "EVENTS_AT_ONCE", 3)
     ((message, _, _),) = before = scratch_db.rows(STORED_ROWS, speaker, speaker)
 
     crashes = Crashes(monkeypatch, request_steps)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from strandline.erasure import erase, eraser, store
+from strandline.erasure import erase_events, eraser, store
 from strandline.local.aws import LocalAws
 from tests.prove.erasure_race import Race
 from tests.prove.erasure_stores import empty_bucket
@@ -31,7 +31,7 @@ def test_erasure_races_everybody(
     proof_size: Callable[[int], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(erase, "EVENTS_AT_ONCE", 3)
+    monkeypatch.setattr(erase_events, "EVENTS_AT_ONCE", 3)
     seeds = SEEDS if proof_size(SEEDS) == SEEDS else SAMPLE_SEEDS
     for seed in range(REVEALING, REVEALING + seeds):
         assert Race(gateway, scratch_db, aws, seed).race() == [], seed
@@ -49,8 +49,8 @@ def test_what_waits_to_be_folded_again_is_found(
 ) -> None:
     """Teeth: where the decisions of a scope that waits stay, the same steps bring its text back."""
 
-    def forget(*_: object) -> store.PendingDecisions:
-        return store.PendingDecisions(0, [])
+    def forget(*_: object) -> store.DroppedDecisions:
+        return store.DroppedDecisions(0, [])
 
     if is_forgotten:
         monkeypatch.setattr(store, "drop_unfolded_decisions", forget)

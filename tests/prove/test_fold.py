@@ -21,12 +21,19 @@ import pytest
 from psycopg.errors import UniqueViolation
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import fold, fold_recalls, form, store_archiving, store_lanes, store_recalls
+from strandline.chains import (
+    fold,
+    fold_recalls_into_heat,
+    form,
+    store_archiving,
+    store_lanes,
+    store_recalls,
+)
 from strandline.chains.fold_state import FoldState
 from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
 from strandline.chains.segmentation import Turn
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws, client
 from strandline.local.lambda_context import LambdaContext
 from strandline.local.queue_source import QueuePoller
@@ -324,7 +331,7 @@ def use(base: ScratchDatabase, worker: WorkerResources, dice: random.Random) -> 
         at = datetime.now(UTC) + timedelta(days=dice.randrange(40))
         recall_id = UUID(int=dice.getrandbits(120) + number)
         store_recalls.record_chains(access, recall_id, [(c, s, who) for c, s, who in sample], at)
-    fold_recalls.fold(access, LATER, 1000, DEFAULTS)
+    fold_recalls_into_heat.fold(access, LATER, 1000, DEFAULTS)
     if dice.random() < 0.5:
         with access.transaction():
             store_archiving.archive_cold_chains(access, datetime.now(UTC) + timedelta(days=30), 2)

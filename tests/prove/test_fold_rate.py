@@ -23,7 +23,7 @@ from strandline.background import process_events
 from strandline.chains import store_events, store_lanes
 from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.context import Deferred, WorkerResources
+from strandline.jobs.worker_resources import Deferred, WorkerResources
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Continues
 from strandline.local.aws import LocalAws

@@ -15,8 +15,8 @@ from strandline.db.database import Caller
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
 from strandline.graph.nodes.store_write import write_observations
 from strandline.graph.transfer import export, import_file, import_graph, store_import
-from strandline.graph.transfer.export_lines import ExportLine
-from strandline.graph.transfer.graph_file import GraphFile
+from strandline.graph.transfer.file_contents import GraphFile
+from strandline.graph.transfer.hashed_lines import ParsedLine
 from strandline.graph.transfer.import_file import FileReader
 from strandline.graph.transfer.import_rows import GraphWriter, Row, StoredStatement
 from tests.graph_calls import Graph, entity, fact, topic
@@ -296,11 +296,11 @@ def test_an_import_that_takes_a_damaged_file_is_noticed(
     """Planted: a reader that believes all hashes, and one that needs no end."""
     _, data = fetch(plenty, key, *PAIR)
 
-    def trusting(data: bytes) -> Iterator[ExportLine]:
+    def trusting(data: bytes) -> Iterator[ParsedLine]:
         for number, line in enumerate(data.splitlines(), 1):
             if line.endswith(b"}"):
                 members = json.loads(line)
-                yield ExportLine(number, {n: v for n, v in members.items() if n != "chain"})
+                yield ParsedLine(number, {n: v for n, v in members.items() if n != "chain"})
 
     def lenient(reader: FileReader, last: int) -> GraphFile:
         del last

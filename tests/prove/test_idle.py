@@ -22,7 +22,7 @@ from strandline.db.database import Caller
 from strandline.function_specs import DAILY_SWEEP_SCHEDULE, JOBS
 from strandline.jobs import store_due_times
 from strandline.jobs.store_due_times import GARBAGE_PERIOD
-from strandline.llm import store as llm_store
+from strandline.llm import store_calls
 from strandline.local.schedule_starter import create_daily_schedule
 from strandline.resources import Resources
 from tests.prove.fast_clock import ProofService, next_daily_sweep, run_service
@@ -155,7 +155,7 @@ def test_a_stage_left_alone_is_silent_but_for_its_mornings(
     call(stage.local_service, "/api/v1/recall", query)
     service: Resources = importlib.import_module("functions.sweeper.handler").resources
     access = service.database.connect_as(Caller.background("local"))
-    llm_store.lease_calls(
+    store_calls.lease_calls(
         access, "m", "s", max_calls=1, limit=1, failures=1, may_probe=True, probe_seconds=1
     )
     assert stage.session_count()

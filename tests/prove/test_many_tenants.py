@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from strandline.jobs import store_tenant_runs
+from strandline.jobs import store_multi_tenant_runs
 from strandline.jobs.runner import MAX_PACKED
 from strandline.local.lambda_context import LambdaContext
 from tests.machine_states import MAX_STATE_BYTES, state_sizes
@@ -100,7 +100,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     calls = {"claim_run": 0, "fail_unfinished_jobs": 0}
 
     def count(name: str) -> Callable[..., Any]:
-        real = getattr(store_tenant_runs, name)
+        real = getattr(store_multi_tenant_runs, name)
 
         def call(*args: Any, **options: Any) -> Any:
             calls[name] += 1
@@ -109,7 +109,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return call
 
     for name in calls:
-        monkeypatch.setattr(store_tenant_runs, name, count(name))
+        monkeypatch.setattr(store_multi_tenant_runs, name, count(name))
     return calls
 
 

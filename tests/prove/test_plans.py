@@ -17,13 +17,13 @@ import pytest
 from psycopg import sql
 
 from strandline.auth import store_keys
-from strandline.chains import fold_recalls, store_echoes, store_recalls
+from strandline.chains import fold_recalls_into_heat, store_echoes, store_recalls
 from strandline.config_quotas import Quota
 from strandline.cursors import Position
 from strandline.db.connection import Connection
 from strandline.db.database import NOBODY, Caller, Database, TenantDb
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.log import event_text, store_counts, store_scopes, store_uploads, store_work
+from strandline.log import indexed_text, store_counters, store_scopes, store_uploads, store_work
 from strandline.log import store as log_store
 from strandline.recall import importance, store_importance
 from strandline.recall import store as recall_store
@@ -174,7 +174,7 @@ def keys_listed(access: TenantDb) -> object:
 
 def work(access: TenantDb) -> object:
     """A worker's round over the scopes that are due."""
-    leases = store_work.lease_scopes(access, None, 20)
+    leases = store_work.lease_due_scopes(access, None, 20)
     ids = [lease.scope_id for lease in leases]
     result = store_work.list_unembedded(access, ids, SPACE, 128)
     assert len(leases) == len(result) == 20
@@ -202,7 +202,7 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
     # of a large view: the codes of all vectors; of words a sample, and what a bound leaves of them
     in_part = 10_000 + 3 * crowd.scopes
     in_all = crowd.events + in_part + 2 * crowd.scopes
-    most, nearest = words + 2 * view + in_view + page, 10 * event_text.CANDIDATES
+    most, nearest = words + 2 * view + in_view + page, 10 * indexed_text.CANDIDATES
     wide, narrow, removed_ids = (WIDE,), (NARROW,), (SILENT,)
     edge = {"event_id": str(crowd.event_id), "participants": [WIDE]}
     by_cid = {"cid": crowd.cid, "participants": [WIDE]}
@@ -373,13 +373,13 @@ def around_sessions(crowd: LargeTenant) -> dict[str, Hot]:
     scope, now = crowd.chained_scope_id, datetime.now(UTC) - timedelta(days=99)
     chains = max(60, crowd.events // crowd.scopes * 20)
     return {
-        "session": Hot((WIDE,), lambda a: sessions_store.find_by_name(a, name, scope), 40),
+        "session": Hot((WIDE,), lambda a: sessions_store.list_by_name(a, name, scope), 40),
         "session of many": Hot(
-            (NARROW,), lambda a: sessions_store.find_by_name(a, name, None), 2 * crowd.scopes
+            (NARROW,), lambda a: sessions_store.list_by_name(a, name, None), 2 * crowd.scopes
         ),
         "session of many, of any": Hot(
             (),
-            lambda a: sessions_store.find_by_name(a, name, None),
+            lambda a: sessions_store.list_by_name(a, name, None),
             3 * crowd.scopes,
             frozenset({"sessions"}),  # it is in every scope: most rows are looked at anyway
         ),
@@ -432,12 +432,12 @@ def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
     return {
         "metrics": Hot(
             (),
-            lambda a: store_counts.read_counters(a, SPACE),
+            lambda a: store_counters.read_counters(a, SPACE),
             2 * of_all + of_all // 20 + chains + chains // 10,
             tables | {"chains", "jobs", "model_states"},
         ),
         "what waits": Hot(
-            (), lambda a: store_counts.read_due_work(a, SPACE), of_all + 4 * due, tables
+            (), lambda a: store_counters.read_due_work(a, SPACE), of_all + 4 * due, tables
         ),
         **around_recalls(crowd),
         "measure": Hot(
@@ -454,13 +454,13 @@ def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
         ),
         "name what is due": Hot(
             (),
-            inside(lambda a: store_work.enqueue_unfinished(a, SPACE)),
+            inside(lambda a: store_work.enqueue_unfinished_scopes(a, SPACE)),
             2 * of_all + of_all // 20,
             tables,
         ),
         "whose work is due": Hot(
             (),
-            Before(lambda c: store_work.list_tenants(c, SPACE)),
+            Before(lambda c: store_work.list_tenants_with_work(c, SPACE)),
             2 * of_all + of_all // 20,
             tables,
         ),
@@ -498,21 +498,25 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
         "what was given": Hot(
             (), lambda a: store_echoes.read_recalled_texts(a, crowd.participants, now, now), 500
         ),
-        "fold recalls": Hot((), lambda a: fold_recalls.fold(a, now, 20, deployment), 200 + waiting),
+        "fold recalls": Hot(
+            (), lambda a: fold_recalls_into_heat.fold(a, now, 20, deployment), 200 + waiting
+        ),
         "go through chains": Hot(
-            (), lambda a: fold_recalls.recompute_heat_times(a, 50, deployment), 4 * 50
+            (), lambda a: fold_recalls_into_heat.recompute_heat_times(a, 50, deployment), 4 * 50
         ),
         "old recalls": Hot(
             (),
-            lambda a: fold_recalls.prune(a, now - fold_recalls.RETENTION, 50),
+            lambda a: fold_recalls_into_heat.prune(a, now - fold_recalls_into_heat.RETENTION, 50),
             3 * 50 + crowd.events // 30,
         ),
         "use of candidates": Hot((WIDE,), use_answer, 450 * 5),
-        "fold use": Hot((), inside(lambda a: store_importance.fold_uses(a, now, 20)), 20 * 9 * 12),
+        "fold use": Hot(
+            (), inside(lambda a: store_importance.fold_answers(a, now, 20)), 20 * 9 * 12
+        ),
         "old use": Hot((), lambda a: importance.prune_uses(a, now, 50), 3 * 50),
         "whose recalls are due": Hot(
             (),
-            Before(lambda c: fold_recalls.list_due_tenants(c, deployment, now)),
+            Before(lambda c: fold_recalls_into_heat.list_due_tenants(c, deployment, now)),
             6 * tenants + waiting,
             frozenset({"tenants"}),
         ),

@@ -12,13 +12,13 @@ from uuid import UUID
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.background.refused_vectors import retry_refused_vectors
+from strandline.background.retry_refused_vectors import retry_refused_vectors
 from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
-from strandline.topics import limits
+from strandline.topics import build_limits
 from tests.strandline.chains.fold_fixtures import EventGenerator, append, set_tuning
 from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,
@@ -126,7 +126,7 @@ class Life:
     def build_some(self, versions: int) -> None:
         """A build that takes in at most so many chain versions of a scope."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(limits, "MAX_VERSIONS", versions)
+            patch.setattr(build_limits, "MAX_VERSIONS", versions)
             totals = build(self.gateway)
         assert not totals.get("scopes_failed"), totals
         self.done["builds"] += totals.get("snapshots_published", 0)

@@ -21,15 +21,15 @@ from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import Database
 from strandline.errors import Invalid, StrandlineError, Unavailable
 from strandline.local.aws import LocalAws, client
-from strandline.log import payloads, store_uploads
+from strandline.log import payload_citations, store_uploads
+from strandline.log import presigned_uploads as log_uploads
 from strandline.log import store as log_store
-from strandline.log import uploads as log_uploads
 from strandline.log.append import append, make_caller
-from strandline.log.append_batch import AppendResult
+from strandline.log.append_state import AppendResult
 from strandline.log.cid import sha256_of_cid
 from strandline.log.event_draft import CitedPayload
+from strandline.log.presigned_uploads import begin_upload, remove_expired
 from strandline.log.schemas_uploads import UploadRequest
-from strandline.log.uploads import begin_upload, remove_expired
 from strandline.tenants.quotas import QuotaManager
 from tests.prove.append_history import NO_LIMITS_SETTINGS, TENANT, WRITER, add_tenant, make_rng
 from tests.support import ScratchDatabase
@@ -406,7 +406,7 @@ def test_a_citation_without_verification_would_be_found_out(
     world: World, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: whatever lies there is believed."""
-    real = payloads._PayloadReader._verify_upload  # pyright: ignore[reportPrivateUsage]
+    real = payload_citations._CitedPayloadReader._verify_upload  # pyright: ignore[reportPrivateUsage]
 
     def believing(reader: Any, rows: Any) -> CitedPayload | Invalid:
         store: BlobStore = reader._blobs
@@ -427,7 +427,7 @@ def test_a_citation_without_verification_would_be_found_out(
         finally:
             reader._blobs = store
 
-    monkeypatch.setattr(payloads._PayloadReader, "_verify_upload", believing)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(payload_citations._CitedPayloadReader, "_verify_upload", believing)  # pyright: ignore[reportPrivateUsage]
     rounds = play_rounds(world, stage, 200, lambda result: bool(result.wrong))
     print(f"\nunverified: a wrong payload after {len(rounds)} interleavings")
     assert rounds[-1].wrong

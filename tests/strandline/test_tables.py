@@ -72,10 +72,10 @@ from pydantic import TypeAdapter
 from strandline.admin.schemas_tenants import LimitsIn, QuotaUse, TenantLimits
 from strandline.apidocs import openapi
 from strandline.aws.run_requests import MIN_SPACING
-from strandline.background.schedule_handler import RunRequest
+from strandline.background.run_request_handler import RunRequest
 from strandline.config import ServiceSettings
 from strandline.function_specs import FUNCTIONS, JOBS
-from strandline.jobs import control, routes, store_due_times
+from strandline.jobs import admin_verbs, routes, store_due_times
 from strandline.jobs.schemas import JobKind
 from strandline.log.conflicts import list_differences
 from strandline.log.read import to_event_out
@@ -101,7 +101,7 @@ print(json.dumps({
     "functions": [fn.name for fn in FUNCTIONS],
     "spacing": {job: spacing.total_seconds() for job, spacing in MIN_SPACING.items()},
     "run": RunRequest(job="planted", run="r").job,
-    "names": control.JOB_NAMES,
+    "names": admin_verbs.JOB_NAMES,
     "kinds": TypeAdapter(JobKind).json_schema()["enum"],
     "description": start["description"],
     "due": sorted(due),

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from strandline.admin.keys import store_key
 from strandline.auth.api_keys import generate_token, verify_token
 from strandline.auth.authenticator import Authenticator
-from strandline.aws import clients as aws_clients
+from strandline.aws import client_factory as aws_clients
 from strandline.aws import secrets
 from strandline.config import PREFIX, ServiceSettings
 from strandline.db.connection import AuthMode, Connection, connect

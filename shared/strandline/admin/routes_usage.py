@@ -6,7 +6,7 @@ from strandline.db.database import Caller
 from strandline.errors import Forbidden
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.llm.schemas import ModelCallPage
+from strandline.llm.schemas_model_calls import ModelCallPage
 from strandline.schemas import PagingQuery
 
 

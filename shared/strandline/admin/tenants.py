@@ -19,7 +19,7 @@ from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, Malformed, NotFound, StateConflict
 from strandline.schemas import TENANT_PATTERN
-from strandline.tenants import store_audit, store_quotas, store_tenants
+from strandline.tenants import store_audit, store_quotas, store_tuning
 from strandline.tenants.quotas import QuotaManager
 from strandline.tenants.store_audit import AuditContext
 from strandline.tenants.store_quotas import NO_LIMITS, Limits
@@ -127,12 +127,12 @@ def _set_tuning(access: TenantDb, tuning: Mapping[str, object]) -> dict[str, obj
     those that changed. Call it in a transaction. Raises Invalid."""
     if not tuning:
         return {}
-    old_overrides = store_tenants.read_tuning_overrides(access)
+    old_overrides = store_tuning.read_tuning_overrides(access)
     new_overrides = {
         n: value for n, value in {**old_overrides, **tuning}.items() if value is not None
     }
     _require_consistent_tuning(new_overrides, tuning)
-    store_tenants.set_tuning_overrides(access, new_overrides)
+    store_tuning.set_tuning_overrides(access, new_overrides)
     return {
         f"tuning.{name}": {"from": old_overrides.get(name), "to": new_overrides.get(name)}
         for name in tuning
@@ -173,7 +173,7 @@ def get_tenant(access: TenantDb, quota_service: QuotaManager) -> TenantDetails:
         agents_share=tenant.agents_share,
         time_zone=tenant.time_zone,
         limits=TenantLimits.model_validate(limits),
-        tuning=TuningOut(**store_tenants.read_tuning_overrides(access)),
+        tuning=TuningOut(**store_tuning.read_tuning_overrides(access)),
         usage=read_usage(access, quota_service),
     )
 

@@ -9,8 +9,8 @@ from strandline.config_quotas import QUOTA_BY_NAME
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import Forbidden
-from strandline.llm import store as llm_store
-from strandline.llm.schemas import ModelCallOut, ModelCallPage
+from strandline.llm import store_calls
+from strandline.llm.schemas_model_calls import ModelCallOut, ModelCallPage
 from strandline.tenants import store_quotas
 from strandline.tenants.quotas import QuotaManager
 
@@ -39,7 +39,7 @@ def read_usage(access: TenantDb, quota_service: QuotaManager) -> Usage:
         events=stored_bytes.measured_events or 0,
         measured_at=stored_bytes.measured_at,
     )
-    spend = llm_store.read_monthly_spend(access)
+    spend = store_calls.read_monthly_spend(access)
     return Usage(
         quotas=[_to_quota_use(use) for use in quota_uses],
         stored=storage,
@@ -47,7 +47,7 @@ def read_usage(access: TenantDb, quota_service: QuotaManager) -> Usage:
     )
 
 
-def _to_model_use(spend: llm_store.MonthlySpend, quota_service: QuotaManager) -> ModelUse:
+def _to_model_use(spend: store_calls.MonthlySpend, quota_service: QuotaManager) -> ModelUse:
     tenant_budget = spend.usd_per_month
     budget = quota_service.model_usd_per_month if tenant_budget is None else tenant_budget
     return ModelUse(
@@ -67,7 +67,7 @@ def list_model_calls(access: TenantDb, limit: int, cursor: str | None) -> ModelC
     """List the tenant's calls of language models, newest first. Raises Malformed for an invalid
     cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "model calls")
-    rows = llm_store.list_newest(access, cursors.decode(cursor), limit)
+    rows = store_calls.list_newest(access, cursors.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
     after = last and Position(last.pg_snapshot, last.at, last.call_id)
     return ModelCallPage(

@@ -10,7 +10,7 @@ FILE = Path(__file__).parent / "examples.json"
 
 
 @dataclass(frozen=True)
-class Example:
+class ExampleCall:
     """One call that works, and its answer."""
 
     operation: str
@@ -27,6 +27,6 @@ class Example:
     """The answer's body, if it is JSON."""
 
 
-def load_examples() -> list[Example]:
+def load_examples() -> list[ExampleCall]:
     """The example calls, in an order in which they work: `examples.json`."""
-    return [Example(**entry) for entry in json.loads(FILE.read_text())]
+    return [ExampleCall(**entry) for entry in json.loads(FILE.read_text())]

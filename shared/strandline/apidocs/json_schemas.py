@@ -12,7 +12,7 @@ from pydantic.json_schema import (
 )
 from pydantic_core import core_schema
 
-from strandline.http.routing import MediaType, Route
+from strandline.http.routing import AnswerMediaType, Route
 from strandline.schemas import Error
 
 
@@ -41,7 +41,7 @@ def build_schemas(routes: Mapping[str, Route]) -> tuple[dict[Any, Any], dict[str
         shape
         for route in routes.values()
         for shape in route.responses.values()
-        if not isinstance(shape, MediaType)
+        if not isinstance(shape, AnswerMediaType)
     }
     modes: list[tuple[set[type[BaseModel]], JsonSchemaMode]] = [
         (parameter_models | bodies, "validation"),

@@ -18,7 +18,7 @@ from strandline.apidocs.error_responses import (
     path_parameters,
     response_name,
 )
-from strandline.apidocs.examples import Example
+from strandline.apidocs.examples import ExampleCall
 from strandline.apidocs.json_schemas import build_schemas
 from strandline.apidocs.security import (
     ALL_SCHEMES,
@@ -28,7 +28,7 @@ from strandline.apidocs.security import (
     list_security_requirements,
 )
 from strandline.graph.fields.schemas import FIELD_PATTERN, MAX_FIELD_CHARS
-from strandline.http.routing import MediaType, Route
+from strandline.http.routing import AnswerMediaType, Route
 from strandline.log.schemas_fields import CID_PATTERN
 from strandline.schemas import TENANT_PATTERN
 
@@ -146,7 +146,7 @@ _PATH_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 
 def build_document(
     routes: Mapping[str, Route],
-    examples: Sequence[Example] = (),
+    examples: Sequence[ExampleCall] = (),
     security: SecurityAlternatives = ALL_SCHEMES,
 ) -> dict[str, Any]:
     """The document of these routes, with the first example of each."""
@@ -194,7 +194,7 @@ def to_openapi_path(path: str) -> str:
 
 
 def _operation(
-    name: str, route: Route, schemas: Mapping[Any, Any], example: Example | None
+    name: str, route: Route, schemas: Mapping[Any, Any], example: ExampleCall | None
 ) -> dict[str, Any]:
     text = re.sub(r"\s+", " ", inspect.getdoc(route.handler) or "")
     for placeholder, value in route.placeholders.items():
@@ -226,7 +226,7 @@ def _tag(name: str) -> str:
 
 
 def _parameters(
-    name: str, route: Route, schemas: Mapping[Any, Any], example: Example | None
+    name: str, route: Route, schemas: Mapping[Any, Any], example: ExampleCall | None
 ) -> Iterable[dict[str, Any]]:
     for parameter in path_parameters(name):
         entry = {"name": parameter, "in": "path", "required": True, **_path_schema(parameter)}
@@ -275,11 +275,11 @@ def _drop_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _responses(
-    name: str, route: Route, schemas: Mapping[Any, Any], example: Example | None
+    name: str, route: Route, schemas: Mapping[Any, Any], example: ExampleCall | None
 ) -> dict[str, Any]:
     responses: dict[int, Any] = {}
     for status, model in route.responses.items():
-        if isinstance(model, MediaType):
+        if isinstance(model, AnswerMediaType):
             content: dict[str, dict[str, Any]] = {kind: {} for kind in model.content_types}
             description = "As its type says."
         else:

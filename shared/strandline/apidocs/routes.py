@@ -20,7 +20,7 @@ from strandline.errors import NotFound
 from strandline.graph import routes as graph_routes
 from strandline.graph.communities import routes_admin as graph_routes_admin
 from strandline.http.request import Request
-from strandline.http.routing import MediaType, Response, Route, text_response
+from strandline.http.routing import AnswerMediaType, Response, Route, text_response
 from strandline.jobs import routes as jobs_routes
 from strandline.log import routes_read as log_routes_read
 from strandline.log import routes_write as log_routes_write
@@ -34,7 +34,7 @@ from strandline.topics import routes_read as topics_routes_read
 
 _PAGE = Path(__file__).parent / "page"
 _SWAGGER = Path(aws_lambda_powertools.__file__).parent / "event_handler/openapi/swagger_ui"
-_HTML = MediaType("text/html; charset=utf-8")
+_HTML = AnswerMediaType("text/html; charset=utf-8")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -43,10 +43,13 @@ _POLICY = (
 
 class _File(NamedTuple):
     path: Path
-    media: MediaType
+    media: AnswerMediaType
 
 
-_CSS, _SCRIPT = MediaType("text/css; charset=utf-8"), MediaType("text/javascript; charset=utf-8")
+_CSS, _SCRIPT = (
+    AnswerMediaType("text/css; charset=utf-8"),
+    AnswerMediaType("text/javascript; charset=utf-8"),
+)
 _FILES = {
     "page.css": _File(_PAGE / "page.css", _CSS),
     "page.js": _File(_PAGE / "page.js", _SCRIPT),
@@ -58,7 +61,7 @@ _FILES = {
 def get_openapi(request: Request) -> Response:
     """This document. OpenAPI 3.1, made from the types that check requests and write answers."""
     del request
-    return text_response(_document(), MediaType(JSON), {"Cache-Control": "no-cache"})
+    return text_response(_document(), AnswerMediaType(JSON), {"Cache-Control": "no-cache"})
 
 
 def get_root(request: Request) -> Response:
@@ -146,7 +149,7 @@ ROUTES = {
         get_root, None, {307: _HTML}, response_headers={"Location": "The page at `/docs`."}
     ),
     "GET /openapi.json": Route(
-        get_openapi, None, {200: MediaType(JSON)}, response_headers=_NO_CACHE
+        get_openapi, None, {200: AnswerMediaType(JSON)}, response_headers=_NO_CACHE
     ),
     "GET /docs": Route(
         get_docs,
@@ -163,7 +166,7 @@ ROUTES = {
     "GET /docs/{file}": Route(
         get_docs_file,
         None,
-        {200: MediaType("text/*")},
+        {200: AnswerMediaType("text/*")},
         response_headers={**_NOSNIFF, "Cache-Control": "A year: the address names the version."},
     ),
 }

@@ -46,7 +46,7 @@ class Claims(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _CachedTenant:
+class _TenantLookup:
     """The result of a tenant lookup."""
 
     tenant: TenantWithSettings | None
@@ -67,7 +67,7 @@ class JwtAuth:
             if settings.jwt_secret
             else JwkSet(settings.jwt_jwks or "", settings.jwt_algorithms)
         )
-        self._tenant_cache = TtlCache[_CachedTenant]()
+        self._tenant_cache = TtlCache[_TenantLookup]()
 
     def find_credential(self, request: AuthRequest) -> str | None:
         """The value of X-JWT-Token, or a Bearer token without the prefix of API keys."""
@@ -97,7 +97,7 @@ class JwtAuth:
         time.monotonic() seconds."""
         claims = self.check(credential)
         entry = self._tenant_cache.get(claims.tenant) or self._tenant_cache.put(
-            claims.tenant, _CachedTenant(self._look_up_tenant(claims.tenant, deadline))
+            claims.tenant, _TenantLookup(self._look_up_tenant(claims.tenant, deadline))
         )
         if entry.tenant is None:
             raise Forbidden("tenant_id: the JWT's tenant does not exist in this deployment.")

@@ -20,8 +20,8 @@ from typing import Any, cast
 from urllib.parse import quote
 from uuid import UUID
 
-from strandline.aws import clients
-from strandline.aws.bucket import (
+from strandline.aws import client_factory
+from strandline.aws.object_removal import (
     MAX_KEYS_PER_CALL,
     Bucket,
     ErasedFiles,
@@ -88,7 +88,7 @@ class BlobStore(Bucket):
     def _copy_client(self) -> Any:
         """A client for copies. S3 answers only when the whole copy is done, so it gets a long
         timeout and no retry, which would be no faster."""
-        return clients.client("s3", client_config(22, 1))
+        return client_factory.client("s3", client_config(22, 1))
 
     def put(self, tenant: str, cid: str, data: bytes) -> None:
         """Store a payload under its CID. Doing it twice changes nothing."""
@@ -107,7 +107,7 @@ class BlobStore(Bucket):
         with translate_errors():
             try:
                 response = self.s3.get_object(**location, Range=f"bytes=0-{size - 1}")
-            except clients.client_error() as error:
+            except client_factory.client_error() as error:
                 if _code(error) not in _MISSING_CODES:
                     raise
                 raise PayloadMissing from None
@@ -120,7 +120,7 @@ class BlobStore(Bucket):
         with translate_errors():
             try:
                 response = self.s3.get_object(Bucket=self.name, Key=f"{tenant}/{cid}")
-            except clients.client_error() as error:
+            except client_factory.client_error() as error:
                 if _code(error) not in _MISSING_CODES:
                     raise
                 raise PayloadMissing from None
@@ -171,7 +171,7 @@ class BlobStore(Bucket):
                     digest = base64.b64decode(checksum.partition("-")[0])
                 else:
                     digest = self._hash_object(location, head["ETag"], deadline)
-            except clients.client_error() as error:
+            except client_factory.client_error() as error:
                 if _status(error) in _MISSING_STATUSES:
                     return None
                 raise
@@ -188,7 +188,7 @@ class BlobStore(Bucket):
                     CopySource=self._upload_location(tenant, upload_id),
                     CopySourceIfMatch=etag,
                 )
-            except clients.client_error() as error:
+            except client_factory.client_error() as error:
                 if _status(error) in _MISSING_STATUSES:
                     return False
                 raise
@@ -201,7 +201,7 @@ class BlobStore(Bucket):
         with translate_errors():
             try:
                 response = self.s3.get_object(**location)
-            except clients.client_error() as error:
+            except client_factory.client_error() as error:
                 if _code(error) not in _MISSING_CODES:
                     raise
                 raise PayloadMissing from None

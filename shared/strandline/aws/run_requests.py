@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from strandline.aws import clients
+from strandline.aws import client_factory
 from strandline.errors import Unavailable
 from strandline.function_specs import JOBS
 from strandline.observability import logger, trace_header
@@ -42,7 +42,7 @@ class JobQueue:
         self.spacing = spacing
         self._url = job_queue_url
         # The daily sweep finds what no request named.
-        self._sqs: Any = clients.best_effort_sqs_client() if job_queue_url else None
+        self._sqs: Any = client_factory.best_effort_sqs_client() if job_queue_url else None
         self._requests_sent: set[tuple[str, datetime]] = set()
 
     def start_run(self, job: str, tenant: str, run: str) -> None:
@@ -55,7 +55,7 @@ class JobQueue:
             )
         try:
             self._send({"job": job, "tenant": tenant, "run": run})
-        except clients.all_errors() as error:
+        except client_factory.all_errors() as error:
             raise Unavailable("The job queue cannot be reached. Try again.") from error
 
     def request_run(self, job: str, due: datetime, now: datetime) -> bool:
@@ -68,7 +68,7 @@ class JobQueue:
             return bool(self._url)
         try:
             self._send({"job": job, "at": slot.isoformat()})
-        except clients.all_errors() as error:
+        except client_factory.all_errors() as error:
             logger.warning(
                 "run request not sent", extra={"job": job, "error": type(error).__name__}
             )

@@ -5,7 +5,7 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from strandline.aws import clients
+from strandline.aws import client_factory
 from strandline.errors import Misconfigured
 
 _VARIABLES = ("STRANDLINE_STATE_MACHINE", "STRANDLINE_SCHEDULE_GROUP", "STRANDLINE_SCHEDULER_ROLE")
@@ -17,8 +17,8 @@ class RunStarter:
 
     def __init__(self, machine: str, group: str, role: str) -> None:
         self._machine, self._group, self._role = machine, group, role
-        self._states: Any = clients.retrying_client("stepfunctions")
-        self._scheduler: Any = clients.retrying_client("scheduler")
+        self._states: Any = client_factory.retrying_client("stepfunctions")
+        self._scheduler: Any = client_factory.retrying_client("scheduler")
 
     @classmethod
     def from_environment(cls) -> "RunStarter":
@@ -36,7 +36,7 @@ class RunStarter:
             self._states.start_execution(
                 stateMachineArn=self._machine, name=run, input=json.dumps(run_input)
             )
-        except clients.client_error() as error:
+        except client_factory.client_error() as error:
             _raise_unless("ExecutionAlreadyExists", error)
 
     def schedule_run(self, job: str, at: datetime) -> None:
@@ -56,7 +56,7 @@ class RunStarter:
                     "Input": json.dumps({"job": job}),
                 },
             )
-        except clients.client_error() as error:
+        except client_factory.client_error() as error:
             _raise_unless("ConflictException", error)
 
 

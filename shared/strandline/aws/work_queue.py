@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from strandline.aws import clients
+from strandline.aws import client_factory
 from strandline.errors import Unavailable
 from strandline.observability import logger, trace_header
 
@@ -35,7 +35,7 @@ class WorkQueue:
     def __init__(self, work_queue_url: str, on_failure: Callable[[], bool] = _no_fallback) -> None:
         self._url = work_queue_url
         self._on_failure = on_failure
-        self._sqs: Any = clients.best_effort_sqs_client() if work_queue_url else None
+        self._sqs: Any = client_factory.best_effort_sqs_client() if work_queue_url else None
         self._unsent: list[Mapping[str, object]] = []
 
     def send(self, tenant: str, scope_ids: Iterable[UUID]) -> None:
@@ -80,7 +80,7 @@ class WorkQueue:
             self._sqs.change_message_visibility(
                 QueueUrl=self._url, ReceiptHandle=receipt_handle, VisibilityTimeout=seconds
             )
-        except clients.all_errors() as error:
+        except client_factory.all_errors() as error:
             logger.warning("message not returned", extra={"error": type(error).__name__})
 
     def _send(self, entries: Sequence[Mapping[str, object]]) -> None:
@@ -99,7 +99,7 @@ class WorkQueue:
         for _ in range(_TRIES):
             try:
                 response = self._sqs.send_message_batch(QueueUrl=self._url, Entries=remaining)
-            except clients.all_errors() as error:
+            except client_factory.all_errors() as error:
                 reason = type(error).__name__
                 continue
             failed = {
@@ -120,7 +120,7 @@ class WorkQueue:
             return
         try:
             self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
-        except clients.all_errors() as error:
+        except client_factory.all_errors() as error:
             raise Unavailable("The work queue cannot be reached. Try again.") from error
 
 

@@ -8,7 +8,7 @@ from strandline.chains import archive
 from strandline.config import get_settings
 from strandline.graph.promotion import promoter
 from strandline.jobs.runner import JobResources, Lease, Shard
-from strandline.tenants.store_tenants import read_tuning
+from strandline.tenants.store_tuning import read_tuning
 from strandline.topics import garbage_collection
 
 name = "archiver"

@@ -2,13 +2,13 @@
 
 from datetime import datetime
 
+from strandline.background.event_vectors import embed_texts
 from strandline.background.process_events import BATCH
-from strandline.background.vectors import embed_texts
-from strandline.chains import store_vectors
-from strandline.chains.store_vectors import SummaryVector
+from strandline.chains import store_summary_vectors
+from strandline.chains.store_summary_vectors import SummaryVector
 from strandline.db.database import Caller, TenantDb
 from strandline.jobs import store_failures
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.log import store_work
 
 
@@ -21,7 +21,7 @@ def embed_chains(worker: WorkerResources, tenant: str, now: datetime) -> tuple[i
     """
     access = worker.database.connect_as(Caller.background(tenant))
     space, last_chain_id, embedded_count = worker.embedder.space, None, 0
-    while chains := store_vectors.list_unindexed(access, space, last_chain_id, BATCH):
+    while chains := store_summary_vectors.list_unindexed(access, space, last_chain_id, BATCH):
         if worker.is_out_of_time():
             return embedded_count, False
         vector_by_chain = embed_texts(worker, {chain.chain_id: chain.summary for chain in chains})
@@ -44,7 +44,7 @@ def _store_vectors(
     access: TenantDb, space: str, vectors: list[SummaryVector], now: datetime
 ) -> int:
     with access.transaction():
-        stored_count = store_vectors.store_vectors(access, space, vectors)
+        stored_count = store_summary_vectors.store_vectors(access, space, vectors)
         store_failures.resolve_failures_by_reason(
             access, "enrich", "no_vector", [item.chain_id for item in vectors], now
         )

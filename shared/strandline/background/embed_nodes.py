@@ -5,11 +5,11 @@ import time
 from collections.abc import Sequence
 from uuid import UUID
 
-from strandline.background.vectors import embed_texts
+from strandline.background.event_vectors import embed_texts
 from strandline.db.database import Caller, TenantDb
 from strandline.graph.nodes import store_vectors
 from strandline.graph.nodes.store_vectors import EmbeddedNode, UnembeddedNode
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.log import store_work
 
 BATCH = 128

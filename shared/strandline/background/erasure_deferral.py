@@ -4,7 +4,7 @@ texts."""
 from collections.abc import Sequence
 
 from strandline.db.database import TenantDb
-from strandline.jobs.context import Deferred, WorkerResources
+from strandline.jobs.worker_resources import Deferred, WorkerResources
 from strandline.log.store_erasure_marks import list_marked_scopes
 from strandline.log.store_work import ScopeLease
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from strandline.jobs.context import JobMetrics
+from strandline.jobs.worker_resources import JobMetrics
 from strandline.observability import downsample, emf_fields, logger, trace_context
 
 

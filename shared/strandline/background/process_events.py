@@ -10,17 +10,17 @@ from uuid import UUID
 
 from strandline.background.embed_nodes import embed_new_nodes
 from strandline.background.erasure_deferral import defer_scopes_under_erasure
+from strandline.background.event_vectors import compute_vectors
 from strandline.background.substring_index import index_scopes
-from strandline.background.vectors import compute_vectors
 from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import Unavailable
 from strandline.jobs import store_failures
-from strandline.jobs.context import Deferred, WorkerResources, describe_error
-from strandline.log import store_counts, store_work
+from strandline.jobs.worker_resources import Deferred, WorkerResources, describe_error
+from strandline.log import store_counters, store_work
 from strandline.log.store_work import EventVector
 from strandline.observability import logger
-from strandline.personas.active_sonas import record_named_sonas
+from strandline.personas.named_sonas import record_named_sonas
 from strandline.personas.store_memories import update_centroids
 
 BATCH = 128
@@ -44,7 +44,7 @@ def process_scopes(worker: WorkerResources, tenant: str, scope_ids: Sequence[UUI
     while remaining := [
         scope_id for scope_id in scope_ids if scope_id not in worker.tally.unfinished_scopes
     ]:
-        leases = store_work.lease_scopes(access, remaining, len(remaining))
+        leases = store_work.lease_due_scopes(access, remaining, len(remaining))
         if not leases:
             break
         outcome = _process_leases(worker, access, leases)
@@ -67,10 +67,10 @@ def process_tenant(worker: WorkerResources, tenant: str, scan_all: bool = True) 
     finished_count = 0
     with access.transaction():
         if scan_all:
-            store_work.enqueue_unfinished(access, worker.embedder.space)
-        worker.tally.due_work.append(store_counts.read_due_work(access, worker.embedder.space))
+            store_work.enqueue_unfinished_scopes(access, worker.embedder.space)
+        worker.tally.due_work.append(store_counters.read_due_work(access, worker.embedder.space))
     while not worker.is_out_of_time():
-        leases = store_work.lease_scopes(access, None, _SCOPES_PER_LEASE)
+        leases = store_work.lease_due_scopes(access, None, _SCOPES_PER_LEASE)
         if not leases:
             break
         finished_count += _process_leases(worker, access, leases).finished_count
@@ -84,10 +84,10 @@ def process_scope_now(worker: WorkerResources, tenant: str, scope_id: UUID) -> N
     access = worker.database.connect_as(Caller.background(tenant))
     with access.transaction():
         is_due = store_work.make_due_now(access, scope_id)
-    leases = store_work.lease_scopes(access, [scope_id], 1)
+    leases = store_work.lease_due_scopes(access, [scope_id], 1)
     if is_due and not leases:
         raise Unavailable("Another worker has this scope; try again later.")
-    outcome = _process_leases(worker, access, leases) if leases else _BatchOutcome(0, 0, 0)
+    outcome = _process_leases(worker, access, leases) if leases else _ScopeCounts(0, 0, 0)
     if outcome.waiting_count:
         raise Unavailable("This scope waits for a model; try again later.")
     is_unfinished = len(leases) > outcome.finished_count and worker.is_out_of_time()
@@ -95,7 +95,7 @@ def process_scope_now(worker: WorkerResources, tenant: str, scope_id: UUID) -> N
         raise Unavailable("This scope failed again. Look for the reason in the log.")
 
 
-class _BatchOutcome(NamedTuple):
+class _ScopeCounts(NamedTuple):
     """How many of the leased scopes were finished, failed, or have to wait."""
 
     finished_count: int
@@ -106,7 +106,7 @@ class _BatchOutcome(NamedTuple):
 
 def _process_leases(
     worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
-) -> _BatchOutcome:
+) -> _ScopeCounts:
     """Embed and fold leased scopes, then release them as finished, due again, or postponed. Scopes
     with events that are being erased wait."""
     before = worker.tally.embedded_events, worker.tally.counters["EventsFolded"]
@@ -137,7 +137,7 @@ def _process_leases(
         worker, access, [lease for lease in leases if lease.scope_id in failures], failures
     )
     cut_off_count = sum(deferral.is_out_of_time for deferral in deferrals.values())
-    return _BatchOutcome(
+    return _ScopeCounts(
         finished_count, len(failures) + cut_off_count, len(deferrals) - cut_off_count
     )
 

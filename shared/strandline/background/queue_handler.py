@@ -14,8 +14,8 @@ from strandline.background.job_log import job_log_context
 from strandline.background.process_events import process_scopes
 from strandline.config import get_settings
 from strandline.errors import StrandlineError, Unavailable
-from strandline.jobs.context import JobMetrics, WorkerResources
-from strandline.jobs.request_next import schedule_next_runs
+from strandline.jobs.schedule_next_runs import schedule_next_runs
+from strandline.jobs.worker_resources import JobMetrics, WorkerResources
 from strandline.observability import ensure_trace_id, logger
 from strandline.personas.deferred_turns import answer_turn
 from strandline.resources import Resources

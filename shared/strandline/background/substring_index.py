@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.log import store_substring_index
 
 BATCH = 32

@@ -7,24 +7,24 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.background import process_events, refused_vectors
+from strandline.background import process_events, retry_refused_vectors
 from strandline.background.embed_chains import embed_chains
 from strandline.background.embed_nodes import embed_all_nodes
-from strandline.chains import fold_recalls, form
+from strandline.chains import fold_recalls_into_heat, form
 from strandline.config import get_settings
 from strandline.graph.fields.store_revisions import raise_salience
 from strandline.jobs import store as jobs_store
 from strandline.jobs import store_failures, store_runs, store_scans
-from strandline.jobs.context import WorkerResources
 from strandline.jobs.runner import JobResources, Lease, Shard, error_code
-from strandline.llm import store as llm_store
+from strandline.jobs.worker_resources import WorkerResources
+from strandline.llm import store_calls
+from strandline.log import presigned_uploads as log_uploads
 from strandline.log import store_uploads, store_work
-from strandline.log import uploads as log_uploads
 from strandline.observability import logger
 from strandline.personas import lost_turns, store_deferred_turns
 from strandline.recall import importance
 from strandline.tenants import recount_usage
-from strandline.tenants.store_tenants import read_tuning
+from strandline.tenants.store_tuning import read_tuning
 
 name = "sweeper"
 _EXPORT_RETENTION = timedelta(days=1)  # an address is valid for an hour at most
@@ -44,7 +44,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
         *store_scans.list_tenants_to_sweep(connection, resources.embedder.space, now),
         *store_uploads.list_tenants_with_expired(connection),
         *recount_usage.list_due_tenants(connection),
-        *fold_recalls.list_due_tenants(connection, get_settings().tuning, now),
+        *fold_recalls_into_heat.list_due_tenants(connection, get_settings().tuning, now),
         *store_deferred_turns.list_due_tenants(connection, now),
     }
     return [Shard(tenant) for tenant in sorted(tenants)]
@@ -100,7 +100,7 @@ def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime
     embedded_count, is_complete = embed_chains(worker, lease.tenant, now)
     if is_complete and embed_all_nodes(worker, lease.tenant):
         with lease.transaction():
-            store_work.enqueue_unfinished(
+            store_work.enqueue_unfinished_scopes(
                 lease.access, space
             )  # the previous step may have failed to
             store_scans.record_scan(lease.access, space, now)
@@ -139,7 +139,7 @@ def _retry_failure(
         case store_failures.FOLD_KIND:
             process_events.process_scope_now(worker, tenant, subject_id)
         case store_failures.EMBED_KIND:
-            refused_vectors.retry_refused_vectors(worker, tenant, subject_id)
+            retry_refused_vectors.retry_refused_vectors(worker, tenant, subject_id)
         case _:
             form.retry_enrichment(worker, tenant, subject_id, now)
 
@@ -148,13 +148,13 @@ def _fold_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     tuning = read_tuning(lease.access, get_settings().tuning)
     while (
-        fold_recalls.recompute_heat_times(lease.access, _ROWS_PER_COMMIT, tuning)
+        fold_recalls_into_heat.recompute_heat_times(lease.access, _ROWS_PER_COMMIT, tuning)
         == _ROWS_PER_COMMIT
         and not lease.is_out_of_time()
     ):
         continue
     return _run_batches(
-        lease, lambda: fold_recalls.fold(lease.access, now, _ROWS_PER_COMMIT, tuning)
+        lease, lambda: fold_recalls_into_heat.fold(lease.access, now, _ROWS_PER_COMMIT, tuning)
     )
 
 
@@ -162,7 +162,7 @@ def _fold_uses(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     return _run_batches(
         lease,
-        lambda: importance.fold_uses(lease.access, now, _ROWS_PER_COMMIT, raise_salience),
+        lambda: importance.fold_answers(lease.access, now, _ROWS_PER_COMMIT, raise_salience),
     )
 
 
@@ -182,7 +182,9 @@ def _prune_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
     return _run_batches(
         lease,
-        lambda: fold_recalls.prune(lease.access, now - fold_recalls.RETENTION, _ROWS_PER_COMMIT),
+        lambda: fold_recalls_into_heat.prune(
+            lease.access, now - fold_recalls_into_heat.RETENTION, _ROWS_PER_COMMIT
+        ),
     )
 
 
@@ -197,7 +199,7 @@ def _prune_model_calls(resources: JobResources, lease: Lease, now: datetime) -> 
 
     def prune() -> int:
         with lease.transaction():
-            return llm_store.prune_calls_and_rates(lease.access, before, _ROWS_PER_COMMIT)
+            return store_calls.prune_calls_and_rates(lease.access, before, _ROWS_PER_COMMIT)
 
     return _run_batches(lease, prune)
 

@@ -12,16 +12,16 @@ from strandline.chains import quality, store, store_events
 from strandline.chains.content import ChainContent, RunEnrichment
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.model_questions import to_prompt_event
-from strandline.chains.parallel import run_in_parallel
+from strandline.chains.parallel_model_calls import run_in_parallel
 from strandline.chains.store import ChainHead
 from strandline.chains.store_events import RunEvent
 from strandline.db.database import TenantDb
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
-from strandline.failures import is_permanent_failure
-from strandline.jobs.context import EMBED_SECONDS, WorkerResources, probe_embedding_model
+from strandline.jobs.worker_resources import EMBED_SECONDS, WorkerResources, probe_embedding_model
 from strandline.llm.types import ModelResult, Summary, TaskContext
 from strandline.log import store_work
 from strandline.observability import logger
+from strandline.permanent_failures import is_permanent_failure
 
 
 def enrich_run(

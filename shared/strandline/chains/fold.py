@@ -25,13 +25,13 @@ from strandline.chains.enrichment import embed_summary, enrich_run
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState
 from strandline.chains.judging import judge_topic, log_fold_failure
+from strandline.chains.lane_conversion import to_turn
 from strandline.chains.model_questions import make_task_context
-from strandline.chains.open_lanes import to_turn
 from strandline.chains.segmentation import (
     Judge,
-    Judgement,
     Lane,
     LaneStep,
+    TopicEndJudgement,
     TopicRun,
     Turn,
     add_turn,
@@ -40,8 +40,8 @@ from strandline.chains.segmentation import (
 )
 from strandline.chains.store_lanes import LoggedTurn
 from strandline.chains.versions import ChainRevision, EnrichedRun
-from strandline.failures import is_permanent_failure
-from strandline.jobs.context import Deferred
+from strandline.jobs.worker_resources import Deferred
+from strandline.permanent_failures import is_permanent_failure
 
 
 def fold_turns(state: FoldState, turns: Sequence[LoggedTurn]) -> bool:
@@ -71,7 +71,7 @@ def _fold_event(state: FoldState, event: LoggedTurn) -> bool:
         state.current_seq = event.seq
         return True
     turn, is_settled = to_turn(event), event.seq <= state.scope.max_folded_seq
-    settings = _settings_for(state, turn, is_settled)
+    settings = _decide_settings(state, turn, is_settled)
     is_decided = (turn.event_id, "echo") in state.stored_decisions
     if turn.event_id in state.new_echoes and not is_decided:
         state.pending_decisions.append(state.new_echoes[turn.event_id])
@@ -101,14 +101,14 @@ def _close_idle_lane(
 def _make_judge(state: FoldState, settings: FoldSettings, is_settled: bool) -> Judge:
     """The judge of this fold's lanes. It may raise Deferred."""
 
-    def judge(lane: Lane) -> Judgement | None:
+    def judge(lane: Lane) -> TopicEndJudgement | None:
         if state.folded_seq_with(lane) == state.current_seq:  # one of many at this seq
             state.worker.require_time()
         judgement = judge_topic(state, lane, settings, is_settled=is_settled)
         if judgement is None or not judgement.is_costly:
             return judgement
         fold_writer.commit_model_decisions(state, judgement.new_decisions)
-        return Judgement(judgement.ends_topic)
+        return TopicEndJudgement(judgement.ends_topic)
 
     return judge
 
@@ -127,7 +127,7 @@ def _take_step(state: FoldState, session_id: str, step: LaneStep, settings: Fold
         _commit_run(state, run, enrichment)
 
 
-def _settings_for(state: FoldState, turn: Turn, is_settled: bool) -> FoldSettings:
+def _decide_settings(state: FoldState, turn: Turn, is_settled: bool) -> FoldSettings:
     """The settings for an event: the decided ones, or else the current ones, which are then
     recorded as a decision."""
     decision = state.stored_decisions.get((turn.event_id, "settings"))

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from strandline.chains import quality
 from strandline.chains.segmentation import SegmentationRules
-from strandline.embeddings import spaces
+from strandline.embeddings import similarity_thresholds
 from strandline.tuning import Tuning
 
 
@@ -33,7 +33,7 @@ class FoldSettings(BaseModel):
     @classmethod
     def from_tuning(cls, space: str, tuning: Tuning) -> "FoldSettings":
         """Build the settings from a tenant's tuning, for one embedding space."""
-        low, high, merge, *_ = spaces.thresholds_for(space, tuning)
+        low, high, merge, *_ = similarity_thresholds.thresholds_for(space, tuning)
         return cls(
             space=space,
             low=low,

@@ -7,14 +7,14 @@ from uuid import UUID
 
 from strandline.chains import store_decisions, store_echoes, store_lanes
 from strandline.chains.decisions import Decision
-from strandline.chains.echoes import find_echoes
 from strandline.chains.fold_settings import FoldSettings
-from strandline.chains.open_lanes import read_lanes
+from strandline.chains.lane_conversion import read_lanes
+from strandline.chains.recall_echoes import find_echoes
 from strandline.chains.segmentation import Lane
 from strandline.chains.store_lanes import LoggedTurn, ScopeProgress
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.llm.types import PromptEvent
 from strandline.tuning import Tuning
 

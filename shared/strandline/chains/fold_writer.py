@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from strandline.chains import store_decisions, store_lanes
 from strandline.chains.decisions import Decision
 from strandline.chains.fold_state import FoldState
-from strandline.chains.open_lanes import to_lane_row
+from strandline.chains.lane_conversion import to_lane_row
 from strandline.chains.store_lanes import LaneRow
 from strandline.chains.versions import ChainRevision, EnrichedRun, write_revision, write_run
 from strandline.jobs import store_failures
-from strandline.jobs.context import ConcurrentUpdate
+from strandline.jobs.worker_resources import ConcurrentUpdate
 from strandline.log import store_work
 
 

@@ -14,13 +14,18 @@ from strandline.chains.enrichment import enrich_run
 from strandline.chains.fold import fold_turns
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState, load_state_and_turns
+from strandline.chains.lane_conversion import read_lanes
 from strandline.chains.model_questions import make_task_context
-from strandline.chains.open_lanes import read_lanes
 from strandline.chains.segmentation import Lane
 from strandline.chains.versions import ChainRevision
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, Unavailable
-from strandline.jobs.context import ConcurrentUpdate, Deferred, WorkerResources, describe_error
+from strandline.jobs.worker_resources import (
+    ConcurrentUpdate,
+    Deferred,
+    WorkerResources,
+    describe_error,
+)
 from strandline.log.store_erasure_marks import list_marked_scopes
 from strandline.observability import logger
 

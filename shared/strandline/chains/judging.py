@@ -9,11 +9,11 @@ from strandline.chains.decisions import Decision, give_up_vector
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState
 from strandline.chains.model_questions import ask_if_topic_continues, make_task_context
-from strandline.chains.segmentation import Judgement, Lane, TopicVerdict, compare_user_turns
-from strandline.failures import is_permanent_failure
-from strandline.jobs.context import ConcurrentUpdate
+from strandline.chains.segmentation import Lane, TopicEndJudgement, TopicVerdict, compare_user_turns
+from strandline.jobs.worker_resources import ConcurrentUpdate
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.observability import logger
+from strandline.permanent_failures import is_permanent_failure
 
 _VERDICT_METRICS = {
     TopicVerdict.BREAK: "TopicBreaks",
@@ -25,14 +25,14 @@ _VERDICT_METRICS = {
 
 def judge_topic(
     state: FoldState, lane: Lane, settings: FoldSettings, *, is_settled: bool
-) -> Judgement | None:
+) -> TopicEndJudgement | None:
     """Judge a lane's first pending event; None while that must wait for a vector. `is_settled`: it
     was decided before. If judging fails and would fail again on the same data, the topic continues.
     Raises Deferred while the model should still be waited for."""
     turn = lane.pending_turns[0]
     decision = state.stored_decisions.get((turn.event_id, "continues"))
     if decision is not None or is_settled:
-        return Judgement(decision is not None and not decision.body["continues"])
+        return TopicEndJudgement(decision is not None and not decision.body["continues"])
     try:
         return _judge_anew(state, lane, settings)
     except Exception as error:
@@ -45,7 +45,7 @@ def judge_topic(
             "fell_back": FOLD_FAILED,
             "error": type(error).__name__,
         }
-        return Judgement(False, [_make_continuation_decision(state, lane, body)])
+        return TopicEndJudgement(False, [_make_continuation_decision(state, lane, body)])
 
 
 def log_fold_failure(state: FoldState, message: str, error: Exception) -> None:
@@ -55,7 +55,7 @@ def log_fold_failure(state: FoldState, message: str, error: Exception) -> None:
     logger.warning(message, extra=log_fields)
 
 
-def _judge_anew(state: FoldState, lane: Lane, settings: FoldSettings) -> Judgement | None:
+def _judge_anew(state: FoldState, lane: Lane, settings: FoldSettings) -> TopicEndJudgement | None:
     comparison = compare_user_turns(lane, settings.rules)
     verdict, give_ups = comparison.verdict, list[Decision]()
     if comparison.cosine is not None:
@@ -71,8 +71,8 @@ def _judge_anew(state: FoldState, lane: Lane, settings: FoldSettings) -> Judgeme
         return _judge_by_model(state, lane, settings, comparison.cosine)
     if verdict is TopicVerdict.BREAK:
         body = {"continues": False, "by": "cosine", "cosine": comparison.cosine}
-        return Judgement(True, [_make_continuation_decision(state, lane, body)])
-    return Judgement(False, give_ups)
+        return TopicEndJudgement(True, [_make_continuation_decision(state, lane, body)])
+    return TopicEndJudgement(False, give_ups)
 
 
 def _make_continuation_decision(
@@ -97,7 +97,7 @@ def _make_give_up_decisions(state: FoldState, lane: Lane, patience: timedelta) -
 
 def _judge_by_model(
     state: FoldState, lane: Lane, settings: FoldSettings, cosine: float | None
-) -> Judgement:
+) -> TopicEndJudgement:
     scope = state.scope
     message, *after = lane.pending_turns[: settings.ahead_events + 1]
     result = ask_if_topic_continues(
@@ -120,7 +120,7 @@ def _judge_by_model(
         "prompt": result.prompt,
         "fell_back": result.fallback_reason,
     }
-    return Judgement(
+    return TopicEndJudgement(
         not result.value.continues,
         [_make_continuation_decision(state, lane, body)],
         is_costly=result.model != HeuristicModel.name or result.fallback_reason is not None,

@@ -8,7 +8,7 @@ from strandline.aws.blobs import is_text
 from strandline.chains import store_events
 from strandline.chains.store_events import PromptEventRow, RunEvent
 from strandline.db.database import TenantDb
-from strandline.jobs.context import WorkerResources, read_text_head
+from strandline.jobs.worker_resources import WorkerResources, read_text_head
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
 
 _MAX_TEXT_BYTES = 4000

@@ -116,28 +116,28 @@ class TopicVerdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class TopicComparisonResult:
     """A verdict, and the cosine similarity that it is based on, if any."""
 
     verdict: TopicVerdict
     cosine: float | None = None
 
 
-def compare_user_turns(lane: Lane, rules: SegmentationRules) -> Comparison:
+def compare_user_turns(lane: Lane, rules: SegmentationRules) -> TopicComparisonResult:
     """Compare the lane's first pending event with its latest user message."""
     previous, turn = lane.last_user_turn, lane.pending_turns[0]
     if not turn.is_user_message or previous is None or not lane.open_turns:
-        return Comparison(TopicVerdict.ALONE)
+        return TopicComparisonResult(TopicVerdict.ALONE)
     if previous.flow_ids & turn.flow_ids:
-        return Comparison(TopicVerdict.FLOW)
+        return TopicComparisonResult(TopicVerdict.FLOW)
     if previous.vector_given_up or turn.vector_given_up:
-        return Comparison(TopicVerdict.BLIND)
+        return TopicComparisonResult(TopicVerdict.BLIND)
     if previous.vector is None or turn.vector is None:
-        return Comparison(TopicVerdict.WAIT)
+        return TopicComparisonResult(TopicVerdict.WAIT)
     similarity = cosine_similarity(previous.vector, turn.vector)
     if similarity >= rules.high:
-        return Comparison(TopicVerdict.CONTINUE, similarity)
-    return Comparison(
+        return TopicComparisonResult(TopicVerdict.CONTINUE, similarity)
+    return TopicComparisonResult(
         TopicVerdict.BREAK if similarity < rules.low else TopicVerdict.GRAY, similarity
     )
 
@@ -176,7 +176,7 @@ def is_after_gap(lane: Lane, turn: Turn, rules: SegmentationRules) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class TopicEndJudgement:
     """Whether the topic ends before a lane's first pending event, and the decisions made to find
     out."""
 
@@ -196,7 +196,7 @@ class LaneStep:
     new_decisions: Sequence[Decision] = ()
 
 
-type Judge = Callable[[Lane], Judgement | None]
+type Judge = Callable[[Lane], TopicEndJudgement | None]
 """Judges a lane's first pending event. Returns None if no verdict is possible yet."""
 
 

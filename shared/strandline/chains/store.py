@@ -138,7 +138,7 @@ class ChainEvent:
 
 
 @dataclass(frozen=True)
-class ChainVersion:
+class ChainVersionToStore:
     """A chain's new version, and the new state of the chain's row."""
 
     chain_id: UUID
@@ -179,7 +179,7 @@ class ChainVersion:
 
 def add_version(
     access: TenantDb,
-    version: ChainVersion,
+    version: ChainVersionToStore,
     links: Sequence[ChainEvent],
     space: str,
     vector: str | None,

@@ -8,7 +8,7 @@ from uuid import UUID
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
 from strandline.jobs.store_due_times import GARBAGE_PERIOD
-from strandline.tenants.store_tenants import fetch_tenant_ids
+from strandline.tenants.store_tuning import fetch_tenant_ids
 
 _MIN_MARKED_SECONDS = 900
 """How long a payload stays marked before it is removed: longer than any append that did not see the
@@ -69,7 +69,7 @@ def archive_cold_chains(
 
 
 @dataclass(frozen=True)
-class _PayloadScan:
+class _PayloadScanPosition:
     position: str
 
 
@@ -85,7 +85,9 @@ def begin_payload_scan(access: TenantDb) -> str:
     access.execute(
         "insert into blob_scans (tenant_id) values (current_tenant()) on conflict do nothing", {}
     )
-    (scan,) = access.fetch(_PayloadScan, "select position from blob_scans for no key update", {})
+    (scan,) = access.fetch(
+        _PayloadScanPosition, "select position from blob_scans for no key update", {}
+    )
     return scan.position
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from strandline.chains.echoes import ECHO_WINDOW, EventText, RecalledText
+from strandline.chains.recall_echoes import ECHO_WINDOW, EventText, RecalledText
 from strandline.db.database import TenantDb
 from strandline.participants import drop_agents
 

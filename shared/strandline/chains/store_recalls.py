@@ -11,7 +11,7 @@ from uuid import UUID
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
-from strandline.tenants.store_tenants import fetch_tenant_ids
+from strandline.tenants.store_tuning import fetch_tenant_ids
 from strandline.tuning import Tuning
 
 
@@ -173,18 +173,20 @@ def fold_recalls(access: TenantDb, chain_ids: Sequence[UUID], now: datetime, tun
 
 
 @dataclass(frozen=True)
-class HeatProgress:
+class HeatRecomputeProgress:
     """How many of a tenant's chains are recomputed after a change of the heat settings."""
 
     after: UUID | None
     """The last recomputed chain."""
 
 
-def lock_heat_progress(access: TenantDb, settings: Mapping[str, object]) -> HeatProgress | None:
+def lock_heat_progress(
+    access: TenantDb, settings: Mapping[str, object]
+) -> HeatRecomputeProgress | None:
     """Lock the progress of the caller's tenant until the transaction ends; None if all chains are
     already computed with these settings."""
     rows = access.fetch(
-        HeatProgress,
+        HeatRecomputeProgress,
         """
         select case when applied_heat_settings = %(settings)s::jsonb
             then heat_recomputed_to end as after from tenants

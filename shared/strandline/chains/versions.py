@@ -13,11 +13,11 @@ from strandline.chains import heat, store, store_dropped_chains
 from strandline.chains.content import ChainContent, RunEnrichment
 from strandline.chains.fold_state import FoldState
 from strandline.chains.segmentation import TopicRun
-from strandline.chains.store import ChainEvent, ChainHead, ChainVersion
+from strandline.chains.store import ChainEvent, ChainHead, ChainVersionToStore
+from strandline.derived_ids import to_uuid8
 from strandline.errors import NotFound
-from strandline.identifiers import to_uuid8
 from strandline.jobs import store_failures
-from strandline.jobs.context import ConcurrentUpdate
+from strandline.jobs.worker_resources import ConcurrentUpdate
 
 
 class EnrichedRun(NamedTuple):
@@ -126,8 +126,8 @@ def _next_head(head: ChainHead, run: TopicRun) -> ChainHead:
 
 
 def _restore_dropped_state(
-    state: FoldState, version: ChainVersion, enrichment: RunEnrichment
-) -> tuple[ChainVersion, RunEnrichment]:
+    state: FoldState, version: ChainVersionToStore, enrichment: RunEnrichment
+) -> tuple[ChainVersionToStore, RunEnrichment]:
     """In a replay, restore the effect of recalls and archiving on a chain: its strength, and its
     archived status once its last version is refolded. Until then, the chain is listed with the
     status of the version at hand."""
@@ -159,13 +159,13 @@ def _make_version(
     base: ChainHead,
     lane: str,
     accessed_at: datetime | None = None,
-) -> ChainVersion:
+) -> ChainVersionToStore:
     """Build the version that holds this content. Its heat starts at the content's `at`, by the
     server's clock, or at `accessed_at` if given."""
     last_access = accessed_at or max(base.accessed_at, content.at)
     heat_state = heat.HeatState(content.importance, content.density, base.strength, last_access)
     assert state.settings is not None, "a fold has decided its settings"
-    return ChainVersion(
+    return ChainVersionToStore(
         chain_id=base.chain_id,
         version=base.version,
         scope_id=base.scope_id,
@@ -205,7 +205,7 @@ def _make_version(
 
 def _store_version(
     state: FoldState,
-    version: ChainVersion,
+    version: ChainVersionToStore,
     links: Sequence[ChainEvent],
     event_ids: Sequence[UUID],
     enrichment: RunEnrichment,
@@ -239,7 +239,7 @@ _UNHASHED_FIELDS = frozenset(
 )
 
 
-def _hash_content(version: ChainVersion, event_ids: Sequence[UUID]) -> bytes:
+def _hash_content(version: ChainVersionToStore, event_ids: Sequence[UUID]) -> bytes:
     """SHA-256 over all visible fields of a version, and the ids of its events by seq."""
     fields: dict[str, Any] = {
         name: value for name, value in vars(version).items() if name not in _UNHASHED_FIELDS

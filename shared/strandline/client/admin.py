@@ -9,10 +9,10 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import KEEP, Keep, VerbGroup
 from strandline.client.memory import Fields
+from strandline.client.request_building import KEEP, Keep, VerbGroup
 from strandline.client.transport import AsyncCaller, SyncCaller
-from strandline.client.verbs import operation, pages
+from strandline.client.verb_declarations import operation, pages
 
 type Right = Literal["read", "write", "admin", "operator", "erase"]
 type Time = datetime | float | str

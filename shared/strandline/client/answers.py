@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from strandline.graph.transfer.schemas import GraphImport as GraphImport
     from strandline.jobs.schemas import JobOut as JobOut
     from strandline.jobs.schemas import JobsPage as JobsPage
-    from strandline.llm.schemas import ModelCallOut as ModelCallOut
-    from strandline.llm.schemas import ModelCallPage as ModelCallPage
+    from strandline.llm.schemas_model_calls import ModelCallOut as ModelCallOut
+    from strandline.llm.schemas_model_calls import ModelCallPage as ModelCallPage
     from strandline.log.schemas import EventOut as EventOut
     from strandline.log.schemas import EventPage as EventPage
     from strandline.log.schemas import EventTree as EventTree
@@ -113,7 +113,7 @@ _MODULES = {
     "graph.status.schemas": "GraphStatus",
     "graph.transfer.schemas": "GraphExport GraphImport",
     "jobs.schemas": "JobOut JobsPage",
-    "llm.schemas": "ModelCallOut ModelCallPage",
+    "llm.schemas_model_calls": "ModelCallOut ModelCallPage",
     "log.schemas": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
     "log.schemas_append": "BatchAnswer BatchItem Receipt",
     "log.schemas_uploads": "UploadOut UploadStored",

@@ -12,12 +12,12 @@ from uuid import UUID, uuid4
 
 from strandline.client import answers
 from strandline.client.admin import Admin, AsyncAdmin
-from strandline.client.calls import join_participants
 from strandline.client.erasures import Erasures
 from strandline.client.graph import AsyncGraph, Graph
 from strandline.client.lookup import Lookup
 from strandline.client.memory import Fields, Memory
 from strandline.client.personas import Personas
+from strandline.client.request_building import join_participants
 from strandline.client.retries import Retry
 from strandline.client.sessions import AsyncSession, Session, SessionPlan
 from strandline.client.transport import (

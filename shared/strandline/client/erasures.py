@@ -7,8 +7,8 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import VerbGroup
-from strandline.client.verbs import operation, pages
+from strandline.client.request_building import VerbGroup
+from strandline.client.verb_declarations import operation, pages
 
 
 class Erasures(VerbGroup):

@@ -9,11 +9,18 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import Call, VerbGroup
 from strandline.client.errors import UnexpectedAnswerError
 from strandline.client.graph_statements import FIELDS, NODE, GraphStatements, Time
+from strandline.client.request_building import Call, VerbGroup
 from strandline.client.transport import AsyncCaller, SyncCaller
-from strandline.client.verbs import BlockingStep, Procedure, Steps, operation, pages, yield_step
+from strandline.client.verb_declarations import (
+    BlockingStep,
+    MultiRequestVerb,
+    Steps,
+    operation,
+    pages,
+    yield_step,
+)
 
 type NodeType = Literal["fact", "decision", "entity", "event", "topic"]
 
@@ -253,7 +260,7 @@ class GraphQuestions(VerbGroup):
         `export_file` fetches it."""
         ...
 
-    @Procedure
+    @MultiRequestVerb
     def export_file(
         self,
         path: Path | str,

@@ -9,10 +9,16 @@ from typing import Any
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import KEEP, Keep, VerbGroup
 from strandline.client.lookup import Progress, put_file
 from strandline.client.memory import Fields
-from strandline.client.verbs import BlockingStep, Procedure, Steps, operation, yield_step
+from strandline.client.request_building import KEEP, Keep, VerbGroup
+from strandline.client.verb_declarations import (
+    BlockingStep,
+    MultiRequestVerb,
+    Steps,
+    operation,
+    yield_step,
+)
 
 type Time = datetime | float | str
 
@@ -122,7 +128,7 @@ class GraphStatements(VerbGroup):
         """The request that `import_file` sends: the file as a text, or as the CID of an upload."""
         ...
 
-    @Procedure
+    @MultiRequestVerb
     def import_file(
         self, path: Path | str, *, progress: Progress | None = None
     ) -> Steps[answers.GraphImport]:

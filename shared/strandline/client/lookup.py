@@ -11,9 +11,16 @@ from typing import Any, Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import Call, VerbGroup
 from strandline.client.memory import Fields, Memory, Role
-from strandline.client.verbs import BlockingStep, Procedure, Steps, operation, pages, yield_step
+from strandline.client.request_building import Call, VerbGroup
+from strandline.client.verb_declarations import (
+    BlockingStep,
+    MultiRequestVerb,
+    Steps,
+    operation,
+    pages,
+    yield_step,
+)
 
 type Progress = Callable[[int, int], None]
 """Called with the bytes that were sent, and those of the whole file."""
@@ -31,7 +38,7 @@ _PRESENT = 412
 
 
 @dataclass(frozen=True)
-class _FileStream:
+class _FileBody:
     """A file as a request's body, with progress."""
 
     path: Path
@@ -64,7 +71,7 @@ def put_file(
         Lookup.prepare_upload.call(caller, size=size, sha256=digest, mime_type=media, name=name)
     )
     if isinstance(place, answers.UploadOut):
-        stream = _FileStream(file, size, progress)
+        stream = _FileBody(file, size, progress)
         yield from yield_step(
             Call("PUT", place.url, _ignore, (), stream, place.headers, also=(_PRESENT,))
         )
@@ -194,7 +201,7 @@ class Lookup(VerbGroup):
         """Where and how to upload a payload; `upload()` does all of it."""
         ...
 
-    @Procedure
+    @MultiRequestVerb
     def upload(
         self,
         path: Path | str,

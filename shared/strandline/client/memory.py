@@ -9,9 +9,15 @@ from typing import Any, Literal, TypedDict, Unpack
 from uuid import UUID, uuid4
 
 from strandline.client import answers
-from strandline.client.calls import VerbGroup, join_participants
 from strandline.client.errors import make_error
-from strandline.client.verbs import Procedure, Steps, operation, pages, yield_step
+from strandline.client.request_building import VerbGroup, join_participants
+from strandline.client.verb_declarations import (
+    MultiRequestVerb,
+    Steps,
+    operation,
+    pages,
+    yield_step,
+)
 
 type Role = Literal["user", "agent", "assistant", "system"]
 type EventType = Literal["message", "thought", "action", "observation", "upload"]
@@ -93,7 +99,7 @@ class Memory(VerbGroup):
         """The request that `add_batch` sends, which also gives each event its key."""
         ...
 
-    @Procedure
+    @MultiRequestVerb
     def add_batch(
         self, events: Sequence[Fields], *, atomic: bool = False, key: str | None = None
     ) -> Steps[answers.BatchAnswer]:
@@ -104,7 +110,7 @@ class Memory(VerbGroup):
         items = [{"source_event_key": f"{base}#{n}", **event} for n, event in enumerate(events)]
         return (yield from yield_step(Memory.post_batch.call(self, items, atomic=atomic)))
 
-    @Procedure
+    @MultiRequestVerb
     def add_turn(
         self,
         user_message: str,

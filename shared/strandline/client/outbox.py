@@ -10,9 +10,9 @@ from typing import Any
 from uuid import uuid4
 
 from strandline.client import answers
-from strandline.client.calls import VerbGroup, to_json
 from strandline.client.errors import ServiceError, make_error
 from strandline.client.memory import Memory
+from strandline.client.request_building import VerbGroup, to_json
 
 logger = logging.getLogger("strandline.client")
 

@@ -8,9 +8,9 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.calls import VerbGroup
 from strandline.client.memory import Fields
-from strandline.client.verbs import operation, pages
+from strandline.client.request_building import VerbGroup
+from strandline.client.verb_declarations import operation, pages
 
 _SONA = "/api/v1/sonas/{uuid}"
 _ID = {"sona_id": "uuid"}

@@ -4,7 +4,6 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.client.calls import Call
 from strandline.client.errors import (
     ConnectionFailedError,
     OutcomeUnknownError,
@@ -13,6 +12,7 @@ from strandline.client.errors import (
     ThrottledError,
     UnavailableError,
 )
+from strandline.client.request_building import Call
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any, Literal, Self, Unpack
 
 from strandline.client import answers
-from strandline.client.calls import Call, VerbGroup
 from strandline.client.lookup import Lookup
 from strandline.client.memory import EventFields, Fields, Role
+from strandline.client.request_building import Call, VerbGroup
 from strandline.client.transport import AsyncCaller, AsyncConnection, SyncCaller, SyncConnection
-from strandline.client.verbs import operation, pages
+from strandline.client.verb_declarations import operation, pages
 
 _SESSION = "/api/v1/sessions/{session_id}"
 _SCOPE = ("scope_id",)

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from strandline.client.calls import Call, Stream, VerbGroup
 from strandline.client.errors import (
     ConnectionFailedError,
     ServiceError,
     UnexpectedAnswerError,
     make_error,
 )
+from strandline.client.request_building import Call, RequestBodyStream, VerbGroup
 from strandline.client.retries import Retry
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class AsyncConnection:
             await self._http.aclose()
 
 
-async def _read_in_thread(stream: Stream) -> AsyncIterator[bytes]:
+async def _read_in_thread(stream: RequestBodyStream) -> AsyncIterator[bytes]:
     """The bytes of a stream; the event loop does not wait for the disk."""
     import asyncio
 

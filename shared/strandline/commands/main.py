@@ -24,12 +24,12 @@ from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.retries import Retry
 from strandline.commands import (
     administration,
-    dialogue,
     erasing,
     mcp,
     memory,
+    model_answers,
+    simulate_and_verify,
     transfer,
-    verification,
 )
 from strandline.commands.invocation import Invocation
 
@@ -89,9 +89,9 @@ def run_service(tls: bool) -> None:
     It needs the packages of `pip install 'strandline[service]'`, and no Docker and no AWS account.
     Data lies in .strandline, or where STRANDLINE_DATA_DIR says.
     """
-    from strandline.commands import service
+    from strandline.commands import local_service
 
-    service.run(["--tls"] if tls else [])
+    local_service.run(["--tls"] if tls else [])
 
 
 @cli.command()
@@ -104,9 +104,9 @@ def completion(shell: str) -> None:
 
 
 for _command in (
-    *(*memory.COMMANDS, *dialogue.COMMANDS, *erasing.COMMANDS, *transfer.COMMANDS),
+    *(*memory.COMMANDS, *model_answers.COMMANDS, *erasing.COMMANDS, *transfer.COMMANDS),
     *administration.COMMANDS,
-    *verification.COMMANDS,
+    *simulate_and_verify.COMMANDS,
     *mcp.COMMANDS,
 ):
     cli.add_command(_command)

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO, cast
 
 import click
 
-from strandline.client.calls import Call, join_participants
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError
+from strandline.client.request_building import Call, join_participants
 from strandline.commands.invocation import Invocation, Participants, participant_options
 from strandline.mcp.protocol import (
     INTERNAL_ERROR,

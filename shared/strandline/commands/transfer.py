@@ -10,11 +10,11 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from strandline.client import answers
-from strandline.client.calls import join_participants
 from strandline.client.clients import Strandline
 from strandline.client.errors import TooLargeError, make_error
 from strandline.client.memory import EventFields
 from strandline.client.outbox import MAX_BATCH_BYTES
+from strandline.client.request_building import join_participants
 from strandline.commands.import_formats import (
     DefaultParticipants,
     Event,

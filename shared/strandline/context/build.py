@@ -19,7 +19,7 @@ from strandline.context.schemas import (
     ContextTextRequest,
     CutOut,
 )
-from strandline.context.sources import to_source
+from strandline.context.source_conversion import to_source
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
@@ -28,10 +28,10 @@ from strandline.recall.importance import SonaInSpace, rerank
 from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import RecallWeights
-from strandline.recall.store import HitEvent, Neighbour, read_hits, read_neighbours
+from strandline.recall.store import HitEvent, SessionNeighbour, read_hits, read_neighbours
 from strandline.sessions import context as session_context
 from strandline.sessions import store_chains
-from strandline.sessions.chains_view import SessionView
+from strandline.sessions.chains_view import SessionReadContext
 from strandline.sessions.context import ChainSearchResult
 from strandline.sessions.schemas_context import ContextQuery
 from strandline.sessions.store import Session
@@ -52,7 +52,7 @@ _LINE_BYTES = 20
 
 
 @dataclass(frozen=True)
-class AnswerUse:
+class UsedSources:
     """The events and chains that answered a question, to be recorded as used."""
 
     chains: Sequence[MatchedChain] = ()
@@ -67,7 +67,7 @@ class AnswerUse:
 
 
 @dataclass(frozen=True)
-class AnswerOptions:
+class SonaAnswerOptions:
     """The options of a text that is made for an answer, as opposed to one that a caller
     requests."""
 
@@ -89,7 +89,7 @@ class _TextLimits:
     limit: int | None
     """The maximum number of events that answer the question."""
     budget: int
-    answering: AnswerOptions | None = None
+    answering: SonaAnswerOptions | None = None
 
     @property
     def neighbourhood_count(self) -> int:
@@ -108,8 +108,8 @@ def build_context_text(
     tuning: Tuning,
     now: datetime,
     vector_timeout: float,
-    answering: AnswerOptions | None = None,
-) -> tuple[ContextTextOut, AnswerUse]:
+    answering: SonaAnswerOptions | None = None,
+) -> tuple[ContextTextOut, UsedSources]:
     """Build the context of everything visible as text, with the short-term memory of `session`, or,
     without a question, of everything visible. Also returns the events and chains that answer the
     question. A text for an answer (`answering`) also marks the events that were added later than
@@ -126,7 +126,7 @@ def build_context_text(
         )
     recent: Mapping[UUID, int] = {}
     if session or request.query is None:  # the newest events of others rarely help with a question
-        recent = session_context.list_short_term_of(access, tuning, now, session=session)
+        recent = session_context.list_short_term_counts_of(access, tuning, now, session=session)
     exclude = answering.exclude if answering else ()
     recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
     matches, knowledge = _find(access, embedder, request, tuning, now, vector_timeout, answering)
@@ -141,7 +141,7 @@ def _find(
     tuning: Tuning,
     now: datetime,
     vector_timeout: float,
-    answering: AnswerOptions | None,
+    answering: SonaAnswerOptions | None,
 ) -> tuple[ChainSearchResult, Sequence[KnowledgeSource]]:
     """Find the chains and events that answer the question, and what the graph holds about it;
     without a question, the latest chains."""
@@ -171,11 +171,11 @@ def _find(
 
 
 def build_session_text(
-    view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
-) -> tuple[ContextTextOut, AnswerUse]:
+    view: SessionReadContext, embedder: Embedder, query: ContextQuery, vector_timeout: float
+) -> tuple[ContextTextOut, UsedSources]:
     """Build a session's context as text: what `build_context` finds, and the events that answer the
     question. Also returns the events and chains that answer it."""
-    recent = session_context.list_short_term(view, query.limit)
+    recent = session_context.list_short_term_counts(view, query.limit)
     matches = session_context.find_chains(view, embedder, query, vector_timeout)
     knowledge: Sequence[KnowledgeSource] = ()
     if matches.search and query.query is not None and not view.only_session:
@@ -191,7 +191,7 @@ def _write_text(
     knowledge: Sequence[KnowledgeSource],
     matches: ChainSearchResult,
     request: _TextLimits,
-) -> tuple[ContextTextOut, AnswerUse]:
+) -> tuple[ContextTextOut, UsedSources]:
     relevant: Sequence[ScoredEvent] = ()
     best: Sequence[UUID] = ()
     if matches.search:
@@ -219,7 +219,7 @@ def _write_text(
         request.budget,
     )
     answer = _to_answer(layout, matches, events, request.min_relevance)
-    return answer, _to_use(matches, layout, best) if matches.search else AnswerUse()
+    return answer, _to_use(matches, layout, best) if matches.search else UsedSources()
 
 
 def _to_answer(
@@ -239,7 +239,7 @@ def _to_answer(
             for n, event_id in enumerate(layout.citations, 1)
         ],
         cut=CutOut.model_validate(layout.cut._asdict()),
-        degraded=matches.search.note_floor(min_relevance) if matches.search else [],
+        degraded=matches.search.list_degradations(min_relevance) if matches.search else [],
         read_token=matches.read_token,
     )
 
@@ -265,7 +265,7 @@ def _take_enough(
 def _add_neighbours(
     best: Sequence[UUID],
     events: Mapping[UUID, HitEvent],
-    neighbours: Sequence[Neighbour],
+    neighbours: Sequence[SessionNeighbour],
     around: int,
 ) -> list[UUID]:
     """The best events with their neighbours: each of the first `around` events with the one before
@@ -310,13 +310,13 @@ def _to_topic(chain: MatchedChain) -> TopicSource:
     )
 
 
-def _to_use(matches: ChainSearchResult, layout: Layout, best: Sequence[UUID]) -> AnswerUse:
+def _to_use(matches: ChainSearchResult, layout: Layout, best: Sequence[UUID]) -> UsedSources:
     """The shown chains, and the best of the shown events that contain words of the question or have
     a vector to compare it with."""
     assert matches.search is not None
     candidates = matches.search.candidates
     cited_ids, chain_ids = set(layout.citations), set(layout.chain_ids)
-    return AnswerUse(
+    return UsedSources(
         [chain for chain in matches.chains if chain.chain_id in chain_ids],
         [
             event_id
@@ -328,7 +328,7 @@ def _to_use(matches: ChainSearchResult, layout: Layout, best: Sequence[UUID]) ->
     )
 
 
-def record_use(access: TenantDb, use: AnswerUse, now: datetime) -> bool:
+def record_use(access: TenantDb, use: UsedSources, now: datetime) -> bool:
     """Record that a text showed these events and chains, which keeps the chains warm: each counts
     once. A failure here does not affect the text, which is already built. Returns False if nothing
     was recorded."""

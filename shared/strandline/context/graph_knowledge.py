@@ -6,8 +6,8 @@ from statistics import fmean
 from strandline.context.lines import KnowledgeSource
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import format_node_id
-from strandline.graph.search.knowledge import Knowledge, read_knowledge
-from strandline.graph.search.store_knowledge import KnownNodeRow
+from strandline.graph.search.knowledge import RelevantKnowledge, read_knowledge
+from strandline.graph.search.store_knowledge import RelevantNodeRow
 from strandline.tuning import Tuning
 
 _MAX_LINES = 20
@@ -42,7 +42,7 @@ def find_knowledge(
     return [source for _, source in candidates[:_MAX_LINES]]
 
 
-def _from_nodes(knowledge: Knowledge) -> Iterator[_Candidate]:
+def _from_nodes(knowledge: RelevantKnowledge) -> Iterator[_Candidate]:
     for node in knowledge.nodes:
         if node.type == "fact" or node.type == "decision":
             source = KnowledgeSource(
@@ -56,12 +56,12 @@ def _from_nodes(knowledge: Knowledge) -> Iterator[_Candidate]:
             yield node.similarity, source
 
 
-def _describe_node(node: KnownNodeRow) -> str:
+def _describe_node(node: RelevantNodeRow) -> str:
     rationale = str(node.properties.get("rationale") or "") if node.type == "decision" else ""
     return f"{node.name}: {rationale}" if rationale else node.name
 
 
-def _from_edges(knowledge: Knowledge) -> Iterator[_Candidate]:
+def _from_edges(knowledge: RelevantKnowledge) -> Iterator[_Candidate]:
     """Relations between entities. Their similarity to the question is that of the entities."""
     entities = {
         format_node_id(node.type, node.node_id): node

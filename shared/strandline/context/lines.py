@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from strandline.context.fence import sanitize, sanitize_label
-from strandline.log.event_text import format_date
+from strandline.log.indexed_text import format_date
 from strandline.participants import display_name
 
 _EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24

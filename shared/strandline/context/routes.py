@@ -3,14 +3,14 @@
 from datetime import UTC, datetime
 
 from strandline.config import get_settings
-from strandline.context.build import AnswerUse, build_context_text, build_session_text, record_use
+from strandline.context.build import UsedSources, build_context_text, build_session_text, record_use
 from strandline.context.schemas import (
     ContextTextOut,
     ContextTextRequest,
     SearchOut,
     SessionContextOut,
 )
-from strandline.context.session_search import search_session
+from strandline.context.session_chain_search import search_session
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.http.request import Request
@@ -22,7 +22,7 @@ from strandline.sessions.routes_write import SESSION, find_named_session
 from strandline.sessions.schemas import ScopeIdQuery
 from strandline.sessions.schemas_context import ContextQuery, SearchRequest
 from strandline.sessions.store import Session
-from strandline.tenants.store_tenants import read_tuning
+from strandline.tenants.store_tuning import read_tuning
 
 
 def post_context(request: Request) -> Response:
@@ -71,7 +71,9 @@ def _find_session(request: Request, body: ContextTextRequest) -> Session | None:
                 field="scope_id",
             )
         return None
-    return sessions.require_readable(find_named_session(request, body.session_id, body.scope_id))
+    return sessions.require_open_to_read(
+        find_named_session(request, body.session_id, body.scope_id)
+    )
 
 
 def get_context(request: Request) -> Response:
@@ -116,7 +118,7 @@ def search_context(request: Request) -> Response:
 
 
 def _record_text_use_and_metrics(
-    request: Request, access: TenantDb, use: AnswerUse, answer: ContextTextOut, now: datetime
+    request: Request, access: TenantDb, use: UsedSources, answer: ContextTextOut, now: datetime
 ) -> None:
     is_recorded = record_use(access, use, now)
     request.metrics |= {

@@ -11,13 +11,20 @@ from uuid import UUID
 from strandline.chains import form, store_archiving
 from strandline.config import get_settings
 from strandline.db.database import Caller
-from strandline.erasure import erase, receipts, store, store_job, store_selections, store_vacuum
+from strandline.erasure import (
+    erase_events,
+    receipts,
+    store,
+    store_job,
+    store_selections,
+    store_vacuum,
+)
 from strandline.erasure.store import Erasure
-from strandline.erasure.store_job import ErasedChain, ErasedPayload
+from strandline.erasure.store_job import ChainToRebuild, ErasedPayload
 from strandline.errors import NotFound
 from strandline.jobs import store_failures
-from strandline.jobs.context import WorkerResources
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.observability import logger
 
 name = "eraser"
@@ -107,7 +114,7 @@ def _clear(
         if lease.is_out_of_time():
             return
         started = time.monotonic()
-        for count in erase.clear_marked(access, erasure, mark, now):
+        for count in erase_events.clear_marked(access, erasure, mark, now):
             totals["events_erased"] += count
             if lease.is_out_of_time():
                 return
@@ -158,7 +165,7 @@ def _remove_payloads(
         ended = [one for one in uploads if one in expired and one in removed]
         with lease.transaction():
             # removals that an earlier run began, or that this one begins
-            removable = store_job.resume_payload_removal(lease.access, uncited)
+            removable = store_job.collect_begun_removals(lease.access, uncited)
             removable += store_archiving.begin_payload_removal(lease.access, uncited)
             store_job.record_removal_start(lease.access, [*uploads, *uncited], now)
             store.add_counts(lease.access, _count_by_erasure(page, removed, ended))
@@ -247,7 +254,7 @@ def _form_chains(
                 _promote_again(lease, chain)
 
 
-def _promote_again(lease: Lease, chain: ErasedChain) -> None:
+def _promote_again(lease: Lease, chain: ChainToRebuild) -> None:
     """Make the promoter read a chain again, whatever its heat. In a transaction."""
     job_id = store_failures.record_failure(
         lease.access,
@@ -265,7 +272,7 @@ def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counte
     """Vacuum the rows that erasures cleared, once no transaction can see them."""
     waiting = store_vacuum.list_pending(lease.access, _MAX_VACUUMS)
     ripe = [one for one in waiting if not one.is_seen and now >= one.cleared_at + _REQUEST_WAIT]
-    last = store_vacuum.get_last_vacuum(lease.access)
+    last = store_vacuum.read_vacuum_state(lease.access)
     is_early = last.ended_at is not None and now < last.ended_at + _VACUUM_SPACING
     if not ripe or is_early or last.is_running or lease.is_out_of_time():
         return
@@ -275,9 +282,9 @@ def _vacuum(resources: JobResources, lease: Lease, now: datetime, totals: Counte
     try:
         done = store_vacuum.vacuum(resources.database.connection(), lease.is_out_of_time)
     except Exception as error:  # the receipt waits for the next vacuum, up to _MAX_VACUUMS
-        done = store_vacuum.Vacuum(None, error_code(error))
+        done = store_vacuum.VacuumResult(None, error_code(error))
     cutoff = done.cutoff
-    given_up = [one.erasure_id for one in ripe if cutoff is not None and one.is_given_up(cutoff)]
+    given_up = [one.erasure_id for one in ripe if cutoff is not None and one.is_vacuumed_by(cutoff)]
     if len(given_up) < len(ripe):
         reason = done.reason or "older_snapshot_is_held"
         logger.warning("tables not vacuumed", extra={"reason": reason})
@@ -308,7 +315,7 @@ def _complete_or_postpone(
         elif now < erasure.cleared_at + _REQUEST_WAIT:
             store_job.postpone(access, erasure.erasure_id, erasure.cleared_at + _REQUEST_WAIT)
         elif erasure.vacuumed_at is None and erasure.vacuums < _MAX_VACUUMS:
-            ended_at = store_vacuum.get_last_vacuum(access).ended_at or now - _VACUUM_SPACING
+            ended_at = store_vacuum.read_vacuum_state(access).ended_at or now - _VACUUM_SPACING
             due_at = max(now + _RETRY_WAIT, ended_at + _VACUUM_SPACING)
             store_job.postpone(access, erasure.erasure_id, due_at)
         else:

@@ -7,7 +7,7 @@ from strandline import participants
 from strandline.config import get_settings
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
-from strandline.erasure import erase, receipts, store, store_lists, store_selections
+from strandline.erasure import erase_events, receipts, store, store_lists, store_selections
 from strandline.erasure.schemas import (
     DeleteSessionQuery,
     ErasedEventOut,
@@ -25,12 +25,12 @@ from strandline.erasure.schemas import (
 from strandline.erasure.store import Erasure, RequestKey
 from strandline.erasure.store_lists import ListedErasure
 from strandline.erasure.store_selections import Kind, Selection
-from strandline.errors import Conflict, Forbidden, Gone, NotFound, StateConflict
+from strandline.errors import Forbidden, Gone, KeyConflict, NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import make_caller
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
-from strandline.log.store_erasure_marks import is_scope_erasing
+from strandline.log.store_erasure_marks import has_unfinished_erasure
 from strandline.log.store_scopes import get_scope
 from strandline.schemas import ParticipantsQuery
 from strandline.sessions import sessions
@@ -46,12 +46,14 @@ def delete_event(request: Request) -> Response:
     if earlier is not None:
         return _respond(earlier)
     try:
-        erase.check_events(access, request.principal, [event_id])
+        erase_events.check_events(access, request.principal, [event_id])
         return _erase(request, access, Selection("event", event_ids=[event_id]))
     except (NotFound, Gone):  # another erasure may have been first
         earlier = store.find_erasure_of(access, event_id)
         if earlier is None:
-            erase.check_events(access, request.principal, [event_id])  # raises the present error
+            erase_events.check_events(
+                access, request.principal, [event_id]
+            )  # raises the present error
             raise
         return _respond(earlier)
 
@@ -63,15 +65,15 @@ def post_erasure(request: Request) -> Response:
     body, access, key = _parse_body(request), _connect(request), None
     selection, header = _to_selection(body), idempotency_key(request)
     if header is not None and not body.dry_run:
-        key = erase.make_request_key(
+        key = erase_events.make_request_key(
             access, header, body.model_dump(mode="json", exclude_none=True)
         )
-        earlier = erase.find_repeated(access, key)
+        earlier = erase_events.find_repeated(access, key)
         if earlier is not None:
             return _respond(earlier, 202, is_replay=True)
     if body.event_ids is not None:
-        erase.check_events(access, request.principal, body.event_ids)
-    selection = erase.restrict_selection(request.principal, selection)
+        erase_events.check_events(access, request.principal, body.event_ids)
+    selection = erase_events.restrict_selection(request.principal, selection)
     if body.dry_run:
         preview = store_selections.preview(access, selection)
         return json_response(ErasurePreview.model_validate(vars(preview)))
@@ -79,7 +81,7 @@ def post_erasure(request: Request) -> Response:
         return _erase(request, access, selection, 202, key)
     except NotFound:
         if body.event_ids is not None:  # names the erasure that was first
-            erase.check_events(access, request.principal, body.event_ids)
+            erase_events.check_events(access, request.principal, body.event_ids)
         raise
 
 
@@ -95,14 +97,14 @@ def delete_session(request: Request) -> Response:
         session = find_session(request, query)
         return json_response(sessions.end_session(access, session, datetime.now(UTC)))
     request.principal.require_right("erase")
-    key = erase.make_session_request_key(access, request.path_parameter("session_id"))
+    key = erase_events.make_session_request_key(access, request.path_parameter("session_id"))
     try:
         session = find_session(request, query)
         selection = Selection("session", scope_id=session.scope_id, session_id=session.session_id)
-        selection = erase.restrict_selection(request.principal, selection)
+        selection = erase_events.restrict_selection(request.principal, selection)
         return _erase(request, access, selection, 202, key)
     except NotFound:
-        earlier = erase.find_repeated(access, key, query.scope_id)
+        earlier = erase_events.find_repeated(access, key, query.scope_id)
         if earlier is None:
             raise
         return _respond(earlier, 202, is_replay=True)
@@ -164,7 +166,7 @@ def feed_erasures(request: Request) -> Response:
     scope_id = request.path_id("scope_id")
     if get_scope(access, scope_id) is None:
         raise NotFound
-    is_erasing = is_scope_erasing(access, scope_id)  # before the feed is read
+    is_erasing = has_unfinished_erasure(access, scope_id)  # before the feed is read
     rows = store.read_feed(access, scope_id, query.after, query.limit)
     return json_response(
         ErasureFeed(
@@ -227,7 +229,9 @@ def _erase(
 ) -> Response:
     """Erase a selection, and start the job that completes the erasure."""
     now = datetime.now(UTC)
-    erasure = erase.erase(access, request.principal, request.audit_context, selection, now, key)
+    erasure = erase_events.erase(
+        access, request.principal, request.audit_context, selection, now, key
+    )
     request.metrics["EventsErased"] = erasure.counts.get("events", 0)
     clock_now = request.resources.clock()
     request.resources.job_queue.request_run("eraser", clock_now, clock_now)
@@ -268,7 +272,7 @@ ROUTES = {
         body=ErasureRequest,
         headers=ErasureHeaders,
         response_headers=_REPLAY_HEADERS,
-        errors=(Forbidden, NotFound, Conflict, Gone),
+        errors=(Forbidden, NotFound, KeyConflict, Gone),
         audits_in_transaction=True,
     ),
     "GET /api/v1/erasures": Route(list_erasures, "read", {200: ErasurePage}, query=ErasuresQuery),

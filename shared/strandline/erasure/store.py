@@ -71,7 +71,7 @@ def forget_uploads(access: TenantDb, erasure_id: UUID, writer: str | None) -> in
 
 
 @dataclass(frozen=True)
-class PendingDecisions:
+class DroppedDecisions:
     """Stored decisions about chains that were deleted before the chains were folded again."""
 
     total: int
@@ -79,11 +79,11 @@ class PendingDecisions:
     """The chains that were promoted with one of the erased events."""
 
 
-def drop_unfolded_decisions(access: TenantDb, event_ids: Sequence[UUID]) -> PendingDecisions:
+def drop_unfolded_decisions(access: TenantDb, event_ids: Sequence[UUID]) -> DroppedDecisions:
     """Delete the decisions about chains that wait to be folded again and may rest on these events.
     In a transaction, with the scopes locked, before the events are erased."""
     (row,) = access.fetch(
-        PendingDecisions,
+        DroppedDecisions,
         "select total, chain_ids from drop_pending_decisions(%(event_ids)s::uuid[])",
         {"event_ids": list(event_ids)},
     )

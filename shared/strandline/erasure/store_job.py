@@ -9,7 +9,7 @@ from uuid import UUID
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
 from strandline.erasure.store import SELECT_ERASURE, Erasure
-from strandline.tenants.store_tenants import fetch_tenant_ids
+from strandline.tenants.store_tuning import fetch_tenant_ids
 
 
 def list_due_tenants(connection: Connection, now: datetime) -> list[str]:
@@ -28,7 +28,7 @@ def list_open(access: TenantDb) -> Sequence[Erasure]:
 
 
 @dataclass(frozen=True)
-class ErasedChain:
+class ChainToRebuild:
     """A chain that lost events and waits to be rebuilt."""
 
     chain_id: UUID
@@ -39,11 +39,11 @@ class ErasedChain:
     """The erasures that wait for it."""
 
 
-def list_chains(access: TenantDb, limit: int, max_attempts: int) -> Sequence[ErasedChain]:
+def list_chains(access: TenantDb, limit: int, max_attempts: int) -> Sequence[ChainToRebuild]:
     """Up to `limit` chains that wait to be rebuilt. Chains that failed often come last. Chains that
     failed `max_attempts` times are left out."""
     return access.fetch(
-        ErasedChain,
+        ChainToRebuild,
         "select chain_id, scope_id, participants, bool_or(was_promoted) as was_promoted,"
         " array_agg(erasure_id) as erasure_ids from erased_chains"
         " where tenant_id = current_tenant() group by chain_id, scope_id, participants"
@@ -52,7 +52,7 @@ def list_chains(access: TenantDb, limit: int, max_attempts: int) -> Sequence[Era
     )
 
 
-def mark_chain_formed(access: TenantDb, chain: ErasedChain) -> None:
+def mark_chain_formed(access: TenantDb, chain: ChainToRebuild) -> None:
     """Record that a chain is rebuilt, or gone. An erasure that was added in the meantime still
     waits for it. In a transaction."""
     access.execute(
@@ -121,7 +121,7 @@ def list_cited(access: TenantDb, cids: Sequence[str]) -> set[str]:
     return {row.cid for row in rows}
 
 
-def resume_payload_removal(access: TenantDb, cids: Sequence[str]) -> list[str]:
+def collect_begun_removals(access: TenantDb, cids: Sequence[str]) -> list[str]:
     """Those of these payloads whose removal was begun and has not ended, while no append may rely
     on their bytes. Removals that have expired are deleted, and begin again. In a transaction."""
     access.execute("delete from blob_removals where removing_until < clock_timestamp()", {})

@@ -28,7 +28,7 @@ class Selection:
     """Only events that this database snapshot shows."""
 
     @property
-    def is_whole(self) -> bool:
+    def covers_whole_sessions(self) -> bool:
         """Whether it covers whole sessions, which are deleted with their events."""
         return self.participant is None and self.kind in ("session", "scope", "tenant")
 
@@ -197,7 +197,7 @@ def add_marks(access: TenantDb, erasure_id: UUID, selection: Selection) -> int:
 
 
 @dataclass(frozen=True)
-class Mark:
+class HidingMark:
     """Part of an erasure's selection: events that are being erased."""
 
     n: int
@@ -208,10 +208,10 @@ class Mark:
     snapshot: str
 
 
-def list_marks(access: TenantDb, erasure_id: UUID) -> Sequence[Mark]:
+def list_marks(access: TenantDb, erasure_id: UUID) -> Sequence[HidingMark]:
     """The marks of an erasure that are not cleared."""
     return access.fetch(
-        Mark,
+        HidingMark,
         "select n, scope_id, session_id, said_by, recorded_until, snapshot::text"
         " from erasure_marks"
         " where tenant_id = current_tenant() and erasure_id = %(erasure_id)s order by n",

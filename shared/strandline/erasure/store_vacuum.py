@@ -33,7 +33,7 @@ class PendingVacuum:
     is_seen: bool
     """Whether a running transaction may still see what it cleared."""
 
-    def is_given_up(self, cutoff: int) -> bool:
+    def is_vacuumed_by(self, cutoff: int) -> bool:
         """Whether a vacuum with this cutoff removed everything that it cleared: no older snapshot
         was held."""
         return _xid_difference(self.cleared_xid, cutoff) < 0
@@ -56,7 +56,7 @@ def list_pending(access: TenantDb, max_vacuums: int) -> Sequence[PendingVacuum]:
 
 
 @dataclass(frozen=True)
-class LastVacuum:
+class LatestVacuumRun:
     """The latest `vacuum`, for any tenant's erasure."""
 
     ended_at: datetime | None
@@ -65,10 +65,10 @@ class LastVacuum:
     """Whether another vacuum is running."""
 
 
-def get_last_vacuum(access: TenantDb) -> LastVacuum:
+def read_vacuum_state(access: TenantDb) -> LatestVacuumRun:
     """The latest vacuum, for all tenants."""
     (row,) = access.fetch(
-        LastVacuum,
+        LatestVacuumRun,
         """
         select case when bool_and(t.last_vacuum is not null) then min(t.last_vacuum) end
                 as ended_at,
@@ -84,7 +84,7 @@ def get_last_vacuum(access: TenantDb) -> LastVacuum:
 
 
 @dataclass(frozen=True)
-class Vacuum:
+class VacuumResult:
     """The result of a vacuum of all tables."""
 
     cutoff: int | None
@@ -94,7 +94,7 @@ class Vacuum:
     """Why `cutoff` is not known."""
 
 
-def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> Vacuum:
+def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> VacuumResult:
     """Vacuum and analyze all tables that erasures clear, and their indexes, one by one without a
     time limit for each. Starts no further table once `is_out_of_time`. Raises Unavailable, and
     database errors."""
@@ -109,7 +109,7 @@ def vacuum(connection: Connection, is_out_of_time: Callable[[], bool]) -> Vacuum
         try:
             for table in TABLES:
                 if is_out_of_time():
-                    return Vacuum(None, "out_of_time")
+                    return VacuumResult(None, "out_of_time")
                 connection.execute(_VACUUM.format(sql.Identifier(table)))
         finally:
             connection.remove_notice_handler(keep)
@@ -125,7 +125,7 @@ are held, including those of replicas, slots and prepared transactions. The mess
 language of `lc_messages`, which only a superuser can change."""
 
 
-def parse_cutoff(messages: Sequence[str]) -> Vacuum:
+def parse_cutoff(messages: Sequence[str]) -> VacuumResult:
     """The smallest cutoff that VACUUM reported. None unless it reported one for every table,
     because VACUUM skips tables that it may not process."""
     cutoffs: list[int] = []
@@ -135,10 +135,10 @@ def parse_cutoff(messages: Sequence[str]) -> Vacuum:
             cutoffs.append(int(found[1]))
             missing.difference_update(_VACUUMED.findall(message))
     if messages and not cutoffs:
-        return Vacuum(None, "lc_messages_not_english")
+        return VacuumResult(None, "lc_messages_not_english")
     if missing:
-        return Vacuum(None, "tables_passed_over")
-    return Vacuum(min(cutoffs, key=lambda cutoff: _xid_difference(cutoff, cutoffs[0])))
+        return VacuumResult(None, "tables_passed_over")
+    return VacuumResult(min(cutoffs, key=lambda cutoff: _xid_difference(cutoff, cutoffs[0])))
 
 
 def _xid_difference(xid: int, other: int) -> int:

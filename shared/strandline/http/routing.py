@@ -15,7 +15,7 @@ type Response = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class MediaType:
+class AnswerMediaType:
     """The media type of an answer that is not JSON."""
 
     type: str
@@ -36,7 +36,7 @@ class Route:
 
     handler: Callable[[Request], Response]
     right: RequiredRight
-    responses: Mapping[int, type[BaseModel] | MediaType]
+    responses: Mapping[int, type[BaseModel] | AnswerMediaType]
     """The types of its successful answers, by status."""
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
@@ -77,7 +77,7 @@ def json_response(
 
 
 def text_response(
-    body: str, media: MediaType, headers: Mapping[str, str] | None = None
+    body: str, media: AnswerMediaType, headers: Mapping[str, str] | None = None
 ) -> Response:
     """An answer of text: not JSON, or JSON that is serialised already."""
     response = json_response({}, 200, {"Content-Type": media.type, **(headers or {})})

@@ -7,14 +7,14 @@ from strandline.errors import NotFound, StateConflict, Unavailable
 from strandline.function_specs import quote_job_names
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.jobs import control
+from strandline.jobs import admin_verbs
 from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery
 
 
 def start_job(request: Request) -> Response:
     """Start a job in the credential's tenant, whether or not it is due: {job_names}. If it is
     queued or running already, the answer is a 409 with its `job_id`."""
-    job = control.start_job(
+    job = admin_verbs.start_job(
         _connect_as_background(request),
         request.audit_context,
         request.resources.job_queue,
@@ -28,19 +28,21 @@ def list_jobs(request: Request) -> Response:
     """The tenant's jobs, newest first. A failed job has its reason, and advice on what to do.
     Finished jobs are kept for 30 days."""
     return json_response(
-        control.list_jobs(_connect_as_background(request), request.parse_query(JobsQuery))
+        admin_verbs.list_jobs(_connect_as_background(request), request.parse_query(JobsQuery))
     )
 
 
 def get_job(request: Request) -> Response:
     """One job, by its id: its state, what it did, and why it failed if it did."""
-    return json_response(control.get_job(_connect_as_background(request), request.path_id("job")))
+    return json_response(
+        admin_verbs.get_job(_connect_as_background(request), request.path_id("job"))
+    )
 
 
 def retry_job(request: Request) -> Response:
     """Retry a failed job, by its id. A retry of `enrich` calls the chain's model again, in the
     background."""
-    job = control.retry_job(
+    job = admin_verbs.retry_job(
         _connect_as_background(request),
         request.audit_context,
         request.resources.job_queue,

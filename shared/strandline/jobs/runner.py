@@ -20,10 +20,10 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import StrandlineError
 from strandline.jobs import store_runs
-from strandline.jobs.context import JobMetrics
+from strandline.jobs.multi_tenant_runs import ClaimResult, claim_tenants, fail_unfinished_jobs
+from strandline.jobs.store_multi_tenant_runs import list_unfinished_tenants
 from strandline.jobs.store_runs import ShardLease
-from strandline.jobs.store_tenant_runs import list_unfinished_tenants
-from strandline.jobs.tenant_runs import RunClaims, claim_tenants, fail_unfinished_jobs
+from strandline.jobs.worker_resources import JobMetrics
 from strandline.llm.tasks import LlmTasks
 from strandline.observability import logger
 
@@ -158,7 +158,7 @@ class Job(Protocol):
         ...
 
 
-class StoredShardList(NamedTuple):
+class ShardListRef(NamedTuple):
     """The key of a run's list of items in the bucket, and how many shards they have."""
 
     key: str
@@ -167,23 +167,23 @@ class StoredShardList(NamedTuple):
 
 def plan_run(
     resources: JobResources, job: Job, run_id: str, now: datetime, tenant: str | None
-) -> StoredShardList:
+) -> ShardListRef:
     """Plan a run and record it: in the database as running jobs, in the bucket as the list that the
     state machine iterates over. A tenant whose job belongs to another run is left out. If it fails,
     the jobs that it began are marked as failed, so that they can be started again, and the error is
     raised."""
-    claims = RunClaims()
+    claims = ClaimResult()
     try:
         shards = job.plan(resources, now, tenant)
         counts = Counter(shard.tenant for shard in shards)
         claim_tenants(resources.database, job.name, run_id, counts, now, claims)
         claimed_shards = [shard for shard in shards if shard.tenant in claims.tenants]
         if not claimed_shards:
-            return StoredShardList("", 0)
+            return ShardListRef("", 0)
         items = [
             {"job": job.name, "run": run_id, "shards": shards} for shards in pack(claimed_shards)
         ]
-        return StoredShardList(resources.blobs.put_shards(run_id, items), len(claimed_shards))
+        return ShardListRef(resources.blobs.put_shards(run_id, items), len(claimed_shards))
     except Exception as error:
         tenants = claims.tenants if tenant is None else {*claims.tenants, tenant}
         claims.failures |= dict.fromkeys(tenants, error)

@@ -14,7 +14,7 @@ from typing import Any, cast
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
-from strandline.aws import clients as aws_clients
+from strandline.aws import client_factory as aws_clients
 from strandline.errors import InvalidModelAnswer, ModelRefused, ModelTimeout, ModelUnavailable
 from strandline.llm.provider import ModelReply, ModelRequest
 

@@ -17,8 +17,8 @@ from uuid_utils.compat import uuid7
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Unavailable
-from strandline.llm import store
-from strandline.llm.store import ModelCall
+from strandline.llm import store_calls
+from strandline.llm.store_calls import ModelCall
 from strandline.llm.types import TaskContext
 from strandline.observability import logger
 
@@ -107,7 +107,7 @@ class LlmBudget:
         with self._lock:
             return self._accounts.setdefault(tenant, _TenantAccount())
 
-    def admit_task(self, task: TaskContext) -> str | None:
+    def check_breaker(self, task: TaskContext) -> str | None:
         """Call before a task. Returns the output mode that the model is known to accept, or None.
         Raises CallDenied while the breaker is open; when it has been open long enough, one caller
         may probe the model, and the others wait for the time of one answer."""
@@ -159,7 +159,7 @@ class LlmBudget:
                 account.reserved_usd -= max_cost
 
     def _is_scope_erasing(self, task: TaskContext) -> bool:
-        return task.scope_id is not None and store.is_scope_erasing(
+        return task.scope_id is not None and store_calls.is_scope_erasing(
             self._connect(task), UUID(task.scope_id)
         )
 
@@ -192,13 +192,13 @@ class LlmBudget:
 
     def _refresh(
         self, account: _TenantAccount, task: TaskContext, max_calls: int, *, may_probe: bool = False
-    ) -> store.CallLease:
+    ) -> store_calls.CallLease:
         """Lease up to `max_calls` calls and read the current limits; write this process's calls
         first."""
         self._write_calls(account, self._connect(task))
         settings = self._settings
         now = time.monotonic()
-        grant = store.lease_calls(
+        grant = store_calls.lease_calls(
             self._connect(task),
             self._model_name,
             task.subject,
@@ -227,7 +227,7 @@ class LlmBudget:
         account = self._account(task.tenant)
         with account.lock:
             if account.failures or account.output_mode != output_mode:
-                store.record_success(self._connect(task), self._model_name, output_mode)
+                store_calls.record_success(self._connect(task), self._model_name, output_mode)
                 account.failures, account.output_mode, account.breaker_open_until = (
                     0,
                     output_mode,
@@ -238,7 +238,7 @@ class LlmBudget:
         """Record that the model gave no usable answer; all processes share the count."""
         account, settings = self._account(task.tenant), self._settings
         with account.lock:
-            state = store.record_failure(
+            state = store_calls.record_failure(
                 self._connect(task),
                 self._model_name,
                 settings.llm_breaker_failures,
@@ -290,7 +290,7 @@ class LlmBudget:
         if not account.unwritten_calls:
             return
         try:
-            store.record_calls(access, account.unwritten_calls)
+            store_calls.record_calls(access, account.unwritten_calls)
         except Unavailable as error:
             # Also where the commit's outcome is unknown: a call written twice is stored once.
             logger.warning(

@@ -88,7 +88,7 @@ class LlmClient:
         the text. Raises Fallback, and Unavailable where the database is unavailable.
         """
         try:
-            output_mode = self._meter.admit_task(task)
+            output_mode = self._meter.check_breaker(task)
         except CallDenied as denial:
             raise Fallback(denial.reason, denial.retry_after) from None
         prompt = prompts.load_prompt(verb)

@@ -17,7 +17,7 @@ def _thread_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="model")
 
 
-def submit_with_metrics[Value](
+def submit_returning_metrics[Value](
     llm: LlmTasks, call: Callable[[], Value]
 ) -> Future[tuple[Value, Mapping[str, int]]]:
     """Begin a call of a task in a thread of the pool, with the trace of this one. Its result comes
@@ -37,7 +37,7 @@ def run_all[Value](llm: LlmTasks, calls: Sequence[Callable[[], Value]]) -> list[
     call is raised, once all have ended."""
     if not llm.has_model:
         return [call() for call in calls]
-    futures = [submit_with_metrics(llm, call) for call in calls]
+    futures = [submit_returning_metrics(llm, call) for call in calls]
     errors = [error for future in futures if (error := future.exception())]
     if errors:
         raise errors[0]

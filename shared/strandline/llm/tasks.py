@@ -10,12 +10,11 @@ from pydantic import BaseModel
 
 from strandline.config import ServiceSettings
 from strandline.db.database import Database, TenantDb
-from strandline.failures import is_permanent_failure
 from strandline.llm import prompts
 from strandline.llm.budget import LlmBudget
 from strandline.llm.client import Fallback, LlmClient
 from strandline.llm.heuristic.model import HeuristicModel
-from strandline.llm.plain import PlainModel
+from strandline.llm.last_resort_model import PlainModel
 from strandline.llm.prompts import AnswerTask, PromptData, PromptLimits, TaskName
 from strandline.llm.provider import Provider
 from strandline.llm.types import (
@@ -40,6 +39,7 @@ from strandline.llm.types import (
     make_choice_type,
 )
 from strandline.observability import logger
+from strandline.permanent_failures import is_permanent_failure
 
 HEURISTIC_FAILED_REASON = "heuristic_failed"
 """Why the plain model answered: the heuristic model failed on this text, and would fail again."""
@@ -75,7 +75,7 @@ class LlmTasks:
         """Seconds that a closed run may take: its parallel calls, then a merge. 0: no model."""
 
     @property
-    def provider_name(self) -> str | None:
+    def model_name(self) -> str | None:
         """The model's name, as in `openai:gpt-4o-mini`; None if there is only the heuristic
         model."""
         return None if self._provider is None else self._provider.name

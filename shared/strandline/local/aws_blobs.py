@@ -61,13 +61,13 @@ class BlobFolder:
 
     def scan(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Every key and its file; removes half-written files of a crash on the way."""
-        return self._scan(self._directory, "")
+        return self._scan_nested(self._directory, "")
 
-    def _scan(self, directory: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    def _scan_nested(self, directory: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.is_dir():
-                    yield from self._scan(
+                    yield from self._scan_nested(
                         Path(entry), prefix + entry.name.removesuffix(RESERVED_CHAR)
                     )
                 elif entry.name.startswith(RESERVED_CHAR):
@@ -100,7 +100,7 @@ class FileContent(threading.local):
         """Do nothing: no file stays open between reads."""
 
 
-class FileKeyStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgument]
+class ObjectFileStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeArgument]
     """A bucket's keys, each of them a file. Versioning is not supported: only the last version is
     stored.
 
@@ -156,7 +156,7 @@ def persist_bucket(backend: S3Backend, bucket: str, directory: Path) -> None:
     """Store the objects of `bucket` in `directory` from now on, and list those that are there
     already."""
     moto_bucket = backend.buckets[bucket]
-    keys = FileKeyStore(BlobFolder(directory))
+    keys = ObjectFileStore(BlobFolder(directory))
     keys.load(moto_bucket)
     moto_bucket.keys = keys
 

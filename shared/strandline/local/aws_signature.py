@@ -30,14 +30,14 @@ class SignatureCheck:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         try:
-            self._check(environ)
+            self._require_signature(environ)
         except ValueError as error:
             headers = [("Content-Type", "application/xml"), ("Connection", "close")]
             start_response("403 Forbidden", headers)
             return [DENIED_BODY % str(error).encode()]
         return self._application(environ, start_response)
 
-    def _check(self, environ: Environ) -> None:
+    def _require_signature(self, environ: Environ) -> None:
         """Raise ValueError, with the reason, unless the request is signed and not expired."""
         path, _, query = environ["REQUEST_URI"].partition("?")
         pairs = parse_qsl(query, keep_blank_values=True)

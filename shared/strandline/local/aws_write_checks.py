@@ -42,7 +42,7 @@ class WriteChecks:
                 return self._application(environ, start_response)
         checksum = environ.get("HTTP_X_AMZ_CHECKSUM_SHA256")
         if checksum is None or "aws-chunked" in environ.get("HTTP_CONTENT_ENCODING", ""):
-            return self._write(environ, start_response)
+            return self._forward_write(environ, start_response)
         with tempfile.SpooledTemporaryFile(_MAX_MEMORY_BYTES) as body:
             length = int(environ.get("CONTENT_LENGTH") or 0)
             size, digest = _receive_and_hash(environ, body, length)
@@ -54,9 +54,9 @@ class WriteChecks:
             environ["wsgi.input"] = body
             # moto stores the checksum under this name with the object, as S3 does by itself.
             environ["HTTP_X_AMZ_SDK_CHECKSUM_ALGORITHM"] = "SHA256"
-            return self._write(environ, start_response)
+            return self._forward_write(environ, start_response)
 
-    def _write(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _forward_write(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if "HTTP_IF_NONE_MATCH" not in environ:
             return self._application(environ, start_response)
         with self._one_at_a_time:

@@ -19,7 +19,7 @@ from strandline.local.demo_personas import show_persona
 from strandline.local.demo_service import TENANT, Client, running_service
 from strandline.local.run import directory
 from strandline.local.tls import TlsFiles
-from strandline.topics.outline import TAIL_HEADING
+from strandline.topics.answer_outline import TAIL_HEADING
 
 DEMO, SECOND = Path("events/demo"), Path("events/orchard")
 TITLES = {DEMO: "Six wave buoys", SECOND: "An autumn of pressing apples"}
@@ -202,7 +202,7 @@ def _run_job(admin: Client, name: str) -> bool:
     return False
 
 
-def _show_index(client: Client, question: Mapping[str, Any]) -> None:
+def _show_outline_and_answer(client: Client, question: Mapping[str, Any]) -> None:
     """Print the outline of the topic index, and what it answers to a question."""
     people = question["participants"]
     body: dict[str, Any] = {"participants": people, "budget": _OUTLINE_BUDGET, "format": "text"}
@@ -311,7 +311,7 @@ def main() -> int:
         )
         _show_privacy(private, visible)
         is_built = _run_job(admin, "builder")
-        _show_index(client, questions[QUESTIONS[4]])
+        _show_outline_and_answer(client, questions[QUESTIONS[4]])
         has_graph = _show_graphs(client, admin, talks)
         show_persona(client, conversation, talks[0].event_ids, questions[QUESTIONS[1]])
         _show_next_steps(url, keys.memory, tls)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from strandline.local.demo_scores import (
-    GraphScore,
+    ItemKindScore,
     Statement,
     read_expectations,
     score_entities,
@@ -24,7 +24,7 @@ from strandline.local.graph_reader import (
     People,
     choose_views,
     read_graph,
-    read_sources,
+    read_source_ids,
 )
 
 _WIDTH = 92
@@ -49,7 +49,7 @@ def show_graph(client: ApiClient, talk: Talk, picture: Path) -> None:
     """Print what the graph holds of a conversation, and write a picture of it."""
     graph = read_graph(client, choose_views(talk.audiences))
     sources = {
-        node.key: read_sources(client, node)
+        node.key: read_source_ids(client, node)
         for node in (*graph.of_type("fact"), *graph.of_type("decision"))
     }
     for line in describe_graph(client, talk, graph, sources):
@@ -94,7 +94,7 @@ def describe_graph(
 
 def score_graph(
     talk: Talk, graph: Graph, sources: Mapping[Key, Sequence[str]]
-) -> dict[str, GraphScore]:
+) -> dict[str, ItemKindScore]:
     """The scores of each kind against the expectations."""
     expected = read_expectations(talk.folder)
     statements_by_kind = {
@@ -120,7 +120,7 @@ def score_graph(
     }
 
 
-def _describe_scores(scores: Mapping[str, GraphScore]) -> Iterator[str]:
+def _describe_scores(scores: Mapping[str, ItemKindScore]) -> Iterator[str]:
     yield "              found   right   expected   precision   recall"
     for kind, score in scores.items():
         precision = f"{score.precision:.2f}" if score.total else "none"

@@ -53,7 +53,7 @@ def show_persona(
         "search may prefer them. Its thread goes on from step to step, whichever agent is at work:"
     )
     by_id = {event_ids[event["source_event_key"]]: event for event in utterances}
-    for act in _continue(client, uuid, utterances, event_ids, view):
+    for act in _continue_act(client, uuid, utterances, event_ids, view):
         event = by_id[act["event_id"]]
         day = datetime.fromisoformat(event["occurred_at"])
         text = textwrap.shorten(event["content"], _WIDTH - 20)
@@ -61,7 +61,7 @@ def show_persona(
     _show_model_answer(client, question)
 
 
-def _continue(
+def _continue_act(
     client: ApiClient,
     uuid: str,
     utterances: Sequence[Mapping[str, Any]],

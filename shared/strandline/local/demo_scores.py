@@ -11,7 +11,7 @@ from strandline.local.graph_reader import Graph
 type Rows = Sequence[Mapping[str, Any]]
 
 
-class GraphScore(NamedTuple):
+class ItemKindScore(NamedTuple):
     """Counts for one kind: items in the graph, items among them that are expected, expectations
     that are met, and all expectations."""
 
@@ -55,22 +55,22 @@ def read_expectations(folder: Path) -> Expectations:
     return Expectations(frozenset(names), _read_json_lines(folder / "expected_graph.jsonl"))
 
 
-def score_entities(graph: Graph, expected: frozenset[str]) -> GraphScore:
+def score_entities(graph: Graph, expected: frozenset[str]) -> ItemKindScore:
     """An entity is right if its name is expected."""
     names = {name for node_type, name in graph.nodes if node_type == "entity"}
     right = len(names & expected)
-    return GraphScore(len(names), right, right, len(expected))
+    return ItemKindScore(len(names), right, right, len(expected))
 
 
 def score_statements(
     statements: Sequence[Statement], expectations: Rows, event_ids: Mapping[str, str]
-) -> GraphScore:
+) -> ItemKindScore:
     """A statement is right if it holds all words of an expectation and cites its event. Relations
     are compared by both names alone. `event_ids` has the events by their keys."""
     tests = [_make_test(row, event_ids) for row in expectations]
     right = sum(any(test(one) for test in tests) for one in statements)
     matches = sum(any(map(test, statements)) for test in tests)
-    return GraphScore(len(statements), right, matches, len(tests))
+    return ItemKindScore(len(statements), right, matches, len(tests))
 
 
 def _make_test(row: Mapping[str, Any], event_ids: Mapping[str, str]) -> Callable[[Statement], bool]:

@@ -91,7 +91,7 @@ def make_community_panel(graph: Graph, name: str, home: Collection[Key]) -> Comm
     first_statements = statements[:_MAX_STATEMENTS]
     about = dict.fromkeys(end for statement in first_statements for end, _ in statement.ends)
     links = [edge for edge in graph.edges if edge.type == "entity_topic"]
-    topics = _sort_by_frequency(
+    topics = _merge_by_frequency(
         (topic for statement in first_statements for topic in statement.topics if topic in home),
         (edge.end for edge in links if edge.start in home and edge.end in home),
     )[:_MAX_TOPICS]
@@ -106,7 +106,7 @@ def make_community_panel(graph: Graph, name: str, home: Collection[Key]) -> Comm
     return panel
 
 
-def _sort_by_frequency(first: Iterable[Key], then: Iterable[Key]) -> list[Key]:
+def _merge_by_frequency(first: Iterable[Key], then: Iterable[Key]) -> list[Key]:
     """Keys by how often they occur, those of `first` before the others."""
     counts: dict[Key, int] = {}
     for weight, keys in ((100, first), (1, then)):

@@ -27,7 +27,7 @@ class ApiClient(Protocol):
         ...
 
 
-class NodeInView(NamedTuple):
+class ViewedNodeId(NamedTuple):
     """A node's id in the API, and the participants for whom it is read."""
 
     people: People
@@ -46,7 +46,7 @@ class Node:
     weight: int
     """The number of observations, as seen by the group that sees most."""
     valid_from: str
-    places: Sequence[NodeInView]
+    places: Sequence[ViewedNodeId]
 
     @property
     def key(self) -> Key:
@@ -120,7 +120,7 @@ def read_graph(client: ApiClient, views: Sequence[People]) -> Graph:
     )
 
 
-def read_sources(client: ApiClient, node: Node) -> list[str]:
+def read_source_ids(client: ApiClient, node: Node) -> list[str]:
     """The ids of the events that a node rests on, in the order of its observations."""
     events: dict[str, None] = {}
     for people, node_id in node.places:
@@ -140,7 +140,7 @@ def _read_nodes(client: ApiClient, people: People) -> Iterator[Node]:
             next((kind for kind in kinds if kind), ""),
             row["weight"],
             row["valid_from"],
-            [NodeInView(people, row["id"])],
+            [ViewedNodeId(people, row["id"])],
         )
 
 

@@ -17,9 +17,9 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from strandline.local import postgres_cluster, postgres_home, postgres_lock
-from strandline.local.postgres_cluster import SUPERUSER
+from strandline.local import postgres_home, postgres_initdb, postgres_lock
 from strandline.local.postgres_home import PostgresUnusable
+from strandline.local.postgres_initdb import SUPERUSER
 
 __all__ = ["EmbeddedPostgres", "PostgresUnusable"]
 
@@ -85,7 +85,7 @@ class EmbeddedPostgres:
         """
         if self._guard is not None and self._guard.poll() is None:
             raise PostgresUnusable(f"{self.directory} is in use by a server of this very object.")
-        self._release_guard()
+        self._stop_via_guard()
         if not create and not self.data.exists():
             raise PostgresUnusable(f"{self.data} is gone.")
         if create:
@@ -94,29 +94,29 @@ class EmbeddedPostgres:
         try:
             durable, account = self._durable, self._account
             if create:
-                cluster = postgres_cluster.ensure_cluster(
+                cluster = postgres_initdb.ensure_cluster(
                     self.directory, account, lock, durable=durable
                 )
                 self.password = cluster
             postgres_home.make_private_directory(self.socket_directory, account)
             self.port = _require_free(self.port) if self.port else _free_port()
             log_start = self._rotate_log()
-            server = self._launch(lock)
+            server = self._launch_guard(lock)
         except BaseException:
-            self._release_guard()
+            self._stop_via_guard()
             raise
         finally:
             os.close(lock)
         try:
             self._await_ready(server, log_start)
         except BaseException:
-            self._release_guard()
+            self._stop_via_guard()
             raise
         return self
 
     def stop(self) -> None:
         """Stop the server, rolling back open transactions; does nothing if it is not running."""
-        self._release_guard()
+        self._stop_via_guard()
         self._cancel_event.clear()
 
     def cancel(self) -> None:
@@ -133,7 +133,7 @@ class EmbeddedPostgres:
         if self._guard is not None:
             postgres_lock.end_processes(self.data)
             postgres_lock.await_release(self.directory)
-            self._release_guard()
+            self._stop_via_guard()
 
     def dsn(
         self, database: str = "postgres", user: str = SUPERUSER, password: str | None = None
@@ -184,7 +184,7 @@ class EmbeddedPostgres:
         name = quote(user, safe="")
         return name if password is None else f"{name}:{quote(password, safe='')}"
 
-    def _launch(self, lock: int) -> int:
+    def _launch_guard(self, lock: int) -> int:
         """Start the guard, which starts the server; returns the server's process id."""
         with (self.directory / "postgres.log").open("ab") as log:
             self._guard = postgres_lock.launch_under_guard(
@@ -212,7 +212,7 @@ class EmbeddedPostgres:
             if running and time.monotonic() < deadline and not self._cancel_event.is_set():
                 time.sleep(0.005)
                 continue
-            self._release_guard()  # first: its last log lines are part of the cause
+            self._stop_via_guard()  # first: its last log lines are part of the cause
             log_tail = (self.directory / "postgres.log").read_bytes()[log_start:][-2000:]
             raise PostgresUnusable(
                 f"Postgres did not start in {self.directory}: {log_tail.decode(errors='replace')}"
@@ -235,7 +235,7 @@ class EmbeddedPostgres:
         log.touch(mode=0o600)
         return log.stat().st_size
 
-    def _release_guard(self) -> None:
+    def _stop_via_guard(self) -> None:
         """Tell the guard to stop what still runs, and release it."""
         if self._guard is not None:
             # A byte besides the end of file: a forked child of this process may hold the pipe open.

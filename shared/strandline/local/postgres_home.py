@@ -115,7 +115,7 @@ def make_private_directory(path: Path, account: Account | None) -> None:
 
 
 @functools.cache
-def find_installation() -> Path:
+def find_bundled_installation() -> Path:
     """The wheel's `pginstall` folder, found without importing the package, which has side
     effects."""
     spec = importlib.util.find_spec(PACKAGE)
@@ -126,7 +126,7 @@ def find_installation() -> Path:
 
 def find_binaries(account: Account | None) -> Path:
     """The folder of `postgres` and `initdb`; a copy if `account` cannot reach the wheel's."""
-    root = find_installation()
+    root = find_bundled_installation()
     if account is None or all(account.can_reach(root / part) for part in ("bin/postgres", "share")):
         return root / "bin"
     return _copy_for_account(root) / "bin"

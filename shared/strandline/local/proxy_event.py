@@ -94,7 +94,7 @@ def proxy_event(request: HttpRequest, match: Match) -> Event:
     """
     headers = _group_values((name.title(), value) for name, value in _forwarded_headers(request))
     query = _group_values(parse_qsl(request.query, keep_blank_values=True))
-    body, is_base64 = _encode_body(request.body)
+    body, is_base64 = _encode_body_base64(request.body)
     return {
         "resource": match.resource.path,
         "path": request.path,
@@ -210,7 +210,7 @@ def _group_values(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return groups
 
 
-def _encode_body(body: bytes) -> tuple[str | None, bool]:
+def _encode_body_base64(body: bytes) -> tuple[str | None, bool]:
     """The body in base64, None if it is empty. Every media type is treated as binary, so that a
     body of 4 MiB fits Lambda's 6 MB whatever it contains (as text its quotes would be escaped)."""
     return (base64.b64encode(body).decode(), True) if body else (None, False)

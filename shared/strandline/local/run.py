@@ -16,7 +16,7 @@ from strandline.local import run_interruptible
 from strandline.local.log_file import log_file
 from strandline.local.postgres_home import PostgresUnusable
 from strandline.local.runtime import (
-    LocalService,
+    RunningService,
     admin_key_file,
     environment_port,
     run_local_service,
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tls", action="store_true", help="serve HTTPS, with client certificates")
     if parser.parse_args(arguments).tls:
         os.environ["STRANDLINE_TLS"] = "1"
-    run_interruptible.exit_on_signals()
+    run_interruptible.exit_at_once_on_signals()
     start = time.monotonic()
     # Unlike an Event's lock, a SimpleQueue may be used by a signal handler that interrupts a wait
     # on it.
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(format_greeting(service, time.monotonic() - start), flush=True)
             if loss := _wait_for_reason(reasons):
                 print(f"\nstrandline: {loss}", file=sys.stderr, flush=True)
-                run_interruptible.exit_after_grace_period(1)
+                run_interruptible.start_exit_timer(1)
                 return 1
             print("\nStopping …", flush=True)
     except (StrandlineError, PostgresUnusable, psycopg.Error, OSError) as error:
@@ -72,7 +72,7 @@ def _wait_for_reason(reasons: SimpleQueue[str]) -> str:
             return reasons.get(timeout=_POLL_SECONDS)
 
 
-def format_greeting(service: LocalService, seconds: float) -> str:
+def format_greeting(service: RunningService, seconds: float) -> str:
     """The text that is printed once the service answers, after so many seconds."""
     body = (
         '{"participants": ["user:alice", "agent:helper"], "role": "user", '
@@ -103,13 +103,13 @@ Ctrl-C stops everything.
 """
 
 
-def _curl_trust_option(service: LocalService) -> str:
+def _curl_trust_option(service: RunningService) -> str:
     """The curl option that makes it trust the server's certificate; empty if it needs none."""
     own_authority = service.tls and service.tls.client
     return f" --cacert {service.tls.authority}" if service.tls and own_authority else ""
 
 
-def _certificate_example(service: LocalService, question: str) -> str:
+def _certificate_example(service: RunningService, question: str) -> str:
     """The same question, sent with the client certificate that was issued here; empty without
     one."""
     if service.tls is None or service.tls.client is None:

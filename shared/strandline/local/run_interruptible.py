@@ -20,7 +20,7 @@ EXIT_INTERRUPTED = 130
 def main() -> int:
     """Run the module that the command line names."""
     module = sys.argv[1]
-    exit_on_signals()
+    exit_at_once_on_signals()
     sys.argv[0:2] = [f"strandline {module.rpartition('.')[2]}"]
     from importlib import import_module
 
@@ -40,7 +40,7 @@ def main() -> int:
     return code
 
 
-def exit_on_signals() -> None:
+def exit_at_once_on_signals() -> None:
     """From now on SIGINT and SIGTERM end this process at once, with one line."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit_interrupted)
@@ -55,7 +55,7 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
             # Not SIG_IGN: Python reports a signal as lost that is pending when it becomes ignored.
             signal.signal(number, _ignore)
         stop()
-        exit_after_grace_period()
+        start_exit_timer()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
@@ -65,7 +65,7 @@ def _ignore(*_: object) -> None:
     """Do nothing."""
 
 
-def exit_after_grace_period(code: int = 0) -> None:
+def start_exit_timer(code: int = 0) -> None:
     """End the process with `code` after GRACE_SECONDS, whatever it is doing then."""
     timer = threading.Timer(GRACE_SECONDS, _force_exit, (code,))
     timer.daemon = True

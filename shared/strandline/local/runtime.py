@@ -17,7 +17,7 @@ import psycopg
 import uvicorn
 from psycopg import sql
 
-from strandline.background.schedule_handler import SchedulerResources
+from strandline.background.run_request_handler import SchedulerResources
 from strandline.clock import Clock, utc_now
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database
@@ -65,7 +65,7 @@ _RELEASE_LEASES = tuple(
 
 
 @dataclass(frozen=True)
-class LocalService:
+class RunningService:
     """A running service."""
 
     url: str
@@ -96,7 +96,7 @@ def _log_data_loss(message: str) -> None:
 
 
 def _write_connection_file(
-    directory: Path, service: LocalService, environment: Mapping[str, str]
+    directory: Path, service: RunningService, environment: Mapping[str, str]
 ) -> None:
     """Store the service's address, key and certificate paths for other processes."""
     paths = vars(service.tls).items() if service.tls else None
@@ -115,7 +115,7 @@ def run_local_service(
     port: int,
     clock: Clock = utc_now,
     on_loss: Callable[[str], None] = _log_data_loss,
-) -> Generator[LocalService]:
+) -> Generator[RunningService]:
     """Start everything on `directory`, serve on the loopback interface, and stop it again. `clock`
     decides what is due. `on_loss` is called once if the directory is removed meanwhile.
 
@@ -150,7 +150,7 @@ def run_local_service(
         _start_background(stack, handlers, aws, machine, clock)
         _serve_http(stack, handlers, listener, tls_files)
         scheme = "https" if tls_files else "http"
-        service = LocalService(
+        service = RunningService(
             f"{scheme}://{HOST}:{listener.getsockname()[1]}",
             *(key.token, directory, postgres, warnings, tls_files, key.notice),
         )

@@ -16,13 +16,13 @@ from strandline.log import (
     charges,
     event_builder,
     event_draft,
-    payloads,
+    payload_citations,
     store,
     store_erasure_marks,
     store_links_and_sources,
     store_uploads,
 )
-from strandline.log.append_batch import STORED_OUTCOMES, AppendBatch, AppendResult
+from strandline.log.append_state import STORED_OUTCOMES, AppendBatch, AppendResult
 from strandline.log.event_builder import NewEvent
 from strandline.log.event_draft import CitedPayload, EventDraft, RecalledLinks
 from strandline.log.refusals import ERASED_KEY_MESSAGE, make_refusal
@@ -110,7 +110,7 @@ def _attach_citations(
     access: TenantDb, blobs: BlobStore, batch: AppendBatch, deadline: float | None
 ) -> AppendBatch:
     """The drafts with the payloads that they cite. Drafts whose citation fails are refused."""
-    citations = payloads.resolve_citations(access, blobs, batch.drafts, deadline)
+    citations = payload_citations.resolve_citations(access, blobs, batch.drafts, deadline)
     drafts = {
         n: replace(draft, cited_payload=citation)
         if isinstance(citation := citations.get(n), CitedPayload)

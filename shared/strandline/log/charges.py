@@ -7,7 +7,7 @@ from strandline.config_quotas import Quota
 from strandline.db.database import TenantDb
 from strandline.errors import OutcomeUnknown, QuotaExceeded, TooLarge
 from strandline.log import store
-from strandline.log.append_batch import AppendBatch
+from strandline.log.append_state import AppendBatch
 from strandline.log.event_builder import NewEvent
 from strandline.tenants.quotas import QuotaManager
 

@@ -30,8 +30,8 @@ def list_differences(
     ):
         # They differ only because the text moved to or from the payload store.
         stored_fields["mime_type"] = draft.mime_type
-    request_fields = draft.canonical_fields()
-    if draft.request.content is not None and [m for _, m in draft.parts] == _list_model_names(
+    request_fields = draft.comparable_fields()
+    if draft.request.content is not None and [m for _, m in draft.parts] == _list_part_models(
         stored_row
     ):
         stored_fields["parts"] = request_fields["parts"]  # only their lengths differ
@@ -58,7 +58,7 @@ def list_differences(
     return list(dict.fromkeys(names)) or ["edges"]  # same targets, written in another way
 
 
-def _list_model_names(stored_row: Mapping[str, Any]) -> list[str | None]:
+def _list_part_models(stored_row: Mapping[str, Any]) -> list[str | None]:
     return [part["model"] for part in stored_row["parts"]]
 
 

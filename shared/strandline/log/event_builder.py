@@ -9,10 +9,10 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.errors import Invalid
-from strandline.log import event_text
+from strandline.log import indexed_text
 from strandline.log.cid import Edge, EventColumns, block_cid, encode_block
 from strandline.log.event_draft import EventDraft
-from strandline.log.fulltext import sanitize_for_parser
+from strandline.log.fulltext_input import sanitize_for_parser
 from strandline.participants import display_name
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -57,7 +57,7 @@ def build_event(
     where no event is visible to all participants. Raises Invalid when two of the request's edges
     resolve to the same event.
     """
-    resolved_edges = _merge_edges(draft, targets)
+    resolved_edges = _resolve_edges(draft, targets)
     columns = draft.columns()
     event = NewEvent(
         **columns,
@@ -88,7 +88,7 @@ class _ResolvedEdge(NamedTuple):
     weight: float
 
 
-def _merge_edges(
+def _resolve_edges(
     draft: EventDraft, targets: Sequence[tuple[UUID | None, str | None]]
 ) -> list[_ResolvedEdge]:
     """The edges of the request, then those that recall found and that cite none of the same events
@@ -124,5 +124,5 @@ def _index_draft(draft: EventDraft, file_name: str | None) -> list[dict[str, obj
 def _index_pieces(text: str) -> list[dict[str, object]]:
     return [
         {"start": s, "end": e, "text": sanitize_for_parser(text[s:e])}
-        for s, e in event_text.split_into_spans(text)
+        for s, e in indexed_text.split_into_index_spans(text)
     ]

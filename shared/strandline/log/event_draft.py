@@ -129,7 +129,7 @@ class EventDraft:
             "file_name": cited_payload.file_name if request.name is None else request.name,
         }
 
-    def canonical_fields(self) -> dict[str, object]:
+    def comparable_fields(self) -> dict[str, object]:
         """All fields of the request in one canonical form. The fingerprint covers them, and a
         conflict compares them."""
         request = self.request
@@ -167,7 +167,7 @@ class EventDraft:
             [str(e.event_id or ""), e.cid or "", float(e.weight)] for e in self.request.edges
         )
         options = [self.links.options] if self.links else []
-        document = _CANONICAL.encode([self.canonical_fields(), edges, *options])
+        document = _CANONICAL.encode([self.comparable_fields(), edges, *options])
         return hashlib.sha256(document.encode()).hexdigest()
 
 

@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from strandline.errors import Conflict, Gone, Invalid, StateConflict, StrandlineError, Unavailable
+from strandline.errors import (
+    Gone,
+    Invalid,
+    KeyConflict,
+    StateConflict,
+    StrandlineError,
+    Unavailable,
+)
 from strandline.log.conflicts import list_differences
 from strandline.log.event_builder import NewEvent
 from strandline.log.event_draft import EventDraft
@@ -56,9 +63,9 @@ def make_refusal(
         name, message = _REFUSAL_MESSAGES[outcome]
         return Invalid(message, field=name, reason=outcome)
     if stored_request is None:
-        return Conflict("This key was already used for a different request. Use a new key.")
+        return KeyConflict("This key was already used for a different request. Use a new key.")
     fields = list_differences(draft, stored_request, event.edges)
-    return Conflict(
+    return KeyConflict(
         f"This key was already used with a different {', '.join(fields)}. Repeat the first "
         "request unchanged, or use a new key.",
         fields=fields,

@@ -9,10 +9,15 @@ from strandline.config import get_settings
 from strandline.errors import Gone, Malformed, TooLarge, Unsupported
 from strandline.http.app import error_body
 from strandline.http.request import Request
-from strandline.http.routing import MediaType, Response, Route, binary_response, json_response
-from strandline.log import blocks
-from strandline.log.block_formats import CAR_TYPES, RAW_TYPE, BlockFormat, choose_format
-from strandline.log.blocks import Block, BlockLookup, encode_car
+from strandline.http.routing import AnswerMediaType, Response, Route, binary_response, json_response
+from strandline.log import block_lookup
+from strandline.log.block_lookup import BlockLookup, IpldBlock, encode_car
+from strandline.log.block_response_formats import (
+    CAR_TYPES,
+    RAW_TYPE,
+    BlockResponseFormat,
+    choose_format,
+)
 from strandline.log.schemas_blocks import BlockQuery
 from strandline.log.store import Payload
 from strandline.schemas import Error
@@ -31,12 +36,12 @@ def get_block(request: Request) -> Response:
     lookup = _make_lookup(request, query)
     cid = request.path_parameter("cid")
     if form.kind == "car":
-        return _answer_car(request, query, form, lookup.resolve(cid, ()), lookup)
-    record = lookup.find(cid)
+        return _answer_car(request, query, form, lookup.list_along_path(cid, ()), lookup)
+    record = lookup.find_record(cid)
     headers = _make_headers(f'"{cid}.raw"', f"{cid}.bin", query, form)
     if _is_unchanged(request, headers["Etag"]):
         return _answer_unchanged(headers, form)
-    if isinstance(record, Payload) and record.size > blocks.MAX_BYTES:
+    if isinstance(record, Payload) and record.size > block_lookup.MAX_BYTES:
         return _redirect(request, record)
     return binary_response(lookup.load(record).data, RAW_TYPE, headers)
 
@@ -49,7 +54,7 @@ def get_dag(request: Request) -> Response:
     form = choose_format(query, request.headers.get("accept"), has_path=True)
     lookup = _make_lookup(request, query)
     segments = [part for part in request.path_parameter("path").split("/") if part]
-    path = lookup.resolve(request.path_parameter("cid"), segments)
+    path = lookup.list_along_path(request.path_parameter("cid"), segments)
     return _answer_car(request, query, form, path, lookup)
 
 
@@ -61,8 +66,8 @@ def _make_lookup(request: Request, query: BlockQuery) -> BlockLookup:
 def _answer_car(
     request: Request,
     query: BlockQuery,
-    form: BlockFormat,
-    path: Sequence[Block],
+    form: BlockResponseFormat,
+    path: Sequence[IpldBlock],
     lookup: BlockLookup,
 ) -> Response:
     """A CAR file of the path and, with the scope `all`, of what its end links to. Raises Malformed
@@ -81,7 +86,7 @@ def _answer_car(
     return binary_response(encode_car(path, below, form.has_duplicates), form.content_type, headers)
 
 
-def _car_etag(query: BlockQuery, form: BlockFormat, path: Sequence[Block]) -> str:
+def _car_etag(query: BlockQuery, form: BlockResponseFormat, path: Sequence[IpldBlock]) -> str:
     """A weak ETag: the file of a path loses a block when an event is erased."""
     scope = "entity" if query.entity_bytes else query.dag_scope or "all"
     parts = (scope, query.entity_bytes, form.has_duplicates, [block.cid for block in path])
@@ -90,7 +95,7 @@ def _car_etag(query: BlockQuery, form: BlockFormat, path: Sequence[Block]) -> st
 
 
 def _make_headers(
-    etag: str, file_name: str, query: BlockQuery, form: BlockFormat
+    etag: str, file_name: str, query: BlockQuery, form: BlockResponseFormat
 ) -> dict[str, str]:
     headers = {
         "Etag": etag,
@@ -114,7 +119,7 @@ def _is_unchanged(request: Request, etag: str) -> bool:
     return "*" in tags or etag.removeprefix("W/") in [tag.removeprefix("W/") for tag in tags]
 
 
-def _answer_unchanged(headers: dict[str, str], form: BlockFormat) -> Response:
+def _answer_unchanged(headers: dict[str, str], form: BlockResponseFormat) -> Response:
     return binary_response(b"", form.content_type, headers) | {"statusCode": 304}
 
 
@@ -129,9 +134,9 @@ def _redirect(request: Request, payload: Payload) -> Response:
         get_settings().presign_seconds,
     )
     error = TooLarge(
-        f"The payload has {payload.size} bytes, and an answer at most {blocks.MAX_BYTES}. Follow "
-        "Location, or GET /file/{cid}.",
-        limit=blocks.MAX_BYTES,
+        f"The payload has {payload.size} bytes, and an answer at most {block_lookup.MAX_BYTES}. "
+        "Follow Location, or GET /file/{cid}.",
+        limit=block_lookup.MAX_BYTES,
     )
     body = {"error": error_body(error, request.id)}
     return json_response(body, 307, {"Location": url, "Cache-Control": "no-store"})
@@ -146,8 +151,8 @@ _HEADERS = {
     "Accept-Ranges": "`none`.",
     "Vary": "`Accept`.",
 }
-_CAR = MediaType(*CAR_TYPES[:1], others=CAR_TYPES[1:])
-_ANY = MediaType(RAW_TYPE, others=CAR_TYPES)
+_CAR = AnswerMediaType(*CAR_TYPES[:1], others=CAR_TYPES[1:])
+_ANY = AnswerMediaType(RAW_TYPE, others=CAR_TYPES)
 _ERRORS = (Malformed, TooLarge)
 ROUTES = {
     "GET /ipfs/{cid}": Route(

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 
 from strandline.config import get_settings
-from strandline.errors import Conflict, Forbidden, Gone, Invalid
+from strandline.errors import Forbidden, Gone, Invalid, KeyConflict
 from strandline.http.app import error_body, status_of
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import append, make_caller
-from strandline.log.append_batch import AppendResult
+from strandline.log.append_state import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks
+from strandline.log.presigned_uploads import begin_upload
 from strandline.log.schemas_append import (
     AppendHeaders,
     AppendRequest,
@@ -19,7 +20,6 @@ from strandline.log.schemas_append import (
     Receipt,
 )
 from strandline.log.schemas_uploads import UploadOut, UploadRequest, UploadStored
-from strandline.log.uploads import begin_upload
 from strandline.schemas import Refusal, validate
 
 REPLAYED_HEADER = "Idempotent-Replayed"
@@ -136,7 +136,7 @@ ROUTES = {
         response_headers={
             REPLAYED_HEADER: "`true` when this event was already stored under the same key."
         },
-        errors=(Forbidden, Conflict, Gone),
+        errors=(Forbidden, KeyConflict, Gone),
     ),
     "POST /api/v1/events/batch": Route(
         post_batch,

@@ -46,7 +46,7 @@ MIN_EXACT_CHARS = 3
 """A substring is found by its trigrams: with fewer characters it has none."""
 
 
-def _check_exact_text(text: str | None, info: ValidationInfo) -> str | None:
+def _check_text_for_exact_mode(text: str | None, info: ValidationInfo) -> str | None:
     if info.data.get("mode") != "exact":
         return text
     if text is None:
@@ -96,7 +96,7 @@ class EventQuery(Filters):
     scope_id: UUID | None = None
     mode: Literal["words", "exact"] = "words"
     """How `text` is searched: by its words, or as it stands."""
-    text: Annotated[str | None, AfterValidator(_check_exact_text)] = Field(
+    text: Annotated[str | None, AfterValidator(_check_text_for_exact_mode)] = Field(
         default=None, min_length=1, max_length=1000, validate_default=True
     )
     """In mode `words`: words that the event's text must contain, in web search syntax: "a phrase",

@@ -116,7 +116,9 @@ class OccurredAtFields(RequestModel):
 
     @field_validator("timestamp")
     @classmethod
-    def _check_timestamp(cls, value: datetime | None, info: ValidationInfo) -> datetime | None:
+    def _check_timestamp_matches(
+        cls, value: datetime | None, info: ValidationInfo
+    ) -> datetime | None:
         other = info.data.get("occurred_at")
         if value is not None and other is not None and value != other:
             raise ValueError(

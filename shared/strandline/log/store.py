@@ -14,7 +14,7 @@ from strandline.db.database import SnapshotRead, TenantDb
 from strandline.log import websearch_input
 from strandline.log.cid import EventColumns, ModelPart
 from strandline.log.event_builder import NewEvent
-from strandline.log.fulltext import sanitize_for_parser
+from strandline.log.fulltext_input import sanitize_for_parser
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _parse_value(reader: Callable[[str], Any], value: bytes | None) -> Any:
 
 
 @dataclass(frozen=True)
-class _Rejection:
+class _RejectionPreview:
     n: int
     refusal: str | None
 
@@ -96,7 +96,7 @@ def preview_rejections(access: TenantDb, items: Sequence[NewEvent]) -> dict[int,
     """The items that an append would not store as the log stands, by item number: the code of the
     refusal, or None where the item's key is already stored. (That of an erased event is not.)"""
     rows = access.fetch(
-        _Rejection,
+        _RejectionPreview,
         """
         with items as materialized (
             select i from jsonb_populate_recordset(null::append_item, %(items)s::jsonb) i),

@@ -84,7 +84,7 @@ class _Flag:
     is_set: bool
 
 
-def is_scope_erasing(access: TenantDb, scope_id: UUID) -> bool:
+def has_unfinished_erasure(access: TenantDb, scope_id: UUID) -> bool:
     """Whether events of a visible scope are being erased: they are no tombstones yet."""
     (row,) = access.fetch(
         _Flag,

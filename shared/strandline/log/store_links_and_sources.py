@@ -41,17 +41,17 @@ def append_event_with_sources(
 
 
 @dataclass(frozen=True)
-class StoredLinks:
+class EdgesAndLinks:
     """An event's edges, and how recall found them."""
 
     edges: list[dict[str, Any]]
     links: dict[str, Any]
 
 
-def read_links(access: TenantDb, event_id: UUID) -> StoredLinks | None:
+def read_links(access: TenantDb, event_id: UUID) -> EdgesAndLinks | None:
     """The links of a visible event that `append_linked_event` stored; None once it is erased."""
     rows = access.fetch(
-        StoredLinks,
+        EdgesAndLinks,
         """
         select e.edges, d.body as links
         from event_rows e

@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.tenants.store_tenants import fetch_tenant_ids
+from strandline.tenants.store_tuning import fetch_tenant_ids
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pgvector import HalfVector
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.tenants.store_tenants import fetch_tenant_ids
+from strandline.tenants.store_tuning import fetch_tenant_ids
 
 STUCK_ATTEMPTS = 5
 """A scope's work is stuck after this many attempts in a row without progress: an operator must look
@@ -21,12 +21,12 @@ LEASE_SECONDS = 120
 """How long a lease lasts: a batch takes seconds, and the sweep takes over a dead worker's scope."""
 
 
-def list_tenants(connection: Connection, space: str) -> list[str]:
+def list_tenants_with_work(connection: Connection, space: str) -> list[str]:
     """List the tenants with work that is due, or with events that have no vector in this space."""
     return fetch_tenant_ids(connection, "select * from tenants_with_work(%s, now())", (space,))
 
 
-def enqueue_unfinished(access: TenantDb, space: str) -> int:
+def enqueue_unfinished_scopes(access: TenantDb, space: str) -> int:
     """Enqueue every scope whose vectors in this space, fold, or indexed texts end before its log.
     Returns how many were not in the queue yet."""
     return access.execute(
@@ -54,7 +54,7 @@ class ScopeLease:
     last_error: str | None
 
 
-def lease_scopes(
+def lease_due_scopes(
     access: TenantDb, scope_ids: Sequence[UUID] | None, limit: int
 ) -> Sequence[ScopeLease]:
     """Lease due scopes that no worker has: those in `scope_ids`, or for None those due longest. The

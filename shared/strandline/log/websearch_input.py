@@ -23,12 +23,12 @@ def to_websearch_query(text: str) -> str:
     """The search in `websearch_to_tsquery` syntax: words, "phrases", `or`, and `-` before what must
     be absent. May be empty, which matches nothing."""
     return " ".join(
-        ("-" if match["dashes"] == "-" else "") + _quote_term(match["term"])
+        ("-" if match["dashes"] == "-" else "") + _quote_term_with_colon(match["term"])
         for match in _TERM.finditer(text)
     )
 
 
-def _quote_term(term: str) -> str:
+def _quote_term_with_colon(term: str) -> str:
     """Quote a term with a colon as a phrase. Unquoted, Postgres reads `http://host/path` as the two
     words `http` and `//host/path`, and no text contains the second."""
     return f'"{term}"' if ":" in term and not term.startswith('"') else term

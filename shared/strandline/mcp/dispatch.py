@@ -27,7 +27,7 @@ from strandline.mcp.protocol import (
     ProtocolError,
     negotiate,
 )
-from strandline.mcp.tools import Arguments, Tool, ToolContext, WrongArgument
+from strandline.mcp.tool_types import Arguments, Tool, ToolContext, WrongArgument
 
 TOOLSETS: Mapping[McpToolset, Sequence[Tool]] = {
     "memory": tools_memory.TOOLS,

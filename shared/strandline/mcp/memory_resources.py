@@ -9,7 +9,7 @@ from typing import Any
 from strandline.aws.blobs import is_text
 from strandline.config import McpToolset
 from strandline.mcp.rendering import escape_json
-from strandline.mcp.tools import ToolContext
+from strandline.mcp.tool_types import ToolContext
 from strandline.mcp.tools_memory import get_context
 
 _RECENT = "mie://context/recent"
@@ -18,7 +18,7 @@ _MAX_TEXT_BYTES = 1024 * 1024
 type ResourceContents = dict[str, Any]
 
 
-def read_context(context: ToolContext, cid: str) -> ResourceContents:
+def read_recent_context(context: ToolContext, cid: str) -> ResourceContents:
     """The newest events and topics, as the block for a prompt."""
     del cid
     return {"mimeType": "text/plain", "text": get_context(context, {})}
@@ -61,7 +61,7 @@ def read_sona(context: ToolContext, uuid: str) -> ResourceContents:
 
 
 def _participants_query(context: ToolContext) -> dict[str, list[str]]:
-    return context.readers({})
+    return context.get_read_participants({})
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def find_reader(
 ) -> Callable[[ToolContext], ResourceContents] | None:
     """The reader for a resource of these toolsets; None if the URI is not the address of one."""
     if uri == _RECENT and "memory" in toolsets:
-        return lambda context: read_context(context, "")
+        return lambda context: read_recent_context(context, "")
     match = _URI.fullmatch(uri)
     if match is None:
         return None

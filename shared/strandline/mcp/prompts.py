@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.mcp.tools import Arguments, ToolContext
+from strandline.mcp.tool_types import Arguments, ToolContext
 from strandline.mcp.tools_memory import get_context
 
 

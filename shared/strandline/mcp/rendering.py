@@ -31,7 +31,7 @@ def escape_json(value: object) -> str:
     return json.dumps(value).translate(_ESCAPES)
 
 
-def shorten(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """Stored text on one line, the beginning of a long one."""
     safe_text = sanitize(text[: 2 * _TEXT_CHARS])
     is_cut = len(safe_text) > _TEXT_CHARS or len(text) > 2 * _TEXT_CHARS
@@ -58,7 +58,7 @@ def hit_line(hit: Item) -> str:
     relevance = "" if hit["relevance"] is None else f", relevance {hit['relevance']:.2f}"
     who = sanitize_name(hit["speaker"]) or "nobody"
     start = f"- event {hit['event_id']}{relevance}, {moment(hit['occurred_at'])}, {who}"
-    return f"{start}: {shorten(hit['text'] or hit['name'] or '')}"
+    return f"{start}: {sanitize_text(hit['text'] or hit['name'] or '')}"
 
 
 def event_line(event: Item) -> str:
@@ -68,7 +68,7 @@ def event_line(event: Item) -> str:
     when = moment(event["occurred_at"] or event["recorded_at"])
     who = sanitize_name(event["speaker"]) or event["role"]
     start = f"- event {event['event_id']}, cid {event['cid']}{blob}{kind}, {when}, {who}"
-    return f"{start}: {shorten(event['content'] or event['name'] or '')}"
+    return f"{start}: {sanitize_text(event['content'] or event['name'] or '')}"
 
 
 def act_line(act: Item) -> str:
@@ -86,7 +86,7 @@ def node_line(node: Item) -> str:
     if node["trust"] != "user":
         notes.append(f"from {node['trust']}")
     texts = [node["name"], *(str(properties[n]) for n in _NODE_TEXTS if properties.get(n))]
-    return f"- {node['id']} ({', '.join(notes)}): {' - '.join(map(shorten, texts))}"
+    return f"- {node['id']} ({', '.join(notes)}): {' - '.join(map(sanitize_text, texts))}"
 
 
 def edge_line(edge: Item) -> str:
@@ -99,11 +99,11 @@ def edge_line(edge: Item) -> str:
 def conflict_line(conflict: Item) -> str:
     """Two facts that contradict each other, the newer one first."""
     ids = " contradicts ".join(fact["id"] or "the text" for fact in conflict["facts"])
-    texts = " / ".join(shorten(fact["content"]) for fact in conflict["facts"])
+    texts = " / ".join(sanitize_text(fact["content"]) for fact in conflict["facts"])
     return f"- {ids} (cosine {conflict['similarity']:.2f}). {conflict['suggestion']}: {texts}"
 
 
-def citations(items: Iterable[Item]) -> str:
+def citations_note(items: Iterable[Item]) -> str:
     """The events behind the numbers of a block."""
     ids = ", ".join(f"[{one['n']}] {one['event_id']}" for one in items)
     return f"\nEvents: {ids}" if ids else ""

@@ -32,7 +32,7 @@ from strandline.mcp.protocol import (
     message_id,
     parse_message,
 )
-from strandline.mcp.tools import ToolContext
+from strandline.mcp.tool_types import ToolContext
 from strandline.resources import Resources
 from strandline.schemas import ParticipantsQuery, RequestModel
 

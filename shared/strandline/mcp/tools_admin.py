@@ -1,7 +1,15 @@
 """The toolset `admin`: the state of the service and its background work, for a tenant's admins."""
 
 from strandline.mcp.rendering import fence_json
-from strandline.mcp.tools import TEXT, WHOLE, Arguments, Tool, ToolContext, WrongArgument, choice
+from strandline.mcp.tool_types import (
+    TEXT,
+    WHOLE,
+    Arguments,
+    Tool,
+    ToolContext,
+    WrongArgument,
+    choice,
+)
 
 _LIST_LIMIT = "20"
 

@@ -11,7 +11,7 @@ from strandline.mcp.rendering import (
     node_line,
     sanitize_name,
 )
-from strandline.mcp.tools import (
+from strandline.mcp.tool_types import (
     NUMBER,
     OBJECTS,
     SWITCH,
@@ -33,7 +33,7 @@ _NOTHING = "Nothing of it is in the graph. Try other words, mode=exact, or mie_l
 
 def analyze(context: ToolContext, arguments: Arguments) -> str:
     """Find stored facts and events that concern a text."""
-    body = pick(arguments, "content", "content_type") | context.readers(arguments)
+    body = pick(arguments, "content", "content_type") | context.get_read_participants(arguments)
     answer = context.operations.call("POST /api/v1/graph/analyze", body)
     lines = [node_line(node) for node in answer["related"]]
     lines += [conflict_line(conflict) for conflict in answer["conflicts"]]
@@ -57,7 +57,7 @@ def bulk_store(context: ToolContext, arguments: Arguments) -> str:
 
 
 def _create(context: ToolContext, arguments: Arguments, nodes: list[Arguments]) -> str:
-    body = context.members(arguments) | {"nodes": [_to_node(node) for node in nodes]}
+    body = context.get_write_participants(arguments) | {"nodes": [_to_node(node) for node in nodes]}
     answer = context.operations.call(f"POST {_NODES}", body)
     entries = [f"{node['id']} (event {node['event_id']})" for node in answer["nodes"]]
     notes = [
@@ -91,7 +91,7 @@ def _to_edge(edge: object) -> object:
 
 def query(context: ToolContext, arguments: Arguments) -> str:
     """Search the graph, or walk it from a node."""
-    readers = context.readers(arguments)
+    readers = context.get_read_participants(arguments)
     if "node_id" in arguments:
         body = pick(arguments, "node_id", "traversal", "limit") | readers
         answer = context.operations.call("POST /api/v1/graph/traverse", body)
@@ -114,7 +114,9 @@ def list_nodes(context: ToolContext, arguments: Arguments) -> str:
     query = {name: [str(value)] for name, value in fields.items()}
     query["limit"] = [str(arguments.get("limit", 20))]
     query["valid_only"] = ["false" if arguments.get("valid_only") is False else "true"]
-    page = context.operations.call(f"GET {_NODES}", query=query | context.readers(arguments))
+    page = context.operations.call(
+        f"GET {_NODES}", query=query | context.get_read_participants(arguments)
+    )
     lines = [node_line(node) for node in page["nodes"]]
     more = f"\nMore: cursor={page['next_cursor']}" if page["next_cursor"] else ""
     return (fence_lines(lines) if lines else _NOTHING) + more
@@ -122,7 +124,10 @@ def list_nodes(context: ToolContext, arguments: Arguments) -> str:
 
 def update(context: ToolContext, arguments: Arguments) -> str:
     """End a fact, or change a field of a node."""
-    path, body = {"node_id": arguments["node_id"]}, dict[str, Any](context.members(arguments))
+    path, body = (
+        {"node_id": arguments["node_id"]},
+        dict[str, Any](context.get_write_participants(arguments)),
+    )
     if arguments["action"] == "invalidate":
         if "reason" not in arguments:
             raise WrongArgument("reason: say why the fact does not hold any more")
@@ -146,7 +151,7 @@ def find_conflicts(context: ToolContext, arguments: Arguments) -> str:
     """Facts that contradict each other."""
     body = pick(arguments, "content", "node_id", "category", "threshold", "limit")
     answer = context.operations.call(
-        "POST /api/v1/graph/conflicts", body | context.readers(arguments)
+        "POST /api/v1/graph/conflicts", body | context.get_read_participants(arguments)
     )
     lines = [conflict_line(conflict) for conflict in answer["conflicts"]]
     if not lines:
@@ -157,7 +162,7 @@ def find_conflicts(context: ToolContext, arguments: Arguments) -> str:
 
 def export(context: ToolContext, arguments: Arguments) -> str:
     """Export the graph in view."""
-    body = pick(arguments, vectors="include_embeddings") | context.readers(arguments)
+    body = pick(arguments, vectors="include_embeddings") | context.get_read_participants(arguments)
     file = context.operations.call("POST /api/v1/graph/exports", body)
     counts = ", ".join(f"{count} {name}" for name, count in file["counts"].items())
     return (
@@ -168,7 +173,9 @@ def export(context: ToolContext, arguments: Arguments) -> str:
 
 def get_status(context: ToolContext, arguments: Arguments) -> str:
     """The graph's counts, and the progress of background work."""
-    state = context.operations.call("GET /api/v1/graph/status", query=context.readers(arguments))
+    state = context.operations.call(
+        "GET /api/v1/graph/status", query=context.get_read_participants(arguments)
+    )
     lines = [
         f"{sanitize_name(kind)}: {counts['current']} of {counts['total']} hold"
         for kind, counts in [*state["nodes"].items(), *state["edges"].items()]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from strandline.mcp.rendering import (
-    citations,
+    citations_note,
     event_line,
     fence_json,
     fence_lines,
@@ -11,7 +11,7 @@ from strandline.mcp.rendering import (
     limits_note,
     sanitize_name,
 )
-from strandline.mcp.tools import (
+from strandline.mcp.tool_types import (
     TEXT,
     TEXTS,
     WHOLE,
@@ -32,7 +32,7 @@ _NOTHING = "Nothing is known about this. Try other words, a longer time or other
 
 def recall(context: ToolContext, arguments: Arguments) -> str:
     """Search events by meaning and words."""
-    body = pick(arguments, "query", "limit", *_FILTERS) | context.readers(arguments)
+    body = pick(arguments, "query", "limit", *_FILTERS) | context.get_read_participants(arguments)
     answer = context.operations.call("POST /api/v1/recall", body)
     if arguments.get("format") == "json":
         return fence_json(answer)
@@ -42,27 +42,29 @@ def recall(context: ToolContext, arguments: Arguments) -> str:
 
 def get_context(context: ToolContext, arguments: Arguments) -> str:
     """Memory for a prompt, as one block of text."""
-    body = pick(arguments, "query", "budget", "session_id") | context.readers(arguments)
+    body = pick(arguments, "query", "budget", "session_id") | context.get_read_participants(
+        arguments
+    )
     answer = context.operations.call("POST /api/v1/context", body)
     if arguments.get("format") == "json":
         return fence_json(answer)
-    return answer["text"] + citations(answer["citations"]) + limits_note(answer["degraded"])
+    return answer["text"] + citations_note(answer["citations"]) + limits_note(answer["degraded"])
 
 
-def _store(operation: str, context: ToolContext, arguments: Arguments) -> dict[str, Any]:
+def _post_event(operation: str, context: ToolContext, arguments: Arguments) -> dict[str, Any]:
     event = {"role": "user", **pick(arguments, *_EVENT_FIELDS, source_event_key="event_key")}
-    return context.operations.call(operation, event | context.members(arguments))
+    return context.operations.call(operation, event | context.get_write_participants(arguments))
 
 
 def add(context: ToolContext, arguments: Arguments) -> str:
     """Append an event."""
-    receipt = _store("POST /api/v1/events", context, arguments)
+    receipt = _post_event("POST /api/v1/events", context, arguments)
     return f"Stored as event {receipt['event_id']}, cid {receipt['cid']}."
 
 
 def insert(context: ToolContext, arguments: Arguments) -> str:
     """Append an event that is linked to what is known."""
-    receipt = _store("POST /api/v1/insert", context, arguments)
+    receipt = _post_event("POST /api/v1/insert", context, arguments)
     links = ", ".join(edge["event_id"] for edge in receipt["edges"]) or "no event"
     return (
         f"Stored as event {receipt['event_id']}, cid {receipt['cid']}. Linked to {links}."
@@ -73,7 +75,9 @@ def insert(context: ToolContext, arguments: Arguments) -> str:
 def query_event_nodes(context: ToolContext, arguments: Arguments) -> str:
     """Read raw events."""
     body = {"limit": 20, **pick(arguments, "text", "mode", "limit", "cursor", *_FILTERS)}
-    answer = context.operations.call("POST /api/v1/events/query", body | context.readers(arguments))
+    answer = context.operations.call(
+        "POST /api/v1/events/query", body | context.get_read_participants(arguments)
+    )
     if arguments.get("format") == "json":
         return fence_json(answer)
     lines = list[str]()
@@ -86,14 +90,14 @@ def query_event_nodes(context: ToolContext, arguments: Arguments) -> str:
 
 def query_references(context: ToolContext, arguments: Arguments) -> str:
     """Walk the topic index."""
-    body = pick(arguments, "query", "budget", "limit") | context.readers(arguments)
+    body = pick(arguments, "query", "budget", "limit") | context.get_read_participants(arguments)
     is_json = arguments.get("format") == "json"
     answer = context.operations.call(
         "POST /api/v1/references/query", {**body, "format": "json" if is_json else "text"}
     )
     if is_json:
         return fence_json(answer)
-    return answer["text"] + citations(answer["citations"]) + limits_note(answer["degraded"])
+    return answer["text"] + citations_note(answer["citations"]) + limits_note(answer["degraded"])
 
 
 _READ: dict[str, Schema] = {"participants": TEXTS, "format": FORMAT}

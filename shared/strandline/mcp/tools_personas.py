@@ -3,8 +3,8 @@
 from typing import Any
 
 from strandline.context.fence import sanitize
-from strandline.mcp.rendering import act_line, citations, event_line, fence_lines, limits_note
-from strandline.mcp.tools import (
+from strandline.mcp.rendering import act_line, citations_note, event_line, fence_lines, limits_note
+from strandline.mcp.tool_types import (
     NUMBER,
     TEXT,
     TEXTS,
@@ -21,7 +21,7 @@ _ACTS = "/api/v1/sonas/{uuid}/acts"
 
 def query(context: ToolContext, arguments: Arguments) -> str:
     """Answer a question from memory, or show the answer that a turn has by now."""
-    readers = context.readers(arguments)
+    readers = context.get_read_participants(arguments)
     if "turn_id" in arguments:
         path = {"turn_id": arguments["turn_id"]}
         return _show(
@@ -36,7 +36,7 @@ def query(context: ToolContext, arguments: Arguments) -> str:
 def chat(context: ToolContext, arguments: Arguments) -> str:
     """Store a message, and the model's reply to it."""
     body = pick(arguments, "message", "session_id", "sona", "speaker")
-    body |= context.members(arguments) | _weights(arguments)
+    body |= context.get_write_participants(arguments) | _weights(arguments)
     return _show(context.operations.call("POST /api/v1/chat", body, key=arguments.get("event_key")))
 
 
@@ -58,7 +58,7 @@ def _show(turn: dict[str, Any]) -> str:
     if turn["state"] == "failed":
         return f"The language model gave no answer ({turn['reason']}).{events}"
     text = fence_lines([sanitize(line) for line in turn["text"].splitlines() if line.strip()])
-    return text + citations(turn["citations"]) + events + limits_note(turn["degraded"])
+    return text + citations_note(turn["citations"]) + events + limits_note(turn["degraded"])
 
 
 def push_act(context: ToolContext, arguments: Arguments) -> str:
@@ -70,7 +70,7 @@ def push_act(context: ToolContext, arguments: Arguments) -> str:
 
 def next_act(context: ToolContext, arguments: Arguments) -> str:
     """The act after another one, with its event."""
-    readers = context.readers(arguments)
+    readers = context.get_read_participants(arguments)
     after = {"after": [arguments["after"]]} if "after" in arguments else {}
     path = {"uuid": arguments["sona"]}
     answer = context.operations.call(f"GET {_ACTS}/next", path=path, query=readers | after)
@@ -88,7 +88,7 @@ def stream_acts(context: ToolContext, arguments: Arguments) -> str:
     fields = pick(arguments, "cursor", "wait", "limit")
     path, options = {"uuid": arguments["sona"]}, {name: [str(fields[name])] for name in fields}
     page = context.operations.call(
-        f"GET {_ACTS}", path=path, query=context.readers(arguments) | options
+        f"GET {_ACTS}", path=path, query=context.get_read_participants(arguments) | options
     )
     lines = [act_line(act) for act in page["acts"]]
     text = fence_lines(lines) if lines else "No further act."

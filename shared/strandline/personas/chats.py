@@ -19,9 +19,9 @@ from strandline.auth.principals import Principal
 from strandline.context.build import record_use
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import (
-    Conflict,
     Forbidden,
     Invalid,
+    KeyConflict,
     NotFound,
     StateConflict,
     StrandlineError,
@@ -32,8 +32,8 @@ from strandline.log.append import append, make_caller
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.log.schemas_append import MAX_EDGES, Receipt
 from strandline.personas import store_deferred_turns
-from strandline.personas.answering import Question, Recollection, ask_model, list_sources
-from strandline.personas.queries import make_turn, to_turn
+from strandline.personas.memory_queries import make_turn, to_turn
+from strandline.personas.model_answers import Question, Recollection, ask_model, list_source_events
 from strandline.personas.schemas_chat import ChatRequest, TurnOut
 from strandline.personas.store_deferred_turns import StoredEvent
 from strandline.recall.schemas import RecallWeights
@@ -47,7 +47,7 @@ _NOTE_FIELDS = ("remembers", "citations", "known", "degraded", "model", "prompt"
 
 
 @dataclass(frozen=True)
-class Chat:
+class ChatParameters:
     """The parameters of a chat, from its request or as they were stored: all that a reply needs,
     except for the text."""
 
@@ -76,7 +76,7 @@ class Chat:
         return fields if self.weights else {n: v for n, v in fields.items() if n != "weights"}
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "Chat":
+    def from_json(cls, fields: Mapping[str, Any]) -> "ChatParameters":
         """Read the stored form."""
         sona_id: str | None = fields["sona_id"]
         weights: object = fields.get("weights")
@@ -90,7 +90,7 @@ class Chat:
 
 def make_chat(
     principal: Principal, request: ChatRequest, key: str, sona: tuple[UUID, str] | None
-) -> Chat:
+) -> ChatParameters:
     """The chat of a request. Raises Invalid if it is not clear which agent replies, and Forbidden
     if the credential's own user is not a participant."""
     members = participants.normalize_set(request.participants)
@@ -106,7 +106,7 @@ def make_chat(
         raise Invalid(
             "reply_as: name the agent among the participants that replies", field="reply_as"
         )
-    return Chat(
+    return ChatParameters(
         key=key,
         participants=tuple(members),
         agent=agents[0],
@@ -119,14 +119,14 @@ def make_chat(
     )
 
 
-def find_speaker(principal: Principal, request: ChatRequest, chat: Chat) -> str | None:
+def find_speaker(principal: Principal, request: ChatRequest, chat: ChatParameters) -> str | None:
     """The speaker of the message, if it is clear, as an append determines it."""
     users = [name for name in chat.participants if name.startswith("user:")]
     return request.speaker or principal.user or (users[0] if len(users) == 1 else None)
 
 
 def connect_as_readers(
-    resources: Resources, tenant: str, writer: str, chat: Chat, deadline: float
+    resources: Resources, tenant: str, writer: str, chat: ChatParameters, deadline: float
 ) -> TenantDb:
     """The database on behalf of all who will read the reply. `writer` is the caller who asks for it
     and owns the sona."""
@@ -138,7 +138,7 @@ def store_message(
     resources: Resources,
     principal: Principal,
     request: ChatRequest,
-    chat: Chat,
+    chat: ChatParameters,
     deadline: float,
 ) -> tuple[Receipt, bool]:
     """Store the message. Returns its receipt, and whether an earlier request stored it. Raises the
@@ -156,15 +156,19 @@ def store_message(
 
 
 def find_reply(
-    resources: Resources, principal: Principal, chat: Chat, input_id: UUID, deadline: float
+    resources: Resources,
+    principal: Principal,
+    chat: ChatParameters,
+    input_id: UUID,
+    deadline: float,
 ) -> TurnOut | None:
     """The reply if it is stored already, else None."""
     access = resources.database.connect_as(make_caller(principal), deadline)
-    event = store_deferred_turns.find_by_key(access, HTTP_CHANNEL, f"{chat.key}#answer")
+    event = store_deferred_turns.find_event_by_key(access, HTTP_CHANNEL, f"{chat.key}#answer")
     return None if event is None else _from_stored(event, chat, input_id)
 
 
-def find_session(access: TenantDb, chat: Chat, scope_id: UUID) -> Session | None:
+def find_session(access: TenantDb, chat: ChatParameters, scope_id: UUID) -> Session | None:
     """The session of a chat; None if it has none, or it does not exist yet."""
     if chat.session_id is None:
         return None
@@ -175,7 +179,7 @@ def find_session(access: TenantDb, chat: Chat, scope_id: UUID) -> Session | None
 
 
 def make_question(
-    chat: Chat, text: str, said_at: datetime, speaker: str | None, session: Session | None
+    chat: ChatParameters, text: str, said_at: datetime, speaker: str | None, session: Session | None
 ) -> Question:
     """The question for the model."""
     return Question(
@@ -197,7 +201,7 @@ def reply(
     resources: Resources,
     principal: Principal,
     access: TenantDb,
-    chat: Chat,
+    chat: ChatParameters,
     task: TaskContext,
     question: Question,
     recollection: Recollection,
@@ -207,7 +211,7 @@ def reply(
     Fallback if the model gives no answer; the errors of an append; and Unavailable if anything that
     the model saw is erased before its reply is stored."""
     assert question.input_id is not None, "a chat's message is stored before it is answered"
-    source_ids = [*list_sources(access, recollection), question.input_id]
+    source_ids = [*list_source_events(access, recollection), question.input_id]
     try:
         result = ask_model(resources.llm, task, question, recollection.context)
     finally:
@@ -219,7 +223,7 @@ def reply(
         receipt, is_replay = _append(resources, principal, body, key, deadline, source_ids)
     except StateConflict:
         raise
-    except Conflict:  # another worker, or a repeated request, was first
+    except KeyConflict:  # another worker, or a repeated request, was first
         is_replay, receipt = True, None
     except Invalid as error:
         if error.details.get("reason") != "edge_not_found":
@@ -237,7 +241,7 @@ def reply(
 
 
 def _reply_body(
-    chat: Chat, input_id: UUID, turn: TurnOut, result: ModelResult[MemoryAnswer]
+    chat: ChatParameters, input_id: UUID, turn: TurnOut, result: ModelResult[MemoryAnswer]
 ) -> dict[str, object]:
     """The event of a reply. It cites the message, and the memories that the model says it rests
     on."""
@@ -255,11 +259,11 @@ def _reply_body(
     }
 
 
-def _sona_metadata(chat: Chat) -> dict[str, object]:
+def _sona_metadata(chat: ChatParameters) -> dict[str, object]:
     return {} if chat.sona_id is None else {"sona": str(chat.sona_id)}
 
 
-def _from_stored(event: StoredEvent, chat: Chat, input_id: UUID) -> TurnOut:
+def _from_stored(event: StoredEvent, chat: ChatParameters, input_id: UUID) -> TurnOut:
     """The stored reply as it was first returned. Raises Conflict if the key belongs to another
     event that its writer appended."""
     note = event.metadata.get(_NOTE)
@@ -276,7 +280,9 @@ def _from_stored(event: StoredEvent, chat: Chat, input_id: UUID) -> TurnOut:
                 sona=chat.sona_id,
                 **turn_fields,
             )
-    raise Conflict("Another event was stored under the key of this request's reply. Use a new key.")
+    raise KeyConflict(
+        "Another event was stored under the key of this request's reply. Use a new key."
+    )
 
 
 def _append(

@@ -16,9 +16,14 @@ from strandline.llm.client import Fallback
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.observability import logger
 from strandline.personas import chats, store_deferred_turns
-from strandline.personas.answering import Question, list_sources, make_task_context, recall_for
-from strandline.personas.chats import Chat
-from strandline.personas.queries import answer_query, make_turn
+from strandline.personas.chats import ChatParameters
+from strandline.personas.memory_queries import answer_query, make_turn
+from strandline.personas.model_answers import (
+    Question,
+    list_source_events,
+    make_task_context,
+    recall_for,
+)
 from strandline.personas.schemas_chat import TurnOut
 from strandline.personas.store_deferred_turns import Turn
 from strandline.recall.schemas import RecallWeights
@@ -84,7 +89,7 @@ def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: f
         return TurnOut.model_validate({**(turn.answer or {}), "turn_id": turn_id})
     if turn.state == "done" and turn.input_id is not None:
         principal = _principal_of(access.caller.tenant, turn)
-        chat = Chat.from_json(turn.request)
+        chat = ChatParameters.from_json(turn.request)
         reply = chats.find_reply(resources, principal, chat, turn.input_id, deadline)
         if reply is None:  # erased in the meantime
             raise NotFound
@@ -139,7 +144,7 @@ def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: 
     caller = Caller(access.caller.tenant, viewer, turn.asked_by)
     reader, now = resources.database.connect_as(caller, deadline), datetime.now(UTC)
     recollection = recall_for(reader, resources.embedder, question, now)
-    source_ids = list_sources(reader, recollection)  # before the model
+    source_ids = list_source_events(reader, recollection)  # before the model
     task = make_task_context(caller.tenant, _rate_subject(turn), caller.viewer, deadline, job=_JOB)
     answer = answer_query(reader, resources.llm, task, question, recollection, now)
     answer = answer.model_copy(update={"sona": question.sona_id})
@@ -168,10 +173,10 @@ def _read_question(request: Mapping[str, Any]) -> Question:
 
 
 def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: float) -> None:
-    chat, tenant = Chat.from_json(turn.request), access.caller.tenant
+    chat, tenant = ChatParameters.from_json(turn.request), access.caller.tenant
     principal = _principal_of(tenant, turn)
     own = resources.database.connect_as(Caller(tenant, (), turn.asked_by), deadline)
-    message = store_deferred_turns.find_by_key(own, HTTP_CHANNEL, f"{chat.key}#input")
+    message = store_deferred_turns.find_event_by_key(own, HTTP_CHANNEL, f"{chat.key}#input")
     if message is None or message.content is None:  # erased: nothing is left to answer
         with access.transaction():
             store_deferred_turns.finish_turn(access, turn, reason="input_gone")

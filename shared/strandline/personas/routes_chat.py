@@ -4,14 +4,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from strandline.errors import Conflict, Forbidden, StateConflict, Unavailable
+from strandline.errors import Forbidden, KeyConflict, StateConflict, Unavailable
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.llm.client import Fallback
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
 from strandline.log.schemas_append import AppendHeaders
-from strandline.personas import chat_requests, chats, deferred_turns, sonas
-from strandline.personas.answering import (
+from strandline.personas import chats, deferred_turns, run_chat, sonas
+from strandline.personas.memory_queries import answer_query
+from strandline.personas.model_answers import (
     LATE_REASONS,
     Question,
     make_failure,
@@ -19,11 +20,10 @@ from strandline.personas.answering import (
     recall_for,
     require_model,
 )
-from strandline.personas.chat_requests import Requester
-from strandline.personas.queries import answer_query
 from strandline.personas.routes_sonas import connect_as_sona_owner, make_name_match_settings
+from strandline.personas.run_chat import Requester
 from strandline.personas.schemas_chat import AnswerRequest, ChatRequest, TurnOut
-from strandline.recall.sonas import find_sona
+from strandline.recall.sona_lookup import find_sona
 from strandline.schemas import ParticipantsQuery
 
 
@@ -46,7 +46,7 @@ def answer_question(request: Request) -> Response:
         turn = answer_query(access, resources.llm, task, question, recollection, now)
     except Fallback as failure:
         if failure.reason not in LATE_REASONS:
-            _count_failure(request)
+            _count_failed_answer(request)
             raise make_failure(failure, None, None) from None
         turn_request = deferred_turns.question_to_json(question, viewer)
         turn = deferred_turns.defer(access, resources, question, turn_request, viewer)
@@ -85,14 +85,14 @@ def chat(request: Request) -> Response:
     if not request.resources.llm.has_model:  # nothing is stored, not even a new sona
         sona_id = _find_sona(request, body.sona) if body.sona else None
         dialogue = replace(dialogue, sona_id=sona_id)
-        chat_requests.refuse_without_model(request.resources, requester, body, dialogue)
+        run_chat.refuse_without_model(request.resources, requester, body, dialogue)
     if body.sona:
         sona = _resolve_sona(request, body.sona, makes=True)
         dialogue = chats.make_chat(request.principal, body, key, sona)
     try:
-        outcome = chat_requests.run_chat(request.resources, requester, body, dialogue)
+        outcome = run_chat.run_chat(request.resources, requester, body, dialogue)
     except Unavailable:
-        _count_failure(request)
+        _count_failed_answer(request)
         raise
     request.metrics["EventsAppended"] = int(outcome.is_new_message) + int(
         outcome.turn.answer_id is not None and not outcome.is_replay
@@ -143,7 +143,7 @@ def _respond(request: Request, turn: TurnOut, *, is_replay: bool = False) -> Res
     return json_response(turn, 202 if turn.state == "waiting" else 200, headers)
 
 
-def _count_failure(request: Request) -> None:
+def _count_failed_answer(request: Request) -> None:
     request.metrics |= request.resources.llm.take_metrics()
     request.metrics["AnswersFailed"] = 1
 
@@ -164,7 +164,7 @@ ROUTES = {
         body=ChatRequest,
         headers=AppendHeaders,
         response_headers={REPLAYED_HEADER: "`true` when an earlier request had this reply."},
-        errors=(Forbidden, Conflict, StateConflict),
+        errors=(Forbidden, KeyConflict, StateConflict),
     ),
     "GET /api/v1/turns/{turn_id}": Route(get_turn, "read", {200: TurnOut}, query=ParticipantsQuery),
 }

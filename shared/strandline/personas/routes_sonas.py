@@ -2,7 +2,7 @@
 
 from strandline.config import get_settings
 from strandline.db.database import NOBODY, Caller, TenantDb
-from strandline.embeddings.spaces import thresholds_for
+from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.errors import StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
@@ -12,7 +12,6 @@ from strandline.personas.schemas_sonas import (
     SonaDetail,
     SonaFound,
     SonaIn,
-    SonaList,
     SonaMemories,
     SonaMemoriesIn,
     SonaMergeIn,
@@ -20,6 +19,7 @@ from strandline.personas.schemas_sonas import (
     SonaPage,
     SonaPatch,
     SonaQuery,
+    SonasQuery,
 )
 
 SONA = "/api/v1/sonas/{uuid}"
@@ -52,7 +52,7 @@ def get_sona(request: Request) -> Response:
 
 def list_sonas(request: Request) -> Response:
     """List the writer's sonas, newest first. Those that were merged into others are left out."""
-    query = request.parse_query(SonaList)
+    query = request.parse_query(SonasQuery)
     return json_response(
         sonas.list_sonas(connect_as_sona_owner(request), query.limit, query.cursor)
     )
@@ -109,7 +109,7 @@ def make_name_match_settings(request: Request) -> sonas.NameMatchSettings:
 ROUTES = {
     "POST /api/v1/sonas": Route(post_sona, "write", {200: SonaFound, 201: SonaFound}, body=SonaIn),
     "GET /sona/{uuid}": Route(get_sona, "read", {200: SonaDetail}, query=SonaQuery),
-    "GET /sonas/list": Route(list_sonas, "read", {200: SonaPage}, query=SonaList),
+    "GET /sonas/list": Route(list_sonas, "read", {200: SonaPage}, query=SonasQuery),
     f"PATCH {SONA}": Route(
         patch_sona, "write", {200: SonaOut}, body=SonaPatch, errors=(StateConflict,)
     ),

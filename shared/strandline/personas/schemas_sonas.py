@@ -55,7 +55,7 @@ class SonaQuery(ParticipantsQuery):
     """`centroid`: include the sona's centroid in the embedding space."""
 
 
-class SonaList(PagingQuery):
+class SonasQuery(PagingQuery):
     """Query string of the list of sonas."""
 
 

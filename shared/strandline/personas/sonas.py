@@ -24,7 +24,7 @@ from strandline.personas.schemas_sonas import (
 from strandline.personas.store_sonas import Sona
 from strandline.recall import store_sonas as recall_sonas
 from strandline.recall.recall import embed_query
-from strandline.recall.sonas import make_name_key, require_sona
+from strandline.recall.sona_lookup import make_name_key, require_sona
 
 _MAX_NAMES_EMBEDDED = 64
 """The most names without a vector that one lookup embeds."""

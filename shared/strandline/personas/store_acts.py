@@ -31,7 +31,7 @@ def get_thread(access: TenantDb, sona_id: UUID) -> Thread | None:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _StepCount:
     steps: int
 
 
@@ -40,7 +40,7 @@ def advance_head(access: TenantDb, sona_id: UUID, after: UUID | None, act_id: UU
     None, and changes nothing, if the head is another act or the sona was merged. In a transaction:
     until it ends nobody else can advance this head."""
     rows = access.fetch(
-        _Step,
+        _StepCount,
         """
         update sonas set head_id = %(act_id)s, steps = steps + 1
         where tenant_id = current_tenant() and sona_id = %(sona_id)s and merged_into is null

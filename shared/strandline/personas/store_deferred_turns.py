@@ -9,7 +9,7 @@ from uuid import UUID
 
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.tenants.store_tenants import fetch_tenant_ids
+from strandline.tenants.store_tuning import fetch_tenant_ids
 
 RETENTION = timedelta(days=1)
 """How long a turn is kept after it was finished, or after it was asked for if it was never
@@ -30,7 +30,7 @@ class StoredEvent:
     metadata: dict[str, Any]
 
 
-def find_by_key(access: TenantDb, channel: str, key: str) -> StoredEvent | None:
+def find_event_by_key(access: TenantDb, channel: str, key: str) -> StoredEvent | None:
     """The event that the caller's writer stored under this key; None if there is none."""
     rows = access.fetch(
         StoredEvent,

@@ -143,7 +143,7 @@ class _TableCount:
     total: int
 
 
-def forget_events(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]:
+def delete_event_traces(access: TenantDb, event_ids: Sequence[UUID]) -> dict[str, int]:
     """Delete the traces of events that are being erased: memberships of sonas, acts tied to them,
     and turns that rest on them. Returns the number of rows in each table. In a transaction that
     holds the locks of the events' rows."""
@@ -174,7 +174,7 @@ def delete_all_turns(access: TenantDb) -> int:
 
 
 @dataclass(frozen=True)
-class _SonaScopes:
+class _ChangedSonasAndScopes:
     sona_ids: list[UUID] | None
     scope_ids: list[UUID] | None
 
@@ -184,7 +184,7 @@ def drop_shared_memories(access: TenantDb, from_id: UUID, into_id: UUID) -> None
     other sona has as well, so that no event counts twice. In a transaction of a caller who sees all
     scopes."""
     (places,) = access.fetch(
-        _SonaScopes,
+        _ChangedSonasAndScopes,
         """
         with family as materialized (
             select s.sona_id, coalesce(s.merged_into, s.sona_id) = %(from_id)s as leaves

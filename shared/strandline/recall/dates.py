@@ -83,7 +83,7 @@ class CalendarDate:
             return 1.0
         return 2.0 if self.day == moment.day else 0.0 if self.year and not self.month else 1.0
 
-    def latest(self, today: date) -> "Period":
+    def latest_period(self, today: date) -> "Period":
         """Its days; without a year, the latest ones that have begun. Raises ValueError if no such
         day exists."""
         if self.year is not None:
@@ -123,17 +123,19 @@ def read_times(text: str, today: date) -> list[CalendarDate | Period]:
     for form in _FORMS:
         for match in form.finditer(text):
             parts = match.groupdict()
-            start, end = _locate_date(match)
+            start, end = _find_date_span(match)
             if not _is_date(match, text, start):
                 continue
             name = parts.get("name")
             month = (
-                _MONTH_NAMES.index(name.lower()) + 1 if name else _parse_digits(parts.get("month"))
+                _MONTH_NAMES.index(name.lower()) + 1
+                if name
+                else _parse_optional_int(parts.get("month"))
             )
             time = CalendarDate(
-                _parse_digits(parts.get("year")), month, _parse_digits(parts.get("day"))
+                _parse_optional_int(parts.get("year")), month, _parse_optional_int(parts.get("day"))
             )
-            times += _relate(time, text[:start], today)
+            times += _apply_relation(time, text[:start], today)
             # a day's month is not once more a whole month
             text = text[:start] + _READ * (end - start) + text[end:]
     for match in _RELATIVE.finditer(text):
@@ -141,11 +143,11 @@ def read_times(text: str, today: date) -> list[CalendarDate | Period]:
             period = _read_relative_period(match, today)
         except (OverflowError, ValueError):  # before the first year, or after the last
             continue
-        times += _relate(period, text[: match.start()], today)
+        times += _apply_relation(period, text[: match.start()], today)
     return times
 
 
-def _locate_date(match: re.Match[str]) -> tuple[int, int]:
+def _find_date_span(match: re.Match[str]) -> tuple[int, int]:
     """The start and end of the date itself, without the words that identify it as a date."""
     names = ("year", "month", "day", "name", "ordinal")
     groups = [name for name in names if match.groupdict().get(name)]
@@ -168,11 +170,11 @@ def _is_date(match: re.Match[str], text: str, start: int) -> bool:
     return ends_phrase or bool(_BEFORE_DAY.search(text[:start]))
 
 
-def _parse_digits(text: str | None) -> int | None:
+def _parse_optional_int(text: str | None) -> int | None:
     return int(text) if text else None
 
 
-def _relate(
+def _apply_relation(
     time: CalendarDate | Period, before: str, today: date
 ) -> Iterator[CalendarDate | Period]:
     """The time that is meant, with words before it like "before" or "two weeks after" applied, if
@@ -182,7 +184,7 @@ def _relate(
         yield time
         return
     try:
-        period = time if isinstance(time, Period) else time.latest(today)
+        period = time if isinstance(time, Period) else time.latest_period(today)
         yield _move(relation, period)
     except (OverflowError, ValueError):
         return

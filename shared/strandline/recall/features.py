@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.participants import display_name
-from strandline.recall.question import Question
+from strandline.recall.question import QuestionMentions
 
 WINDOW = 4
 """The neighbours of an event are this many events of its session before and after it."""
@@ -21,7 +21,7 @@ _MIN_EVENTS = 500
 common."""
 
 
-class Word(NamedTuple):
+class QuestionWord(NamedTuple):
     """A word of the question, in the index's form, and the number of visible events that contain
     it."""
 
@@ -103,8 +103,8 @@ class CosineImputation(NamedTuple):
 
 
 def compute_features(
-    question: Question,
-    words: Sequence[Word],
+    question: QuestionMentions,
+    words: Sequence[QuestionWord],
     candidates: Sequence[Candidate],
     events_in_view: int,
     missing_cosine: CosineImputation,
@@ -123,7 +123,7 @@ def compute_features(
         share = share_of_bits[candidate.word_bits]
         return missing_cosine.without_words + missing_cosine.rise * share
 
-    def features_of(candidate: Candidate, lane: _Lane) -> Features:
+    def features_of(candidate: Candidate, lane: _SessionLane) -> Features:
         before_2, before, _, after, after_2 = lane.cosines_near(candidate.place)
         return Features(
             cosine=cosine_of(candidate),
@@ -142,7 +142,7 @@ def compute_features(
     return [features_of(candidate, lane) for candidate, lane in zip(candidates, lanes, strict=True)]
 
 
-def _find_lanes(candidates: Sequence[Candidate], missing_cosine: float) -> "list[_Lane]":
+def _find_lanes(candidates: Sequence[Candidate], missing_cosine: float) -> "list[_SessionLane]":
     """The lane of each candidate. `missing_cosine` is used for an event without a vector."""
     # Integer keys are faster: Python hashes a UUID in interpreted code.
     keys = [(candidate.scope_id.int, candidate.session_id) for candidate in candidates]
@@ -151,11 +151,11 @@ def _find_lanes(candidates: Sequence[Candidate], missing_cosine: float) -> "list
         members[key].append(candidate)
     cosines = [candidate.cosine for candidate in candidates if candidate.cosine is not None]
     mean = math.fsum(cosines) / len(cosines) if cosines else missing_cosine
-    lanes = {key: _Lane(found, missing_cosine, mean) for key, found in members.items()}
+    lanes = {key: _SessionLane(found, missing_cosine, mean) for key, found in members.items()}
     return [lanes[key] for key in keys]
 
 
-class _Lane:
+class _SessionLane:
     """The words and cosines of one lane's candidates, one element for each position."""
 
     def __init__(self, candidates: Sequence[Candidate], missing: float, mean: float) -> None:
@@ -234,10 +234,10 @@ _MAX_FITTED_EVENTS = 1000
 """Larger views were not part of the fit, and count as views of this many events."""
 
 
-def compute_answerability(
+def compute_answerability_features(
     scores: Sequence[float],
     features: Sequence[Features],
-    words: Sequence[Word],
+    words: Sequence[QuestionWord],
     events_in_view: int,
     events_searched: int,
 ) -> AnswerabilityFeatures:

@@ -102,7 +102,7 @@ def rerank(
     return sorted(events, key=weighted_score, reverse=True), traits
 
 
-def fold_uses(
+def fold_answers(
     access: TenantDb,
     now: datetime,
     limit: int,
@@ -113,7 +113,7 @@ def fold_uses(
     `fold_more` folds further results of these answers in the same transaction. Returns how many
     answers. The result does not depend on the order or on the division into batches."""
     with access.transaction():
-        answers = store_importance.fold_uses(access, now, limit)
+        answers = store_importance.fold_answers(access, now, limit)
         if fold_more and answers:
             fold_more(access, answers)
     return len(answers)

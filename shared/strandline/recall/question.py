@@ -13,7 +13,7 @@ _SENTENCE_END = re.compile(r"[.!?…\n]")
 
 
 @dataclass(frozen=True)
-class Question:
+class QuestionMentions:
     """A question, parsed once for all candidates."""
 
     names: frozenset[str]
@@ -29,9 +29,9 @@ class Question:
         return self.names.intersection(names)
 
 
-def read_question(text: str, today: date) -> Question:
+def read_question(text: str, today: date) -> QuestionMentions:
     """Read a question, given the day on which it is asked."""
-    return Question(names=_read_names(text), times=read_times(text, today))
+    return QuestionMentions(names=_read_names(text), times=read_times(text, today))
 
 
 def _read_names(text: str) -> frozenset[str]:

@@ -13,13 +13,13 @@ from uuid_utils.compat import uuid7
 from strandline.chains import store_recalls
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
-from strandline.log import event_text
+from strandline.log import indexed_text
 from strandline.log.read import fit_to_page, to_event_out
 from strandline.observability import logger
 from strandline.recall import store
 from strandline.recall.calibrations import calibration_for
-from strandline.recall.features import Word
-from strandline.recall.hit_list import find_cited_events, fit_to_budget, sort_by_time
+from strandline.recall.features import QuestionWord
+from strandline.recall.hit_postprocessing import find_cited_events, fit_to_budget, sort_by_time
 from strandline.recall.importance import RankingSignals, SonaInSpace, rerank
 from strandline.recall.question import read_question
 from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
@@ -43,7 +43,7 @@ class SearchResult:
 
     ranking: Ranking
     candidates: Mapping[UUID, CandidateRow]
-    words: Sequence[Word]
+    words: Sequence[QuestionWord]
     result: SnapshotRead[CandidateRow]
     vector: Sequence[float] | None
     """The question's vector."""
@@ -70,7 +70,7 @@ class SearchResult:
         """A relevance as shown in answers; None in an embedding space without a calibration."""
         return round(relevance, 4) if self.calibration.is_calibrated else None
 
-    def note_floor(self, min_relevance: float | None) -> list[str]:
+    def list_degradations(self, min_relevance: float | None) -> list[str]:
         """The codes for `degraded`: those of the search, and whether `min_relevance` is ignored."""
         is_ignored = bool(min_relevance) and not self.calibration.is_calibrated
         return self.degraded + (["not_calibrated"] if is_ignored else [])
@@ -166,11 +166,11 @@ def search_with_vector(
         degraded=degradations,
         space=space,
         calibration=calibration,
-        min_known=_choose_threshold(head, min_known, calibration) if space else 0.0,
+        min_known=_choose_min_known(head, min_known, calibration) if space else 0.0,
     )
 
 
-def _choose_threshold(
+def _choose_min_known(
     head: CandidateRow | None, min_known: float | None, calibration: Calibration
 ) -> float:
     """The threshold of `known`: the tenant's, else the deployment's, else the embedding space's."""
@@ -184,14 +184,14 @@ def _count_filter_matches(rows: Sequence[CandidateRow]) -> int | None:
     """The number of events that pass a filter, if all of them with a vector are candidates; else
     None."""
     with_vector = sum(row.cosine is not None for row in rows)
-    return len(rows) if with_vector < event_text.CANDIDATES else None
+    return len(rows) if with_vector < indexed_text.CANDIDATES else None
 
 
-def _to_words(head: CandidateRow | None) -> list[Word]:
+def _to_words(head: CandidateRow | None) -> list[QuestionWord]:
     if head is None or not head.words:
         return []
     counts = head.document_counts or [0] * len(head.words)
-    return [Word(text, count) for text, count in zip(head.words, counts, strict=True)]
+    return [QuestionWord(text, count) for text, count in zip(head.words, counts, strict=True)]
 
 
 def recall(
@@ -237,7 +237,7 @@ def recall(
     return RecallAnswer(
         known=search_result.known,
         hits=hits,
-        degraded=search_result.note_floor(request.min_relevance)
+        degraded=search_result.list_degradations(request.min_relevance)
         + (["cut_by_size"] if is_cut else []),
         not_yet_embedded=search_result.not_yet_embedded,
         read_token=make_read_token(access, search_result.result, search_result.space),
@@ -308,7 +308,7 @@ def _to_edge_hit(event: HitEvent, request: RecallRequest) -> Hit:
     )
 
 
-def _list_match_reasons(row: CandidateRow, words: Sequence[Word]) -> list[str]:
+def _list_match_reasons(row: CandidateRow, words: Sequence[QuestionWord]) -> list[str]:
     """The question's words that an event holds, rarest first, and `meaning` if it is similar."""
     matches = [word for n, word in enumerate(words) if row.word_bits >> n & 1]
     similar = row.cosine is not None and row.cosine >= _SIMILAR_COSINE

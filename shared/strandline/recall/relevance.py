@@ -15,11 +15,11 @@ from strandline.recall.features import (
     Candidate,
     CosineImputation,
     Features,
-    Word,
-    compute_answerability,
+    QuestionWord,
+    compute_answerability_features,
     compute_features,
 )
-from strandline.recall.question import Question
+from strandline.recall.question import QuestionMentions
 
 
 class LogisticCurve(NamedTuple):
@@ -69,8 +69,8 @@ class Ranking:
 
 
 def rank(
-    question: Question,
-    words: Sequence[Word],
+    question: QuestionMentions,
+    words: Sequence[QuestionWord],
     candidates: Sequence[Candidate],
     events_in_view: int,
     calibration: Calibration,
@@ -91,7 +91,7 @@ def rank(
         reverse=True,
     )
     scores, order = [item[0] for item in scored], [item[2] for item in scored]
-    answer = compute_answerability(
+    answer = compute_answerability_features(
         scores,
         [features[n] for n in order],
         words,

@@ -3,13 +3,13 @@
 from datetime import UTC, datetime
 
 from strandline.config import get_settings
-from strandline.embeddings.spaces import thresholds_for
+from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.recall import routes_write
 from strandline.recall.recall import recall, record_use
 from strandline.recall.schemas import RecallAnswer, RecallRequest
-from strandline.recall.sonas import require_sona
+from strandline.recall.sona_lookup import require_sona
 from strandline.schemas import ParticipantsQuery
 
 

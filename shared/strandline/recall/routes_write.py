@@ -1,16 +1,16 @@
 """The HTTP route of insert."""
 
 from strandline.config import get_settings
-from strandline.errors import Conflict, Forbidden, Gone, Invalid, StrandlineError
+from strandline.errors import Forbidden, Gone, Invalid, KeyConflict, StrandlineError
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log import store_links_and_sources
 from strandline.log.append import make_caller
-from strandline.log.append_batch import AppendResult
+from strandline.log.append_state import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.routes_write import REPLAYED_HEADER, append_bodies, idempotency_key
 from strandline.log.schemas_append import AppendHeaders
-from strandline.recall.insert import make_link_finder
+from strandline.recall.link_finder import make_link_finder
 from strandline.recall.schemas_insert import InsertReceipt, InsertRequest
 from strandline.schemas import check_storable, validate
 
@@ -83,6 +83,6 @@ ROUTES = {
         response_headers={
             REPLAYED_HEADER: "`true` when this event was already stored under the same key."
         },
-        errors=(Forbidden, Conflict, Gone),
+        errors=(Forbidden, KeyConflict, Gone),
     ),
 }

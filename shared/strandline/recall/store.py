@@ -12,8 +12,8 @@ from pgvector import HalfVector
 
 from strandline.db.database import SnapshotRead, TenantDb
 from strandline.db.pipeline import RowQuery
-from strandline.log import event_text
-from strandline.log.fulltext import sanitize_for_parser
+from strandline.log import indexed_text
+from strandline.log.fulltext_input import sanitize_for_parser
 from strandline.log.store import MAX_LISTED_SCOPES, Event
 from strandline.recall.features import WINDOW, Candidate
 
@@ -209,8 +209,8 @@ def search_candidates(
             "space": space,
             "filter": json.dumps(filters),
             "scopes": None if scopes is None else list(scopes),
-            "candidates": event_text.CANDIDATES,
-            "max_fresh": event_text.MAX_FRESH,
+            "candidates": indexed_text.CANDIDATES,
+            "max_fresh": indexed_text.MAX_FRESH,
             "max_scopes": MAX_LISTED_SCOPES,
             "far": WINDOW + 1,
             "large_view": _LARGE_VIEW,
@@ -248,7 +248,7 @@ def make_hits_query(event_ids: Sequence[UUID]) -> RowQuery[HitEvent]:
 
 
 @dataclass
-class Neighbour(HitEvent):
+class SessionNeighbour(HitEvent):
     """An event of a session, near another one."""
 
     of_id: UUID
@@ -259,12 +259,12 @@ class Neighbour(HitEvent):
 
 def read_neighbours(
     access: TenantDb, event_ids: Sequence[UUID], with_later: int
-) -> Sequence[Neighbour]:
+) -> Sequence[SessionNeighbour]:
     """The event before each of these visible events in its session, and, for the first `with_later`
     of them, the two events after it, in no particular order. Statements have no neighbours and are
     not neighbours."""
     return access.fetch(
-        Neighbour,
+        SessionNeighbour,
         """
         select b.*, k.source_event_key, e.event_id as of_id, near.place
         from unnest(%(event_ids)s::uuid[]) with ordinality shown (event_id, n)

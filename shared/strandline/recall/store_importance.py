@@ -18,7 +18,7 @@ _MIN_IMPACT = 0.01
 
 
 @dataclass(frozen=True)
-class _Uses:
+class _DailyImpacts:
     event_id: UUID
     days_ago: list[int]
     impacts: list[float]
@@ -31,7 +31,7 @@ def read_uses(
     participants that include the caller's, on each of the last `days` days: pairs of (days ago,
     0..1). Echoes and their use are ignored."""
     rows = access.fetch(
-        _Uses,
+        _DailyImpacts,
         """
         with wanted as materialized (
             select w.* from jsonb_to_recordset(%(events)s::jsonb) w (event_id uuid, scope_id uuid)),
@@ -83,7 +83,7 @@ class FoldedAnswer:
     """The events that it used."""
 
 
-def fold_uses(access: TenantDb, now: datetime, limit: int) -> Sequence[FoldedAnswer]:
+def fold_answers(access: TenantDb, now: datetime, limit: int) -> Sequence[FoldedAnswer]:
     """Fold the use of at most `limit` answers, in any order, in a transaction. Returns these
     answers. Concurrent folds take different answers."""
     return access.fetch(

@@ -13,9 +13,9 @@ from strandline.log.store_erasure_marks import decode_cursor
 from strandline.sessions import store_chains
 from strandline.sessions.schemas import (
     ChainOut,
+    ChainsPageQuery,
     HeatOut,
     HeatPage,
-    PageQuery,
     SegmentPage,
     SegmentsQuery,
 )
@@ -32,7 +32,7 @@ _STATUSES: Mapping[str | None, list[str]] = {
 
 
 @dataclass(frozen=True)
-class SessionView:
+class SessionReadContext:
     """A session with what its readers need: database access, thresholds and the current time."""
 
     access: TenantDb
@@ -43,7 +43,7 @@ class SessionView:
     """Whether to read only this session."""
 
     @property
-    def is_wide(self) -> bool:
+    def covers_all_scopes(self) -> bool:
         """Whether to read all visible scopes. They include more than the session's own scope if the
         session is read on behalf of only some of its participants."""
         return not self.only_session and set(self.access.caller.viewer) != set(
@@ -53,7 +53,7 @@ class SessionView:
     @property
     def only_scope_id(self) -> UUID | None:
         """The scope whose chains to read; None for all visible scopes."""
-        return None if self.is_wide else self.session.scope_id
+        return None if self.covers_all_scopes else self.session.scope_id
 
     @property
     def only_session_id(self) -> str | None:
@@ -61,7 +61,7 @@ class SessionView:
         return self.session.session_id if self.only_session else None
 
 
-def to_chain_out(chain: ChainView, view: SessionView) -> ChainOut:
+def to_chain_out(chain: ChainView, view: SessionReadContext) -> ChainOut:
     """Convert a chain for a response, with its heat at `view.now`."""
     return ChainOut.model_validate(
         {
@@ -77,7 +77,7 @@ def _heat_state(chain: ChainView) -> HeatState:
     return HeatState(chain.importance, chain.density, chain.strength, chain.accessed_at)
 
 
-def list_segments(view: SessionView, query: SegmentsQuery) -> SegmentPage:
+def list_segments(view: SessionReadContext, query: SegmentsQuery) -> SegmentPage:
     """List a session's chains, newest first by their last event. Raises Malformed for an invalid
     cursor."""
     cursors = _make_cursors("segments", view, query.include)
@@ -90,7 +90,7 @@ def list_segments(view: SessionView, query: SegmentsQuery) -> SegmentPage:
     )
 
 
-def list_heat(view: SessionView, query: PageQuery) -> HeatPage:
+def list_heat(view: SessionReadContext, query: ChainsPageQuery) -> HeatPage:
     """List the heat of each active chain of a session, with its factors. Raises Malformed for an
     invalid cursor."""
     cursors = _make_cursors("heat", view)
@@ -109,7 +109,7 @@ def list_heat(view: SessionView, query: PageQuery) -> HeatPage:
     )
 
 
-def _make_cursors(name: str, view: SessionView, *filters: object) -> Cursors:
+def _make_cursors(name: str, view: SessionReadContext, *filters: object) -> Cursors:
     caller, session = view.access.caller, view.session
     return Cursors(
         view.access.sealer,
@@ -123,7 +123,7 @@ def _make_cursors(name: str, view: SessionView, *filters: object) -> Cursors:
 
 
 def _read_chains(
-    view: SessionView, query: PageQuery, statuses: list[str], cursors: Cursors
+    view: SessionReadContext, query: ChainsPageQuery, statuses: list[str], cursors: Cursors
 ) -> SnapshotRead[SessionChain]:
     return store_chains.list_session_chains(
         view.access,

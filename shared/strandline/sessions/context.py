@@ -15,11 +15,11 @@ from strandline.embeddings.embedder import Embedder
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import PromptEvent, TaskContext
 from strandline.log import read as log_read
-from strandline.log.trust import least_trusted
+from strandline.log.trust_ranks import least_trusted
 from strandline.observability import logger
 from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.sessions import store, store_chains
-from strandline.sessions.chains_view import SessionView, to_chain_out
+from strandline.sessions.chains_view import SessionReadContext, to_chain_out
 from strandline.sessions.schemas import ChainOut, TopicOut, TopicsOut
 from strandline.sessions.schemas_context import ContextOut, ContextQuery, RecentOut
 from strandline.sessions.store import EventExecution, Session, ShortTermEvent
@@ -37,25 +37,25 @@ odds."""
 
 
 @dataclass
-class _Execution:
+class _ExecutionGroup:
     """Equal recent events, of which only the newest is shown."""
 
     event_id: UUID
     count: int = 0
 
 
-def coalesce_executions(newest_first: Sequence[EventExecution]) -> list[tuple[UUID, int]]:
+def coalesce_by_execution(newest_first: Sequence[EventExecution]) -> list[tuple[UUID, int]]:
     """Coalesce recent events: of events with the same type and the same workflow_id or
     execution_id, only the newest is kept. Returns pairs of (event id, number of events it
     represents, including itself), newest first."""
-    groups: list[_Execution] = []
-    by_key: dict[tuple[str, str, str], _Execution] = {}
+    groups: list[_ExecutionGroup] = []
+    by_key: dict[tuple[str, str, str], _ExecutionGroup] = {}
     for event in newest_first:
         id_fields = (("workflow_id", event.workflow_id), ("execution_id", event.execution_id))
         keys = [(event.type, name, value) for name, value in id_fields if value is not None]
         group = next((by_key[key] for key in keys if key in by_key), None)
         if group is None:
-            group = _Execution(event.event_id)
+            group = _ExecutionGroup(event.event_id)
             groups.append(group)
         group.count += 1
         for key in keys:  # a hidden event links the group by its other id, too
@@ -64,28 +64,28 @@ def coalesce_executions(newest_first: Sequence[EventExecution]) -> list[tuple[UU
 
 
 def read_short_term(
-    view: SessionView, limit: int | None = None
+    view: SessionReadContext, limit: int | None = None
 ) -> list[tuple[ShortTermEvent, int]]:
-    """The events of `list_short_term`, each with the number of events it represents."""
-    counts = list_short_term(view, limit)
+    """The events of `list_short_term_counts`, each with the number of events it represents."""
+    counts = list_short_term_counts(view, limit)
     rows = store.read_short_term(view.access, list(counts)) if counts else ()
     return [(row, counts[row.event_id]) for row in rows]
 
 
-def list_short_term(view: SessionView, limit: int | None = None) -> dict[UUID, int]:
+def list_short_term_counts(view: SessionReadContext, limit: int | None = None) -> dict[UUID, int]:
     """The newest events of a session, or of all visible scopes, coalesced: the number of events
     that each represents, by id. At most `limit` and the tuned window, none older than the tuned
     age; newest first."""
-    return list_short_term_of(
+    return list_short_term_counts_of(
         view.access,
         view.tuning,
         view.now,
-        session=None if view.is_wide else view.session,
+        session=None if view.covers_all_scopes else view.session,
         limit=limit,
     )
 
 
-def list_short_term_of(
+def list_short_term_counts_of(
     access: TenantDb,
     tuning: Tuning,
     now: datetime,
@@ -93,7 +93,7 @@ def list_short_term_of(
     session: Session | None,
     limit: int | None = None,
 ) -> dict[UUID, int]:
-    """Like `list_short_term`, for this session; None: for all visible scopes. Empty if the view is
+    """Like `list_short_term_counts`, for this session; None: for all visible scopes. Empty if the view is
     the whole tenant."""
     since = now - timedelta(seconds=tuning.window_seconds)
     recent_events = (
@@ -102,7 +102,7 @@ def list_short_term_of(
         else store.list_recent_in_view(access, since)
     )
     return dict(
-        coalesce_executions(recent_events)[
+        coalesce_by_execution(recent_events)[
             : min(limit or tuning.window_events, tuning.window_events)
         ]
     )
@@ -119,7 +119,7 @@ class ChainSearchResult:
 
 
 def find_chains(
-    view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
+    view: SessionReadContext, embedder: Embedder, query: ContextQuery, vector_timeout: float
 ) -> ChainSearchResult:
     """The chains of the view that are relevant to a question, or else the latest."""
     limit = _DEFAULT_QUERY_CHAINS if query.chains is None and query.query else query.chains
@@ -140,7 +140,7 @@ def find_chains(
 
 
 def build_context(
-    view: SessionView, embedder: Embedder, query: ContextQuery, vector_timeout: float
+    view: SessionReadContext, embedder: Embedder, query: ContextQuery, vector_timeout: float
 ) -> tuple[ContextOut, list[MatchedChain]]:
     """Build a session's context: short-term memory, and chains: those relevant to a query, or else
     the latest. Also returns the chains that answer a query, to be recorded as used."""
@@ -160,7 +160,7 @@ def build_context(
         known=matches.search.known if matches.search else None,
         recent=filter_by_type(RecentOut, fitting_items),
         chains=filter_by_type(ChainOut, fitting_items),
-        degraded=(matches.search.note_floor(query.min_relevance) if matches.search else [])
+        degraded=(matches.search.list_degradations(query.min_relevance) if matches.search else [])
         + (["cut_by_size"] if len(fitting_items) < len(recent) + len(chains) else []),
         read_token=matches.read_token,
     )
@@ -175,7 +175,7 @@ def filter_by_type[Model: BaseModel](
 
 
 def search_events_in_view(
-    view: SessionView, embedder: Embedder, question: str, vector_timeout: float
+    view: SessionReadContext, embedder: Embedder, question: str, vector_timeout: float
 ) -> SearchResult:
     """Search the view's events for a question."""
     return search(
@@ -191,7 +191,7 @@ def search_events_in_view(
 
 
 def list_relevant_chains_in_view(
-    view: SessionView,
+    view: SessionReadContext,
     space: str,
     search: SearchResult,
     min_relevance: float | None,
@@ -251,7 +251,7 @@ def _select_answer_events(search: SearchResult, min_relevance: float | None) -> 
     return {event.candidate.event_id: event.relevance for event in events}
 
 
-def record_use(view: SessionView, answer_chains: Sequence[MatchedChain]) -> bool:
+def record_chain_use(view: SessionReadContext, answer_chains: Sequence[MatchedChain]) -> bool:
     """Record that an answer contained these chains, which keeps them warm. A failure here does not
     affect the answer, which is already built. Returns False if nothing was recorded."""
     used_chains = [(row.chain_id, row.scope_id, row.participants) for row in answer_chains]
@@ -265,7 +265,9 @@ def record_use(view: SessionView, answer_chains: Sequence[MatchedChain]) -> bool
     return True
 
 
-def list_topics(view: SessionView, llm: LlmTasks, *, subject: str, deadline: float) -> TopicsOut:
+def list_short_term_topics(
+    view: SessionReadContext, llm: LlmTasks, *, subject: str, deadline: float
+) -> TopicsOut:
     """The topics of a session's short-term memory: those of its chains, and one for events that are
     in no chain yet, if they have text. The language model names the latter, which counts towards
     `subject`'s rate limit. `deadline` is in time.monotonic() seconds."""
@@ -290,7 +292,11 @@ def list_topics(view: SessionView, llm: LlmTasks, *, subject: str, deadline: flo
 
 
 def _name_topic(
-    view: SessionView, llm: LlmTasks, rows: Sequence[ShortTermEvent], subject: str, deadline: float
+    view: SessionReadContext,
+    llm: LlmTasks,
+    rows: Sequence[ShortTermEvent],
+    subject: str,
+    deadline: float,
 ) -> tuple[str | None, dict[str, Any]]:
     """Name the topic of events that are in no chain yet, of which at least one has text. Returns
     the topic, if there is one, and the model that was called."""

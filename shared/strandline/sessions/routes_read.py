@@ -12,11 +12,11 @@ from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.schemas import ParticipantsPagingQuery
 from strandline.sessions import chains_view, context, sessions
-from strandline.sessions.chains_view import SessionView
+from strandline.sessions.chains_view import SessionReadContext
 from strandline.sessions.routes_write import SESSION, find_session
 from strandline.sessions.schemas import (
+    ChainsPageQuery,
     HeatPage,
-    PageQuery,
     ScopeIdQuery,
     SegmentPage,
     SegmentsQuery,
@@ -49,7 +49,7 @@ def get_topics(request: Request) -> Response:
     llm = request.resources.llm
     # Not the scope's subject: these calls must not use up the rate of the scope's fold.
     subject = request.principal.user or f"key:{request.principal.key_id}"
-    response = context.list_topics(view, llm, subject=subject, deadline=request.deadline)
+    response = context.list_short_term_topics(view, llm, subject=subject, deadline=request.deadline)
     llm.store_call_records(view.access)
     request.metrics |= llm.take_metrics()
     return json_response(response)
@@ -58,7 +58,7 @@ def get_topics(request: Request) -> Response:
 def get_heat(request: Request) -> Response:
     """List the heat of a session's chains, newest first, with all factors: heat = base · e^(-hours
     since access / (tau · strength))."""
-    query = request.parse_query(PageQuery)
+    query = request.parse_query(ChainsPageQuery)
     return json_response(chains_view.list_heat(make_session_view(request, query), query))
 
 
@@ -74,21 +74,21 @@ def make_session_view(
     participants: Sequence[str] | None = None,
     *,
     only_session: bool = True,
-) -> SessionView:
+) -> SessionReadContext:
     """Open the session for reading on behalf of some of its participants, by default of all. Raises
     NotFound or StateConflict as `find_session`; Invalid for a participant who is not in the
     session."""
-    session = sessions.require_readable(find_session(request, query))
+    session = sessions.require_open_to_read(find_session(request, query))
     access = request.connect_reader(sessions.narrow_participants(session, participants))
     tuning = get_settings().tuning.with_overrides(session.tuning)
-    return SessionView(access, session, tuning, datetime.now(UTC), only_session)
+    return SessionReadContext(access, session, tuning, datetime.now(UTC), only_session)
 
 
 def record_use_and_metrics(
-    request: Request, view: SessionView, chains: list[MatchedChain], degradations: list[str]
+    request: Request, view: SessionReadContext, chains: list[MatchedChain], degradations: list[str]
 ) -> None:
     """Record that an answer contained these chains, and count it."""
-    is_recorded = context.record_use(view, chains)
+    is_recorded = context.record_chain_use(view, chains)
     request.metrics |= {
         "SearchHits": len(chains),
         "RecallsDegraded": int(bool(degradations)),
@@ -118,7 +118,7 @@ ROUTES = {
         get_heat,
         "read",
         {200: HeatPage},
-        query=PageQuery,
+        query=ChainsPageQuery,
         errors=(StateConflict, Gone),
     ),
     f"GET {SESSION}/segments": Route(

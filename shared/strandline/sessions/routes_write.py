@@ -2,11 +2,11 @@
 
 from uuid import UUID
 
-from strandline.errors import Conflict, Forbidden, Gone, StateConflict
+from strandline.errors import Forbidden, Gone, KeyConflict, StateConflict
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.log.append import make_caller
-from strandline.log.append_batch import AppendResult
+from strandline.log.append_state import AppendResult
 from strandline.log.routes_write import append_bodies, idempotency_key
 from strandline.log.schemas_append import AppendHeaders, Receipt
 from strandline.schemas import ResponseModel
@@ -102,7 +102,7 @@ ROUTES = {
         body=InteractionIn,
         headers=AppendHeaders,
         response_headers=_REPLAY_HEADERS,
-        errors=(Forbidden, Conflict, Gone, StateConflict),
+        errors=(Forbidden, KeyConflict, Gone, StateConflict),
     ),
     f"POST {SESSION}/events": Route(
         post_session_event,
@@ -112,7 +112,7 @@ ROUTES = {
         body=SessionEventIn,
         headers=AppendHeaders,
         response_headers=_REPLAY_HEADERS,
-        errors=(Forbidden, Conflict, Gone, StateConflict),
+        errors=(Forbidden, KeyConflict, Gone, StateConflict),
     ),
 }
 """Routes that change the log. None of them needs a model."""

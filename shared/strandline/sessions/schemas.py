@@ -66,7 +66,7 @@ class SessionEventIn(EventFields):
     """An event to append to a session. The session determines the participants."""
 
 
-class PageQuery(ScopeIdQuery):
+class ChainsPageQuery(ScopeIdQuery):
     """The query parameters of a list of one session."""
 
     limit: Count = Field(default=50, ge=1, le=MAX_CHAINS)
@@ -75,7 +75,7 @@ class PageQuery(ScopeIdQuery):
     """`next_cursor` of the previous page."""
 
 
-class SegmentsQuery(PageQuery):
+class SegmentsQuery(ChainsPageQuery):
     """The query parameters of a session's chains."""
 
     include: Literal["rejected", "archived", "all"] | None = None

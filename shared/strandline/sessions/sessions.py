@@ -15,14 +15,14 @@ from strandline.cursors import Cursors, Position
 from strandline.db.database import NOBODY, TenantDb
 from strandline.errors import (
     BatchRefused,
-    Conflict,
     Forbidden,
     Invalid,
+    KeyConflict,
     NotFound,
     StateConflict,
     StrandlineError,
 )
-from strandline.log.append_batch import AppendResult
+from strandline.log.append_state import AppendResult
 from strandline.log.read import fit_to_page
 from strandline.log.refusals import SESSION_ENDED_MESSAGE
 from strandline.log.store_erasure_marks import decode_cursor
@@ -104,7 +104,7 @@ def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
     """
     if not 1 <= len(session_id) <= 128 or "\0" in session_id:
         raise NotFound
-    rows = store.find_by_name(access, session_id, scope_id)
+    rows = store.list_by_name(access, session_id, scope_id)
     if not rows:
         raise NotFound
     own_rows = [row for row in rows if row.writer == access.caller.writer]
@@ -128,7 +128,7 @@ def find_session(access: TenantDb, session_id: str, scope_id: UUID | None) -> Se
     )
 
 
-def require_readable(session: Session) -> Session:
+def require_open_to_read(session: Session) -> Session:
     """Return the session for reading. Raises NotFound if it has ended or is being erased."""
     if session.is_marked:
         raise NotFound
@@ -167,7 +167,7 @@ def _to_session_out(session: Session | store.ListedSession) -> SessionOut:
 
 def to_session_out(session: Session) -> SessionOut:
     """Convert a session for a response. Raises NotFound if it has ended."""
-    return _to_session_out(require_readable(session))
+    return _to_session_out(require_open_to_read(session))
 
 
 def end_session(access: TenantDb, session: Session, now: datetime) -> EndedOut:
@@ -251,7 +251,7 @@ def _rename_error_fields(error: StrandlineError, names: Mapping[str, str]) -> St
     details = dict(error.details)
     if "field" in details:
         details["field"] = names.get(str(details["field"]), details["field"])
-    if isinstance(error, Conflict) and "fields" in details:
+    if isinstance(error, KeyConflict) and "fields" in details:
         conflicting_fields = cast("list[str]", details["fields"])
         details["fields"] = [names.get(name, name) for name in conflicting_fields]
     return type(error)(message, **details)

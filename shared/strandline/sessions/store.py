@@ -33,7 +33,7 @@ class Session:
     """Whether all of its events are being erased, in which case nobody sees it."""
 
 
-def find_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Sequence[Session]:
+def list_by_name(access: TenantDb, session_id: str, scope_id: UUID | None) -> Sequence[Session]:
     """The visible sessions with this name, in this scope if given: the caller's own first, then
     those that an unbound credential began, open ones before ended ones. At most MAX_SAME_NAME."""
     return access.fetch(

@@ -1,8 +1,8 @@
 """A tenant's counters in Prometheus' text format (exposition format 0.0.4)."""
 
 from strandline.db.database import TenantDb
-from strandline.llm import store as llm_store
-from strandline.log import store_counts
+from strandline.llm import store_calls
+from strandline.log import store_counters
 from strandline.status import store_topic_index
 
 _METRICS = (
@@ -80,20 +80,20 @@ _METRICS = (
 """The metrics: name, type, help text, and the field with the value."""
 
 
-def count_failures(access: TenantDb) -> store_counts.BackgroundFailures:
+def count_failures(access: TenantDb) -> store_counters.BackgroundFailures:
     """Count the failures of the tenant's background work."""
-    return store_counts.count_background_failures(access)
+    return store_counters.count_background_failures(access)
 
 
-def render_metrics(access: TenantDb, space: str) -> str:
+def render_tenant_metrics(access: TenantDb, space: str) -> str:
     """Render the tenant's counters in Prometheus' text format. There are no labels: the credential
     determines the tenant."""
     due_work, model_spend = (
-        store_counts.read_due_work(access, space),
-        llm_store.read_monthly_spend(access),
+        store_counters.read_due_work(access, space),
+        store_calls.read_monthly_spend(access),
     )
     values: dict[str, float] = {
-        **vars(store_counts.read_counters(access, space)),
+        **vars(store_counters.read_counters(access, space)),
         **vars(store_topic_index.read_topic_index(access)),
         "scopes_due": due_work.scopes,
         "scopes_stuck": due_work.stuck_scopes,

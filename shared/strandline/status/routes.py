@@ -3,11 +3,11 @@
 from strandline.db.database import Caller
 from strandline.errors import StrandlineError
 from strandline.http.request import Request
-from strandline.http.routing import MediaType, Response, Route, json_response, text_response
+from strandline.http.routing import AnswerMediaType, Response, Route, json_response, text_response
 from strandline.status import metrics
 from strandline.status.schemas import BackgroundState, Health, LanguageState, Liveness
 
-_METRICS_TYPE = MediaType("text/plain; version=0.0.4")
+_METRICS_TYPE = AnswerMediaType("text/plain; version=0.0.4")
 
 
 def liveness(request: Request) -> Response:
@@ -41,7 +41,7 @@ def health(request: Request) -> Response:
     is_healthy = set(statuses.values()) == {"ok"} and not (background and background.scopes_stuck)
     status = "ok" if is_healthy else "degraded" if is_up else "unavailable"
     headers = {} if is_up else {"Retry-After": "2"}
-    language = LanguageState(provider=resources.llm.provider_name)
+    language = LanguageState(provider=resources.llm.model_name)
     body = Health(
         status=status,
         dependencies=statuses,
@@ -70,7 +70,9 @@ def get_metrics(request: Request) -> Response:
     access = resources.database.connect_as(
         Caller.background(request.principal.tenant), request.deadline
     )
-    return text_response(metrics.render_metrics(access, resources.embedder.space), _METRICS_TYPE)
+    return text_response(
+        metrics.render_tenant_metrics(access, resources.embedder.space), _METRICS_TYPE
+    )
 
 
 ROUTES = {

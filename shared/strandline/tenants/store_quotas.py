@@ -8,7 +8,7 @@ from typing import LiteralString
 from strandline.config_quotas import QUOTAS, Quota
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
-from strandline.tenants.store_tenants import fetch_tenant_ids
+from strandline.tenants.store_tuning import fetch_tenant_ids
 
 type Limits = Mapping[str, float | None]
 """The limits that an operator set for one tenant, by name. None means the deployment's default, 0

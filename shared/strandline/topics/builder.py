@@ -10,13 +10,13 @@ from uuid import UUID
 from strandline.chains import store_decisions
 from strandline.config import get_settings
 from strandline.db.database import Caller
-from strandline.embeddings.spaces import thresholds_for
+from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.errors import StrandlineError
 from strandline.jobs import store_failures
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.jobs.store_failures import ScopeFailure
 from strandline.observability import logger
-from strandline.topics import limits, store_builds, store_growth, store_publish
+from strandline.topics import build_limits, store_builds, store_growth, store_publish
 from strandline.topics.contents import BuildContext
 from strandline.topics.growth import ChainsChanged, GrownTree, grow_scope
 from strandline.topics.store_builds import BuildScope, ScopeOutcome
@@ -90,7 +90,7 @@ def finish(resources: JobResources, now: datetime) -> None:
 
 
 def _make_shards(tenant: str, scopes: int) -> list[Shard]:
-    return [Shard(tenant, number) for number in range(limits.count_shards(scopes))]
+    return [Shard(tenant, number) for number in range(build_limits.count_shards(scopes))]
 
 
 def _make_context(resources: JobResources, lease: Lease, now: datetime) -> BuildContext:

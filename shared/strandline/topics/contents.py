@@ -8,10 +8,10 @@ from itertools import groupby
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.identifiers import to_uuid8
+from strandline.derived_ids import to_uuid8
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult, Overview, TaskContext, TopicTreePart
-from strandline.log.trust import least_trusted
+from strandline.log.trust_ranks import least_trusted
 from strandline.topics import hashes, store_growth
 from strandline.topics.overviews import summarise_slots
 from strandline.topics.store_builds import BuildScope

@@ -11,12 +11,18 @@ from typing import Any
 from uuid import UUID
 
 from strandline.chains.decisions import Decision, give_up_vector
+from strandline.derived_ids import to_uuid8
 from strandline.errors import StrandlineError
-from strandline.identifiers import to_uuid8
-from strandline.topics import hashes, limits, store_growth, store_tail
+from strandline.topics import build_limits, hashes, store_growth, store_tail
 from strandline.topics.contents import BuildContext, SlotContents
 from strandline.topics.store_builds import BuildScope
-from strandline.topics.store_growth import LeafEvent, NewChainVersion, Node, ScopeTree, pack_vector
+from strandline.topics.store_growth import (
+    LeafEvent,
+    NewChainVersion,
+    Node,
+    ScopeTreeState,
+    pack_vector,
+)
 from strandline.topics.tree import NewLeaf, Tree, TreeRow, TreeSettings
 from strandline.topics.vectors import MeanVector, mean
 
@@ -72,7 +78,7 @@ class _Growth:
 
     builder: BuildContext
     scope: BuildScope
-    published: ScopeTree
+    published: ScopeTreeState
     is_foreign: bool
     leaf_events: dict[UUID, Sequence[LeafEvent]] = field(
         default_factory=dict[UUID, Sequence[LeafEvent]]
@@ -101,7 +107,7 @@ class _Growth:
     def take_versions(self) -> None:
         """Insert the chain versions up to the mark, as far as their events are embedded, the
         build's limit allows and time is left."""
-        limit = self.position + limits.max_versions(has_model=self.builder.llm.has_model)
+        limit = self.position + build_limits.max_versions(has_model=self.builder.llm.has_model)
         end = min(limit, self.scope.mark_position)
         predecessor = self._find_previous_chain()
         while self.position < end and time.monotonic() < self.builder.end:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from uuid import UUID
 
-from strandline.identifiers import to_uuid8
+from strandline.derived_ids import to_uuid8
 from strandline.topics.vectors import MeanVector
 
 

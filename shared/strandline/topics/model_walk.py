@@ -11,8 +11,8 @@ from uuid import UUID
 
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import TaskContext, TopicTreePart, WalkOption
-from strandline.topics import store_references, store_tail
-from strandline.topics.answer_manifest import WalkMethod
+from strandline.topics import store_references_query, store_tail
+from strandline.topics.answer_plan import WalkMethod
 from strandline.topics.selection import (
     PlacedHits,
     Question,
@@ -21,7 +21,7 @@ from strandline.topics.selection import (
     root_nodes,
     select_by_beam,
 )
-from strandline.topics.store_references import NodeContent, PlacedNode
+from strandline.topics.store_references_query import NodeContent, PlacedNode
 from strandline.topics.walk import Forest, walk_beam
 
 _MAX_ROUNDS = 3
@@ -32,7 +32,7 @@ _MAX_LEAF_EVENTS = 10
 
 
 @dataclass
-class _Choices:
+class _WalkChoices:
     """The choices made so far."""
 
     slots: list[UUID] = field(default_factory=list[UUID])
@@ -70,14 +70,14 @@ class ModelWalk:
         selection.is_late = beam.is_late
         selection.walk = WalkMethod(
             by="model",
-            model=self.llm.provider_name,
+            model=self.llm.model_name,
             prompt=choices.prompt,
             rounds=choices.rounds,
         )
         return selection
 
-    def _choose(self, question: Question, hits: PlacedHits, version: int) -> _Choices:
-        choices = _Choices()
+    def _choose(self, question: Question, hits: PlacedHits, version: int) -> _WalkChoices:
+        choices = _WalkChoices()
         level: Sequence[PlacedNode] = root_nodes(hits.scopes)
         if len(level) == 1:
             level = self._children(question, hits, version, level)
@@ -86,7 +86,9 @@ class ModelWalk:
             if not level or question.is_late:
                 choices.is_late = question.is_late and bool(level)
                 break
-            contents = store_references.read_nodes(question.access, [n.node_id for n in level])
+            contents = store_references_query.read_nodes(
+                question.access, [n.node_id for n in level]
+            )
             level = [node for node in level if _can_be_judged(contents.get(node.node_id))]
             choice = self._ask(question, hits, level, contents, choices)
             if choice is None:
@@ -106,7 +108,7 @@ class ModelWalk:
         hits: PlacedHits,
         level: Sequence[PlacedNode],
         contents: Mapping[UUID, NodeContent],
-        choices: _Choices,
+        choices: _WalkChoices,
     ) -> list[PlacedNode] | None:
         """Ask the model for a choice. Returns the chosen slots, or None if its answer could not be
         used."""
@@ -125,7 +127,9 @@ class ModelWalk:
     ) -> Sequence[PlacedNode]:
         slots = [(node.scope_id, node.slot) for node in parents]
         limit = _MAX_OPTIONS * len(slots)
-        return store_references.list_children(question.access, version, hits.query, slots, limit)
+        return store_references_query.list_children(
+            question.access, version, hits.query, slots, limit
+        )
 
     def _best(self, hits: PlacedHits, level: Sequence[PlacedNode]) -> list[PlacedNode]:
         return sorted(level, key=lambda node: (-_score(hits, node), node.slot))[:_MAX_OPTIONS]
@@ -153,7 +157,7 @@ def _to_option(content: NodeContent, score: float) -> WalkOption:
     return WalkOption(part, tuple(content.participants), score)
 
 
-def _merge(question: Question, hits: PlacedHits, choices: _Choices) -> Selection:
+def _merge(question: Question, hits: PlacedHits, choices: _WalkChoices) -> Selection:
     """Merge the hits below chosen slots and in the fresh tail, then the first events of chosen
     leaves without a hit, then the remaining hits."""
     walk = walk_beam(hits.forest, depth=question.request.depth, width=question.request.width)

@@ -38,7 +38,7 @@ class _PagePosition(NamedTuple):
     seq: int
 
 
-class _PageCursors:
+class _CursorCodec:
     """Encodes and decodes the cursors of one row's list."""
 
     def __init__(self, access: TenantDb, row_id: UUID) -> None:
@@ -73,19 +73,19 @@ def trace_provenance(
     """Trace what is derived from a visible event, or what a chain, a topic, a snapshot, a node or
     an edge of the graph is derived from. Further pages read the snapshot of the first. Raises
     NotFound, or Malformed for an invalid cursor."""
-    pages = _PageCursors(access, row_id)
+    pages = _CursorCodec(access, row_id)
     after = pages.decode(cursor) if cursor is not None else None
     origin = store_provenance.resolve_id(access, row_id)
     if origin is None:
         raise NotFound
     start = after or _PagePosition(origin.version, _FIRST, 0)
-    answer = _Trace(access, row_id, origin, start, limit).build()
+    answer = _ProvenanceBuilder(access, row_id, origin, start, limit).build()
     if (position := answer[1]) is not None:
         answer[0].next_cursor = pages.encode(position)
     return answer[0]
 
 
-class _Trace:
+class _ProvenanceBuilder:
     def __init__(
         self, access: TenantDb, row_id: UUID, origin: ResolvedId, start: _PagePosition, limit: int
     ) -> None:

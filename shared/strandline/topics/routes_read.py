@@ -11,10 +11,10 @@ from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
 from strandline.llm.types import TaskContext
 from strandline.schemas import ParticipantsQuery
-from strandline.topics.answers import repeat_answer
+from strandline.topics.answer_rendering import repeat_answer
 from strandline.topics.model_walk import ModelWalk
 from strandline.topics.provenance import trace_provenance
-from strandline.topics.references import answer_references
+from strandline.topics.references_query import answer_references
 from strandline.topics.schemas_provenance import ProvenanceOut, ProvenanceQuery
 from strandline.topics.schemas_references import ReferencesOut, ReferencesRequest
 from strandline.topics.selection import Question

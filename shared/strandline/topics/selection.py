@@ -10,10 +10,10 @@ from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.recall.recall import SearchResult, embed_query, search_with_vector
 from strandline.recall.relevance import ScoredEvent
-from strandline.topics import store_references, store_tail
-from strandline.topics.answer_manifest import ManifestEvent, ManifestNode, ManifestScope, WalkMethod
+from strandline.topics import store_references_query, store_tail
+from strandline.topics.answer_plan import ManifestEvent, ManifestNode, ManifestScope, WalkMethod
 from strandline.topics.schemas_references import ReferencesRequest
-from strandline.topics.store_references import PinnedScope, PlacedNode, QueryVector, Snapshot
+from strandline.topics.store_references_query import PinnedScope, PlacedNode, QueryVector, Snapshot
 from strandline.topics.walk import Forest, rank_with_topic_weight, walk_beam
 
 MAX_EVENTS = 100
@@ -131,15 +131,17 @@ def find_hits(question: Question, *, with_roots: bool) -> PlacedHits:
         )
         best = _select_non_statements(search, request.min_relevance)[: question.max_events]
         hit_scopes = list(dict.fromkeys(event.candidate.scope_id for event in best))
-        snapshot, read = store_references.read_active_snapshot(
+        snapshot, read = store_references_query.read_active_snapshot(
             access, query, hit_scopes, MAX_EVENTS
         )
         rows = list(read.rows)
         if with_roots:
-            rows += store_references.read_active_snapshot(access, query, None, MAX_SCOPES)[1].rows
+            rows += store_references_query.read_active_snapshot(access, query, None, MAX_SCOPES)[
+                1
+            ].rows
         relevance = {event.candidate.event_id: event.relevance for event in best}
         nodes = (
-            store_references.locate_events(access, snapshot.version, query, list(relevance))
+            store_references_query.locate_events(access, snapshot.version, query, list(relevance))
             if snapshot and relevance
             else ()
         )
@@ -246,7 +248,9 @@ def select_outline(question: Question) -> Selection:
     access = question.access
     query = QueryVector(None, question.embedder.space)
     with access.snapshot_transaction():
-        snapshot, read = store_references.read_active_snapshot(access, query, None, MAX_SCOPES)
+        snapshot, read = store_references_query.read_active_snapshot(
+            access, query, None, MAX_SCOPES
+        )
         scopes = {row.scope_id: row for row in read.rows if row.scope_id is not None}
         marks = [(s, row.cutoff or 0, row.last_seq or 0) for s, row in scopes.items()]
         version = snapshot.version if snapshot else 0
@@ -287,7 +291,7 @@ def _walk_breadth_first(
         if question.is_late:
             return nodes, True
         room = max_nodes - len(nodes)
-        level = store_references.list_children(question.access, version, query, parents, room)
+        level = store_references_query.list_children(question.access, version, query, parents, room)
         nodes += level
     return nodes, False
 

@@ -10,7 +10,7 @@ from strandline.errors import NotFound, StateConflict
 from strandline.jobs import store_runs
 from strandline.tenants import store_audit
 from strandline.tenants.store_audit import AuditContext
-from strandline.topics import limits, store_publish, store_snapshot_admin
+from strandline.topics import build_limits, store_publish, store_snapshot_admin
 from strandline.topics.schemas_admin import (
     DifferencePage,
     DifferenceQuery,
@@ -138,7 +138,9 @@ def describe_index_state(access: TenantDb, now: datetime, *, has_model: bool) ->
     language model writes the tenant's summaries."""
     active_version = store_snapshot_admin.read_active_version(access)
     active = store_snapshot_admin.get_snapshot(access, active_version)
-    waiting = store_snapshot_admin.read_backlog(access, limits.max_versions(has_model=has_model))
+    waiting = store_snapshot_admin.read_backlog(
+        access, build_limits.max_versions(has_model=has_model)
+    )
     scopes = store_snapshot_admin.list_waiting_scopes(access, _MAX_SCOPES)
     running: UUID | None = store_runs.find_active_job_id(access, "builder")
     return TopicIndexState(
@@ -150,7 +152,7 @@ def describe_index_state(access: TenantDb, now: datetime, *, has_model: bool) ->
         due_at=waiting.due_at,
         running_job_id=running,
         next_build=NextBuild(
-            shards=limits.count_shards(waiting.scopes),
+            shards=build_limits.count_shards(waiting.scopes),
             scopes=waiting.scopes,
             versions=waiting.next_versions,
         ),

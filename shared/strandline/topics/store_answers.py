@@ -9,7 +9,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
-from strandline.topics.store_references import Snapshot
+from strandline.topics.store_references_query import Snapshot
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def delete_answers(access: TenantDb, before: datetime, limit: int) -> int:
 
 
 @dataclass(frozen=True)
-class _StagedTree:
+class _DeletedStagedTree:
     scope_id: UUID
     node_ids: list[UUID]
     slots: list[UUID]
@@ -101,7 +101,7 @@ def delete_staged_trees(access: TenantDb, limit: int) -> int:
     """Delete the staged trees of up to `limit` scopes of builds that ended without publishing, with
     the contents that only they referenced. Returns how many. In a transaction."""
     rows = access.fetch(
-        _StagedTree,
+        _DeletedStagedTree,
         """
         with staged as materialized (
             select b.tenant_id, b.job_id, b.scope_id, b.tree from topic_build_scopes b

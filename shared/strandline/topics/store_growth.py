@@ -17,7 +17,7 @@ _ROWS_PER_STATEMENT = 500
 
 
 @dataclass(frozen=True)
-class ScopeTree:
+class ScopeTreeState:
     """A scope's tree in a snapshot, and whether the chains under it are unchanged."""
 
     folded_seq: int
@@ -38,10 +38,10 @@ class ScopeTree:
         return self.folded_seq < self.max_folded_seq
 
 
-def read_scope_tree(access: TenantDb, scope_id: UUID, version: int) -> ScopeTree | None:
+def read_scope_tree(access: TenantDb, scope_id: UUID, version: int) -> ScopeTreeState | None:
     """Read a scope's state in this snapshot; None for an unknown scope."""
     rows = access.fetch(
-        ScopeTree,
+        ScopeTreeState,
         """
         select s.folded_seq, s.max_folded_seq, t.cutoff, t.position, t.slots, t.space, (
             select count(*) from topic_tree l

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.topics.store_references import IN_VERSION
+from strandline.topics.store_references_query import IN_VERSION
 
 
 @dataclass(frozen=True)

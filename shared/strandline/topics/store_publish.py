@@ -109,20 +109,20 @@ unchanged rows of the published trees."""
 
 
 @dataclass(frozen=True)
-class InvalidTree:
+class TreeDefect:
     """A grown tree that must not be published."""
 
     scope_id: UUID
     reason: str
 
 
-def fail_invalid_trees(access: TenantDb, job_id: UUID) -> Sequence[InvalidTree]:
+def fail_invalid_trees(access: TenantDb, job_id: UUID) -> Sequence[TreeDefect]:
     """Check the grown trees of a build: each has one root, no cycle, no broken link and at most 16
     children per node; its contents belong to its own scope; every event up to the cutoff, except
     statements and erased events, is under exactly one leaf; counts agree. Marks the trees that do
     not pass as failed, and returns them. In a transaction."""
     return access.fetch(
-        InvalidTree,
+        TreeDefect,
         _VALIDATE,
         {"job_id": job_id},
     )

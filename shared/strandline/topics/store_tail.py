@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.topics.store_references import IN_VERSION
+from strandline.topics.store_references_query import IN_VERSION
 
 
 @dataclass(frozen=True)

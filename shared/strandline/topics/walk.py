@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from strandline.topics.store_references import PlacedNode
+from strandline.topics.store_references_query import PlacedNode
 
 _SIMILARITY_WEIGHT = 0.1
 """The weight of a node's cosine similarity with the question, relative to the relevance of the best

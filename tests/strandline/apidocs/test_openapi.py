@@ -13,11 +13,11 @@ from openapi_spec_validator import validate
 from pydantic import BaseModel
 
 from strandline.apidocs import openapi
-from strandline.errors import Conflict
+from strandline.errors import KeyConflict
 from strandline.function_specs import FUNCTIONS
 from strandline.http.app import STATUS
 from strandline.http.request import Request
-from strandline.http.routing import MediaType, Route, json_response
+from strandline.http.routing import AnswerMediaType, Route, json_response
 from strandline.log.schemas_append import AppendHeaders
 from strandline.schemas import ParticipantsPagingQuery, ParticipantsQuery
 from strandline.status.schemas import Liveness
@@ -110,8 +110,8 @@ def test_every_error_that_has_a_status_is_told() -> None:
 
 def test_a_response_tells_the_codes_of_its_status_that_routes_raise() -> None:
     description = document()["components"]["responses"]["Conflict"]["description"]
-    assert description.startswith(f"`key_conflict`: {Conflict.__doc__} `state_conflict`: ")
-    own = openapi.build_document({"POST /x": Route(_serve, None, {201: MediaType("a/b")})})
+    assert description.startswith(f"`key_conflict`: {KeyConflict.__doc__} `state_conflict`: ")
+    own = openapi.build_document({"POST /x": Route(_serve, None, {201: AnswerMediaType("a/b")})})
     assert "state_conflict" not in str(own)
 
 
@@ -175,9 +175,17 @@ def _serve(request: Request) -> Any:
         ("GET /x/{cid}", Route(_serve, None, {200: Liveness}), "404 422"),
         ("GET /x", Route(_serve, None, {200: Liveness}, query=ParticipantsQuery), "422"),
         ("GET /x", Route(_serve, None, {200: Liveness}, query=ParticipantsPagingQuery), "400 422"),
-        ("GET /x", Route(_serve, None, {200: MediaType("a/b")}, headers=AppendHeaders), "422"),
-        ("POST /x", Route(_serve, None, {200: MediaType("a/b")}, body=_Body), "400 413 422"),
-        ("POST /x", Route(_serve, None, {201: MediaType("a/b")}, errors=(Conflict,)), "409"),
+        (
+            "GET /x",
+            Route(_serve, None, {200: AnswerMediaType("a/b")}, headers=AppendHeaders),
+            "422",
+        ),
+        ("POST /x", Route(_serve, None, {200: AnswerMediaType("a/b")}, body=_Body), "400 413 422"),
+        (
+            "POST /x",
+            Route(_serve, None, {201: AnswerMediaType("a/b")}, errors=(KeyConflict,)),
+            "409",
+        ),
     ],
 )
 def test_what_a_route_may_answer_follows_from_what_it_takes(

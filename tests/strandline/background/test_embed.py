@@ -13,7 +13,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.background.process_events import process_scopes
 from strandline.db.database import Database
 from strandline.errors import Unavailable
-from strandline.jobs.context import EMBED_SECONDS, WorkerResources
+from strandline.jobs.worker_resources import EMBED_SECONDS, WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.log import store_work
 from tests.strandline.embeddings.fake_embedders import (
@@ -352,13 +352,13 @@ def test_one_tenants_trouble_stops_no_other(
 ) -> None:
     for tenant in ("acme", "zebra"):
         tell(gateway, "turn", tenant=tenant)
-    name = store_work.enqueue_unfinished
+    name = store_work.enqueue_unfinished_scopes
 
     def trouble(access: Any, space: str) -> int:
         if access.caller.tenant == "acme":
             raise Unavailable
         return name(access, space)
 
-    monkeypatch.setattr(store_work, "enqueue_unfinished", trouble)
+    monkeypatch.setattr(store_work, "enqueue_unfinished_scopes", trouble)
     assert process_due(worker) == 1
     assert missing(scratch_db) == 1

@@ -9,11 +9,11 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background.embed_chains import embed_chains
-from strandline.chains import store_vectors
+from strandline.chains import store_summary_vectors
 from strandline.chains.form import close_idle_lanes
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingUnavailable
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, set_tuning
 from tests.strandline.embeddings.fake_embedders import (
@@ -148,12 +148,12 @@ def test_a_chain_that_says_something_else_by_now_gets_no_old_vector(
 ) -> None:
     form_chain(gateway, scratch_db, worker, "harbour mooring")
     access = worker.database.connect_as(Caller.background("acme"))
-    (lacking,) = store_vectors.list_unindexed(access, "other", None, 9)
-    old = store_vectors.SummaryVector(lacking.chain_id, lacking.version - 1, "[1]")
+    (lacking,) = store_summary_vectors.list_unindexed(access, "other", None, 9)
+    old = store_summary_vectors.SummaryVector(lacking.chain_id, lacking.version - 1, "[1]")
     with access.transaction():
-        assert store_vectors.store_vectors(access, "other", [old]) == 0
+        assert store_summary_vectors.store_vectors(access, "other", [old]) == 0
     scratch_db.rows("update chains set status = 'archived', archived_at = now()")
-    summary_vector = store_vectors.SummaryVector(lacking.chain_id, lacking.version, "[1]")
+    summary_vector = store_summary_vectors.SummaryVector(lacking.chain_id, lacking.version, "[1]")
     with access.transaction():
-        assert store_vectors.store_vectors(access, "other", [summary_vector]) == 0
+        assert store_summary_vectors.store_vectors(access, "other", [summary_vector]) == 0
     assert spaces(scratch_db) == [("words/64", 1)]

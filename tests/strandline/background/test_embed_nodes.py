@@ -11,7 +11,7 @@ from strandline.background.embed_nodes import embed_new_nodes
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingUnavailable
 from strandline.graph.nodes import store_vectors
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
 from tests.strandline.embeddings.fake_embedders import (
     WordEmbedder,

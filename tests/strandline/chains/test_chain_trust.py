@@ -13,9 +13,9 @@ from strandline.aws.blobs import BlobStore
 from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.embeddings.embedder import Embedder
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
-from strandline.log import trust
+from strandline.log import trust_ranks
 from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, hashes, set_tuning
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due
 from tests.support import Gateway, ScratchDatabase
@@ -69,9 +69,17 @@ def visible_chains(gateway: Gateway, session: str) -> list[dict[str, Any]]:
 def test_the_two_rankings_are_one(scratch_db: ScratchDatabase) -> None:
     names = [*ORIGINS, "", "a later release's"]
     for name in names:
-        assert scratch_db.rows("select trust_rank(%s)", name) == [(trust.trust_rank(name),)], name
-    assert sorted(ORIGINS, key=trust.trust_rank) == ["document", "tool", "agent", "user", "system"]
-    assert {trust.trust_rank(name) for name in names[-2:]} == {0}
+        assert scratch_db.rows("select trust_rank(%s)", name) == [
+            (trust_ranks.trust_rank(name),)
+        ], name
+    assert sorted(ORIGINS, key=trust_ranks.trust_rank) == [
+        "document",
+        "tool",
+        "agent",
+        "user",
+        "system",
+    ]
+    assert {trust_ranks.trust_rank(name) for name in names[-2:]} == {0}
 
 
 def test_a_chain_is_trusted_as_its_least_event(
@@ -86,7 +94,9 @@ def test_a_chain_is_trusted_as_its_least_event(
     for n in range(len(sets)):
         for chain in visible_chains(gateway, f"s-{n}"):
             visible[chain["chain_id"]] = chain["trust"]
-            assert chain["trust"] == trust.least_trusted(origin[one] for one in chain["event_ids"])
+            assert chain["trust"] == trust_ranks.least_trusted(
+                origin[one] for one in chain["event_ids"]
+            )
     assert set(visible.values()) >= {"document", "tool", "agent", "user"}
 
 

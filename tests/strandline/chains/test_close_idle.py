@@ -12,7 +12,7 @@ from strandline.chains import form as chains_form
 from strandline.chains import store_lanes
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs import store_scans
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, set_tuning
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker, process_due

@@ -16,7 +16,7 @@ from strandline.chains.form import close_idle_lanes, fold_scope, retry_enrichmen
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.llm.factory import make_provider
 from strandline.llm.openai_chat import ChatModel
 from strandline.llm.tasks import LlmTasks

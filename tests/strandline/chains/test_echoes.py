@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from strandline.chains import echoes
-from strandline.chains.echoes import (
+from strandline.chains import recall_echoes
+from strandline.chains.recall_echoes import (
     ECHO_WINDOW,
     EventText,
     RecalledText,
@@ -114,6 +114,6 @@ def test_a_wider_rule_is_noticed(
     monkeypatch: pytest.MonkeyPatch, name: str, value: float, test: tuple[str, float | None]
 ) -> None:
     """Planted."""
-    monkeypatch.setattr(echoes, name, value)
+    monkeypatch.setattr(recall_echoes, name, value)
     with pytest.raises(AssertionError):
         test_an_echo_shares_more_than_half_of_its_triples(*test)

@@ -12,18 +12,18 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background import process_events
-from strandline.background.refused_vectors import retry_refused_vectors
+from strandline.background.retry_refused_vectors import retry_refused_vectors
 from strandline.chains import content, enrichment, judging
 from strandline.chains.form import drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMissing, Unavailable
-from strandline.failures import is_permanent_failure
 from strandline.jobs import store_runs
-from strandline.jobs.context import ConcurrentUpdate, Deferred, WorkerResources
-from strandline.llm.heuristic import cohesion, digest, names
+from strandline.jobs.worker_resources import ConcurrentUpdate, Deferred, WorkerResources
+from strandline.llm.heuristic import digest, names, topic_continuation
 from strandline.llm.types import PromptEvent, Summary
 from strandline.local.aws import LocalAws
 from strandline.log import store_work
+from strandline.permanent_failures import is_permanent_failure
 from tests.strandline.chains.fold_fixtures import (
     ALICE,
     HELPER,
@@ -177,7 +177,7 @@ def test_a_message_that_cannot_be_judged_goes_on(
     scope: Scope, worker: WorkerResources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        break_on_poison(patch, cohesion, "continues_topic", ValueError)
+        break_on_poison(patch, topic_continuation, "continues_topic", ValueError)
         scope.say("the mooring", "aye", "the berth", "aye", POISON, POISON, "aye", "aye")
         process_due(worker)
     assert scope.folded() == (8, 8)
@@ -362,10 +362,10 @@ def test_a_worker_that_is_killed_each_time_is_seen(scope: Scope, worker: WorkerR
     scope.say("word")
     access = worker.database.connect_as(Caller.background("acme"))
     for _ in range(5):
-        assert store_work.lease_scopes(access, None, 1), "taken, and never heard of again"
+        assert store_work.lease_due_scopes(access, None, 1), "taken, and never heard of again"
         scope.base.rows("update scope_work set leased_until = now()")
     assert scope.health()["background"]["scopes_stuck"] == 1
-    assert store_work.lease_scopes(access, None, 1)[0].attempts == 5
+    assert store_work.lease_due_scopes(access, None, 1)[0].attempts == 5
     scope.base.rows("update scope_work set leased_until = now()")
     process_due(worker)
     assert scope.jobs() == [("fold", "done", "")], "said, and mended by this try"
@@ -376,7 +376,7 @@ def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: WorkerRes
     """A worker that was killed has it until its lease ends: nothing was tried."""
     scope.say(*TALK, *TALK)
     access = worker.database.connect_as(Caller.background("acme"))
-    assert store_work.lease_scopes(access, [scope.id], 1)
+    assert store_work.lease_due_scopes(access, [scope.id], 1)
     with pytest.raises(Unavailable, match="Another worker has this scope"):
         process_events.process_scope_now(worker, "acme", scope.id)
     assert scope.folded() == (10, 0)

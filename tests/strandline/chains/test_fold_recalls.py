@@ -11,8 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from strandline.chains import fold_recalls, store_recalls
-from strandline.chains.fold_recalls import (
+from strandline.chains import fold_recalls_into_heat, store_recalls
+from strandline.chains.fold_recalls_into_heat import (
     RETENTION,
     fold,
     list_due_tenants,
@@ -27,7 +27,7 @@ from strandline.chains.heat import (
     compute_promote_until,
 )
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.tenants import store_tenants
+from strandline.tenants import store_tuning
 from strandline.tuning import DEFAULTS
 from tests.strandline.chains.chain_rows import CREATED_AT, insert_chains
 from tests.support import ScratchDatabase
@@ -243,7 +243,7 @@ def test_without_the_chains_lock_strength_is_lost(
     def fold_unheld(access: TenantDb, now: datetime, limit: int, tuning: Any) -> int:
         with monkeypatch.context() as patch:
             patch.setattr(store_recalls, "lock_recalled_chains", unheld)
-            return fold_recalls.fold(access, now, limit, tuning)
+            return fold_recalls_into_heat.fold(access, now, limit, tuning)
 
     monkeypatch.setitem(globals(), "fold", fold_unheld)
     assert second_folder_waits(scratch_db, database) == 1.5
@@ -372,12 +372,12 @@ def test_whoever_has_something_due_is_named(
     prune(acme, NOW + HOUR, 5)
     assert recall_names(NOW + RETENTION + HOUR) == []
     with acme.transaction():
-        store_tenants.set_tuning_overrides(acme, {"window_events": 5})
+        store_tuning.set_tuning_overrides(acme, {"window_events": 5})
     assert recall_names() == []
     with acme.transaction():
-        store_tenants.set_tuning_overrides(acme, {"heat_hours": 100.0, "window_events": 5})
+        store_tuning.set_tuning_overrides(acme, {"heat_hours": 100.0, "window_events": 5})
     assert recall_names() == ["acme"]
-    through(acme, 5, store_tenants.read_tuning(acme, DEFAULTS))
+    through(acme, 5, store_tuning.read_tuning(acme, DEFAULTS))
     assert recall_names() == []
     slower = DEFAULTS.with_overrides({"heat_hours": 50.0})
     assert recall_names(deployment=slower) == ["globex"]  # acme has its own

@@ -17,7 +17,7 @@ from strandline.chains.fold_state import FoldState
 from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import EmbeddingUnavailable, NotFound, Unavailable
-from strandline.jobs.context import ConcurrentUpdate, WorkerResources
+from strandline.jobs.worker_resources import ConcurrentUpdate, WorkerResources
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import (

@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import fold_recalls, fold_state, store_echoes, store_recalls
+from strandline.chains import fold_recalls_into_heat, fold_state, store_echoes, store_recalls
 from strandline.chains.form import close_idle_lanes, drop_chains
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.tuning import DEFAULTS
 from tests.strandline.chains.fold_fixtures import EchoTasks, dump_state, set_tuning
@@ -372,7 +372,9 @@ def test_answers_are_forgotten_with_the_recalls(
         " where recall_id in (select recall_id from recall_answers limit 2)"
     )
     now = datetime.now(UTC)
-    assert "acme" in fold_recalls.list_due_tenants(worker.database.connection(), DEFAULTS, now)
-    assert fold_recalls.prune(access, now - fold_recalls.RETENTION, 1) == 1
-    assert fold_recalls.prune(access, now - fold_recalls.RETENTION, 10) == 1
+    assert "acme" in fold_recalls_into_heat.list_due_tenants(
+        worker.database.connection(), DEFAULTS, now
+    )
+    assert fold_recalls_into_heat.prune(access, now - fold_recalls_into_heat.RETENTION, 1) == 1
+    assert fold_recalls_into_heat.prune(access, now - fold_recalls_into_heat.RETENTION, 10) == 1
     assert len(scratch_db.rows("select from recall_answers")) == 1

@@ -12,11 +12,11 @@ import pytest
 
 from strandline import cli
 from strandline.aws.blobs import BlobStore
-from strandline.chains import fold_recalls, store_archiving, store_recalls
+from strandline.chains import fold_recalls_into_heat, store_archiving, store_recalls
 from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.context import WorkerResources
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws, client
 from strandline.tuning import DEFAULTS
 from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, set_tuning
@@ -69,12 +69,12 @@ def scope(
         store_recalls.record_chains(
             access, uuid.uuid4(), [tuple(rows[0])], NOW + timedelta(days=days)
         )
-    assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1
+    assert fold_recalls_into_heat.fold(access, LATER, 10, DEFAULTS) == 1
     scratch_db.rows("update chains set cold_at = '2020-01-01' where chain_id <> %s", rows[0][0])
     with access.transaction():
         assert store_archiving.archive_cold_chains(access, NOW, 10) == 2
     assert (
-        fold_recalls.recompute_heat_times(access, 10, DEFAULTS) == 3
+        fold_recalls_into_heat.recompute_heat_times(access, 10, DEFAULTS) == 3
     )  # their moments as they were
     retry_enrichment(worker, "acme", rows[2][0], LATER)
     return scope
@@ -101,7 +101,7 @@ def test_use_is_carried_over(
         assert [*one[:6], one[8]] == [*other[:6], other[8]]
         assert abs(one[6] - other[6]) < hour / 10**6
         assert abs(one[7] - other[7]) < hour / 10**6
-    assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 0
+    assert fold_recalls_into_heat.fold(access, LATER, 10, DEFAULTS) == 0
 
 
 def test_a_recall_while_it_was_dropped_counts_after(
@@ -111,9 +111,9 @@ def test_a_recall_while_it_was_dropped_counts_after(
     drop_chains(access, [scope])
     values = (chain_id, scope, ["agent:a", ALICE])
     store_recalls.record_chains(access, uuid.uuid4(), [values], NOW + timedelta(days=9))
-    assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 0
+    assert fold_recalls_into_heat.fold(access, LATER, 10, DEFAULTS) == 0
     process_due(worker)
-    assert fold_recalls.fold(access, LATER, 10, DEFAULTS) == 1
+    assert fold_recalls_into_heat.fold(access, LATER, 10, DEFAULTS) == 1
     assert scratch_db.rows("select strength from chains where chain_id = %s", chain_id) == [
         (3.375,)
     ]

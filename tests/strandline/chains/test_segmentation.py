@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.chains.segmentation import (
-    Comparison,
     Lane,
     SegmentationRules,
+    TopicComparisonResult,
     TopicRun,
     TopicVerdict,
     Turn,
@@ -174,9 +174,9 @@ def test_after_a_gap_or_a_closing_nothing_is_compared() -> None:
     assert seqs(result) == [("gap", [1])]
     empty, run = close_lane(still[""], "idle")
     assert (empty, run and run.closed_by) == (Lane(), "idle")
-    assert compare_user_turns(empty.with_turn(turn(4, 0, minutes=101)), RULES) == Comparison(
-        TopicVerdict.ALONE
-    )
+    assert compare_user_turns(
+        empty.with_turn(turn(4, 0, minutes=101)), RULES
+    ) == TopicComparisonResult(TopicVerdict.ALONE)
     assert close_lane(empty, "idle") == (Lane(), None)
 
 

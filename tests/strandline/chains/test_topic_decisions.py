@@ -11,7 +11,7 @@ from strandline.chains import fold as chains_fold
 from strandline.chains import fold_writer
 from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
-from strandline.jobs.context import Deferred, WorkerResources
+from strandline.jobs.worker_resources import Deferred, WorkerResources
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import EchoTasks, hashes, set_tuning

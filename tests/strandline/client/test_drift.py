@@ -12,18 +12,18 @@ from pydantic import BaseModel
 
 from strandline.client import answers, errors
 from strandline.client.admin import Admin, AsyncAdmin
-from strandline.client.calls import KEEP
 from strandline.client.clients import AsyncStrandline, Strandline
 from strandline.client.graph import AsyncGraph, Graph
 from strandline.client.memory import Memory
+from strandline.client.request_building import KEEP
 from strandline.client.sessions import AsyncSession, Session
-from strandline.client.verbs import Pages, Verb
+from strandline.client.verb_declarations import Pages, Verb
 from strandline.client.writer import Writer
 from strandline.client.writer_async import AsyncWriter
 from strandline.errors import StrandlineError
 from strandline.http import gateway_responses
 from strandline.http.app import STATUS
-from strandline.http.routing import MediaType
+from strandline.http.routing import AnswerMediaType
 from tests.functions.contract import HANDLERS, document, operations
 
 type AnyVerb = Verb[..., Any] | Pages[..., Any]
@@ -164,7 +164,7 @@ def test_an_answer_is_what_its_route_gives(name: str) -> None:
     verb = VERBS[name]
     routes = {n: route for handler in HANDLERS for n, route in handler.ROUTES.items()}
     promised = set(routes[verb.declaration.operation.name].responses.values())
-    media = {shape.type for shape in promised if isinstance(shape, MediaType)}
+    media = {shape.type for shape in promised if isinstance(shape, AnswerMediaType)}
     if media:
         is_binary = any(name.startswith("application/vnd.ipld.") for name in media)
         kind = bytes if is_binary else str

@@ -15,7 +15,7 @@ import pytest
 
 from strandline import AsyncStrandline, ServiceError, Strandline
 from strandline.client import errors
-from strandline.client.calls import KEEP, join_participants, to_json
+from strandline.client.request_building import KEEP, join_participants, to_json
 from strandline.client.retries import Retry
 
 URL = "https://memory.example"

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from strandline.admin.keys import make_key
-from strandline.commands.checks import digest_of
 from strandline.commands.main import main
-from strandline.commands.scenarios import SCENARIOS
+from strandline.commands.simulation_scenarios import SCENARIOS
+from strandline.commands.stored_data_checks import digest_of
 from strandline.db.database import Caller, Database
-from strandline.erasure import erase
-from strandline.local.runtime import LocalService, connection_file, run_local_service
+from strandline.erasure import erase_events
+from strandline.local.runtime import RunningService, connection_file, run_local_service
 from strandline.log.cid import cid_bytes
 from tests.strandline.client.conftest import HttpService, service
 from tests.strandline.commands.test_commands import Run, run
@@ -26,7 +26,7 @@ NAMES = [scenario.name for scenario in SCENARIOS]
 
 
 @pytest.fixture
-def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LocalService, str]]:
+def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RunningService, str]]:
     """The whole service on one machine, with an operator's key."""
     for name in ("DATABASE_URL", "BUCKET", "WORK_QUEUE_URL", "STATE_MACHINE", "KEY_SECRET"):
         monkeypatch.setenv(f"STRANDLINE_{name}", "")  # whatever a start sets is taken back
@@ -50,7 +50,7 @@ def verdicts_of(out: str, what: str) -> dict[str, str]:
 @pytest.mark.proof
 @pytest.mark.integration
 def test_thirteen_scenarios_pass_on_one_machine(
-    local: tuple[LocalService, str], capsys: pytest.CaptureFixture[str]
+    local: tuple[RunningService, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     running, operator = local
     code = main(["--url", running.url, "--key", operator, "--json", "simulate"])
@@ -73,7 +73,7 @@ def test_thirteen_scenarios_pass_on_one_machine(
 
 def test_what_is_not_done_in_time_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without anything in the background; and without an operator's key."""
-    monkeypatch.setattr("strandline.commands.scenarios._PAYLOADS", 4)
+    monkeypatch.setattr("strandline.commands.simulation_scenarios._PAYLOADS", 4)
     code, out, err = run("--json", "simulate", "--patience", "1")
     assert code == 1
     verdicts = verdicts_of(out, "scenarios")
@@ -135,7 +135,7 @@ def test_what_is_erased_is_no_gap(
         code, out = verify()
         assert (code, "1 more are erased" in out) == (0, True)
         with monkeypatch.context() as few:
-            few.setattr(erase, "EVENTS_AT_ONCE", 0)
+            few.setattr(erase_events, "EVENTS_AT_ONCE", 0)
             memory.erase(scope_id=first.scope_id)
         code, out = verify()
         assert (code, "1 more are missing, while some are being erased" in out) == (0, True)

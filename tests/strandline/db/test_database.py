@@ -13,7 +13,7 @@ from psycopg import sql
 
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Misconfigured, OutcomeUnknown, Unavailable
-from strandline.llm import store as llm_store
+from strandline.llm import store_calls
 from tests.support import APP, ScratchDatabase
 
 
@@ -325,7 +325,7 @@ WAYS: dict[str, Callable[[TenantDb], object]] = {
     "fetch that fails": lambda access: fail(access.fetch),
     "look that fails": lambda access: fail(access.read_snapshot),
     "transaction that fails": fail_in_a_transaction,
-    "lease_model": lambda access: llm_store.lease_calls(
+    "lease_model": lambda access: store_calls.lease_calls(
         access, "m", "s", max_calls=1, limit=9, failures=9, may_probe=True, probe_seconds=1
     ),
 }

@@ -13,7 +13,7 @@ from strandline.background.process_events import process_tenant
 from strandline.db.database import Database
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
-from strandline.jobs.context import SLICE_EVENTS, JobMetrics, WorkerResources
+from strandline.jobs.worker_resources import SLICE_EVENTS, JobMetrics, WorkerResources
 from strandline.llm.tasks import LlmTasks
 from strandline.log import store_work
 from tests.support import NO_LIMITS_SETTINGS
@@ -69,7 +69,9 @@ def process_due(worker: WorkerResources) -> int:
     """Embed whatever is due anywhere, as a sweep does tenant by tenant; gives how many scopes were
     finished. One tenant's failure holds up no other."""
     finished_count = 0
-    for tenant in store_work.list_tenants(worker.database.connection(), worker.embedder.space):
+    for tenant in store_work.list_tenants_with_work(
+        worker.database.connection(), worker.embedder.space
+    ):
         try:
             finished_count += process_tenant(worker, tenant)
         except Exception:

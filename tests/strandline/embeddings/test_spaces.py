@@ -1,8 +1,8 @@
 """What a cosine means in an embedding space."""
 
-from strandline.embeddings import spaces
+from strandline.embeddings import similarity_thresholds
 from strandline.embeddings.minilm import LocalEmbedder
-from strandline.embeddings.spaces import (
+from strandline.embeddings.similarity_thresholds import (
     ADA_002,
     CALIBRATED_THRESHOLDS,
     UNCALIBRATED_THRESHOLDS,
@@ -36,7 +36,10 @@ def test_in_a_space_nobody_calibrated_everything_is_asked() -> None:
 def test_every_space_has_its_thresholds_in_order() -> None:
     for thresholds in (*CALIBRATED_THRESHOLDS.values(), UNCALIBRATED_THRESHOLDS):
         assert -1 <= thresholds.low < thresholds.high <= 1
-        assert thresholds.high <= thresholds.merge <= 1 or thresholds.merge >= spaces.ADA_002.merge
+        assert (
+            thresholds.high <= thresholds.merge <= 1
+            or thresholds.merge >= similarity_thresholds.ADA_002.merge
+        )
 
 
 def test_a_tenant_goes_before() -> None:

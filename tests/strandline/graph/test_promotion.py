@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from strandline.graph.promotion.promotion import Promotion, build_promotion
-from strandline.graph.promotion.store import DueChain, Evidence
+from strandline.graph.promotion.extraction_checks import Promotion, build_promotion
+from strandline.graph.promotion.store import DueChain, EvidenceEvent
 from strandline.llm.types import Extraction
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)
@@ -38,7 +38,7 @@ def promote(
         accessed_at=NOON,
     )
     citations = {
-        n: Evidence(
+        n: EvidenceEvent(
             uuid.uuid4(),
             n,
             "user:mara" if origin == "user" else "agent:keel" if origin == "agent" else None,

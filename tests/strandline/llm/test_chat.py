@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 from botocore.stub import Stubber as _Stubber
 
-from strandline.aws import clients as aws_clients
+from strandline.aws import client_factory as aws_clients
 from strandline.config import ServiceSettings
 from strandline.errors import (
     InvalidModelAnswer,

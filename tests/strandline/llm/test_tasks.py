@@ -19,8 +19,7 @@ from strandline.auth import store_keys
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
-from strandline.llm import budget, prompts
-from strandline.llm import store as llm_store
+from strandline.llm import budget, prompts, store_calls
 from strandline.llm.factory import make_provider
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.openai_chat import ChatModel
@@ -481,8 +480,8 @@ def test_the_breaker_opens_for_all_processes_and_closes_by_one_that_tries(
 def test_its_name_is_told_without_asking_it(
     provider: ModelServer, llm_tasks: LlmTasks, database: Database
 ) -> None:
-    assert LlmTasks(database, NO_LIMITS_SETTINGS, None).provider_name is None
-    assert llm_tasks.provider_name == "openai:tiny"
+    assert LlmTasks(database, NO_LIMITS_SETTINGS, None).model_name is None
+    assert llm_tasks.model_name == "openai:tiny"
     assert provider.requests == []
 
 
@@ -549,12 +548,12 @@ def test_who_is_over_the_rate_is_told_when_to_ask_again(make: Callable[..., LlmT
 def test_a_lease_that_counts_nothing_is_noticed(
     make: Callable[..., LlmTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = llm_store.lease_calls
+    real = store_calls.lease_calls
 
-    def lavish(*args: Any, max_calls: int, **how: Any) -> llm_store.CallLease:
+    def lavish(*args: Any, max_calls: int, **how: Any) -> store_calls.CallLease:
         return replace(real(*args, max_calls=max_calls, **how), granted=max_calls)
 
-    monkeypatch.setattr(llm_store, "lease_calls", lavish)
+    monkeypatch.setattr(store_calls, "lease_calls", lavish)
     one = make(llm_calls_per_minute=5)
     assert [fell(one.topic(task(), TALK)) for _ in range(6)] == [None] * 6
 
@@ -585,7 +584,7 @@ def test_a_budget_that_ends(
     assert results[-1] == "budget_spent"
     access = database.connect_as(Caller.background("acme"))
     one.store_call_records(access)
-    monthly_spend = llm_store.read_monthly_spend(access)
+    monthly_spend = store_calls.read_monthly_spend(access)
     assert 0 < monthly_spend.cost_usd <= 0.02
     assert (monthly_spend.calls, monthly_spend.tokens_in) == (
         results.count(None),
@@ -635,8 +634,8 @@ def test_two_tenants_share_nothing(
     for tenant, calls in (("acme", 5), ("globex", 5)):
         access = database.connect_as(Caller.background(tenant))
         one.store_call_records(access)
-        assert llm_store.read_monthly_spend(access).calls == calls
-        assert len(llm_store.list_newest(access, None, 100)) == calls
+        assert store_calls.read_monthly_spend(access).calls == calls
+        assert len(store_calls.list_newest(access, None, 100)) == calls
 
 
 def test_an_account_that_two_tenants_share_is_noticed(
@@ -674,7 +673,7 @@ def test_calls_that_the_database_did_not_take_are_kept(
         raise Unavailable
 
     with monkeypatch.context() as patch:
-        patch.setattr(llm_store, "record_calls", away)
+        patch.setattr(store_calls, "record_calls", away)
         llm_tasks.store_call_records(access)
     assert write(scratch_db) == []
     llm_tasks.store_call_records(access)
@@ -690,14 +689,14 @@ def test_a_call_written_down_twice_is_there_and_paid_once(
 ) -> None:
     """The database took it, and its answer was lost."""
     llm_tasks.topic(task(), TALK)
-    access, real = database.connect_as(Caller.background("acme")), llm_store.record_calls
+    access, real = database.connect_as(Caller.background("acme")), store_calls.record_calls
 
     def doubtful(*args: Any) -> None:
         real(*args)
         raise Unavailable
 
     with monkeypatch.context() as patch:
-        patch.setattr(llm_store, "record_calls", doubtful)
+        patch.setattr(store_calls, "record_calls", doubtful)
         llm_tasks.store_call_records(access)
     llm_tasks.store_call_records(access)
     assert len(write(scratch_db)) == 1
@@ -710,7 +709,7 @@ def test_without_a_ledger_no_call_is_made(
     def away(*_: object) -> None:
         raise Unavailable
 
-    monkeypatch.setattr(llm_store, "record_calls", away)
+    monkeypatch.setattr(store_calls, "record_calls", away)
     monkeypatch.setattr(budget, "MAX_UNWRITTEN", 3)
     one = make()
     assert [fell(one.topic(task(), TALK)) for _ in range(4)] == [None, None, None, "unavailable"]
@@ -730,6 +729,6 @@ def test_old_calls_can_be_removed_and_their_sum_stays(
     before = datetime.now(UTC) - timedelta(days=30)
     for removals in (3, 2, 0):
         with access.transaction():
-            assert llm_store.prune_calls_and_rates(access, before, 3) == removals
+            assert store_calls.prune_calls_and_rates(access, before, 3) == removals
     assert len(write(scratch_db)) == 1
-    assert llm_store.read_monthly_spend(access).calls == 6
+    assert store_calls.read_monthly_spend(access).calls == 6

@@ -5,13 +5,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from strandline.graph.nodes.identity import normalise
-from strandline.local.graph_reader import Community, Edge, Graph, Key, Node, NodeInView
+from strandline.local.graph_reader import Community, Edge, Graph, Key, Node, ViewedNodeId
 
 PEOPLE = ("agent:keel", "user:mara")
 
 
 def node(node_type: str, name: str, weight: int = 1, kind: str = "") -> Node:
-    places = [NodeInView(PEOPLE, f"{node_type}:{name}")]
+    places = [ViewedNodeId(PEOPLE, f"{node_type}:{name}")]
     return Node(node_type, name, kind, weight, "2026-08-05T10:00:00Z", places)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.local import demo, demo_graph_report, demo_scores, graph_reader
 from strandline.local.demo_graph_report import Talk
-from strandline.local.demo_scores import GraphScore, Statement
+from strandline.local.demo_scores import ItemKindScore, Statement
 from tests.strandline.local.graph_samples import ALLERGY, PEOPLE, Service, key, sample
 
 ROWS = [
@@ -25,7 +25,7 @@ def test_statements_are_held_against_what_was_expected_of_the_events_they_cite()
     wrong = Statement("Mara is tall.", frozenset({"one"}))
     relation = Statement("linnea mara", None)
     score = demo_scores.score_statements([right, elsewhere, wrong, relation], ROWS, IDS)
-    assert score == GraphScore(total=4, right=2, matches=2, expected=3)
+    assert score == ItemKindScore(total=4, right=2, matches=2, expected=3)
     assert (score.precision, round(score.recall, 2)) == (0.5, 0.67)
     nothing = demo_scores.score_statements([], [], {})
     assert (nothing.precision, nothing.recall) == (1.0, 1.0)
@@ -33,7 +33,7 @@ def test_statements_are_held_against_what_was_expected_of_the_events_they_cite()
 
 def test_entities_are_held_against_names_however_they_are_written() -> None:
     score = demo_scores.score_entities(sample(), frozenset({"mara", "keel"}))
-    assert score == GraphScore(total=4, right=1, matches=1, expected=2)
+    assert score == ItemKindScore(total=4, right=1, matches=1, expected=2)
 
 
 def test_groups_that_hear_it_all_anyway_are_left_out() -> None:
@@ -55,7 +55,7 @@ def test_all_pages_of_all_groups_are_joined_by_name() -> None:
     assert {edge.start for edge in graph.edges} == {node.key for node in graph.of_type("fact")}
     assert {edge.end for edge in graph.edges} == {("entity", "mara")}
     assert [one.name for one in graph.communities] == ["user:a", "user:b-agent:c"]
-    assert graph_reader.read_sources(service, mara) == ["of user:a", "both", "of user:b-agent:c"]
+    assert graph_reader.read_source_ids(service, mara) == ["of user:a", "both", "of user:b-agent:c"]
 
 
 def test_a_graph_is_told_by_scores_nodes_and_what_they_cite(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from strandline.local.log_file import log_file
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.run import format_greeting
 from strandline.local.runtime import (
-    LocalService,
+    RunningService,
     connection_file,
     environment_port,
     run_local_service,
@@ -75,7 +75,7 @@ def shared_place(monkeypatch: pytest.MonkeyPatch, shared_directory: Path) -> Pat
     return set_environment(monkeypatch, shared_directory)
 
 
-def call(service: LocalService, path: str, body: object = None) -> Any:
+def call(service: RunningService, path: str, body: object = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {"X-API-Key": service.key, "Content-Type": "application/json"}
     request = urllib.request.Request(service.url + path, data, headers)  # noqa: S310 -- our own
@@ -83,7 +83,7 @@ def call(service: LocalService, path: str, body: object = None) -> Any:
         return json.load(answer)
 
 
-def stored_usage(service: LocalService) -> Any:
+def stored_usage(service: RunningService) -> Any:
     """The receipt of one more event, or None where the service says to try again."""
     try:
         return call(service, "/api/v1/events", EVENT)
@@ -240,7 +240,7 @@ def test_keys_are_made_listed_and_revoked(
         monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
         assert cli.main(["key", "--tenant", "acme", "--user", "user:alice", "--days", "1"]) == 0
         token = capsys.readouterr().out.strip()
-        mine = LocalService(service.url, token, service.directory, service.postgres)
+        mine = RunningService(service.url, token, service.directory, service.postgres)
         assert call(mine, "/api/v1/events", EVENT)["seq"] == 1
         assert cli.main(["keys", "--tenant", "acme"]) == 0
         (document,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -249,7 +249,7 @@ def test_keys_are_made_listed_and_revoked(
         assert cli.main(["rotate", "--tenant", "acme", "--key", document["key_id"]]) == 0
         successor = capsys.readouterr().out.strip()
         both = [
-            LocalService(service.url, key, shared_place, service.postgres)
+            RunningService(service.url, key, shared_place, service.postgres)
             for key in (token, successor)
         ]
         assert [call(one, "/api/v1/events", EVENT)["seq"] for one in both] == [2, 3]

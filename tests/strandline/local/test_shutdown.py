@@ -24,7 +24,7 @@ from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_home import PostgresUnusable
 from strandline.local.postgres_supervisor import PostgresSupervisor, summarize_error
 from strandline.local.run_interruptible import EXIT_INTERRUPTED
-from strandline.local.runtime import LocalService, admin_key_file, run_local_service
+from strandline.local.runtime import RunningService, admin_key_file, run_local_service
 from tests.strandline.local.programs import (
     ROOT,
     RUN,
@@ -90,7 +90,7 @@ def call(url: str, key: str, path: str, body: object = None) -> Any:
         return json.load(answer)
 
 
-def append(service: LocalService, content: str) -> Any:
+def append(service: RunningService, content: str) -> Any:
     """The receipt, or None where the service says to try again; any other refusal is an error."""
     try:
         return call(service.url, service.key, "/api/v1/events", EVENT | {"content": content})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from strandline.log.fulltext import MAX_JOINERS, sanitize_for_parser
+from strandline.log.fulltext_input import MAX_JOINERS, sanitize_for_parser
 
 JOINERS = "_-./~@:+=?&%#"
 ENDERS = " \n\t,;()<>[]{}\"'!"

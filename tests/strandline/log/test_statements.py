@@ -16,12 +16,12 @@ from strandline.chains import fold_state
 from strandline.chains.form import close_idle_lanes, drop_chains
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
-from strandline.errors import Conflict, Forbidden, Invalid, QuotaExceeded
-from strandline.jobs.context import WorkerResources
+from strandline.errors import Forbidden, Invalid, KeyConflict, QuotaExceeded
+from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.log.append import make_caller
-from strandline.log.append_batch import AppendResult
-from strandline.log.statements import (
+from strandline.log.append_state import AppendResult
+from strandline.log.caller_statements import (
     MAX_STATEMENT_CHARS,
     append_statements,
     build_statements,
@@ -153,7 +153,7 @@ def test_a_replay_gives_the_first_receipt_and_another_request_is_a_conflict(
         make_statement("Alice lives in Rome.", key="k#0"),
         make_statement(FACT, key="k#0", operation={"op": "update"}),
     ):
-        with pytest.raises(Conflict):
+        with pytest.raises(KeyConflict):
             state(database, [make_statement("It snows."), other])
     assert count(scratch_db) == [(2, 2)]
 

@@ -15,8 +15,8 @@ from pgvector import HalfVector
 from psycopg.rows import class_row
 
 from strandline.db.database import Caller, Database
-from strandline.log import event_text
-from strandline.recall.features import WINDOW, Word
+from strandline.log import indexed_text
+from strandline.recall.features import WINDOW, QuestionWord
 from strandline.recall.store import CandidateRow, search_candidates
 from tests.prove.large_tenant import (
     COMMON,
@@ -129,7 +129,7 @@ def count_words(rows: Sequence[Row], words: int) -> list[int]:
 def expected(view: Sequence[Row], counts: Sequence[int], narrowing: Narrowing) -> RowsById:
     """The candidates by words, vectors and freshness, from every row in view, of which so many hold
     each word."""
-    weights = [Word("", count).weight(len(view)) for count in counts]
+    weights = [QuestionWord("", count).weight(len(view)) for count in counts]
     ids = [row for row in view if passing(row, narrowing)]
 
     def weight(row: Row) -> float:
@@ -140,16 +140,16 @@ def expected(view: Sequence[Row], counts: Sequence[int], narrowing: Narrowing) -
         (row for row in ids if any(row.near)),
         key=lambda row: (weight(row), row.event_id),
         reverse=True,
-    )[: event_text.CANDIDATES]
+    )[: indexed_text.CANDIDATES]
     vectors = sorted(
         (row for row in ids if row.distance is not None),
         key=lambda row: (row.distance, row.event_id),
-    )[: event_text.CANDIDATES]
+    )[: indexed_text.CANDIDATES]
     fresh = sorted(
         (row for row in ids if row.waiting),
         key=lambda row: (row.recorded_at, row.event_id),
         reverse=True,
-    )[: event_text.MAX_FRESH]
+    )[: indexed_text.MAX_FRESH]
     by_words = {row.event_id: sum(own << n for n, own in enumerate(row.own)) for row in words}
     is_fresh = {row.event_id for row in fresh}
     return {

@@ -13,7 +13,7 @@ import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import LOCAL_DIMENSIONS
-from strandline.log import event_text
+from strandline.log import indexed_text
 from strandline.recall import store
 from strandline.recall.store import CandidateRow, search_candidates
 from tests.bench.growth_data import AGENT, SPACE, Row, SyntheticTenant, load_tenant, make_tenant
@@ -110,7 +110,7 @@ def _lost_vectors(
         for n in range(20):
             vector = near.clusters.near(near.vectors[n * 17])
             rows = _find(access, "", vector)
-            if len(rows) < event_text.CANDIDATES:
+            if len(rows) < indexed_text.CANDIDATES:
                 yield f"{len(rows)} vectors of {tenant.name}"
             best = sorted(rows, key=lambda row: row.cosine or 0.0, reverse=True)[:10]
             exact = np.argsort(-(unit @ vector), kind="stable")[:10].tolist()
@@ -150,7 +150,7 @@ def _lost_newest(access: TenantDb, tenant: SyntheticTenant) -> Iterator[str]:
     split = [text.split() for text in tenant.texts]
     common = max(set(split[-1]), key=lambda word: sum(word in words for words in split))
     holders = [n for n, words in enumerate(split) if common in words and not is_erased(n)]
-    newest = {tenant.event_ids[n] for n in holders[-event_text.CANDIDATES :]}
+    newest = {tenant.event_ids[n] for n in holders[-indexed_text.CANDIDATES :]}
     assert len(holders) > EVENTS / 3
     for question in (common, f"{common} unheardof"):
         if {row.event_id for row in _find(access, question)} != newest:

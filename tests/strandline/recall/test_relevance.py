@@ -14,7 +14,7 @@ from strandline.recall.features import (
     Candidate,
     CosineImputation,
     Features,
-    Word,
+    QuestionWord,
     compute_features,
 )
 from strandline.recall.question import read_question
@@ -22,7 +22,7 @@ from strandline.recall.relevance import Calibration, Ranking, rank
 
 NOW = datetime(2026, 6, 10, tzinfo=UTC)
 SHIPPED = calibration_for("minilm-l6-v2-int8/384")
-WORDS = [Word("buoy", 1), Word("red", 40)]
+WORDS = [QuestionWord("buoy", 1), QuestionWord("red", 40)]
 NO_VECTOR = CosineImputation(0.0, 0.0)
 
 
@@ -107,7 +107,7 @@ def test_a_text_is_no_better_for_being_long() -> None:
 def test_words_count_alike_in_short_and_long_questions() -> None:
     """As shares of the question, so that scores of questions can be compared."""
     question = read_question("Where is it?", NOW.date())
-    for words in (WORDS, [*WORDS, Word("tide", 3), Word("low", 90)]):
+    for words in (WORDS, [*WORDS, QuestionWord("tide", 3), QuestionWord("low", 90)]):
         everything = candidate(1, (1 << len(words)) - 1)
         (features,) = compute_features(question, words, [everything], 100, NO_VECTOR)
         assert features.words == features.words_nearby == pytest.approx(1.0)
@@ -222,9 +222,9 @@ def test_an_event_without_a_vector_that_holds_the_question_s_words_counts_as_nea
 
 
 def test_a_small_view_does_not_make_every_word_common() -> None:
-    assert Word("buoy", 1).weight(1) == Word("buoy", 1).weight(500)
-    assert Word("buoy", 1).weight(5000) > Word("buoy", 1).weight(500)
-    assert Word("buoy", 900).weight(500) > 0, "more pieces than events"
+    assert QuestionWord("buoy", 1).weight(1) == QuestionWord("buoy", 1).weight(500)
+    assert QuestionWord("buoy", 1).weight(5000) > QuestionWord("buoy", 1).weight(500)
+    assert QuestionWord("buoy", 900).weight(500) > 0, "more pieces than events"
 
 
 def test_a_score_is_the_weighted_sum_of_its_features() -> None:

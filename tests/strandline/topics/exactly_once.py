@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.topics import store_references, store_tail
-from strandline.topics.store_references import QueryVector
+from strandline.topics import store_references_query, store_tail
+from strandline.topics.store_references_query import QueryVector
 from strandline.topics.store_tail import ScopeEvent
 
 NOTHING = QueryVector(None, "")
@@ -48,7 +48,7 @@ class ScopeReading:
 
 def pin_active(access: TenantDb) -> Pin:
     """Pin the active version; 0 without one."""
-    snapshot, read = store_references.read_active_snapshot(access, NOTHING, None, _ALL)
+    snapshot, read = store_references_query.read_active_snapshot(access, NOTHING, None, _ALL)
     scopes = [
         (row.scope_id, row.cutoff or 0, row.last_seq or 0) for row in read.rows if row.scope_id
     ]

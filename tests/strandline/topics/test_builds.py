@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.topics import builder, growth, limits, store_builds, store_publish
+from strandline.topics import build_limits, builder, growth, store_builds, store_publish
 from strandline.topics.store_publish import NewSnapshot
 from tests.strandline.topics.outline import build, read_tree
 from tests.strandline.topics.world import ScopeWorld
@@ -231,7 +231,7 @@ def test_an_overtaken_build_changes_nothing(
 def test_scopes_are_divided_and_the_last_shard_publishes(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "SCOPES_PER_SHARD", 2)
+    monkeypatch.setattr(build_limits, "SCOPES_PER_SHARD", 2)
     worlds = [ScopeWorld(scratch_db, members=(f"user:u{n}",), seed=n) for n in range(7)]
     for world in worlds:
         world.add(4)

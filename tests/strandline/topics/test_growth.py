@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from strandline.topics import limits
+from strandline.topics import build_limits
 from tests.strandline.topics.outline import build, depths, drop_index, read_tree
 from tests.strandline.topics.world import ScopeWorld
 from tests.support import Gateway, ScratchDatabase
@@ -71,7 +71,7 @@ def test_one_build_or_many(scratch_db: ScratchDatabase, gateway: Gateway, seed: 
 def test_an_import_is_taken_in_over_several_builds(
     scratch_db: ScratchDatabase, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_VERSIONS", 40)
+    monkeypatch.setattr(build_limits, "MAX_VERSIONS", 40)
     world = ScopeWorld(scratch_db)
     world.add(100)
     cutoffs: list[int] = []

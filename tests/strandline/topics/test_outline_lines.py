@@ -8,7 +8,7 @@ import pytest
 from strandline.context.lines import EventSource, TopicSource, event_line
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import TopicTreePart
-from strandline.topics.outline_lines import Lines, Texts, event_bytes, format_event_prefix
+from strandline.topics.answer_lines import Lines, Texts, event_bytes, format_event_prefix
 from strandline.topics.walk import rank_with_topic_weight
 
 AT = datetime(2026, 8, 3, 9, tzinfo=UTC)

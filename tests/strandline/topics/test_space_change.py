@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from strandline.db.database import Caller, TenantDb
-from strandline.topics import growth, limits, store_growth
-from strandline.topics.store_growth import ScopeTree
+from strandline.topics import build_limits, growth, store_growth
+from strandline.topics.store_growth import ScopeTreeState
 from tests.strandline.topics.exactly_once import Pin, find_faults, read_scopes
 from tests.strandline.topics.outline import build, drop_index, read_tree
 from tests.strandline.topics.world import DIMENSIONS, SPACE, ScopeWorld, random_vector
@@ -42,7 +42,7 @@ def worlds(
 ) -> list[ScopeWorld]:
     """Two scopes with trees in the old space, of several builds each."""
     use_space(SPACE)
-    monkeypatch.setattr(limits, "MAX_VERSIONS", 25)
+    monkeypatch.setattr(build_limits, "MAX_VERSIONS", 25)
     worlds = [ScopeWorld(scratch_db, members=PAIR), ScopeWorld(scratch_db, members=GROUP, seed=1)]
     for world in worlds:
         world.add(CHAINS, merges=0.2)
@@ -190,7 +190,7 @@ def test_a_space_that_goes_unnoticed_is_found(
     """Planted: a build takes every tree for one of its own space."""
     read = store_growth.read_scope_tree
 
-    def read_as_new(access: TenantDb, scope_id: Any, version: int) -> ScopeTree | None:
+    def read_as_new(access: TenantDb, scope_id: Any, version: int) -> ScopeTreeState | None:
         tree = read(access, scope_id, version)
         return tree and replace_fields(tree, space=tree.space and NEW_SPACE)
 

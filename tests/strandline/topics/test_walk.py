@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.topics.store_references import PlacedNode
+from strandline.topics.store_references_query import PlacedNode
 from strandline.topics.walk import Forest, walk_beam
 
 SCOPE, AT = uuid.UUID(int=1), datetime(2026, 5, 8, tzinfo=UTC)

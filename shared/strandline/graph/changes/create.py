@@ -9,14 +9,14 @@ from uuid import UUID
 
 from strandline.db.database import NOBODY, Caller
 from strandline.errors import Invalid, NotFound, StateConflict
-from strandline.graph.changes.scope_writes import (
+from strandline.graph.changes.sentences import name_of, write_sentence
+from strandline.graph.changes.statement_writes import (
     count_writes,
     make_source,
     speaker_role,
 )
-from strandline.graph.changes.sentences import name_of, write_sentence
 from strandline.graph.changes.targets import UPKEEP
-from strandline.graph.nodes import store_read
+from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
 from strandline.graph.nodes.identity import NodeType, format_node_id, normalise, parse_node_id
 from strandline.graph.nodes.observations import (
@@ -40,12 +40,12 @@ from strandline.graph.nodes.schemas import (
     StoredEdge,
     StoredNode,
 )
-from strandline.graph.nodes.store_read import ScopeNode
+from strandline.graph.nodes.store_read_nodes import ScopeNode
 from strandline.graph.nodes.store_write import write_observations
 from strandline.http.request import Request
 from strandline.log.append import make_caller
-from strandline.log.append_batch import AppendResult
-from strandline.log.statements import Statement, build_statements, store_statements
+from strandline.log.append_state import AppendResult
+from strandline.log.caller_statements import GraphStatement, build_statements, store_statements
 
 _NOT_PROPERTIES = {
     *("ref", "type", "relationships", "confidence", "valid_from", "invalidates", "reason"),
@@ -91,7 +91,7 @@ def create_nodes(
     readers = resources.database.connect_as(
         Caller(tenant, tuple(participants), NOBODY), request.deadline
     )
-    targets = _find_targets(store_read.find_nodes(readers, list(_named_ids(body))))
+    targets = _find_targets(store_read_nodes.find_nodes(readers, list(_named_ids(body))))
     edges = list(_resolve_edges(body.nodes, targets, scope_id))
     access = resources.database.connect_as(make_caller(request.principal), request.deadline)
     graphs: list[WrittenGraph] = []
@@ -114,12 +114,12 @@ def create_nodes(
     return _answer(body.nodes, edges, results, graphs[-1]), is_replay
 
 
-def _make_statements(body: CreateNodesRequest, key: str | None) -> list[Statement]:
+def _make_statements(body: CreateNodesRequest, key: str | None) -> list[GraphStatement]:
     refs = {node.ref: node for node in body.nodes if node.ref}
     if len(refs) < sum(node.ref is not None for node in body.nodes):
         raise Invalid("nodes: a `ref` occurs twice", field="nodes")
     return [
-        Statement(
+        GraphStatement(
             participants=body.participants,
             role=speaker_role(body.speaker),
             content=write_sentence(node),

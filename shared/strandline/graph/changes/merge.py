@@ -6,14 +6,14 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.schemas import Merge, MergeRequest, MergeUndo, MergeUndoRequest
-from strandline.graph.changes.scope_writes import (
+from strandline.graph.changes.sentences_changes import write_merge, write_separation
+from strandline.graph.changes.statement_writes import (
     GraphScope,
     Observations,
     open_scope,
     speaker_role,
     store_with_observations,
 )
-from strandline.graph.changes.sentences_changes import write_merge, write_separation
 from strandline.graph.changes.store_targets import (
     MergedNode,
     NodeTarget,
@@ -31,7 +31,7 @@ from strandline.graph.changes.targets import (
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.observations import NodeObservation, Source
 from strandline.http.request import Request
-from strandline.log.statements import Statement
+from strandline.log.caller_statements import GraphStatement
 
 
 def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[Merge, bool]:
@@ -63,7 +63,7 @@ def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[
             ]
         )
 
-    statement = Statement(
+    statement = GraphStatement(
         participants=scope.participants,
         role=speaker_role(body.speaker),
         content=write_merge(start.name, into.name, body.reason),
@@ -136,7 +136,7 @@ def undo_merge(
             _require_unchanged(present)
         return Observations([_move_back(move, sources[0]) for move in present])
 
-    statement = Statement(
+    statement = GraphStatement(
         participants=scope.participants,
         role=speaker_role(body.speaker),
         content=write_separation([move.name for move in moves], body.reason),

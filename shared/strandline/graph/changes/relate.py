@@ -15,7 +15,8 @@ from strandline.graph.changes.schemas import (
     RelationsRequest,
     StatedEdge,
 )
-from strandline.graph.changes.scope_writes import (
+from strandline.graph.changes.sentences_changes import write_edge_end, write_relation
+from strandline.graph.changes.statement_writes import (
     GraphScope,
     Observations,
     StoredStatements,
@@ -25,7 +26,6 @@ from strandline.graph.changes.scope_writes import (
     speaker_role,
     store_with_observations,
 )
-from strandline.graph.changes.sentences_changes import write_edge_end, write_relation
 from strandline.graph.changes.store_targets import EdgeWithEnds, find_edge
 from strandline.graph.changes.targets import (
     UPKEEP,
@@ -42,7 +42,7 @@ from strandline.graph.nodes.relations import (
     resolve_relation,
 )
 from strandline.http.request import Request
-from strandline.log.statements import Statement
+from strandline.log.caller_statements import GraphStatement
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def relate_nodes(
     scope = open_scope(request, body.participants)
     edges = _resolve_edges(scope, body.edges)
     statements = [
-        Statement(
+        GraphStatement(
             participants=scope.participants,
             role=speaker_role(body.speaker),
             content=write_relation(edge.start.name, edge.link.edge, edge.link.role, edge.end.name),
@@ -190,7 +190,7 @@ def end_edge(
             raise StateConflict(f"the edge has already ended ({present.valid_to.isoformat()})")
         return _observe_edge_end(edge, body, sources[0])
 
-    statement = Statement(
+    statement = GraphStatement(
         participants=scope.participants,
         role=speaker_role(body.speaker),
         content=write_edge_end(

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.errors import Invalid, NotFound, StateConflict
-from strandline.graph.changes.scope_writes import GraphScope
+from strandline.graph.changes.statement_writes import GraphScope
 from strandline.graph.changes.store_targets import NodeTarget, find_targets
 from strandline.graph.nodes.identity import NodeType, format_node_id, parse_node_id
 from strandline.graph.nodes.observations import NodeObservation, Source

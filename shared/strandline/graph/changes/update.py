@@ -6,21 +6,21 @@ from typing import Any, get_args
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
 from strandline.graph.changes.schemas import NodePatch, StoredChange
-from strandline.graph.changes.scope_writes import (
+from strandline.graph.changes.sentences_changes import write_update
+from strandline.graph.changes.statement_writes import (
     Observations,
     check_operation_size,
     open_scope,
     speaker_role,
     store_with_observations,
 )
-from strandline.graph.changes.sentences_changes import write_update
 from strandline.graph.changes.store_targets import NodeTarget
 from strandline.graph.changes.targets import UPKEEP, describe_target, find_own_node, format_target
 from strandline.graph.nodes.identity import NodeType, normalise
 from strandline.graph.nodes.observations import NodeObservation, Source
 from strandline.graph.nodes.schemas import FactCategory
 from strandline.http.request import Request
-from strandline.log.statements import Statement
+from strandline.log.caller_statements import GraphStatement
 
 _FIELDS: Mapping[NodeType, frozenset[str]] = {
     "fact": frozenset({"content", "category"}),
@@ -62,7 +62,7 @@ def update_node(
         )
         return Observations([observation])
 
-    statement = Statement(
+    statement = GraphStatement(
         participants=scope.participants,
         role=speaker_role(body.speaker),
         content=write_update(target.name, fields),

@@ -1,6 +1,6 @@
 """HTTP routes that list and explore the communities of the scopes in view."""
 
-from strandline.graph.communities import communities
+from strandline.graph.communities import read_communities
 from strandline.graph.communities.schemas import (
     CommunitiesPage,
     CommunitiesQuery,
@@ -17,7 +17,9 @@ def list_communities(request: Request) -> Response:
     graph that changes is analysed at the next 03:00 UTC."""
     query = request.parse_query(CommunitiesQuery)
     access = request.connect_reader(query.participants)
-    page = communities.list_communities(access, "scopes", query.node_id, query.cursor, query.limit)
+    page = read_communities.list_communities(
+        access, "scopes", query.node_id, query.cursor, query.limit
+    )
     return json_response(page)
 
 
@@ -27,7 +29,9 @@ def get_community(request: Request) -> Response:
     query = request.parse_query(CommunityQuery)
     access = request.connect_reader(query.participants)
     community_id = request.path_id("community_id")
-    detail = communities.get_community(access, "scopes", community_id, query.cursor, query.limit)
+    detail = read_communities.get_community(
+        access, "scopes", community_id, query.cursor, query.limit
+    )
     return json_response(detail)
 
 

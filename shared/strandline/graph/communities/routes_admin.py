@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import Forbidden, StateConflict, Unavailable
-from strandline.graph.communities import communities
+from strandline.graph.communities import read_communities
 from strandline.graph.communities.schemas import (
     CommunitiesPage,
     CommunityDetail,
@@ -13,7 +13,7 @@ from strandline.graph.communities.schemas import (
 )
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.jobs import control
+from strandline.jobs import admin_verbs
 from strandline.jobs.schemas import JobOut
 from strandline.schemas import PagingQuery
 
@@ -23,7 +23,7 @@ def trigger_analytics(request: Request) -> Response:
     due, as with `POST /api/v1/admin/jobs/analytics`. If they are queued or running already, the
     answer is a 409 with their `job_id`."""
     caller = Caller.background(request.principal.tenant)
-    job = control.start_job(
+    job = admin_verbs.start_job(
         request.resources.database.connect_as(caller, request.deadline),
         request.audit_context,
         request.resources.job_queue,
@@ -38,7 +38,9 @@ def list_tenant_communities(request: Request) -> Response:
     name in several scopes. Needs a credential that is not bound to a user."""
     query = request.parse_query(TenantCommunitiesQuery)
     access = _connect(request)
-    page = communities.list_communities(access, "tenant", query.node_id, query.cursor, query.limit)
+    page = read_communities.list_communities(
+        access, "tenant", query.node_id, query.cursor, query.limit
+    )
     return json_response(page)
 
 
@@ -47,7 +49,9 @@ def get_tenant_community(request: Request) -> Response:
     credential that is not bound to a user."""
     query = request.parse_query(PagingQuery)
     access, community_id = _connect(request), request.path_id("community_id")
-    detail = communities.get_community(access, "tenant", community_id, query.cursor, query.limit)
+    detail = read_communities.get_community(
+        access, "tenant", community_id, query.cursor, query.limit
+    )
     return json_response(detail)
 
 

@@ -13,7 +13,7 @@ from strandline.db.database import TenantDb
 from strandline.graph.communities.label_propagation import Link
 from strandline.graph.nodes.identity import NodeType
 from strandline.jobs.store_failures import ANALYZE_KIND
-from strandline.tenants.store_tenants import fetch_tenant_ids
+from strandline.tenants.store_tuning import fetch_tenant_ids
 
 TENANT_REF = "tenant"
 """The reference of a failure that concerns the whole tenant's graph."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from strandline.embeddings.spaces import thresholds_for
+from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.errors import Invalid
 from strandline.graph.conflicts import store
 from strandline.graph.conflicts.schemas import (
@@ -14,7 +14,7 @@ from strandline.graph.conflicts.schemas import (
     FactOut,
     VerdictOut,
 )
-from strandline.graph.conflicts.store import ComparisonResult, FactFilter, SimilarPair
+from strandline.graph.conflicts.store import FactFilter, SimilarPair, SimilarPairs
 from strandline.graph.nodes.identity import format_node_id, hash_name, parse_node_id
 from strandline.graph.nodes.store_joined import JoinedNode, read_nodes
 from strandline.graph.search.search import Finder, get_joined_node
@@ -95,11 +95,11 @@ def find_similar_facts(
     subject: ComparedStatement,
     vector: Sequence[float] | None,
     fact_filter: FactFilter,
-) -> ComparisonResult:
+) -> SimilarPairs:
     """The facts in view that are similar to a statement but not identical to it; none without its
     vector."""
     if vector is None:
-        return ComparisonResult(())
+        return SimilarPairs(())
     return store.compare_with(
         finder.access,
         vector,
@@ -111,7 +111,7 @@ def find_similar_facts(
 
 
 def judge_pairs(
-    finder: Finder, judge: ModelJudge, similar: ComparisonResult, subject: ComparedStatement | None
+    finder: Finder, judge: ModelJudge, similar: SimilarPairs, subject: ComparedStatement | None
 ) -> tuple[list[ConflictOut], list[str]]:
     """Those of these pairs that contradict each other by a test, in order, and the codes for
     `degraded`. A pair without a first fact compares the subject with the second one."""

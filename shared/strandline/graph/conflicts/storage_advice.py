@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from strandline.embeddings.spaces import thresholds_for
+from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.graph.conflicts.conflicts import (
     ComparedStatement,
     ModelJudge,
@@ -21,7 +21,7 @@ from strandline.graph.nodes.identity import hash_name
 from strandline.graph.search.schemas import FoundNode
 from strandline.graph.search.search import ALL_TYPES, Finder, read_matches
 from strandline.graph.search.store import NodeFilter
-from strandline.log.trust import trust_rank
+from strandline.log.trust_ranks import trust_rank
 from strandline.recall.recall import embed_query
 from strandline.tuning import Tuning
 

@@ -37,7 +37,7 @@ class FactFilter:
 
 
 @dataclass(frozen=True)
-class ComparisonResult:
+class SimilarPairs:
     """The similar pairs among some facts, the most similar first."""
 
     pairs: Sequence[SimilarPair]
@@ -58,16 +58,16 @@ class _PairRow:
     similarity: float | None
 
 
-def _to_comparison_result(rows: Sequence[_PairRow]) -> ComparisonResult:
+def _to_comparison_result(rows: Sequence[_PairRow]) -> SimilarPairs:
     pairs = [
         SimilarPair(row.first_id, row.second_id, row.similarity)
         for row in rows
         if row.second_id is not None and row.similarity is not None
     ]
-    return ComparisonResult(pairs, rows[0].facts_cut, rows[0].pairs_cut)
+    return SimilarPairs(pairs, rows[0].facts_cut, rows[0].pairs_cut)
 
 
-def compare_newest(access: TenantDb, fact_filter: FactFilter) -> ComparisonResult:
+def compare_newest(access: TenantDb, fact_filter: FactFilter) -> SimilarPairs:
     """The similar pairs among the MAX_SCANNED visible facts that changed last."""
     rows = access.fetch(
         _PairRow,
@@ -110,7 +110,7 @@ def compare_with(
     first_id: UUID | None,
     excluded_ids: Sequence[UUID],
     name_hash: bytes,
-) -> ComparisonResult:
+) -> SimilarPairs:
     """The visible facts that are similar to a vector, except those with this name hash or in
     `excluded_ids`. `first_id` is the fact that the vector belongs to, if any."""
     rows = access.fetch(

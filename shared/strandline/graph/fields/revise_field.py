@@ -15,17 +15,17 @@ from strandline.graph.fields.fields import to_revision_fields, try_parse_topic_i
 from strandline.graph.fields.schemas import RevisionRequest, StoredRevision, parse_field_name
 from strandline.graph.fields.store import RevisionRow
 from strandline.graph.fields.store_revisions import FieldBefore, NewRevision
-from strandline.graph.nodes import store_read
+from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
 from strandline.graph.nodes.identity import normalise
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
-from strandline.graph.nodes.store_read import ScopeNode
+from strandline.graph.nodes.store_read_nodes import ScopeNode
 from strandline.graph.nodes.store_write import lock_scopes, write_observations
 from strandline.http.request import Request
 from strandline.log.append import make_caller
-from strandline.log.append_batch import AppendBatch, AppendResult
-from strandline.log.statements import Statement, build_statements, store_statements
+from strandline.log.append_state import AppendBatch, AppendResult
+from strandline.log.caller_statements import GraphStatement, build_statements, store_statements
 from strandline.participants import derive_scope_id, normalize_set
 
 
@@ -40,7 +40,7 @@ class _Revision:
     body: RevisionRequest
 
     @property
-    def sets_ref(self) -> bool:
+    def is_ref_given(self) -> bool:
         return "ref_topic_id" in self.body.model_fields_set
 
 
@@ -89,7 +89,7 @@ def _resolve(request: Request, topic_id: str, field: str, body: RevisionRequest)
     readers = request.resources.database.connect_as(
         Caller(principal.tenant, tuple(members), NOBODY), request.deadline
     )
-    nodes = store_read.find_nodes(readers, [one for one in (node_id, ref_id) if one])
+    nodes = store_read_nodes.find_nodes(readers, [one for one in (node_id, ref_id) if one])
     topic = nodes.get(node_id)
     if topic is None or topic.type != "topic":
         raise NotFound("there is no such topic in view")
@@ -116,9 +116,9 @@ def _check_ref(body: RevisionRequest, topic: ScopeNode, ref: ScopeNode | None) -
     return ref
 
 
-def _make_statement(revision: _Revision, key: str | None) -> Statement:
+def _make_statement(revision: _Revision, key: str | None) -> GraphStatement:
     body, topic = revision.body, revision.topic.name
-    return Statement(
+    return GraphStatement(
         participants=body.participants,
         role="user" if body.speaker is None or body.speaker.startswith("user:") else "agent",
         content=write_field_sentence(
@@ -138,7 +138,7 @@ def _make_operation(revision: _Revision) -> Mapping[str, Any]:
         "field": revision.field,
         "value": revision.body.value,
         **revision.body.model_dump(mode="json", include=names, exclude_none=True),
-        **({"ref_topic": revision.ref and revision.ref.name} if revision.sets_ref else {}),
+        **({"ref_topic": revision.ref and revision.ref.name} if revision.is_ref_given else {}),
     }
     size = len(json.dumps(operation, ensure_ascii=False).encode())
     if size > MAX_NODE_BYTES:
@@ -220,7 +220,7 @@ def _write_observations(
         )
         edges.append(edge)
 
-    stays = not revision.sets_ref or (
+    stays = not revision.is_ref_given or (
         ref is not None
         and before.ref_name is not None
         and normalise(ref.name) == normalise(before.ref_name)

@@ -1,17 +1,17 @@
 """HTTP routes that list nodes, return their history and propose merges."""
 
 from strandline.config import get_settings
-from strandline.embeddings.spaces import thresholds_for
+from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.errors import Gone
 from strandline.graph.changes.schemas import Proposals, ProposalsQuery
-from strandline.graph.lists.lists import list_node_page, read_history
-from strandline.graph.lists.merge_proposals import propose_merges
+from strandline.graph.lists.nodes_and_history import list_node_page, read_history
+from strandline.graph.lists.propose_merges import propose_merges
 from strandline.graph.lists.schemas import HistoryQuery, NodeHistory, NodePage, NodesQuery
 from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
 from strandline.graph.nodes.identity import parse_node_id
 from strandline.http.request import Request
 from strandline.http.routing import Response, Route, json_response
-from strandline.tenants.store_tenants import read_tuning
+from strandline.tenants.store_tuning import read_tuning
 
 
 def get_nodes(request: Request) -> Response:

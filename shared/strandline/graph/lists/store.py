@@ -6,7 +6,7 @@ from typing import LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.store_read import NodeRow
+from strandline.graph.nodes.store_read_nodes import NodeRow
 
 
 @dataclass(frozen=True)

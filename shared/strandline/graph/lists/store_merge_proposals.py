@@ -49,7 +49,7 @@ def list_nodes_to_compare(
 
 
 @dataclass(frozen=True)
-class NodeCosine:
+class PairCosine:
     """The cosine of two nodes' vectors in one space."""
 
     first_id: UUID
@@ -59,11 +59,11 @@ class NodeCosine:
 
 def list_cosines(
     access: TenantDb, node_ids: Sequence[UUID], space: str, min_cosine: float
-) -> Sequence[NodeCosine]:
+) -> Sequence[PairCosine]:
     """The pairs of these nodes, within one scope and type, whose vectors have at least this
     cosine."""
     return access.fetch(
-        NodeCosine,
+        PairCosine,
         """
         with vectors as materialized (
             select node_id, scope_id, type, identity, embedding from graph_nodes

@@ -5,7 +5,7 @@ from typing import Any
 
 from strandline.graph.nodes.identity import NodeType, format_node_id
 from strandline.graph.nodes.schemas import NodeOut
-from strandline.graph.nodes.store_read import NodeRow
+from strandline.graph.nodes.store_read_nodes import NodeRow
 
 _DEFAULTS: Mapping[NodeType, Mapping[str, str]] = {
     "fact": {"category": "general"},

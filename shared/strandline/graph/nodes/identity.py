@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 from uuid import UUID
 
+from strandline.derived_ids import to_uuid8
 from strandline.errors import NotFound
-from strandline.identifiers import to_uuid8
 
 type NodeType = Literal["fact", "decision", "entity", "event", "topic"]
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
-from strandline.graph.nodes.store_read import NodeRow
+from strandline.graph.nodes.store_read_nodes import NodeRow
 from strandline.graph.nodes.store_walk import WalkFilter
 
 

@@ -247,7 +247,7 @@ def _merge_rows(
 
 
 @dataclass(frozen=True)
-class _TargetId:
+class _ObservationTarget:
     target_id: UUID
 
 
@@ -261,13 +261,13 @@ def _replace_observations(
     return list({row.target_id for row in [*old_rows, *_insert_new_observations(access, rows)]})
 
 
-def _delete_older(access: TenantDb, sources: Iterable[Source]) -> Sequence[_TargetId]:
+def _delete_older(access: TenantDb, sources: Iterable[Source]) -> Sequence[_ObservationTarget]:
     """Delete the observations of older versions of chains. Returns their targets."""
     versions = [
         {"source_id": str(source.source_id), "version": source.version} for source in sources
     ]
     return access.fetch(
-        _TargetId,
+        _ObservationTarget,
         """
         delete from graph_observations o
         using jsonb_to_recordset(%(versions)s::jsonb) v (source_id uuid, version int)
@@ -279,11 +279,13 @@ def _delete_older(access: TenantDb, sources: Iterable[Source]) -> Sequence[_Targ
     )
 
 
-def _insert_new_observations(access: TenantDb, rows: Sequence[_Row]) -> Sequence[_TargetId]:
+def _insert_new_observations(
+    access: TenantDb, rows: Sequence[_Row]
+) -> Sequence[_ObservationTarget]:
     """Store observations with the events they cite, except for existing ones and those of chains
     with observations of a newer version. Returns the targets of the new ones."""
     return access.fetch(
-        _TargetId,
+        _ObservationTarget,
         """
         with said as materialized (
             select * from jsonb_to_recordset(%(rows)s::jsonb) d

@@ -10,8 +10,8 @@ from strandline.chains import store_decisions
 from strandline.chains.decisions import Decision
 from strandline.db.database import TenantDb
 from strandline.graph.promotion import store
-from strandline.graph.promotion.promotion import parse_chain_entity
-from strandline.graph.promotion.store import DueChain, Evidence
+from strandline.graph.promotion.extraction_checks import parse_chain_entity
+from strandline.graph.promotion.store import DueChain, EvidenceEvent
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import Extraction, ModelResult, PromptEvent, TaskContext
 
@@ -26,7 +26,7 @@ class ChainExtraction:
     """An extraction, and the events that it cites."""
 
     extraction: Extraction
-    evidence_by_number: Mapping[int, Evidence]
+    evidence_by_number: Mapping[int, EvidenceEvent]
     """The chain's events that are evidence, by their numbers in the extraction."""
     decision: Decision | None
     """The decision to store; None if it was stored before, or there is nothing to extract from."""
@@ -77,7 +77,7 @@ def extract_chain(
 
 
 def _make_decision_record(
-    chain: DueChain, evidence: Sequence[Evidence], result: ModelResult[Extraction]
+    chain: DueChain, evidence: Sequence[EvidenceEvent], result: ModelResult[Extraction]
 ) -> Decision:
     body = {
         "chain_id": str(chain.chain_id),
@@ -111,7 +111,7 @@ def store_extraction(access: TenantDb, chain: DueChain, extraction: ChainExtract
 _NOTHING = Extraction(entities=[], facts=[], decisions=[], relations=[])
 
 
-def _replay(body: Mapping[str, Any], evidence: Mapping[UUID, Evidence]) -> ChainExtraction:
+def _replay(body: Mapping[str, Any], evidence: Mapping[UUID, EvidenceEvent]) -> ChainExtraction:
     """The stored decision, restricted to the events that still exist."""
     numbers = enumerate(map(UUID, body["events"]), 1)
     evidence_by_number = {number: evidence[item] for number, item in numbers if item in evidence}
@@ -120,7 +120,7 @@ def _replay(body: Mapping[str, Any], evidence: Mapping[UUID, Evidence]) -> Chain
     return ChainExtraction(extraction, evidence_by_number, None, reason, waits_for_model=False)
 
 
-def _to_prompt_event(item: Evidence) -> PromptEvent:
+def _to_prompt_event(item: EvidenceEvent) -> PromptEvent:
     return PromptEvent(
         seq=item.seq,
         speaker=item.speaker,

@@ -18,13 +18,13 @@ from strandline.graph.nodes.store_write import (
 )
 from strandline.graph.promotion import store
 from strandline.graph.promotion.extraction import ChainExtraction, extract_chain, store_extraction
-from strandline.graph.promotion.promotion import Promotion, build_promotion
+from strandline.graph.promotion.extraction_checks import Promotion, build_promotion
 from strandline.graph.promotion.store import DueChain
 from strandline.jobs import store_failures
 from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_code
 from strandline.llm.tasks import LlmTasks
 from strandline.observability import logger
-from strandline.tenants.store_tenants import read_tuning
+from strandline.tenants.store_tuning import read_tuning
 from strandline.tuning import Tuning
 
 name = "promoter"

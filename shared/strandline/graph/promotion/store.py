@@ -10,7 +10,7 @@ from uuid import UUID
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
 from strandline.jobs import store_failures
-from strandline.tenants.store_tenants import fetch_tenant_ids
+from strandline.tenants.store_tuning import fetch_tenant_ids
 
 
 def list_due_tenants(
@@ -119,7 +119,7 @@ def close_orphaned_retries(access: TenantDb, now: datetime) -> int:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceEvent:
     """An event of a chain."""
 
     event_id: UUID
@@ -134,11 +134,11 @@ class Evidence:
     recorded_at: datetime
 
 
-def read_evidence(access: TenantDb, chain_id: UUID) -> Sequence[Evidence]:
+def read_evidence(access: TenantDb, chain_id: UUID) -> Sequence[EvidenceEvent]:
     """A chain's events by seq, without erased ones and without those that repeat the answer of a
     recall."""
     return access.fetch(
-        Evidence,
+        EvidenceEvent,
         """
         select e.event_id, e.seq, e.speaker, e.role, e.type, e.origin,
             coalesce(left(e.content, 8000), e.file_name, '') as text,
@@ -175,7 +175,7 @@ def lock_unchanged(access: TenantDb, chain: DueChain) -> bool:
 
 
 @dataclass(frozen=True)
-class _TargetId:
+class _ObservationTarget:
     target_id: UUID
 
 
@@ -186,7 +186,7 @@ def delete_chain_observations(
     version. Returns the ids of the nodes and edges that must be computed again. In a
     transaction."""
     rows = access.fetch(
-        _TargetId,
+        _ObservationTarget,
         """
         delete from graph_observations
         where tenant_id = current_tenant() and source_id = %(chain_id)s

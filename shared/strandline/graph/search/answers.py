@@ -9,7 +9,7 @@ from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.store_joined import EdgeRow, JoinedNode
 from strandline.graph.search.schemas import FoundNode, GraphEdge, Reason
 from strandline.graph.search.store import Match
-from strandline.log.trust import least_trusted
+from strandline.log.trust_ranks import least_trusted
 
 
 def to_found_node(

@@ -14,8 +14,8 @@ from strandline.graph.search.search import ALL_TYPES, hash_possible_names
 from strandline.graph.search.store import Match, NodeFilter, NodeQuery
 from strandline.graph.search.store_knowledge import (
     LIMIT,
-    KnownEdgeRow,
-    KnownNodeRow,
+    RelevantEdgeRow,
+    RelevantNodeRow,
     read_edges_between,
     read_nodes_around,
 )
@@ -26,10 +26,10 @@ NOTHING = KnownGraph(nodes=[], edges=[])
 
 
 @dataclass(frozen=True)
-class Knowledge:
+class RelevantKnowledge:
     """The nodes that concern a question, in the order of the answer, and the edges between them."""
 
-    nodes: Sequence[KnownNodeRow]
+    nodes: Sequence[RelevantNodeRow]
     edges: Sequence[KnownEdge]
 
 
@@ -39,7 +39,7 @@ def read_knowledge(
     vector: Sequence[float] | None,
     space: str,
     types: Sequence[NodeType] = ALL_TYPES,
-) -> Knowledge:
+) -> RelevantKnowledge:
     """Read the nodes that the question names, by whole names of any length or by words of at least
     four letters; the nodes within two edges of confidence 0.5 or more; and the edges between all of
     them. Reads only what holds now and is in view. `vector` is the question's: it finds no nodes,
@@ -64,7 +64,7 @@ def read_knowledge(
         )
         for edge in to_edges(rows, leads)[:LIMIT]
     ]
-    return Knowledge(nodes, edges)
+    return RelevantKnowledge(nodes, edges)
 
 
 def read_known_graph(
@@ -75,7 +75,7 @@ def read_known_graph(
     return KnownGraph(nodes=list(map(_to_known_node, knowledge.nodes)), edges=list(knowledge.edges))
 
 
-def _to_known_node(row: KnownNodeRow) -> KnownNode:
+def _to_known_node(row: RelevantNodeRow) -> KnownNode:
     match = None
     if row.score is not None:
         match = Match(
@@ -86,7 +86,7 @@ def _to_known_node(row: KnownNodeRow) -> KnownNode:
 
 
 def _collect_edge_events(
-    rows: Sequence[KnownEdgeRow], leads: Mapping[UUID, JoinedNode]
+    rows: Sequence[RelevantEdgeRow], leads: Mapping[UUID, JoinedNode]
 ) -> Mapping[tuple[str, str, str, str], list[UUID]]:
     """The events of each edge of an answer, by its ends, type and label."""
     event_ids: dict[tuple[str, str, str, str], list[UUID]] = defaultdict(list)

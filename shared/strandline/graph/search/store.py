@@ -10,7 +10,7 @@ from pgvector import HalfVector
 
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import NodeType
-from strandline.log.fulltext import sanitize_for_parser
+from strandline.log.fulltext_input import sanitize_for_parser
 
 CANDIDATES = 200
 """How many nodes of each kind of match are compared."""

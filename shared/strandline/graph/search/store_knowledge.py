@@ -43,7 +43,7 @@ _EVENTS: LiteralString = """
 
 
 @dataclass(frozen=True)
-class KnownNodeRow(JoinedNode):
+class RelevantNodeRow(JoinedNode):
     """A node that concerns a question."""
 
     hops: int
@@ -123,13 +123,13 @@ _LEADS: LiteralString = """,
 
 def read_nodes_around(
     access: TenantDb, query: NodeQuery, types: Sequence[NodeType]
-) -> Sequence[KnownNodeRow]:
+) -> Sequence[RelevantNodeRow]:
     """The visible nodes of these types that a question names, by their whole names or by words; the
     nodes within two edges of them; and the facts that replaced facts that it names. Named nodes
     come first, then the others by the weight of the edge that leads to them, then by heat. All of
     them hold, and none is archived or of low confidence."""
     return access.fetch(
-        KnownNodeRow,
+        RelevantNodeRow,
         "with"  # noqa: S608
         + MATCHES
         + _REACHED_NODES
@@ -166,17 +166,17 @@ def read_nodes_around(
 
 
 @dataclass(frozen=True)
-class KnownEdgeRow(EdgeRow):
+class RelevantEdgeRow(EdgeRow):
     """An edge of one scope, with the events it cites."""
 
     event_ids: list[UUID]
 
 
-def read_edges_between(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[KnownEdgeRow]:
+def read_edges_between(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[RelevantEdgeRow]:
     """The visible edges between these nodes that hold and are not of low confidence, ordered by
     weight, then by heat."""
     return access.fetch(
-        KnownEdgeRow,
+        RelevantEdgeRow,
         """
         with heaviest as materialized (
             select e.* from graph_edges e

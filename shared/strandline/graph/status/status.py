@@ -13,7 +13,7 @@ from strandline.graph.status.schemas import (
     GraphUse,
     NodeCounts,
 )
-from strandline.graph.status.store import BackgroundProgress, NodeTotals
+from strandline.graph.status.store import BackgroundProgress, NodeTypeTotals
 
 
 def read_status(access: TenantDb, now: datetime) -> GraphStatus:
@@ -49,7 +49,7 @@ def read_status(access: TenantDb, now: datetime) -> GraphStatus:
     )
 
 
-def _describe_health(nodes: Sequence[NodeTotals], progress: BackgroundProgress) -> GraphHealth:
+def _describe_health(nodes: Sequence[NodeTypeTotals], progress: BackgroundProgress) -> GraphHealth:
     return GraphHealth(
         promoted_at=progress.promoted_at,
         chains_due=progress.chains_due,

@@ -105,7 +105,7 @@ _READ_PROGRESS: LiteralString = """,
 
 
 @dataclass(frozen=True)
-class NodeTotals:
+class NodeTypeTotals:
     """The counts of nodes of one type."""
 
     type: NodeType
@@ -120,17 +120,17 @@ class NodeTotals:
     refused: int
 
 
-def count_nodes(access: TenantDb) -> Sequence[NodeTotals]:
+def count_nodes(access: TenantDb) -> Sequence[NodeTypeTotals]:
     """Count the nodes in view by type. A type without nodes has no row."""
     return access.fetch(
-        NodeTotals,
+        NodeTypeTotals,
         _VIEW + _COUNT_NODES,
         {},
     )
 
 
 @dataclass(frozen=True)
-class EdgeTotals:
+class EdgeTypeTotals:
     """The counts of edges of one type."""
 
     type: RelationType
@@ -140,10 +140,10 @@ class EdgeTotals:
     bytes: int
 
 
-def count_edges(access: TenantDb) -> Sequence[EdgeTotals]:
+def count_edges(access: TenantDb) -> Sequence[EdgeTypeTotals]:
     """Count the edges in view by type. A type without edges has no row."""
     return access.fetch(
-        EdgeTotals,
+        EdgeTypeTotals,
         _VIEW + _COUNT_EDGES,
         {},
     )

@@ -14,16 +14,16 @@ from strandline.db.database import TenantDb
 from strandline.errors import NotFound, TooLarge
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.transfer import store_export
-from strandline.graph.transfer.export_lines import (
+from strandline.graph.transfer.export_statements import (
+    SourceStatement,
+    describe_statement,
+    group_sources,
+)
+from strandline.graph.transfer.hashed_lines import (
     FORMAT,
     FORMAT_VERSION,
     HashedLineWriter,
     encode_members_unbraced,
-)
-from strandline.graph.transfer.export_sources import (
-    SourceStatement,
-    describe_statement,
-    group_sources,
 )
 from strandline.graph.transfer.schemas import TransferCounts
 from strandline.graph.transfer.store_export import ExportEdge, ExportNode, ExportScope

@@ -8,14 +8,14 @@ from strandline.graph.fields.schemas import parse_field_name
 from strandline.graph.nodes.identity import NodeType, hash_name
 from strandline.graph.nodes.relations import resolve_relation
 from strandline.graph.nodes.schemas import EntityKind, FactCategory
-from strandline.graph.transfer.export_lines import ExportLine, make_line_error, read_lines
-from strandline.graph.transfer.graph_file import (
+from strandline.graph.transfer.file_contents import (
     FileEdge,
     FileNode,
     FileObservation,
     FileStatement,
     GraphFile,
 )
+from strandline.graph.transfer.hashed_lines import ParsedLine, make_line_error, read_lines
 from strandline.graph.transfer.schemas_file import (
     EdgeLine,
     EndLine,
@@ -56,7 +56,7 @@ class FileReader:
         self._header: HeaderLine | None = None
         self._has_ended = False
         self._keys: set[tuple[object, ...]] = set()
-        self._adders: Mapping[str, Callable[[ExportLine], None]] = {
+        self._adders: Mapping[str, Callable[[ParsedLine], None]] = {
             "header": self._add_header,
             "scope": self._add_scope,
             "node": self._add_node,
@@ -66,7 +66,7 @@ class FileReader:
             "end": self._add_end,
         }
 
-    def add(self, line: ExportLine) -> None:
+    def add(self, line: ParsedLine) -> None:
         """Read the next line."""
         kind = line.members.get("kind")
         add_kind = self._adders.get(kind) if isinstance(kind, str) else None
@@ -91,10 +91,10 @@ class FileReader:
         self._check_ordinals()
         return self.file
 
-    def _add_header(self, line: ExportLine) -> None:
+    def _add_header(self, line: ParsedLine) -> None:
         self._header = _parse(HeaderLine, line)
 
-    def _add_scope(self, line: ExportLine) -> None:
+    def _add_scope(self, line: ParsedLine) -> None:
         scope = _parse(ScopeLine, line)
         self._check_number(line, scope.scope, self.file.scopes)
         try:
@@ -114,7 +114,7 @@ class FileReader:
         self._require_new(line, "scope", *members)
         self.file.scopes.append(members)
 
-    def _add_node(self, line: ExportLine) -> None:
+    def _add_node(self, line: ParsedLine) -> None:
         node = _parse(NodeLine, line)
         self._check_number(line, node.node, self.file.nodes)
         name_hash = hash_name(node.name)
@@ -134,7 +134,7 @@ class FileReader:
             )
         )
 
-    def _add_edge(self, line: ExportLine) -> None:
+    def _add_edge(self, line: ParsedLine) -> None:
         edge = _parse(EdgeLine, line)
         self._check_number(line, edge.edge, self.file.edges)
         start = self._find_index(line, self.file.nodes, edge.from_node, "from_node")
@@ -151,7 +151,7 @@ class FileReader:
             FileEdge(line.number, self._get_scope_index(line), edge.type, edge.label, start, end)
         )
 
-    def _add_statement(self, line: ExportLine) -> None:
+    def _add_statement(self, line: ParsedLine) -> None:
         statement = _parse(StatementLine, line)
         members = self.file.scopes[self._get_scope_index(line)]
         speaker = statement.speaker
@@ -183,7 +183,7 @@ class FileReader:
         )
 
     def _read_observations(
-        self, line: ExportLine, statement: StatementLine
+        self, line: ParsedLine, statement: StatementLine
     ) -> Iterator[FileObservation]:
         targets: set[tuple[bool, int]] = set()
         for observation in statement.says:
@@ -208,7 +208,7 @@ class FileReader:
                 observation.valid_from,
             )
 
-    def _check_node_patch(self, line: ExportLine, node: FileNode, patch: Mapping[str, Any]) -> None:
+    def _check_node_patch(self, line: ParsedLine, node: FileNode, patch: Mapping[str, Any]) -> None:
         if "valid_to" in patch and (node.type != "fact" or patch["valid_to"] is None):
             raise make_line_error(
                 line.number, "only facts can end, and a fact that ended cannot hold again"
@@ -222,7 +222,7 @@ class FileReader:
                 f"`category` of {node.type} must be one of {', '.join(sorted(categories))}",
             )
 
-    def _check_revision(self, line: ExportLine, revision: RevisionFields) -> None:
+    def _check_revision(self, line: ParsedLine, revision: RevisionFields) -> None:
         for number in (revision.node, revision.ref_node):
             if number is not None:
                 topic = self._find_index(line, self.file.nodes, number, "revision")
@@ -230,7 +230,7 @@ class FileReader:
                     raise make_line_error(line.number, "only topics have fields")
         self._check_field(line, revision.field)
 
-    def _add_field(self, line: ExportLine) -> None:
+    def _add_field(self, line: ParsedLine) -> None:
         row = _parse(FieldLine, line)
         topic = self._find_index(line, self.file.nodes, row.node, "node")
         if self.file.nodes[topic].type != "topic":
@@ -239,12 +239,12 @@ class FileReader:
         self._require_new(line, "field", topic, row.field)
         self.file.fields[topic, row.field] = row
 
-    def _add_end(self, line: ExportLine) -> None:
+    def _add_end(self, line: ParsedLine) -> None:
         if _parse(EndLine, line).lines != line.number:
             raise make_line_error(line.number, "`lines` is not the number of lines in the file")
         self._has_ended = True
 
-    def _check_field(self, line: ExportLine, name: str) -> None:
+    def _check_field(self, line: ParsedLine, name: str) -> None:
         try:
             is_canonical = parse_field_name(name) == name
         except Invalid:
@@ -267,13 +267,13 @@ class FileReader:
                     node.line, "the fact of this name before it is missing, or has not ended"
                 )
 
-    def _get_scope_index(self, line: ExportLine) -> int:
+    def _get_scope_index(self, line: ParsedLine) -> int:
         if not self.file.scopes:
             raise make_line_error(line.number, "comes before the line of its scope")
         return len(self.file.scopes) - 1
 
     def _find_index(
-        self, line: ExportLine, rows: Sequence[FileNode | FileEdge], number: int, member: str
+        self, line: ParsedLine, rows: Sequence[FileNode | FileEdge], number: int, member: str
     ) -> int:
         """The index of a node or an edge of the current scope."""
         if not 1 <= number <= len(rows) or rows[number - 1].scope != self._get_scope_index(line):
@@ -282,17 +282,17 @@ class FileReader:
             )
         return number - 1
 
-    def _check_number(self, line: ExportLine, number: int, rows: Sequence[object]) -> None:
+    def _check_number(self, line: ParsedLine, number: int, rows: Sequence[object]) -> None:
         if number != len(rows) + 1:
             raise make_line_error(line.number, "does not have the next number of its kind")
 
-    def _require_new(self, line: ExportLine, *key: object) -> None:
+    def _require_new(self, line: ParsedLine, *key: object) -> None:
         if key in self._keys:
             raise make_line_error(line.number, "repeats an earlier line")
         self._keys.add(key)
 
 
-def _parse[Line: FileLine](model: type[Line], line: ExportLine) -> Line:
+def _parse[Line: FileLine](model: type[Line], line: ParsedLine) -> Line:
     try:
         return validate(model, line.members)
     except Invalid as error:

@@ -12,21 +12,21 @@ from psycopg import errors
 from strandline.auth.principals import Principal
 from strandline.db.database import TenantDb
 from strandline.errors import Forbidden, Invalid, PayloadMissing, StateConflict, TooLarge
-from strandline.graph.changes.scope_writes import make_source
+from strandline.graph.changes.statement_writes import make_source
 from strandline.graph.transfer import store_import
 from strandline.graph.transfer.export import MAX_FILE_BYTES
-from strandline.graph.transfer.graph_file import FileObservation, FileStatement, GraphFile
+from strandline.graph.transfer.file_contents import FileObservation, FileStatement, GraphFile
 from strandline.graph.transfer.import_file import read_file
 from strandline.graph.transfer.import_rows import GraphWriter
 from strandline.graph.transfer.schemas import GraphImport, ImportRequest
 from strandline.http.request import Request
 from strandline.log import store_uploads
 from strandline.log.append import make_caller
-from strandline.log.append_batch import AppendBatch, AppendResult
+from strandline.log.append_state import AppendBatch, AppendResult
+from strandline.log.caller_statements import GraphStatement, build_statements, store_statements
 from strandline.log.cid import sha256_of_cid
 from strandline.log.schemas_fields import Role
-from strandline.log.statements import Statement, build_statements, store_statements
-from strandline.log.trust import trust_rank
+from strandline.log.trust_ranks import trust_rank
 
 CHANNEL = "graph-import"
 """The channel of the statements' keys."""
@@ -167,7 +167,7 @@ def _count_lowered_trust(
 
 def make_statements(
     principal: Principal, graph: GraphFile, statements: Sequence[FileStatement]
-) -> Iterator[Statement]:
+) -> Iterator[GraphStatement]:
     """Build the statements. Their keys are derived from their content, so that the same statement
     is stored once even if several files contain it."""
     copies = Counter[str]()
@@ -183,7 +183,7 @@ def make_statements(
         digest = _digest(graph, statement, record)
         copies[digest] += 1
         role, speaker = _resolve_speaker(principal, statement)
-        yield Statement(
+        yield GraphStatement(
             participants=graph.scopes[statement.scope],
             role=role,
             content=statement.content,

@@ -10,8 +10,8 @@ from strandline.graph.nodes.identity import make_edge_id, make_node_id
 from strandline.graph.nodes.observations import Source
 from strandline.graph.nodes.store_write import compute_from_observations, lock_scopes
 from strandline.graph.transfer import store_import
-from strandline.graph.transfer.export_lines import make_line_error
-from strandline.graph.transfer.graph_file import FileStatement, GraphFile
+from strandline.graph.transfer.file_contents import FileStatement, GraphFile
+from strandline.graph.transfer.hashed_lines import make_line_error
 from strandline.graph.transfer.schemas_file import RevisionFields
 from strandline.participants import derive_scope_id
 

@@ -19,7 +19,7 @@ def find_aliases(names: Collection[str]) -> dict[str, str | None]:
     full_names: dict[str, str | None] = {}
     for name in names:
         if longer_names := name_index.longer_names(name):
-            full_names[name] = name_index.resolve_single(longer_names)
+            full_names[name] = name_index.choose_full_name(longer_names)
     return full_names
 
 
@@ -56,7 +56,7 @@ class _NameIndex:
             else (*self._longer_cache[key], part)
         )
 
-    def resolve_single(self, names: tuple[str, ...]) -> str | None:
+    def choose_full_name(self, names: tuple[str, ...]) -> str | None:
         """The best spelling of the one name that contains all others, if there is one. Names that
         are part of a further name are ignored, unless all are."""
         if names not in self._single_cache:

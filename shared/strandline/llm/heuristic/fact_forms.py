@@ -152,7 +152,7 @@ def _build_allergy_fact(match: re.Match[str], speaker: str) -> StatedFact:
     return StatedFact(_close(f"{speaker} has {match['what']}"), "personal", 0.95)
 
 
-def _build_relative_fact(match: re.Match[str], speaker: str) -> StatedFact | None:
+def _build_relationship_fact(match: re.Match[str], speaker: str) -> StatedFact | None:
     """My sister Linnea; Ines Farrow, our grant officer; Pearl is Mum's sister."""
     groups = match.groupdict()
     name, role, owner = match["name"], match["role"].strip(), groups.get("owner") or speaker
@@ -162,7 +162,7 @@ def _build_relative_fact(match: re.Match[str], speaker: str) -> StatedFact | Non
     return StatedFact(content, "relationship", 0.9, (name, "RELATES_TO", owner, role))
 
 
-def _build_role_fact(match: re.Match[str], speaker: str) -> StatedFact | None:
+def _build_role_holder_fact(match: re.Match[str], speaker: str) -> StatedFact | None:
     """The Hester Gray, skipper Wim Dockett."""
     del speaker
     name, role, owner = match["name"], match["role"], match["owner"]
@@ -229,18 +229,21 @@ _FORMS: Sequence[tuple[re.Pattern[str], _Build]] = (
         ),
         _make_speaker_builder("personal", 0.8),
     ),
-    (re.compile(rf"\b(?:[Mm]y|[Oo]ur) (?P<role>[a-z]+),? (?P<name>{_NAME})"), _build_relative_fact),
+    (
+        re.compile(rf"\b(?:[Mm]y|[Oo]ur) (?P<role>[a-z]+),? (?P<name>{_NAME})"),
+        _build_relationship_fact,
+    ),
     (
         re.compile(rf"\b(?P<name>{_NAME})(?:, | is )(?:my|our) (?P<role>{_ROLE})(?=[,.;!]|$)"),
-        _build_relative_fact,
+        _build_relationship_fact,
     ),
     (
         re.compile(rf"\b(?P<name>{_NAME}) is (?P<owner>{_NAME})'s (?P<role>{_ROLE})(?=[,.;!]|$)"),
-        _build_relative_fact,
+        _build_relationship_fact,
     ),
     (
         re.compile(rf"\b[Tt]he (?P<owner>{_NAME}), (?P<role>[a-z]+) (?P<name>{_NAME})"),
-        _build_role_fact,
+        _build_role_holder_fact,
     ),
     (
         re.compile(rf"(?:{_I_AM} working|\b[Ii] work) on (?:the )?(?P<name>{_NAME})"),

@@ -4,9 +4,9 @@ neighbours that belong to them."""
 import re
 from collections.abc import Iterator, Sequence
 
+from strandline.llm.heuristic.name_spans import is_number_of_name
 from strandline.llm.heuristic.sentences import TokenizedSentence
-from strandline.llm.heuristic.spans import is_number_of_name
-from strandline.llm.heuristic.spelling import is_derived, is_misspelt
+from strandline.llm.heuristic.unlisted_words import is_derived, is_misspelt
 from strandline.llm.heuristic.words import GENITIVE, is_ordinary, word_list
 
 _MODEL = re.compile(r"(?!v)[a-z]{1,2}\d{1,4}")
@@ -112,7 +112,7 @@ class _SentenceNameFinder:
             name += words[end : end + 2]
         elif self._is_genitive(name[-1], next_word):
             name[-1] = name[-1].removesuffix("s")
-        elif self._has_number(start, end):
+        elif self._has_number_after(start, end):
             name.append(next_word)
         return " ".join(name)
 
@@ -132,7 +132,7 @@ class _SentenceNameFinder:
             and (is_ordinary(next_word) or is_misspelt(next_word))
         )
 
-    def _has_number(self, start: int, end: int) -> bool:
+    def _has_number_after(self, start: int, end: int) -> bool:
         """Whether a model number follows: velmo r5. A person with a title has none, and a number
         that occurs twice counts something."""
         words = self._words

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from strandline.llm.heuristic import (
-    cohesion,
     contradiction,
     digest,
     names,
     overview,
     statements,
+    topic_continuation,
 )
 from strandline.llm.types import (
     Continues,
@@ -40,7 +40,7 @@ class HeuristicModel:
     ) -> Continues:
         """Whether `message` continues the topic of `before`, as `after` shows. True if `before` is
         empty."""
-        return Continues(continues=cohesion.continues_topic(before, message, after))
+        return Continues(continues=topic_continuation.continues_topic(before, message, after))
 
     def summarise(self, events: Sequence[PromptEvent]) -> Summary:
         """The sentence of the run that says most, and the run's importance."""

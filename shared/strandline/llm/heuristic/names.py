@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from strandline.llm.heuristic.aliases import find_aliases
 from strandline.llm.heuristic.codes import find_codes, is_acronym
 from strandline.llm.heuristic.lowercase_names import find_lower_case_names
+from strandline.llm.heuristic.name_spans import find_spans, is_name_like
 from strandline.llm.heuristic.sentences import (
     TokenizedSentence,
     find_titles_and_file_numbers,
     tokenize_sentences,
 )
-from strandline.llm.heuristic.spans import find_spans, is_name_like
-from strandline.llm.heuristic.spelling import is_derived
+from strandline.llm.heuristic.unlisted_words import is_derived
 from strandline.llm.heuristic.words import is_ordinary, word_list
 from strandline.llm.types import Entity, EntityKind, PromptEvent
 

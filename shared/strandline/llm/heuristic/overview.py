@@ -25,7 +25,7 @@ class _PartLabel:
 def describe_parts(parts: Sequence[TopicTreePart]) -> Overview:
     """The names of the parts, those of most events first, and their dates, in at most
     OVERVIEW_CHARACTERS. The topic is that of most events."""
-    names = _rank_labels(parts)
+    names = _sort_labels_by_events(parts)
     started_at = min(part.started_at for part in parts)
     dates = describe_dates(started_at, max(part.last_event_at for part in parts))
     if not names:
@@ -38,7 +38,7 @@ def describe_parts(parts: Sequence[TopicTreePart]) -> Overview:
     return Overview(summary=f"{'; '.join(listing)}{more} ({dates})", topic=topic)
 
 
-def _rank_labels(parts: Sequence[TopicTreePart]) -> list[_PartLabel]:
+def _sort_labels_by_events(parts: Sequence[TopicTreePart]) -> list[_PartLabel]:
     """The different names of the parts, those of most events first; of equals, the earliest."""
     names: dict[str, _PartLabel] = {}
     for part in sorted(parts, key=lambda part: (part.started_at, part.last_event_at)):

@@ -109,10 +109,12 @@ def _get_stemmer() -> _Stemmer:
 def is_ordinary(word: str) -> bool:
     """Whether it is a word of everyday English in any form, and so no name."""
     word = normalize_without_genitive(word)
-    return _is_ordinary_form(word) or all(_is_ordinary_form(part) for part in word.split("-"))
+    return _is_form_of_ordinary_word(word) or all(
+        _is_form_of_ordinary_word(part) for part in word.split("-")
+    )
 
 
-def _is_ordinary_form(word: str) -> bool:
+def _is_form_of_ordinary_word(word: str) -> bool:
     if word in _lexicon_words() or word in _band_by_word():
         return True
     if not _ENDING.search(word):

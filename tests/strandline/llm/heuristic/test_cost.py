@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from strandline.llm.heuristic import aliases, codes, cohesion, digest, spans, words
+from strandline.llm.heuristic import aliases, codes, digest, name_spans, topic_continuation, words
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import PromptEvent
 from tests.bench import conversations, talks
@@ -179,12 +179,12 @@ def test_a_text_that_stays_open_is_taken_apart_once(monkeypatch: pytest.MonkeyPa
         durations.append(text)
         return iter(text.split())
 
-    monkeypatch.setattr(cohesion, "iter_stems", stems)
-    cohesion._stems_of.cache_clear()
+    monkeypatch.setattr(topic_continuation, "iter_stems", stems)
+    topic_continuation._stems_of.cache_clear()
     events = say(*(f"event no {place}" for place in range(500)))
     for place in range(490, 496):
         HEURISTIC.continues(events[:place], events[place], events[place + 1 : place + 4])
-    cohesion._stems_of.cache_clear()
+    topic_continuation._stems_of.cache_clear()
     assert len(durations) == len({*durations}) == 499
 
 
@@ -204,10 +204,10 @@ def test_patterns_find_what_their_slow_forms_found() -> None:
 
 
 def test_figures_are_counted_once_in_a_sentence() -> None:
-    spans._count_numbered_names.cache_clear()
+    name_spans._count_numbered_names.cache_clear()
     sentence = [part for _ in range(50) for part in ("Velmo", "60", ",")]
-    assert len(list(spans.find_spans(sentence))) == 50
-    assert spans._count_numbered_names.cache_info().misses == 1
+    assert len(list(name_spans.find_spans(sentence))) == 50
+    assert name_spans._count_numbered_names.cache_info().misses == 1
 
 
 def test_what_it_says_of_conversations_is_frozen() -> None:
@@ -223,7 +223,9 @@ def test_what_it_says_of_conversations_is_frozen() -> None:
             for place in range(1, len(run)):
                 later = run[place + 1 : place + 4]
                 hasher.update(
-                    repr(tuple(cohesion.compute_cues(run[:place], run[place], later))).encode()
+                    repr(
+                        tuple(topic_continuation.compute_cues(run[:place], run[place], later))
+                    ).encode()
                 )
     assert hasher.hexdigest() == FROZEN_DIGEST
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from strandline.chains import quality
 from strandline.chains.heat import HeatState, compute_factors
-from strandline.embeddings.spaces import Thresholds
-from strandline.llm.heuristic import cohesion, digest
+from strandline.embeddings.similarity_thresholds import Thresholds
+from strandline.llm.heuristic import digest, topic_continuation
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.heuristic.words import iter_stems, split_sentences, word_list
 from strandline.llm.types import PromptEvent, Summary
@@ -465,7 +465,7 @@ def test_the_score_sees_a_heuristic_model_that_guesses(monkeypatch: pytest.Monke
     def guesses(*_: object) -> bool:
         return dice.random() < 0.75
 
-    monkeypatch.setattr(cohesion, "continues_topic", guesses)
+    monkeypatch.setattr(topic_continuation, "continues_topic", guesses)
     assert _score(talks.DEMO)[0] < 0.75
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from strandline.llm.heuristic.names import extract_entities
-from strandline.llm.heuristic.spelling import is_derived, is_misspelt
+from strandline.llm.heuristic.unlisted_words import is_derived, is_misspelt
 from strandline.llm.types import PromptEvent
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -1,0 +1,218 @@
+"""Verbs as declarations: a verb's signature is its request, its return type is its answer, and its
+body is empty. One declaration serves the synchronous and the asynchronous client.
+
+- A parameter in the path goes there, those of a GET and those named in `in_query` into the query
+  string, all others into the body. What is None is left out.
+- `KEEP` is the default of what a change leaves as it is; there None is sent, as null.
+- `user`, `agent` and `participants` together become `participants`.
+- A verb with `idempotency_key` sends one, of its own if the caller gives none, so that a repeated
+  request is stored once.
+"""
+
+import functools
+import types
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Concatenate, Self, overload
+
+from strandline.client import answers
+from strandline.client.request_building import (
+    Call,
+    Operation,
+    VerbGroup,
+    VerbSignature,
+    read_answer,
+)
+from strandline.client.transport import AsyncCaller, SyncCaller
+
+
+class _Descriptor:
+    """Gives a caller the form of a verb that it can use."""
+
+    _sync: Callable[..., Any]
+    _async: Callable[..., Any]
+
+    def _bind(self, instance: SyncCaller | AsyncCaller | None) -> Any:
+        if instance is None:
+            return self
+        function = self._sync if isinstance(instance, SyncCaller) else self._async
+        return types.MethodType(function, instance)
+
+
+class Verb[**P, T](_Descriptor):
+    """One operation: `client.verb(...)` gives its answer, of an asynchronous client an
+    awaitable."""
+
+    def __init__(self, function: Callable[Concatenate[Any, P], T], operation: Operation) -> None:
+        self.declaration = VerbSignature(function, operation)
+
+        @functools.wraps(function)
+        def answer(caller: SyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
+            return caller.perform(self.call(caller, *args, **kwargs))
+
+        @functools.wraps(function)
+        async def answer_later(caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
+            return await caller.perform(self.call(caller, *args, **kwargs))
+
+        self._sync, self._async = answer, answer_later
+
+    def call(self, caller: VerbGroup, /, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+        """The request of these arguments."""
+        return self.declaration.build(caller, args, kwargs, self._read)
+
+    def _read(self, content: bytes) -> T:
+        return read_answer(self.declaration.answer, content)
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: SyncCaller, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(
+        self, instance: AsyncCaller, owner: type
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
+        return self._bind(instance)
+
+
+class Pages[**P, T](_Descriptor):
+    """A list in pages: `for item in client.verb(...)`, or `async for`. A page is read when it is
+    needed. The declaration returns the type of an item."""
+
+    def __init__(
+        self, function: Callable[Concatenate[Any, P], T], operation: Operation, page: str
+    ) -> None:
+        self.declaration = VerbSignature(function, operation)
+        self.page_type, _, self.member = page.partition(".")
+
+        @functools.wraps(function)
+        def iterate(caller: SyncCaller, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+            call: Call[Any] | None = self.call(caller, *args, **kwargs)
+            while call is not None:
+                page = caller.perform(call)
+                yield from getattr(page, self.member)
+                call = _next_page(call, page.next_cursor)
+
+        @functools.wraps(function)
+        async def iterate_later(
+            caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs
+        ) -> AsyncIterator[T]:
+            call: Call[Any] | None = self.call(caller, *args, **kwargs)
+            while call is not None:
+                page = await caller.perform(call)
+                for item in getattr(page, self.member):
+                    yield item
+                call = _next_page(call, page.next_cursor)
+
+        self._sync, self._async = iterate, iterate_later
+
+    def call(self, caller: VerbGroup, /, *args: P.args, **kwargs: P.kwargs) -> Call[Any]:
+        """The request of the first page."""
+        return self.declaration.build(caller, args, kwargs, self._read)
+
+    def _read(self, content: bytes) -> Any:
+        return read_answer(getattr(answers, self.page_type), content)
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: SyncCaller, owner: type) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, instance: AsyncCaller, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
+        return self._bind(instance)
+
+
+def _next_page(call: Call[Any], cursor: str | None) -> Call[Any] | None:
+    if cursor is None:
+        return None
+    query = [(name, value) for name, value in call.query if name != "cursor"]
+    return replace(call, query=[*query, ("cursor", cursor)])
+
+
+@dataclass(frozen=True)
+class BlockingStep[T]:
+    """A step that takes time without a request; an asynchronous client does it in a thread."""
+
+    function: Callable[[], T]
+
+
+type Steps[T] = Generator[Call[Any] | BlockingStep[Any], Any, T]
+"""Several requests in a row: yields each, is sent its answer, and returns the result."""
+
+
+class MultiRequestVerb[**P, T](_Descriptor):
+    """A verb of several requests, written once as a generator of them."""
+
+    def __init__(self, function: Callable[Concatenate[Any, P], Steps[T]]) -> None:
+        @functools.wraps(function)
+        def run(caller: SyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
+            steps = function(caller, *args, **kwargs)
+            answer: Any = None
+            while True:
+                try:
+                    step = steps.send(answer)
+                except StopIteration as end:
+                    return end.value
+                answer = step.function() if isinstance(step, BlockingStep) else caller.perform(step)
+
+        @functools.wraps(function)
+        async def run_later(caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
+            import asyncio  # 40 ms, which no synchronous program has to wait
+
+            steps = function(caller, *args, **kwargs)
+            answer: Any = None
+            while True:
+                try:
+                    step = steps.send(answer)
+                except StopIteration as end:
+                    return end.value
+                if isinstance(step, BlockingStep):
+                    answer = await asyncio.to_thread(step.function)
+                else:
+                    answer = await caller.perform(step)
+
+        self._sync, self._async = run, run_later
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: SyncCaller, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(
+        self, instance: AsyncCaller, owner: type
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
+        return self._bind(instance)
+
+
+def yield_step[T](step: Call[T] | BlockingStep[T]) -> Steps[T]:
+    """One step of a procedure: `answer = yield from ask(call)`."""
+    return (yield step)
+
+
+class _VerbDecorator:
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+
+    def __call__[**P, T](self, function: Callable[Concatenate[Any, P], T]) -> Verb[P, T]:
+        return Verb(function, self._operation)
+
+
+class _PagesDecorator:
+    def __init__(self, operation: Operation, page: str) -> None:
+        self._operation, self._page = operation, page
+
+    def __call__[**P, T](self, function: Callable[Concatenate[Any, P], T]) -> Pages[P, T]:
+        return Pages(function, self._operation, self._page)
+
+
+def operation(name: str, **options: Any) -> _VerbDecorator:
+    """Declare a verb of the operation with this name; `options` are those of Operation."""
+    return _VerbDecorator(Operation(name, **options))
+
+
+def pages(name: str, page: str, **options: Any) -> _PagesDecorator:
+    """Declare a list. `page` is the page's type and its member with the items, as in
+    `EventPage.events`."""
+    return _PagesDecorator(Operation(name, **options), page)

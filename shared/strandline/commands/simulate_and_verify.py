@@ -1,0 +1,156 @@
+"""Commands that try a service: `simulate` plays thirteen scenarios, `verify` checks what is
+stored."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+
+from strandline.client.errors import ServiceError, UnavailableError
+from strandline.client.request_building import join_participants
+from strandline.commands.invocation import Invocation, Participants, participant_options
+from strandline.commands.output import make_progress, print_json, print_table
+from strandline.commands.simulation_scenarios import (
+    SCENARIOS,
+    MissingRight,
+    Scenario,
+    UnmetExpectation,
+    World,
+    prepare_world,
+)
+from strandline.commands.stored_data_checks import CHECKS, Check, StoredData
+
+PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
+_COLOURS = {PASSED: "green", FAILED: "red", NOT_RUN: "yellow"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a scenario or a check came out."""
+
+    name: str
+    verdict: str
+    seconds: float
+    detail: str
+
+
+@click.command()
+@click.option(
+    "--patience",
+    type=click.FloatRange(1, 3600),
+    default=120.0,
+    show_default=True,
+    help="Seconds to wait for background work.",
+)
+@click.pass_obj
+def simulate(run: Invocation, patience: float) -> int:
+    """Play thirteen scenarios against a service, each with a verdict.
+
+    From a session to an archived chain. With a key of the right operator they have a tenant of
+    their own, else users of their own in the key's tenant, and the last one cannot be played. What
+    they store stays. The exit code is 1 if one fails.
+    """
+    name = f"simulation-{time.strftime('%Y%m%d')}-{secrets.token_hex(4)}"
+    world = prepare_world(run.client, name, patience)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    verdicts: list[Verdict] = []
+    with closing(world), make_progress(*columns) as progress:
+        task = progress.add_task("simulate", total=len(SCENARIOS))
+        for scenario in SCENARIOS:
+            progress.update(task, description=scenario.name)
+            verdicts.append(_judge(scenario.name, _bind_scenario(scenario, world)))
+            progress.advance(task)
+    place = f"tenant {world.tenant}" if world.tenant else f"users {world.run}-…"
+    return _report(run, verdicts, "scenarios", place)
+
+
+def _bind_scenario(scenario: Scenario, world: World) -> Callable[[], str]:
+    return lambda: scenario.play(world)
+
+
+@click.command()
+@participant_options
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="The most blocks, and the most payloads, that are read.",
+)
+@click.pass_obj
+def verify(
+    run: Invocation,
+    people: Participants,
+    sample: int,
+) -> int:
+    """Check what is stored: log, blocks, payloads, edges, chains, communities.
+
+    Everything that the key sees, or with --user, --agent or --participant what those took part in.
+    The exit code is 1 if a check fails.
+    """
+    readers = join_participants(**people)
+    store = StoredData(run.client, readers, sample)
+    with make_progress(TextColumn("{task.description}"), MofNCompleteColumn()) as progress:
+        task = progress.add_task("events read", total=None)
+        store.read(lambda count: progress.advance(task, count))
+    verdicts = [_judge(check.name, _bind_check(check, store)) for check in CHECKS]
+    return _report(
+        run, verdicts, "checks", ", ".join(readers) if readers else "all that is visible"
+    )
+
+
+def _bind_check(check: Check, store: StoredData) -> Callable[[], str]:
+    def look() -> str:
+        findings = check.run(store)
+        if findings.faults:
+            raise UnmetExpectation(findings.detail)
+        return findings.detail
+
+    return look
+
+
+def _judge(name: str, play: Callable[[], str]) -> Verdict:
+    """The verdict on what `play` does. Raises UnavailableError: then nothing can be judged."""
+    start = time.monotonic()
+    try:
+        verdict, detail = PASSED, play()
+    except UnmetExpectation as error:
+        verdict, detail = FAILED, str(error)
+    except MissingRight as error:
+        verdict, detail = NOT_RUN, str(error)
+    except UnavailableError:
+        raise
+    except ServiceError as error:
+        verdict, detail = FAILED, str(error)
+    return Verdict(name, verdict, round(time.monotonic() - start, 1), detail)
+
+
+def _report(run: Invocation, verdicts: list[Verdict], what: str, place: str) -> int:
+    """Print the verdicts; the exit code."""
+    counts = {kind: sum(v.verdict == kind for v in verdicts) for kind in _COLOURS}
+    if run.as_json:
+        summary = {kind.replace(" ", "_"): count for kind, count in counts.items()}
+        print_json({**summary, "of": place, what: [asdict(v) for v in verdicts]})
+    else:
+        print_table(
+            ("", what, "verdict", "seconds", "seen"),
+            (
+                (number, v.name, v.verdict, f"{v.seconds:.1f}", v.detail)
+                for number, v in enumerate(verdicts, 1)
+            ),
+            "",
+            colours=_COLOURS,
+        )
+        others = [f"{count} {kind}" for kind, count in counts.items() if count and kind != PASSED]
+        click.echo(", ".join([f"{counts[PASSED]} of {len(verdicts)} {what} passed", *others]))
+        click.echo(f"of {place}", err=True)
+    return 1 if counts[FAILED] else 0
+
+
+COMMANDS = (simulate, verify)

@@ -1,0 +1,165 @@
+"""End the valid time of a fact."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, StateConflict
+from strandline.graph.changes.schemas import Invalidation, InvalidationRequest
+from strandline.graph.changes.sentences_changes import write_invalidation
+from strandline.graph.changes.statement_writes import (
+    GraphScope,
+    Observations,
+    check_operation_size,
+    open_scope,
+    speaker_role,
+    store_with_observations,
+)
+from strandline.graph.changes.store_targets import NodeTarget, find_targets
+from strandline.graph.changes.targets import (
+    UPKEEP,
+    ReferencedNode,
+    describe_node,
+    describe_target,
+    find_own_node,
+    find_referenced_nodes,
+    format_target,
+)
+from strandline.graph.nodes.identity import format_node_id, normalise
+from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.http.request import Request
+from strandline.log.caller_statements import GraphStatement
+
+
+def invalidate_fact(
+    request: Request, node_id: str, body: InvalidationRequest, key: str | None
+) -> tuple[Invalidation, bool]:
+    """Store a statement that a fact no longer holds, and which fact replaces it. Returns what was
+    stored, and whether it was stored before under the same key.
+
+    Raises NotFound; Invalid for an invalid replacement; StateConflict for a node that is not a
+    fact, is already invalidated or belongs to other participants; and the errors of an append.
+    """
+    scope = open_scope(request, body.participants)
+    target = find_own_node(scope, node_id)
+    _check_invalidation(target, body)
+    end = _find_stored_replacement(scope, target, body)
+    replacement = body.replacement
+    new_name = replacement.content.strip() if replacement else end.name if end else None
+    operation = _make_operation(target, body, end)
+
+    def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
+        if not is_replay:
+            ids = [target.node_id, *([end.node_id] if end and end.node_id else [])]
+            _require_both_valid(find_targets(access, ids).values(), target)
+        return _observe_invalidation(target, body, end, sources[0])
+
+    statement = GraphStatement(
+        participants=scope.participants,
+        role=speaker_role(body.speaker),
+        content=write_invalidation(target.name, body.reason, new_name),
+        operation={"invalidate": operation},
+        speaker=body.speaker,
+        key=key,
+    )
+    result = store_with_observations(request, [statement], observe)
+    ids, edge_ids = result.graph.node_ids, result.graph.edge_ids
+    answer = Invalidation(
+        id=format_target(target),
+        scope_id=scope.scope_id,
+        event_id=result.receipts[0].event_id,
+        valid_to=_valid_to(body, result.sources[0]),
+        replacement=format_node_id("fact", ids[1]) if edge_ids else None,
+        edge_id=edge_ids[0] if edge_ids else None,
+    )
+    return answer, result.is_replay
+
+
+def _check_invalidation(target: NodeTarget, body: InvalidationRequest) -> None:
+    if target.type != "fact":
+        raise StateConflict(
+            f"only facts are invalidated, not a node of type {target.type}; change its fields, or"
+            " archive it: PATCH /api/v1/graph/nodes/{node_id}"
+        )
+    if body.valid_from is not None and body.valid_from < target.valid_from:
+        raise Invalid(
+            f"valid_from: the fact holds since {target.valid_from.isoformat()}; give no earlier"
+            " time; give that time if the fact never held",
+            field="valid_from",
+        )
+
+
+def _find_stored_replacement(
+    scope: GraphScope, target: NodeTarget, body: InvalidationRequest
+) -> ReferencedNode | None:
+    if body.replacement and normalise(body.replacement.content) == normalise(target.name):
+        raise Invalid("replacement.content: is the same as the fact", field="replacement.content")
+    if body.replacement_id is None:
+        return None
+    end = find_referenced_nodes(scope, {"replacement_id": body.replacement_id})["replacement_id"]
+    if end.type != "fact":
+        raise Invalid(
+            f"replacement_id: a fact replaces a fact, not a node of type {end.type}",
+            field="replacement_id",
+        )
+    if normalise(end.name) == normalise(target.name):
+        raise Invalid("replacement_id: is the fact itself", field="replacement_id")
+    return end
+
+
+def _make_operation(
+    target: NodeTarget, body: InvalidationRequest, end: ReferencedNode | None
+) -> dict[str, Any]:
+    fields = body.model_dump(
+        mode="json",
+        exclude_none=True,
+        exclude={"participants", "speaker", "replacement_id"},
+    )
+    operation = {**describe_target(target), **fields}
+    if end:
+        ordinal = end.target.ordinal if end.node_id else 0
+        operation["replacement"] = describe_node(end.type, end.name, ordinal)
+    check_operation_size(operation, "replacement")
+    return operation
+
+
+def _require_both_valid(nodes: Iterable[NodeTarget], target: NodeTarget) -> None:
+    for node in nodes:
+        if node.valid_to is not None:
+            is_target = node.node_id == target.node_id
+            what = "the fact" if is_target else "replacement_id: the replacement"
+            raise StateConflict(
+                f"{what} has already ended ({node.valid_to.isoformat()}); if it holds again, state"
+                " it again: POST /api/v1/graph/nodes",
+                **({} if is_target else {"field": "replacement_id"}),
+            )
+
+
+def _valid_to(body: InvalidationRequest, source: Source) -> datetime:
+    return body.valid_from or source.valid_from
+
+
+def _observe_invalidation(
+    target: NodeTarget, body: InvalidationRequest, end: ReferencedNode | None, source: Source
+) -> Observations:
+    until = _valid_to(body, source).isoformat()
+    patch = {**UPKEEP, "valid_to": until, "reason": body.reason}
+    old = NodeObservation(source, "fact", target.name, patch, node_id=target.node_id)
+    if body.replacement:
+        new = NodeObservation(
+            source,
+            "fact",
+            body.replacement.content.strip(),
+            {"category": body.replacement.category},
+            body.replacement.confidence,
+            valid_from=body.valid_from,
+        )
+    elif end:
+        new = end.observe(source)
+    else:
+        return Observations([old])
+    link = EdgeObservation(
+        source, 1, 0, "invalidates", patch={"reason": body.reason}, valid_from=body.valid_from
+    )
+    return Observations([old, new], [link])

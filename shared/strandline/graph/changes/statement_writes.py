@@ -1,0 +1,148 @@
+"""Store statements in a scope's log, with their observations of the graph, in one transaction."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from strandline.db.database import NOBODY, Caller, TenantDb
+from strandline.errors import Forbidden, Invalid
+from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
+from strandline.graph.nodes.observations import (
+    EdgeObservation,
+    NodeObservation,
+    Source,
+    WrittenGraph,
+)
+from strandline.graph.nodes.schemas import MAX_NODE_BYTES
+from strandline.graph.nodes.store_write import write_observations
+from strandline.http.request import Request
+from strandline.log.append import make_caller
+from strandline.log.append_state import AppendBatch, AppendResult
+from strandline.log.caller_statements import GraphStatement, build_statements, store_statements
+from strandline.log.schemas_append import Receipt
+from strandline.log.schemas_fields import Role
+from strandline.participants import derive_scope_id, normalize_set
+
+
+@dataclass(frozen=True)
+class GraphScope:
+    """The scope that a request writes into."""
+
+    participants: Sequence[str]
+    scope_id: UUID
+    readers: TenantDb
+    """The database with the view that all participants share: what a request may name."""
+
+
+def open_scope(request: Request, participants: Sequence[str]) -> GraphScope:
+    """The scope of exactly these participants, if the caller may write into it. Raises Invalid or
+    Forbidden, which name `participants`."""
+    principal = request.principal
+    members = normalize_set(participants)
+    if principal.user and principal.user not in members:
+        raise Forbidden(
+            "participants: must include this credential's own user", field="participants"
+        )
+    caller = Caller(principal.tenant, tuple(members), NOBODY)
+    readers = request.resources.database.connect_as(caller, request.deadline)
+    return GraphScope(members, derive_scope_id(principal.tenant, members), readers)
+
+
+def speaker_role(speaker: str | None) -> Role:
+    """The role of a statement's event."""
+    return "user" if speaker is None or speaker.startswith("user:") else "agent"
+
+
+def check_operation_size(operation: Mapping[str, Any], field: str) -> None:
+    """Raise Invalid, which names `field`, for an operation too large for its statement."""
+    size = len(json.dumps(operation, ensure_ascii=False).encode())
+    if size > MAX_NODE_BYTES:
+        raise Invalid(
+            f"{field}: is {size} bytes as JSON with the names of its nodes, at most"
+            f" {MAX_NODE_BYTES}; shorten its texts",
+            field=field,
+        )
+
+
+def make_source(batch: AppendBatch, n: int, result: AppendResult) -> Source:
+    """A stored statement as the source of its observations."""
+    receipt, draft = result.receipt, batch.drafts[n]
+    assert receipt is not None, "refused statements are raised"
+    return Source(
+        source_id=receipt.event_id,
+        version=None,
+        scope_id=receipt.scope_id,
+        participants=draft.participants,
+        event_ids=[receipt.event_id],
+        trust=draft.origin,
+        observed_at=receipt.recorded_at,
+        valid_from=receipt.recorded_at,
+    )
+
+
+class Observations(NamedTuple):
+    """The observations that statements make."""
+
+    nodes: Sequence[NodeObservation]
+    edges: Sequence[EdgeObservation] = ()
+
+
+type Observe = Callable[[TenantDb, Sequence[Source], bool], Observations]
+"""Returns the observations of stored statements. Its arguments are the database in the statements'
+transaction, in which no other write of the scope runs; the statements' sources, in order; and
+whether they are replays, for which the state must not be checked again."""
+
+
+@dataclass(frozen=True)
+class StoredStatements:
+    """Statements, and the rows that were written with them."""
+
+    receipts: Sequence[Receipt]
+    sources: Sequence[Source]
+    graph: WrittenGraph
+    is_replay: bool
+    """Whether all of it was stored before, under the same key."""
+
+
+def store_with_observations(
+    request: Request, statements: Sequence[GraphStatement], observe: Observe
+) -> StoredStatements:
+    """Store statements of one scope, and the observations that `observe` returns for them. Raises
+    the errors of an append and of `observe`; then nothing is stored."""
+    resources = request.resources
+    batch = build_statements(request.principal, statements)
+    access = resources.database.connect_as(make_caller(request.principal), request.deadline)
+    sources: list[Source] = []
+    graphs: list[WrittenGraph] = []
+
+    def write_rows(results: Sequence[AppendResult]) -> None:
+        sources[:] = [make_source(batch, n, result) for n, result in enumerate(results)]
+        is_replay = all(result.is_replay for result in results)
+        nodes, edges = observe(access, sources, is_replay)
+        graphs.append(
+            write_observations(
+                access, nodes, edges, combines_by_halving=combines_by_halving_by_default()
+            )
+        )
+
+    results = store_statements(
+        resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
+    )
+    count_writes(request, graphs[-1])
+    return StoredStatements(
+        receipts=[result.receipt for result in results if result.receipt],
+        sources=sources,
+        graph=graphs[-1],
+        is_replay=all(result.is_replay for result in results),
+    )
+
+
+def count_writes(request: Request, graph: WrittenGraph, corrections: int = 0) -> None:
+    """Add to the request's metrics what it wrote, and how many relations became RELATES_TO."""
+    request.metrics |= {
+        "NodesWritten": graph.new_nodes,
+        "EdgesWritten": graph.new_edges,
+        "EdgesCorrected": corrections,
+    }

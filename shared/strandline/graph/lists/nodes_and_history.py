@@ -1,0 +1,150 @@
+"""List nodes, and read a node's history."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.db.database import TenantDb
+from strandline.errors import NotFound
+from strandline.graph.lists.list_cursors import ListCursors
+from strandline.graph.lists.schemas import (
+    HistoryQuery,
+    NodeHistory,
+    NodePage,
+    NodesQuery,
+    Observation,
+    Revision,
+)
+from strandline.graph.lists.store import ListedNode, ListKey, NodePageQuery, list_nodes
+from strandline.graph.lists.store_node_history import (
+    HistoryKey,
+    ObservationRow,
+    list_fact_lineage,
+    list_observations,
+)
+from strandline.graph.nodes.answers import to_node_out
+from strandline.graph.nodes.identity import NodeType, format_node_id
+from strandline.graph.nodes.store_read_nodes import NodeRow, find_joined_node
+from strandline.log.read import fit_to_page
+
+_CONTROL_FIELDS = ("upkeep", "identity")
+
+
+def list_node_page(
+    access: TenantDb, query: NodesQuery, *, combines_by_halving: bool = False
+) -> NodePage:
+    """A page of the nodes in view. Later pages show the list as it was at the time of the first
+    one. Raises Malformed for an invalid cursor, and Gone for a cursor from before an erasure."""
+    filters = query.model_dump(mode="json", exclude={"participants", "limit", "cursor"})
+    cursors = ListCursors(access, "graph/nodes", filters)
+    after = cursors.decode(query.cursor, _parse_list_position)
+    list_filter = NodePageQuery(
+        query.type,
+        query.category,
+        query.status,
+        query.as_of,
+        archived=query.archived,
+        valid_only=query.valid_only,
+        sort=query.sort,
+        descending=query.order == "desc",
+    )
+    key = None
+    if after is not None:
+        read_at, key = after
+        list_filter = replace(list_filter, as_of=read_at)
+    rows = list_nodes(
+        access, list_filter, key, query.limit + 1, combines_by_halving=combines_by_halving
+    )
+    page = fit_to_page(map(to_node_out, rows[: query.limit]))
+    last = rows[len(page) - 1] if page else None
+    return NodePage(
+        nodes=page,
+        next_cursor=_encode_list_cursor(cursors, last) if last and len(page) < len(rows) else None,
+    )
+
+
+def _encode_list_cursor(cursors: ListCursors, row: ListedNode) -> str:
+    place = row.sort_number, row.sort_text, str(row.node_id)
+    return cursors.encode(row.pg_snapshot, row.read_at.isoformat(), *place)
+
+
+def _parse_list_position(fields: Sequence[Any]) -> tuple[datetime, ListKey]:
+    read_at, number, text, node_id = fields
+    return datetime.fromisoformat(read_at), ListKey(float(number), str(text), UUID(node_id))
+
+
+def read_history(
+    access: TenantDb, node_type: NodeType, node_id: UUID, query: HistoryQuery
+) -> NodeHistory:
+    """The observations about a node in view, and for a fact its chain of revisions. Raises
+    NotFound, Malformed for an invalid cursor, and Gone for a cursor from before an erasure."""
+    node = find_joined_node(access, node_id, None)
+    if node is None or node.type != node_type:
+        raise NotFound("there is no such node in view")
+    cursors = ListCursors(access, "graph/history", node_id)
+    after = cursors.decode(query.cursor, _parse_history_key)
+    rows = list_observations(access, node.member_ids, after, query.limit + 1)
+    observations = fit_to_page(_to_observation(node, row) for row in rows[: query.limit])
+    last = rows[len(observations) - 1] if observations else None
+    return NodeHistory(
+        id=format_node_id(node.type, node.node_id),
+        members=[format_node_id(node.type, member) for member in node.member_ids],
+        observations=observations,
+        next_cursor=_encode_history_cursor(cursors, last)
+        if last and len(observations) < len(rows)
+        else None,
+        revisions=_read_fact_lineage(access, node),
+    )
+
+
+def _encode_history_cursor(cursors: ListCursors, row: ObservationRow) -> str:
+    key = row.observed_at.isoformat(), row.source_id.hex, row.target_id.hex
+    return cursors.encode(row.pg_snapshot, *key)
+
+
+def _parse_history_key(fields: Sequence[Any]) -> HistoryKey:
+    observed_at, source_id, target_id = fields
+    return HistoryKey(datetime.fromisoformat(observed_at), UUID(source_id), UUID(target_id))
+
+
+def _to_observation(node: NodeRow, row: ObservationRow) -> Observation:
+    changes = {name: value for name, value in row.patch.items() if name not in _CONTROL_FIELDS}
+    if node.type == "entity" and "category" in changes:
+        changes["kind"] = changes.pop("category")
+    if changes.get("valid_to"):
+        changes["valid_to"] = datetime.fromisoformat(changes["valid_to"])
+    if "identity" in row.patch:
+        into = row.merged_into
+        changes["merged_into"] = format_node_id(node.type, into) if into else None
+    return Observation(
+        member=format_node_id(node.type, row.target_id),
+        source_kind="statement" if row.source_version is None else "chain",
+        source_id=row.source_id,
+        version=row.source_version,
+        observed_at=row.observed_at,
+        speakers=row.speakers,
+        event_ids=row.event_ids,
+        changes=changes,
+        is_evidence="upkeep" not in row.patch,
+        confidence=row.confidence,
+        trust=row.trust,
+        valid_from=row.valid_from,
+    )
+
+
+def _read_fact_lineage(access: TenantDb, node: NodeRow) -> list[Revision]:
+    if node.type != "fact":
+        return []
+    return [
+        Revision(
+            id=format_node_id("fact", row.node_id),
+            content=row.content,
+            valid_from=row.valid_from,
+            valid_to=row.valid_to,
+            reason=row.reason,
+            replaced_by=[format_node_id("fact", other) for other in row.replaced_by],
+        )
+        for row in list_fact_lineage(access, node.member_ids)
+    ]

@@ -1,0 +1,340 @@
+"""What a chain's extraction says for the graph, held against the chain's events: what they do not
+bear out is dropped.
+
+A tool's output and a document may name things and state facts about them. What they say about a
+person is a fact only where a person or an agent says it too, and nothing of theirs decides
+anything. So text that poses as somebody else changes nothing about that person.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+from uuid import UUID
+
+from strandline.graph.nodes.identity import NodeType, normalise
+from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.relations import resolve_relation
+from strandline.graph.promotion.store import DueChain, EvidenceEvent
+from strandline.llm.heuristic.statements import name_speaker
+from strandline.llm.heuristic.words import iter_stems
+from strandline.llm.types import Entity, EntityKind, ExtractedFact, Extraction
+from strandline.log.trust_ranks import least_trusted
+
+_FIRST_HAND = frozenset({"user", "agent", "system"})
+"""Origins whose events may state something about a person."""
+_PERSONAL = frozenset({"personal", "preference", "relationship"})
+_MIN_GROUNDED = 0.5
+"""The least share of a statement's stems that the cited events must hold."""
+_POSES = re.compile(r"\b(?:i|me|my|mine|we|us|our|you|your)\b", re.IGNORECASE)
+"""Words in the first or second person: a tool's output that has them may pose as a person."""
+_KINDS: frozenset[str] = frozenset(get_args(EntityKind.__value__))
+
+type _Key = tuple[NodeType, str]
+
+
+@dataclass
+class _NodeDraft:
+    """A node under construction."""
+
+    type: NodeType
+    name: str
+    patch: dict[str, Any] = field(default_factory=dict[str, Any])
+    confidence: float | None = None
+    events: dict[UUID, EvidenceEvent] = field(default_factory=dict[UUID, EvidenceEvent])
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """What is written for a chain, and counts of what was dropped or corrected."""
+
+    nodes: Sequence[NodeObservation]
+    edges: Sequence[EdgeObservation]
+    drops: Mapping[str, int]
+    """How many statements were dropped, by reason: `ungrounded`, `without_origin`, `unsure`."""
+    corrections: int
+    """How many relations became RELATES_TO because their name is unknown."""
+
+
+def build_promotion(
+    chain: DueChain,
+    evidence_by_number: Mapping[int, EvidenceEvent],
+    extraction: Extraction,
+    *,
+    persona: float,
+    heat: float,
+) -> Promotion:
+    """Build the observations of this version of a chain. `evidence_by_number` maps the numbers that
+    the extraction cites to events. A fact about a person needs at least the confidence
+    `persona`."""
+    builder = _Builder(chain, evidence_by_number, persona, heat)
+    builder.register_people()
+    for entity in extraction.entities:
+        builder.add_entity(entity)
+    for fact in extraction.facts:
+        builder.add_fact(fact)
+    for decision in extraction.decisions:
+        events = builder.select_participant_events(builder.cite(decision.events))
+        if builder.is_borne_out(decision.title, events):
+            patch = {"rationale": decision.rationale, "status": "active"}
+            key = builder.add(
+                "decision", decision.title, events, decision.confidence, _without_none(patch)
+            )
+            builder.link_about(key, "decision_entity", decision.about, events)
+    for relation in extraction.relations:
+        builder.add_relation(
+            relation.source, relation.relation, relation.target, relation.nuance, relation.events
+        )
+    builder.add_topic()
+    return builder.build()
+
+
+class _Builder:
+    """Collects nodes by their identity, and edges by their ends."""
+
+    def __init__(
+        self,
+        chain: DueChain,
+        evidence_by_number: Mapping[int, EvidenceEvent],
+        persona: float,
+        heat: float,
+    ) -> None:
+        self._chain, self._evidence = chain, evidence_by_number
+        self._persona, self._heat = persona, heat
+        self._drafts: dict[_Key, _NodeDraft] = {}
+        self._edges: dict[tuple[_Key, _Key, str], tuple[dict[UUID, EvidenceEvent], str | None]] = {}
+        self._people: dict[str, str] = {}
+        self._entities: dict[str, Entity] = {}
+        self._texts = {
+            event.event_id: normalise(event.text) for event in evidence_by_number.values()
+        }
+        self._drops = Counter[str]()
+        self._corrections = 0
+
+    def register_people(self) -> None:
+        """Register the participants, and the people that the chain names."""
+        for participant in self._chain.participants:
+            name = name_speaker(participant)
+            kind = "person" if participant.startswith("user:") else "other"
+            self._entities[normalise(name)] = Entity(name=name, kind=kind)
+            self._people[normalise(name)] = name
+        for entity in self._chain.entities:
+            person = parse_chain_entity(entity)
+            self._entities.setdefault(normalise(person.name), person)
+            if person.kind == "person":
+                self._people[normalise(person.name)] = person.name
+
+    def add_entity(self, entity: Entity) -> None:
+        """Add an entity that is named in its events; a person only if events of people or agents
+        name it. The kind that the chain gives an entity takes precedence."""
+        name = normalise(entity.name)
+        if not name:
+            return
+        existing = self._entities.setdefault(name, entity)
+        if existing.kind == "other":
+            self._entities[name] = Entity(name=existing.name, kind=entity.kind)
+        if self._entities[name].kind == "person":
+            self._people.setdefault(name, existing.name)
+        events = [event for event in self._evidence.values() if self._text_contains(event, name)]
+        if name in self._people:
+            events = self.select_participant_events(events)
+        if events:
+            self._add_entity_node(name, self._prefer_first_hand(events))
+
+    def add_fact(self, fact: ExtractedFact) -> None:
+        """Add a fact that its events support; a fact about a person only if events of people or
+        agents do."""
+        events = self.cite(fact.events)
+        is_personal = fact.category in _PERSONAL or self._is_about_people(fact)
+        if is_personal:
+            events = self.select_participant_events(events)
+            if fact.confidence < self._persona:
+                self._drops["unsure"] += 1
+                return
+        events = self._prefer_first_hand(events)
+        if _POSES.search(fact.content) and not self.select_participant_events(events):
+            return
+        if self.is_borne_out(fact.content, events):
+            key = self.add(
+                "fact", fact.content, events, fact.confidence, {"category": fact.category}
+            )
+            self.link_about(key, "fact_entity", fact.about, events)
+
+    def add_relation(
+        self, source: str, verb: str, target: str, nuance: str | None, numbers: Sequence[int]
+    ) -> None:
+        """Add a relation between two entities that are both named in its events."""
+        ends = [normalise(source), normalise(target)]
+        events = self.cite(numbers)
+        if any(end in self._people for end in ends):
+            events = self.select_participant_events(events)
+        events = [
+            event
+            for event in self._prefer_first_hand(events)
+            if all(self._text_contains(event, end) or _is_speaker(event, end) for end in ends)
+        ]
+        if not events or ends[0] == ends[1] or any(end not in self._entities for end in ends):
+            self._drops["ungrounded"] += 1
+            return
+        relation = resolve_relation(verb.upper(), "entity", "entity", has_label=False, field="")
+        self._corrections += relation.corrected_from is not None
+        keys = [self._add_entity_node(end, events) for end in ends]
+        self._link(keys[0], keys[1], relation.type, events, nuance)
+
+    def add_topic(self) -> None:
+        """Add the chain's topic, if it has one, and link everything that was added before to it."""
+        topic = (self._chain.topic or "").strip()
+        if not normalise(topic) or not self._drafts:
+            return
+        others = dict(self._drafts)
+        events = self._prefer_first_hand(self._evidence.values())
+        key = self.add("topic", topic, events, None, {})
+        for other, draft in others.items():
+            self._link(other, key, f"{other[0]}_topic", list(draft.events.values()), None)
+
+    def add(
+        self,
+        node_type: NodeType,
+        name: str,
+        events: Sequence[EvidenceEvent],
+        confidence: float | None,
+        patch: Mapping[str, Any],
+    ) -> _Key:
+        """Add a node, or add further events and fields to it."""
+        key = (node_type, normalise(name))
+        draft = self._drafts.setdefault(key, _NodeDraft(node_type, name.strip()))
+        draft.patch |= patch
+        draft.confidence = confidence if draft.confidence is None else draft.confidence
+        draft.events |= {event.event_id: event for event in events}
+        return key
+
+    def link_about(
+        self, key: _Key, edge_type: str, about: Sequence[str], events: Sequence[EvidenceEvent]
+    ) -> None:
+        """Link a fact or a decision to the entities that it is about."""
+        for name in dict.fromkeys(map(normalise, about)):
+            if name in self._entities:
+                self._link(key, self._add_entity_node(name, events), edge_type, events, None)
+
+    def cite(self, numbers: Iterable[int]) -> list[EvidenceEvent]:
+        """The events with these numbers, as far as they exist."""
+        events = [self._evidence[number] for number in numbers if number in self._evidence]
+        return list({event.event_id: event for event in events}.values())
+
+    def select_participant_events(self, events: Sequence[EvidenceEvent]) -> list[EvidenceEvent]:
+        """The events of people and agents. Counts a drop if there are none."""
+        evidence = [event for event in events if event.origin in _FIRST_HAND]
+        self._drops["without_origin"] += bool(events) and not evidence
+        return evidence
+
+    def is_borne_out(self, text: str, events: Sequence[EvidenceEvent]) -> bool:
+        """Whether the events contain enough of a statement's words. Counts a drop if not."""
+        if not events or not normalise(text):
+            return False
+        speakers = {name_speaker(event.speaker) for event in events if event.speaker}
+        source_stems = set(iter_stems(" ".join([*speakers, *(event.text for event in events)])))
+        stems = set(iter_stems(text))
+        is_borne_out = len(stems & source_stems) >= _MIN_GROUNDED * len(stems)
+        self._drops["ungrounded"] += not is_borne_out
+        return is_borne_out
+
+    def build(self) -> Promotion:
+        """The result: each node and edge with the events that it cites."""
+        numbers = {key: number for number, key in enumerate(self._drafts)}
+        nodes = [
+            NodeObservation(
+                self._source(draft.events.values()),
+                draft.type,
+                draft.name,
+                draft.patch,
+                draft.confidence,
+                self._heat,
+            )
+            for draft in self._drafts.values()
+        ]
+        edges = [
+            EdgeObservation(
+                self._source(events.values()),
+                numbers[start],
+                numbers[end],
+                edge_type,
+                patch={"nuance": nuance} if nuance else {},
+                heat=self._heat,
+            )
+            for (start, end, edge_type), (events, nuance) in self._edges.items()
+        ]
+        return Promotion(nodes, edges, self._drops, self._corrections)
+
+    def _add_entity_node(self, name: str, events: Sequence[EvidenceEvent]) -> _Key:
+        """Add an entity by its normalised name. Tools and documents can name an entity but not set
+        its kind: a log must not turn a person into a product."""
+        entity = self._entities[name]
+        is_told = any(event.origin in _FIRST_HAND for event in events)
+        patch = {"category": entity.kind} if is_told and entity.kind != "other" else {}
+        return self.add("entity", entity.name, events, None, patch)
+
+    def _link(
+        self,
+        start: _Key,
+        end: _Key,
+        edge_type: str,
+        events: Sequence[EvidenceEvent],
+        nuance: str | None,
+    ) -> None:
+        events_by_id, label = self._edges.setdefault((start, end, edge_type), ({}, nuance))
+        events_by_id |= {event.event_id: event for event in events}
+        self._edges[start, end, edge_type] = events_by_id, label or nuance
+
+    def _is_about_people(self, fact: ExtractedFact) -> bool:
+        about, content = {normalise(name) for name in fact.about}, normalise(fact.content)
+        return bool(about & self._people.keys()) or any(
+            _contains_name(content, name) for name in self._people
+        )
+
+    def _text_contains(self, event: EvidenceEvent, name: str) -> bool:
+        return _contains_name(self._texts[event.event_id], name)
+
+    def _prefer_first_hand(self, events: Iterable[EvidenceEvent]) -> list[EvidenceEvent]:
+        """The events of people and agents, or all events if there are none. So a tool that repeats
+        what people say does not lower its trust."""
+        evidence = list(events)
+        return [event for event in evidence if event.origin in _FIRST_HAND] or evidence
+
+    def _source(self, events: Collection[EvidenceEvent]) -> Source:
+        return Source(
+            source_id=self._chain.chain_id,
+            version=self._chain.version,
+            scope_id=self._chain.scope_id,
+            participants=self._chain.participants,
+            event_ids=[event.event_id for event in events],
+            trust=least_trusted(event.origin for event in events),
+            observed_at=max(event.recorded_at for event in events),
+            valid_from=min(event.said_at for event in events),
+        )
+
+
+def parse_chain_entity(entity: Mapping[str, str]) -> Entity:
+    """Convert an entity of a chain's version."""
+    kind = entity.get("kind", "other")
+    entity_kind = kind if kind in _KINDS else "other"
+    return Entity.model_validate({"name": entity["name"][:200], "kind": entity_kind})
+
+
+def _is_speaker(event: EvidenceEvent, name: str) -> bool:
+    return event.speaker is not None and normalise(name_speaker(event.speaker)) == name
+
+
+def _contains_name(text: str, name: str) -> bool:
+    """Whether a text contains a name as whole words. Both must be normalised."""
+    start = text.find(name)
+    while start >= 0:
+        around = text[max(0, start - 1) : start] + text[start + len(name) :][:1]
+        if not any(letter.isalnum() for letter in around):
+            return True
+        start = text.find(name, start + 1)
+    return False
+
+
+def _without_none(patch: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in patch.items() if value is not None}

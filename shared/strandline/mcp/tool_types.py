@@ -1,0 +1,144 @@
+"""Tools: their names and schemas for the model, the rights that they need, and their functions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from strandline.auth.principals import Principal, Right
+from strandline.errors import Forbidden
+from strandline.mcp.operations import Operations
+
+type Schema = Mapping[str, Any]
+"""JSON Schema, in the few words that `check_arguments` knows."""
+type Arguments = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+WHOLE: Schema = {"type": "integer"}
+NUMBER: Schema = {"type": "number"}
+SWITCH: Schema = {"type": "boolean"}
+OBJECT: Schema = {"type": "object"}
+TEXTS: Schema = {"type": "array", "items": TEXT}
+OBJECTS: Schema = {"type": "array", "items": OBJECT}
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+_NOUNS = {
+    "string": "a string",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "an array",
+    "object": "an object",
+}
+
+
+def choice(*names: str) -> Schema:
+    """One of some words."""
+    return {"type": "string", "enum": list(names)}
+
+
+class WrongArgument(Exception):
+    """An argument that a tool does not accept. The text names it and the way out."""
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """The context of a tool call: the operations, and the participants."""
+
+    operations: Operations
+    principal: Principal
+    participants: Sequence[str]
+    """Those of the connection, where a call names none."""
+
+    def get_read_participants(self, arguments: Arguments) -> dict[str, list[str]]:
+        """The parameter `participants` of a read: those of the call, else of the connection."""
+        participants = arguments.get("participants") or [*self.participants]
+        return {"participants": participants} if participants else {}
+
+    def get_write_participants(self, arguments: Arguments) -> dict[str, list[str]]:
+        """The parameter `participants` of a write, where the credential's own user takes part.
+        Raises WrongArgument."""
+        participants = [*self.get_read_participants(arguments).get("participants", [])]
+        if self.principal.user and self.principal.user not in participants:
+            participants.append(self.principal.user)
+        if not participants:
+            raise WrongArgument(
+                'participants: say whose memory it is, as in ["user:alice", "agent:helper"]'
+            )
+        return {"participants": participants}
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool: its description for a model, and its function."""
+
+    name: str
+    description: str
+    right: Right
+    """Without it the tool is not listed. The operation itself refuses the call."""
+    run: Callable[[ToolContext, Arguments], str]
+    properties: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
+    required: tuple[str, ...] = ()
+    is_read_only: bool = True
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """Its entry in `tools/list`."""
+        schema: dict[str, Any] = {"type": "object", "properties": dict(self.properties)}
+        if self.required:
+            schema["required"] = list(self.required)
+        hints = {"annotations": {"readOnlyHint": True}} if self.is_read_only else {}
+        return {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": schema,
+            **hints,
+        }
+
+    def is_allowed(self, principal: Principal) -> bool:
+        """Whether a credential has the right that the tool needs."""
+        try:
+            principal.require_right(self.right)
+        except Forbidden:
+            return False
+        return True
+
+    def check_arguments(self, arguments: Arguments) -> None:
+        """Raise WrongArgument for an argument that is unknown, missing or of another type. Limits
+        and formats are checked by the operation."""
+        unknown = arguments.keys() - self.properties.keys()
+        if unknown:
+            names = ", ".join(self.properties) or "none"
+            # Not the name that was sent: a model may put anything there.
+            raise WrongArgument(f"{len(unknown)} unknown; {self.name} takes: {names}")
+        for name in self.required:
+            if name not in arguments:
+                raise WrongArgument(f"{name}: is required")
+        for name, value in arguments.items():
+            _check(name, self.properties[name], value)
+
+
+def _check(name: str, schema: Schema, value: object) -> None:
+    kind: str = schema["type"]
+    is_of_type = isinstance(value, _TYPES[kind]) and (
+        kind == "boolean" or not isinstance(value, bool)
+    )
+    if not is_of_type:
+        raise WrongArgument(f"{name}: must be {_NOUNS[kind]}")
+    if "enum" in schema and value not in schema["enum"]:
+        raise WrongArgument(f"{name}: must be one of {', '.join(schema['enum'])}")
+    if kind == "array":
+        for position, item in enumerate(cast("list[object]", value)):
+            _check(f"{name}[{position}]", schema["items"], item)
+
+
+def pick(arguments: Arguments, *names: str, **aliases: str) -> dict[str, Any]:
+    """The arguments that are given of `names`, and of `aliases` under the name of a field:
+    `pick(arguments, "limit", types="node_types")`."""
+    fields = {name: name for name in names} | aliases
+    return {f: arguments[a] for f, a in fields.items() if arguments.get(a) is not None}

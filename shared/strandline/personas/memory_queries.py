@@ -1,0 +1,87 @@
+"""Query: answer a question from memory, and store nothing."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.context.build import record_use
+from strandline.db.database import TenantDb
+from strandline.llm.tasks import LlmTasks
+from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
+from strandline.personas.model_answers import (
+    NO_MEMORY_ANSWER,
+    Question,
+    Recollection,
+    ask_model,
+)
+from strandline.personas.schemas_chat import TurnCitation, TurnOut
+
+
+def answer_query(
+    access: TenantDb,
+    llm: LlmTasks,
+    task: TaskContext,
+    question: Question,
+    recollection: Recollection,
+    now: datetime,
+) -> TurnOut:
+    """The model's answer from what was recalled, or a fixed answer if nothing was. The memories of
+    the answer count as used. Raises Fallback if the model gives none."""
+    if not recollection.context.citations:
+        return to_turn("query", recollection, None)
+    try:
+        result = ask_model(llm, task, question, recollection.context)
+    finally:
+        llm.store_call_records(access)
+    record_use(access, recollection.use, now)
+    return to_turn("query", recollection, result)
+
+
+def to_turn(
+    kind: str,
+    recollection: Recollection,
+    result: ModelResult[MemoryAnswer] | None,
+    **ids: UUID | None,
+) -> TurnOut:
+    """The answer in the form of the API. Without a result it says that nothing is remembered."""
+    context = recollection.context
+    answer = (
+        result.value
+        if result
+        else MemoryAnswer(text=NO_MEMORY_ANSWER, remembers=False, citations=[])
+    )
+    event_by_number = {citation.n: citation.event_id for citation in context.citations}
+    return make_turn(
+        kind,
+        "done",
+        text=answer.text,
+        remembers=answer.remembers,
+        citations=[
+            TurnCitation(n=n, event_id=event_by_number[n]) for n in sorted({*answer.citations})
+        ],
+        known=context.known,
+        degraded=context.degraded,
+        model=result.model if result else None,
+        prompt=result.prompt if result else None,
+        **ids,
+    )
+
+
+def make_turn(kind: str, state: str, **values: Any) -> TurnOut:
+    """A turn with only these values."""
+    fields: Mapping[str, Any] = {
+        "turn_id": None,
+        "reason": "",
+        "text": None,
+        "remembers": None,
+        "citations": [],
+        "known": None,
+        "degraded": [],
+        "model": None,
+        "prompt": None,
+        "input_id": None,
+        "answer_id": None,
+        "sona": None,
+    }
+    return TurnOut.model_validate({**fields, "kind": kind, "state": state, **values})
