@@ -93,8 +93,8 @@ def list_short_term_counts_of(
     session: Session | None,
     limit: int | None = None,
 ) -> dict[UUID, int]:
-    """Like `list_short_term_counts`, for this session; None: for all visible scopes. Empty if the view is
-    the whole tenant."""
+    """Like `list_short_term_counts`, for this session; None: for all visible scopes. Empty if the
+    view is the whole tenant."""
     since = now - timedelta(seconds=tuning.window_seconds)
     recent_events = (
         store.list_recent(access, session.session_id, session.scope_id, since)
