@@ -18,7 +18,7 @@ from infra.network import Network
 from infra.permissions import ResourceArns, bedrock_models, policy_statements
 from infra.role_factory import allow, service_role
 from infra.settings import SettingsError, StackSettings
-from infra.storage import Storage
+from infra.storage_and_queues import Storage
 from strandline.function_specs import FUNCTIONS, FunctionSpec, Layer
 
 UNZIPPED_LIMIT = 250 * 2**20

@@ -13,7 +13,7 @@ from infra.log_group_factory import log_group
 from infra.nag_suppressions import acknowledge
 from infra.role_factory import allow, service_role
 from infra.settings import StackSettings
-from infra.storage import Storage
+from infra.storage_and_queues import Storage
 from strandline.function_specs import RUNNABLE, FunctionSpec
 
 DEFINITION = Path(__file__).parent / "job.asl.json"

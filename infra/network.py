@@ -8,7 +8,7 @@ from constructs import Construct
 from infra.log_group_factory import log_group
 from infra.role_factory import allow
 from infra.settings import ExistingVpc, StackSettings
-from infra.storage import Storage
+from infra.storage_and_queues import Storage
 
 _HTTPS = ec2.Port.tcp(443)
 

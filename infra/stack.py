@@ -13,7 +13,7 @@ from infra.monitoring import Monitoring
 from infra.network import Network
 from infra.release import MigrationStep
 from infra.settings import StackSettings
-from infra.storage import Storage
+from infra.storage_and_queues import Storage
 
 
 class StrandlineStack(Stack):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.db.database import Caller
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.http import request as http_request
@@ -87,7 +87,7 @@ def _by_part(system: strandline_system.Strandline, calls: list[Callable[[], obje
 
     access = system.gateway.database.connect_as(Caller.background("parts"))
     for _ in calls:
-        time_calls("a round trip with settings alone", store_keys.get_tenant)(access)
+        time_calls("a round trip with settings alone", store_tenants_and_keys.get_tenant)(access)
     with pytest.MonkeyPatch.context() as patch:
         for owner, name, what in PARTS:
             patch.setattr(owner, name, time_calls(what, getattr(owner, name)))

@@ -13,7 +13,7 @@ from typing import Any
 from strandline.db.database import Caller, Database
 from strandline.embeddings.embedder import Embedder
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.recall import question as recall_question
+from strandline.recall import question_mentions as recall_question
 from strandline.recall import store
 from strandline.recall.features import Candidate, QuestionWord
 from tests.bench import strandline_system
@@ -46,8 +46,8 @@ def list_askings(corpora: Sequence[Corpus], seed: int = 1) -> list[Asking]:
     askings: list[Asking] = []
     for home in corpora:
         for question in home.questions:
-            askings.append(Asking(question, home, home, question.participants))
-            if question.evidence:
+            askings.append(Asking(question, home, home, question_mentions.participants))
+            if question_mentions.evidence:
                 for other in chance.sample([c for c in corpora if c is not home], _AWAY):
                     viewer = chance.choice(other.questions).participants
                     askings.append(Asking(question, home, other, viewer))

@@ -24,7 +24,7 @@ from strandline.db.database import Caller
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Misconfigured
 from strandline.http.request import Request
-from strandline.http.routing import Route
+from strandline.http.routes_and_responses import Route
 from strandline.resources import Resources
 from strandline.tenants.store_audit import AuditContext
 from tests.certificates import certificate

@@ -22,7 +22,7 @@ from strandline.apidocs.examples import ExampleCall
 from strandline.config import get_settings
 from strandline.db.database import Caller
 from strandline.http.request import Request
-from strandline.http.routing import Response, json_response
+from strandline.http.routes_and_responses import Response, json_response
 from strandline.jobs import store_runs
 from strandline.log import read as log_read
 from strandline.log.cid import blob_cid, block_cid

@@ -36,7 +36,7 @@ from strandline.db.database import Caller, Database
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid, StrandlineError
 from strandline.function_specs import FUNCTIONS
-from strandline.http.routing import Route
+from strandline.http.routes_and_responses import Route
 from strandline.local import queue_source
 from strandline.local.aws import LocalAws, client
 from strandline.local.queue_source import QueuePoller

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.db.database import Caller
 from strandline.function_specs import FUNCTIONS
 from strandline.log.cid import blob_cid, block_cid
@@ -237,7 +237,7 @@ def test_a_revoked_and_an_expired_key_read_nothing(
     revoked = gateway.new_key(user=ALICE)
     access = gateway.database.connect_as(Caller("acme", ()))
     with access.transaction():
-        assert store_keys.revoke_key(access, revoked.key_id)
+        assert store_tenants_and_keys.revoke_key(access, revoked.key_id)
     expired = gateway.new_key(user=ALICE)
     past = "update api_keys set expires_at = '2020-01-01' where key_id = %s"
     scratch_db.rows(past, expired.key_id)

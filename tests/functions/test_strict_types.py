@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from strandline.context.schemas import ContextTextRequest
 from strandline.errors import Invalid
-from strandline.http.routing import Route
+from strandline.http.routes_and_responses import Route
 from strandline.log.schemas_append import AppendRequest, EdgeIn
 from strandline.recall.schemas import RecallRequest
 from strandline.schemas import PARSE_NUMBER, Count, RequestModel, Switch, validate

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.auth.principals import Principal
 from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
@@ -230,7 +230,7 @@ def add_tenant(database: Database) -> None:
     """The tenant that all proofs write into."""
     access = database.connect_as(BACKGROUND)
     with access.transaction():
-        store_keys.add_tenant(access)
+        store_tenants_and_keys.add_tenant(access)
 
 
 def make_rng(*parts: Any) -> random.Random:

@@ -26,7 +26,7 @@ from strandline.chains import (
     fold_recalls_into_heat,
     form,
     store_archiving,
-    store_lanes,
+    store_fold_progress,
     store_recalls,
 )
 from strandline.chains.fold_state import FoldState
@@ -508,7 +508,7 @@ def test_without_the_compare_and_swap_workers_get_into_each_others_way(
         )
         return True
 
-    monkeypatch.setattr(store_lanes, "try_advance_fold", move)
+    monkeypatch.setattr(store_fold_progress, "try_advance_fold", move)
     assert set(race(scratch_db, worker, scope)) - {"Unavailable"}
 
 
@@ -519,13 +519,13 @@ def test_topics_compared_across_lanes_are_noticed(
     """Teeth: the proof of interleaved sessions fails where a scope is one lane."""
     turn = fold.to_turn
 
-    def in_one_lane(log_turn: store_lanes.LoggedTurn) -> Turn:
+    def in_one_lane(log_turn: store_fold_progress.EventToFold) -> Turn:
         return replace(turn(log_turn), session_id="")
 
     monkeypatch.setattr(fold, "to_turn", in_one_lane)
     original = fold.__dict__["_fold_event"]
 
-    def take(state: FoldState, log_turn: store_lanes.LoggedTurn) -> bool:
+    def take(state: FoldState, log_turn: store_fold_progress.EventToFold) -> bool:
         return original(state, replace(log_turn, session_id=""))
 
     monkeypatch.setattr(fold, "_fold_event", take)

@@ -20,7 +20,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background import process_events
-from strandline.chains import store_events, store_lanes
+from strandline.chains import store_events, store_fold_progress
 from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import Deferred, WorkerResources
@@ -82,7 +82,7 @@ class Ledger:
                 return original(access, *args)
 
             patch.setattr(TenantDb, name, call)
-        turns, spoken = store_lanes.read_turns, store_events.read_prompt_events
+        turns, spoken = store_fold_progress.read_turns, store_events.read_prompt_events
 
         def look_at(access: TenantDb, scope: UUID, space: str, after: int, limit: int) -> Any:
             if not self.costs or after // STEP > self.costs[-1].folded // STEP:
@@ -93,7 +93,7 @@ class Ledger:
             self.unread += len(unread)
             return spoken(access, unread, known_ids)
 
-        patch.setattr(store_lanes, "read_turns", look_at)
+        patch.setattr(store_fold_progress, "read_turns", look_at)
         patch.setattr(store_events, "read_prompt_events", count)
 
     def base_of_fold(self) -> list[int]:

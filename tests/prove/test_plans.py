@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.chains import fold_recalls_into_heat, store_echoes, store_recalls
 from strandline.config_quotas import Quota
 from strandline.cursors import Position
@@ -166,8 +166,8 @@ def trail(access: TenantDb) -> object:
 
 def keys_listed(access: TenantDb) -> object:
     """The first page of keys, and the next."""
-    last = store_keys.list_newest(access, None, PAGE)[-1]
-    return store_keys.list_newest(
+    last = store_tenants_and_keys.list_newest(access, None, PAGE)[-1]
+    return store_tenants_and_keys.list_newest(
         access, Position(last.pg_snapshot, last.created_at, UUID(last.key_id)), PAGE
     )
 
@@ -307,11 +307,15 @@ def around_requests(crowd: LargeTenant) -> dict[str, Hot]:
         "stored_bytes": 10**9,
     }
     return {
-        "key": Hot((), Before(lambda c: store_keys.find_principal(c, f"{TENANT}7", secret)), 2),
+        "key": Hot(
+            (), Before(lambda c: store_tenants_and_keys.find_principal(c, f"{TENANT}7", secret)), 2
+        ),
         "keys": Hot((), keys_listed, 3 * PAGE),
-        "one key": Hot((), lambda a: store_keys.get_key(a, f"{TENANT}7"), 1),
+        "one key": Hot((), lambda a: store_tenants_and_keys.get_key(a, f"{TENANT}7"), 1),
         "trail": Hot((), trail, 3 * PAGE),
-        "tenant names": Hot(("*",), lambda a: store_keys.list_tenants(a, "tenant-2", PAGE), PAGE),
+        "tenant names": Hot(
+            ("*",), lambda a: store_tenants_and_keys.list_tenants(a, "tenant-2", PAGE), PAGE
+        ),
         "quota": Hot((), lambda a: store_quotas.lease_units(a, "requests", 1, 600, 10), 6),
         "usage": Hot((), lambda a: store_quotas.read_usage(a, defaults, 10), 6),
         "cite": Hot(

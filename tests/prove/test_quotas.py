@@ -12,7 +12,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.config import ServiceSettings
 from strandline.config_quotas import Quota
 from strandline.db.database import Caller, Database
@@ -60,7 +60,7 @@ def tenants(scratch_db: ScratchDatabase) -> None:
         for tenant in TENANTS:
             access = database.connect_as(Caller.background(tenant))
             with access.transaction():
-                store_keys.add_tenant(access)
+                store_tenants_and_keys.add_tenant(access)
 
 
 def flood(

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from functions.query import handler as query
 from strandline.config import get_settings
 from strandline.http.request import Request
-from strandline.http.routing import Response, json_response
+from strandline.http.routes_and_responses import Response, json_response
 from tests.prove.in_process import URL, InProcessServer, serve_in_process
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway

@@ -9,7 +9,7 @@ from uuid_utils.compat import uuid7
 from strandline.admin.keys import normalize_user, require_rights, require_valid_expiry
 from strandline.admin.schemas_certificates import CertificateOut, CertificatePage
 from strandline.admin.tenants import require_tenant_name
-from strandline.auth import store_certificates, store_keys, x509_names
+from strandline.auth import store_certificates, store_tenants_and_keys, x509_names
 from strandline.auth.principals import RIGHTS
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
@@ -45,7 +45,7 @@ def add_certificate(
     certificate_id = uuid7()
     with access.transaction():
         if audit_context.tenant is None:
-            store_keys.add_tenant(access)
+            store_tenants_and_keys.add_tenant(access)
         if not store_certificates.add_certificate(
             access,
             certificate_id=certificate_id,

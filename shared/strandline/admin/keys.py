@@ -7,7 +7,7 @@ from uuid import UUID
 
 from strandline.admin.schemas_keys import KeyOut, KeyPage, NewKeyOut
 from strandline.admin.tenants import require_tenant_name
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.auth.api_keys import TokenParts, generate_token
 from strandline.auth.principals import RIGHTS
 from strandline.cursors import Cursors, Position
@@ -25,7 +25,7 @@ _CONSOLE_CONTEXT = AuditContext("console key")
 class NewKey(NamedTuple):
     """A new key. `token` is shown once and never stored."""
 
-    key: store_keys.ApiKey
+    key: store_tenants_and_keys.ApiKey
     token: str
 
     @property
@@ -38,7 +38,7 @@ class KeyRotation(NamedTuple):
     """A key's successor, and the key itself, which expires at the end of the overlap."""
 
     successor: NewKey
-    predecessor: store_keys.ApiKey
+    predecessor: store_tenants_and_keys.ApiKey
 
 
 def make_key(
@@ -64,7 +64,7 @@ def make_key(
     require_valid_expiry(expires_at, datetime.now(UTC))
     with access.transaction():
         if audit_context.tenant is None:
-            store_keys.add_tenant(access)
+            store_tenants_and_keys.add_tenant(access)
         new_key = _create_key(access, deployment_secret, user, rights, label, expires_at)
         store_audit.add_entry(
             access, audit_context, {"key_id": new_key.key_id}, _audit_values(new_key.key)
@@ -83,8 +83,8 @@ def store_key(
     """Store a key whose token already exists, in the tenant of `access`, and the tenant if it is
     new. Returns False if the key was already stored: then it stays as it is, revoked or not."""
     with access.transaction():
-        store_keys.add_tenant(access)
-        if store_keys.get_key(access, key_token.key_id) is not None:
+        store_tenants_and_keys.add_tenant(access)
+        if store_tenants_and_keys.get_key(access, key_token.key_id) is not None:
             return False
         new_key = _insert_key(access, key_token, None, rights, label, None)
         store_audit.add_entry(
@@ -112,7 +112,7 @@ def rotate_key(
     now = datetime.now(UTC)
     require_valid_expiry(expires_at, now)
     with access.transaction():
-        predecessor = store_keys.lock_key(access, key_id)
+        predecessor = store_tenants_and_keys.lock_key(access, key_id)
         if predecessor is None:
             raise NotFound
         _require_rotatable(predecessor, now)
@@ -126,7 +126,9 @@ def rotate_key(
             predecessor.label,
             expires_at,
         )
-        ending_key = store_keys.set_successor(access, key_id, successor.key_id, now + overlap)
+        ending_key = store_tenants_and_keys.set_successor(
+            access, key_id, successor.key_id, now + overlap
+        )
         audit_target = {"key_id": key_id, "rotated_to": successor.key_id}
         store_audit.add_entry(
             access,
@@ -137,11 +139,13 @@ def rotate_key(
     return KeyRotation(successor, ending_key)
 
 
-def revoke_key(access: TenantDb, audit_context: AuditContext, key_id: str) -> store_keys.ApiKey:
+def revoke_key(
+    access: TenantDb, audit_context: AuditContext, key_id: str
+) -> store_tenants_and_keys.ApiKey:
     """Revoke a key of the tenant of `access` for good: it is refused within 60 seconds. Idempotent.
     Raises NotFound."""
     with access.transaction():
-        key = store_keys.revoke_key(access, key_id)
+        key = store_tenants_and_keys.revoke_key(access, key_id)
         if key is None:
             raise NotFound
         store_audit.add_entry(access, audit_context, {"key_id": key_id})
@@ -150,7 +154,7 @@ def revoke_key(access: TenantDb, audit_context: AuditContext, key_id: str) -> st
 
 def get_key(access: TenantDb, key_id: str) -> KeyOut:
     """A key of the tenant of `access`. Raises NotFound."""
-    key = store_keys.get_key(access, key_id)
+    key = store_tenants_and_keys.get_key(access, key_id)
     if key is None:
         raise NotFound
     return to_key_out(key)
@@ -160,7 +164,7 @@ def list_keys(access: TenantDb, limit: int, cursor: str | None) -> KeyPage:
     """List the keys of the tenant of `access`, newest first. Raises Malformed for an invalid
     cursor."""
     cursors = Cursors(access.sealer, access.caller.tenant, "keys")
-    rows = store_keys.list_newest(access, cursors.decode(cursor), limit)
+    rows = store_tenants_and_keys.list_newest(access, cursors.decode(cursor), limit)
     last = rows[-1] if len(rows) == limit else None
     after = last and Position(last.pg_snapshot, last.created_at, UUID(last.key_id))
     return KeyPage(
@@ -168,7 +172,7 @@ def list_keys(access: TenantDb, limit: int, cursor: str | None) -> KeyPage:
     )
 
 
-def to_key_out(key: store_keys.ApiKey) -> KeyOut:
+def to_key_out(key: store_tenants_and_keys.ApiKey) -> KeyOut:
     """Convert a key for a response, without secrets."""
     return KeyOut.model_validate(_key_fields(key))
 
@@ -178,17 +182,17 @@ def to_new_key_out(new_key: NewKey) -> NewKeyOut:
     return NewKeyOut.model_validate({**_key_fields(new_key.key), "token": new_key.token})
 
 
-def _key_fields(key: store_keys.ApiKey) -> dict[str, object]:
+def _key_fields(key: store_tenants_and_keys.ApiKey) -> dict[str, object]:
     return {**vars(key), "user": key.user_name, "rights": key.scopes}
 
 
-def _audit_values(key: store_keys.ApiKey) -> dict[str, object]:
+def _audit_values(key: store_tenants_and_keys.ApiKey) -> dict[str, object]:
     """The details of the audit entry of a new key: rights, user, expiry. The label is left out: it
     is free text."""
     return {"rights": key.scopes, "user": key.user_name, "expires_at": _format_expiry(key)}
 
 
-def _format_expiry(key: store_keys.ApiKey) -> str | None:
+def _format_expiry(key: store_tenants_and_keys.ApiKey) -> str | None:
     """A key's expiry in ISO 8601 (UTC), as the audit trail stores it."""
     return key.expires_at and key.expires_at.astimezone(UTC).isoformat()
 
@@ -217,7 +221,7 @@ def _insert_key(
     label: str,
     expires_at: datetime | None,
 ) -> NewKey:
-    key = store_keys.add_key(
+    key = store_tenants_and_keys.add_key(
         access,
         key_id=key_token.key_id,
         secret_hash=key_token.secret_hash,
@@ -255,7 +259,7 @@ def require_valid_expiry(expires_at: datetime | None, now: datetime) -> None:
         )
 
 
-def _require_rotatable(key: store_keys.ApiKey, now: datetime) -> None:
+def _require_rotatable(key: store_tenants_and_keys.ApiKey, now: datetime) -> None:
     if key.rotated_to is not None:
         raise StateConflict(
             "key_id: this key already has a successor, `rotated_to`: rotate that one",

@@ -19,7 +19,7 @@ from strandline.config import get_settings
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound, StateConflict
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import PagingQuery
 
 

@@ -5,7 +5,7 @@ from strandline.admin.routes import TENANT, connect_tenant
 from strandline.admin.schemas_certificates import CertificateIn, CertificateOut, CertificatePage
 from strandline.errors import StateConflict
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import PagingQuery
 
 

@@ -5,7 +5,7 @@ from strandline.admin.usage import list_model_calls, read_usage, require_unbound
 from strandline.db.database import Caller
 from strandline.errors import Forbidden
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.llm.schemas_model_calls import ModelCallPage
 from strandline.schemas import PagingQuery
 

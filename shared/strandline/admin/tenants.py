@@ -13,7 +13,7 @@ from strandline.admin.schemas_tenants import (
     TuningOut,
 )
 from strandline.admin.usage import read_usage
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.config import get_settings
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
@@ -53,7 +53,7 @@ def make_tenant(
     contradictory thresholds and an unknown time zone; StateConflict where the tenant exists: then
     nothing is changed."""
     with access.transaction():
-        if not store_keys.add_tenant(access):
+        if not store_tenants_and_keys.add_tenant(access):
             raise StateConflict(
                 "tenant_id: this tenant already exists; change its limits with PATCH",
                 field="tenant_id",
@@ -79,7 +79,7 @@ def change_tenant(
     `time_zone` unless they are None; the others stay. Raises NotFound, or Invalid for contradictory
     thresholds and an unknown time zone."""
     with access.transaction():
-        if not store_keys.lock_tenant(access):  # else concurrent changes could be lost
+        if not store_tenants_and_keys.lock_tenant(access):  # else concurrent changes could be lost
             raise NotFound
         old_limits = store_quotas.read_limits(access)
         assert old_limits is not None, "the tenant is locked"
@@ -100,9 +100,9 @@ def _set_agents_share(access: TenantDb, agents_share: bool | None) -> dict[str, 
     in a transaction, on a tenant that exists."""
     if agents_share is None:
         return {}
-    tenant = store_keys.get_tenant(access)
+    tenant = store_tenants_and_keys.get_tenant(access)
     assert tenant is not None, "this transaction created or locked it"
-    store_keys.set_agents_share(access, agents_share=agents_share)
+    store_tenants_and_keys.set_agents_share(access, agents_share=agents_share)
     return {"agents_share": {"from": tenant.agents_share, "to": agents_share}}
 
 
@@ -111,14 +111,14 @@ def _set_time_zone(access: TenantDb, time_zone: str | None) -> dict[str, object]
     transaction, on a tenant that exists. Raises Invalid."""
     if time_zone is None:
         return {}
-    if not store_keys.is_time_zone(access, time_zone):
+    if not store_tenants_and_keys.is_time_zone(access, time_zone):
         raise Invalid(
             "time_zone: no such time zone; send an IANA name such as Europe/Berlin or UTC",
             field="time_zone",
         )
-    tenant = store_keys.get_tenant(access)
+    tenant = store_tenants_and_keys.get_tenant(access)
     assert tenant is not None, "this transaction created or locked it"
-    store_keys.set_time_zone(access, time_zone)
+    store_tenants_and_keys.set_time_zone(access, time_zone)
     return {"time_zone": {"from": tenant.time_zone, "to": time_zone}}
 
 
@@ -158,13 +158,13 @@ def _require_consistent_tuning(
 
 def require_tenant(access: TenantDb) -> None:
     """Raise NotFound unless the tenant of `access` exists."""
-    if store_keys.get_tenant(access) is None:
+    if store_tenants_and_keys.get_tenant(access) is None:
         raise NotFound
 
 
 def get_tenant(access: TenantDb, quota_service: QuotaManager) -> TenantDetails:
     """The tenant of `access` with its limits, thresholds and usage. Raises NotFound."""
-    tenant, limits = store_keys.get_tenant(access), store_quotas.read_limits(access)
+    tenant, limits = store_tenants_and_keys.get_tenant(access), store_quotas.read_limits(access)
     if tenant is None or limits is None:
         raise NotFound
     return TenantDetails(
@@ -183,7 +183,7 @@ def list_tenants(access: TenantDb, limit: int, cursor: str | None) -> TenantPage
     an invalid cursor."""
     if cursor is not None and not is_tenant_name(cursor):
         raise Malformed("cursor: send next_cursor of the page before, unchanged", field="cursor")
-    rows = store_keys.list_tenants(access, cursor or "", limit)
+    rows = store_tenants_and_keys.list_tenants(access, cursor or "", limit)
     return TenantPage(
         tenants=[TenantOut(**vars(row)) for row in rows],
         next_cursor=rows[-1].tenant_id if len(rows) == limit else None,

@@ -17,7 +17,7 @@ from strandline.errors import (
     Unavailable,
 )
 from strandline.http.app import STATUS
-from strandline.http.routing import Route
+from strandline.http.routes_and_responses import Route
 
 JSON = "application/json"
 _GATEWAY_ERRORS = {

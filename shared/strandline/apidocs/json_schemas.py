@@ -12,7 +12,7 @@ from pydantic.json_schema import (
 )
 from pydantic_core import core_schema
 
-from strandline.http.routing import AnswerMediaType, Route
+from strandline.http.routes_and_responses import AnswerMediaType, Route
 from strandline.schemas import Error
 
 

@@ -28,7 +28,7 @@ from strandline.apidocs.security import (
     list_security_requirements,
 )
 from strandline.graph.fields.schemas import FIELD_PATTERN, MAX_FIELD_CHARS
-from strandline.http.routing import AnswerMediaType, Route
+from strandline.http.routes_and_responses import AnswerMediaType, Route
 from strandline.log.schemas_fields import CID_PATTERN
 from strandline.schemas import TENANT_PATTERN
 

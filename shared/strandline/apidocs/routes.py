@@ -20,7 +20,7 @@ from strandline.errors import NotFound
 from strandline.graph import routes as graph_routes
 from strandline.graph.communities import routes_admin as graph_routes_admin
 from strandline.http.request import Request
-from strandline.http.routing import AnswerMediaType, Response, Route, text_response
+from strandline.http.routes_and_responses import AnswerMediaType, Response, Route, text_response
 from strandline.jobs import routes as jobs_routes
 from strandline.log import routes_read as log_routes_read
 from strandline.log import routes_write as log_routes_write

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from strandline.config_auth import AuthSettings
-from strandline.http.routing import Route
+from strandline.http.routes_and_responses import Route
 
 SECURITY_SCHEMES: Mapping[str, Mapping[str, str]] = {
     "ApiKey": {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.auth.credentials import KEY_PREFIX, AuthRequest
 from strandline.auth.principals import Principal
 from strandline.auth.ttl_cache import TtlCache
@@ -127,7 +127,7 @@ class ApiKeyAuth:
         )
 
     def _look_up(self, parts: _KeyParts, deadline: float | None) -> _CachedKey:
-        row = store_keys.find_principal(
+        row = store_tenants_and_keys.find_principal(
             self._database.connection(deadline), parts.key_id, parts.secret_hash
         )
         if row is None:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from strandline import participants
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.auth.credentials import KEY_PREFIX, AuthRequest
 from strandline.auth.jwks import HmacSecret, JwkSet
 from strandline.auth.principals import Principal
-from strandline.auth.store_keys import TenantWithSettings
+from strandline.auth.store_tenants_and_keys import TenantWithSettings
 from strandline.auth.ttl_cache import TtlCache
 from strandline.config_auth import AuthSettings
 from strandline.db.database import NOBODY, Caller, Database
@@ -109,7 +109,7 @@ class JwtAuth:
         if not _TENANT.fullmatch(tenant):
             return None
         access = self._database.connect_as(Caller(tenant, (NOBODY,)), deadline)
-        return store_keys.get_tenant(access)
+        return store_tenants_and_keys.get_tenant(access)
 
     def _require_valid(self, token: str, key: Any, algorithms: list[str]) -> None:
         """Verify signature and registered claims with PyJWT. The signature comes first, so that

@@ -119,7 +119,7 @@ def _process_leases(
         failures |= {
             scope_id: Unavailable("A message's vector is missing.") for scope_id in unready_ids
         }
-    deferrals = _take_deferrals(worker, leases, failures)
+    deferrals = _pop_deferred_scopes(worker, leases, failures)
     healthy_leases = [
         lease
         for lease in leases
@@ -268,7 +268,7 @@ def _fold_leases(
     return unready_ids
 
 
-def _take_deferrals(
+def _pop_deferred_scopes(
     worker: WorkerResources,
     leases: Sequence[store_work.ScopeLease],
     failures: Mapping[UUID, Exception],

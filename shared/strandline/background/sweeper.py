@@ -13,8 +13,8 @@ from strandline.background.embed_nodes import embed_all_nodes
 from strandline.chains import fold_recalls_into_heat, form
 from strandline.config import get_settings
 from strandline.graph.fields.store_revisions import raise_salience
-from strandline.jobs import store as jobs_store
 from strandline.jobs import store_failures, store_runs, store_scans
+from strandline.jobs import store_read as jobs_store
 from strandline.jobs.runner import JobResources, Lease, Shard, error_code
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.llm import store_calls

@@ -38,13 +38,13 @@ from strandline.chains.segmentation import (
     finish_lane,
     must_judge_before,
 )
-from strandline.chains.store_lanes import LoggedTurn
+from strandline.chains.store_fold_progress import EventToFold
 from strandline.chains.versions import ChainRevision, EnrichedRun
 from strandline.jobs.worker_resources import Deferred
 from strandline.permanent_failures import is_permanent_failure
 
 
-def fold_turns(state: FoldState, turns: Sequence[LoggedTurn]) -> bool:
+def fold_turns(state: FoldState, turns: Sequence[EventToFold]) -> bool:
     """Fold the scope's next events, committing after each closed run and at the end. Returns False
     if the fold must wait for a vector or a model. Raises ConcurrentUpdate."""
     deferral = None
@@ -64,7 +64,7 @@ def fold_turns(state: FoldState, turns: Sequence[LoggedTurn]) -> bool:
     return reached_end
 
 
-def _fold_event(state: FoldState, event: LoggedTurn) -> bool:
+def _fold_event(state: FoldState, event: EventToFold) -> bool:
     """Fold one event, and judge the events that were waiting for it. Returns False, or raises
     Deferred, if that must wait; the event is then not folded."""
     if not event.is_in_lane:

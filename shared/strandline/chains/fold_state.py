@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.chains import store_decisions, store_echoes, store_lanes
+from strandline.chains import store_decisions, store_echoes, store_fold_progress
 from strandline.chains.decisions import Decision
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.lane_conversion import read_lanes
 from strandline.chains.recall_echoes import find_echoes
 from strandline.chains.segmentation import Lane
-from strandline.chains.store_lanes import LoggedTurn, ScopeProgress
+from strandline.chains.store_fold_progress import EventToFold, ScopeProgress
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
 from strandline.jobs.worker_resources import WorkerResources
@@ -80,12 +80,12 @@ class FoldState:
 
 def load_state_and_turns(
     worker: WorkerResources, access: TenantDb, scope_id: UUID, now: datetime
-) -> tuple[FoldState, Sequence[LoggedTurn]]:
+) -> tuple[FoldState, Sequence[EventToFold]]:
     """Load the state of a scope's fold, and the scope's next events. Raises NotFound."""
-    scope, space = store_lanes.read_progress(access, scope_id), worker.embedder.space
+    scope, space = store_fold_progress.read_progress(access, scope_id), worker.embedder.space
     if scope is None:
         raise NotFound
-    turns = store_lanes.read_turns(access, scope_id, space, scope.folded_seq, _BATCH)
+    turns = store_fold_progress.read_turns(access, scope_id, space, scope.folded_seq, _BATCH)
     last_seq = turns[-1].seq if turns else scope.folded_seq
     decisions = store_decisions.list_between(access, scope_id, scope.folded_seq, last_seq)
     sessions = {turn.session_id for turn in turns}
@@ -121,7 +121,7 @@ def load_state_and_turns(
 
 
 def _decide_echoes(
-    access: TenantDb, scope: ScopeProgress, turns: Sequence[LoggedTurn]
+    access: TenantDb, scope: ScopeProgress, turns: Sequence[EventToFold]
 ) -> Mapping[UUID, Decision]:
     """Decide which of the events that were never folded are echoes. If there were no recalls, this
     costs one index lookup."""

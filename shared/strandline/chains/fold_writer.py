@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from strandline.chains import store_decisions, store_lanes
+from strandline.chains import store_decisions, store_fold_progress
 from strandline.chains.decisions import Decision
 from strandline.chains.fold_state import FoldState
 from strandline.chains.lane_conversion import to_lane_row
-from strandline.chains.store_lanes import LaneRow
+from strandline.chains.store_fold_progress import LaneRow
 from strandline.chains.versions import ChainRevision, EnrichedRun, write_revision, write_run
 from strandline.jobs import store_failures
 from strandline.jobs.worker_resources import ConcurrentUpdate
@@ -59,7 +59,9 @@ def drop_later_decisions(state: FoldState) -> None:
 def _advance_scope(state: FoldState) -> None:
     """Move the scope's `folded_seq` and store the pending decisions."""
     access, scope = state.access, state.scope
-    if not store_lanes.try_advance_fold(access, scope.scope_id, state.fold_no, state.current_seq):
+    if not store_fold_progress.try_advance_fold(
+        access, scope.scope_id, state.fold_no, state.current_seq
+    ):
         raise ConcurrentUpdate
     store_decisions.add_decisions(
         access, scope.scope_id, scope.participants, state.pending_decisions
@@ -100,6 +102,6 @@ def _save_lanes(state: FoldState) -> None:
         else:
             closed_sessions.append(session_id)
     scope = state.scope
-    store_lanes.save_lanes(
+    store_fold_progress.save_lanes(
         state.access, scope.scope_id, scope.participants, open_rows, closed_sessions
     )

@@ -7,7 +7,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.chains import fold_writer, store, store_decisions, store_dropped_chains, store_lanes
+from strandline.chains import (
+    fold_writer,
+    store,
+    store_decisions,
+    store_dropped_chains,
+    store_fold_progress,
+)
 from strandline.chains.content import RunEnrichment
 from strandline.chains.decisions import Decision
 from strandline.chains.enrichment import enrich_run
@@ -91,8 +97,8 @@ def close_idle_lanes(worker: WorkerResources, tenant: str, now: datetime) -> int
     """
     access = worker.database.connect_as(Caller.background(tenant))
     closed_count, failed_scopes = 0, set[UUID]()
-    after: store_lanes.ListedIdleLane | None = None
-    while page := store_lanes.list_idle(
+    after: store_fold_progress.ListedIdleLane | None = None
+    while page := store_fold_progress.list_idle(
         access, now, after, sorted(failed_scopes), _IDLE_LANES_PER_PAGE
     ):
         after = page[-1]
@@ -111,7 +117,9 @@ def close_idle_lanes(worker: WorkerResources, tenant: str, now: datetime) -> int
     return closed_count
 
 
-def _batch_round_robin(page: Sequence[store_lanes.IdleLane]) -> Iterator[tuple[UUID, list[str]]]:
+def _batch_round_robin(
+    page: Sequence[store_fold_progress.IdleLane],
+) -> Iterator[tuple[UUID, list[str]]]:
     """Batches of lanes by scope: up to _LANES_PER_SCOPE of each scope, then the next ones of
     each."""
     sessions: dict[UUID, list[str]] = {}
@@ -139,7 +147,8 @@ def _close_lanes(
     if turns:
         return 0
     idle_sessions = [
-        lane.session_id for lane in store_lanes.list_idle_of_scope(access, scope_id, sessions, now)
+        lane.session_id
+        for lane in store_fold_progress.list_idle_of_scope(access, scope_id, sessions, now)
     ]
     lane_by_session = read_lanes(access, scope_id, worker.embedder.space, idle_sessions)
     for position, session_id in enumerate(idle_sessions):

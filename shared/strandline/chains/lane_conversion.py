@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from strandline.chains import store_lanes
+from strandline.chains import store_fold_progress
 from strandline.chains.segmentation import Lane, SegmentationRules, Turn, read_workflow_ids
-from strandline.chains.store_lanes import LaneRow, LoggedTurn
+from strandline.chains.store_fold_progress import EventToFold, LaneRow
 from strandline.db.database import TenantDb
 
 
@@ -19,7 +19,7 @@ def read_lanes(
     out."""
     lane_by_session: dict[str, Lane] = {}
     user_turn_by_session: dict[str, Turn] = {}
-    for event in store_lanes.read_open_turns(access, scope_id, space, sessions):
+    for event in store_fold_progress.read_open_turns(access, scope_id, space, sessions):
         turn = to_turn(event)
         if event.is_user:
             user_turn_by_session[turn.session_id] = turn
@@ -35,7 +35,7 @@ def read_lanes(
     }
 
 
-def to_turn(event: LoggedTurn) -> Turn:
+def to_turn(event: EventToFold) -> Turn:
     """Convert a logged event to the pure segmentation's turn."""
     return Turn(
         event_id=event.event_id,

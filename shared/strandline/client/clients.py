@@ -14,11 +14,11 @@ from strandline.client import answers
 from strandline.client.admin import Admin, AsyncAdmin
 from strandline.client.erasures import Erasures
 from strandline.client.graph import AsyncGraph, Graph
-from strandline.client.lookup import Lookup
 from strandline.client.memory import Fields, Memory
 from strandline.client.personas import Personas
 from strandline.client.request_building import join_participants
 from strandline.client.retries import Retry
+from strandline.client.scopes_and_payloads import Lookup
 from strandline.client.sessions import AsyncSession, Session, SessionPlan
 from strandline.client.transport import (
     AsyncCaller,

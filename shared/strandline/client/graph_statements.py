@@ -9,9 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from strandline.client import answers
-from strandline.client.lookup import Progress, put_file
 from strandline.client.memory import Fields
 from strandline.client.request_building import KEEP, Keep, VerbGroup
+from strandline.client.scopes_and_payloads import Progress, put_file
 from strandline.client.verb_declarations import (
     BlockingStep,
     MultiRequestVerb,

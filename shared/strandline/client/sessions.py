@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any, Literal, Self, Unpack
 
 from strandline.client import answers
-from strandline.client.lookup import Lookup
 from strandline.client.memory import EventFields, Fields, Role
 from strandline.client.request_building import Call, VerbGroup
+from strandline.client.scopes_and_payloads import Lookup
 from strandline.client.transport import AsyncCaller, AsyncConnection, SyncCaller, SyncConnection
 from strandline.client.verb_declarations import operation, pages
 

@@ -24,10 +24,10 @@ from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.retries import Retry
 from strandline.commands import (
     administration,
+    ask_and_chat,
     erasing,
     mcp,
     memory,
-    model_answers,
     simulate_and_verify,
     transfer,
 )
@@ -104,7 +104,7 @@ def completion(shell: str) -> None:
 
 
 for _command in (
-    *(*memory.COMMANDS, *model_answers.COMMANDS, *erasing.COMMANDS, *transfer.COMMANDS),
+    *(*memory.COMMANDS, *ask_and_chat.COMMANDS, *erasing.COMMANDS, *transfer.COMMANDS),
     *administration.COMMANDS,
     *simulate_and_verify.COMMANDS,
     *mcp.COMMANDS,

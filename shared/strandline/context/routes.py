@@ -14,7 +14,7 @@ from strandline.context.session_chain_search import search_session
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import ParticipantsQuery
 from strandline.sessions import context, sessions
 from strandline.sessions.routes_read import make_session_view, record_use_and_metrics

@@ -27,7 +27,7 @@ from strandline.errors import (
 )
 from strandline.http import audit, gateway_responses
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.observability import emf_fields, logger, trace_context
 from strandline.resources import Resources
 from strandline.schemas import NoBody, NoQuery

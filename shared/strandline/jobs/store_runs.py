@@ -11,7 +11,7 @@ from uuid_utils.compat import uuid7
 
 from strandline.db.connection import Connection, translate_errors
 from strandline.db.database import TenantDb
-from strandline.jobs.store import JobId
+from strandline.jobs.store_read import JobId
 
 LEASE_SECONDS = 300
 """How long a tenant's job belongs to its run without a renewal; a working shard renews the lease

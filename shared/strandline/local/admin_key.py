@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from strandline.admin.keys import make_key
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.auth.api_keys import verify_token
 from strandline.db.database import Caller, Database
 from strandline.errors import Unauthorized
@@ -50,7 +50,9 @@ def _find_problem(database: Database, tenant: str, deployment_secret: str, token
         parts = verify_token(deployment_secret, token)
     except Unauthorized:
         return "the stored one is not from this data directory"
-    row = store_keys.find_principal(database.connection(None), parts.key_id, parts.secret_hash)
+    row = store_tenants_and_keys.find_principal(
+        database.connection(None), parts.key_id, parts.secret_hash
+    )
     if row is None:
         return "the stored one was revoked, or is not in this database"
     if row.expires_at is not None and row.expires_at <= datetime.now(UTC):

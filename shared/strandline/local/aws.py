@@ -25,7 +25,7 @@ from moto.sqs.models import sqs_backends
 from moto.stepfunctions.parser.asl.utils import boto_client
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from strandline.local import aws_blobs
+from strandline.local import s3_object_files
 from strandline.local.aws_signature import Application, Environ, SignatureCheck, StartResponse
 from strandline.local.aws_write_checks import WriteChecks
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
@@ -91,7 +91,7 @@ class LocalAws:
         self._sign_moto_calls()
         with closing(client("s3")) as s3:
             s3.create_bucket(Bucket=self.bucket)
-        aws_blobs.persist_bucket(s3_backends[ACCOUNT_ID]["aws"], self.bucket, self.blobs)
+        s3_object_files.persist_bucket(s3_backends[ACCOUNT_ID]["aws"], self.bucket, self.blobs)
         with closing(client("sqs")) as sqs:
             self.work_queue_url, self.work_dead_letter_url = _make_queue_pair(sqs, "strandline")
             self.job_queue_url, self.job_dead_letter_url = _make_queue_pair(sqs, "strandline-runs")

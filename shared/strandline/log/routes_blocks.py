@@ -9,7 +9,13 @@ from strandline.config import get_settings
 from strandline.errors import Gone, Malformed, TooLarge, Unsupported
 from strandline.http.app import error_body
 from strandline.http.request import Request
-from strandline.http.routing import AnswerMediaType, Response, Route, binary_response, json_response
+from strandline.http.routes_and_responses import (
+    AnswerMediaType,
+    Response,
+    Route,
+    binary_response,
+    json_response,
+)
 from strandline.log import block_lookup
 from strandline.log.block_lookup import BlockLookup, IpldBlock, encode_car
 from strandline.log.block_response_formats import (

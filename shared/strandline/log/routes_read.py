@@ -3,7 +3,7 @@
 from strandline.config import get_settings
 from strandline.errors import Gone
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log import read, routes_blocks
 from strandline.log.schemas import (
     EventOut,

@@ -6,7 +6,7 @@ from strandline.config import get_settings
 from strandline.errors import Forbidden, Gone, Invalid, KeyConflict
 from strandline.http.app import error_body, status_of
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log.append import append, make_caller
 from strandline.log.append_state import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from strandline.http.request import Request
-from strandline.http.routing import Response
+from strandline.http.routes_and_responses import Response
 
 type Perform = Callable[[Mapping[str, Any]], Response]
 """Serves the event of one operation."""

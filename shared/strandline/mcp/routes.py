@@ -14,7 +14,7 @@ from strandline.config import McpToolset, get_settings
 from strandline.errors import Forbidden, Invalid, Malformed, Unauthorized
 from strandline.http.app import STATUS, serve
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.mcp.dispatch import RequestContext, answer
 from strandline.mcp.operations import Operations, Perform
 from strandline.mcp.protocol import (

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 from strandline.errors import Forbidden, KeyConflict, StateConflict, Unavailable
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.llm.client import Fallback
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
 from strandline.log.schemas_append import AppendHeaders

@@ -5,7 +5,7 @@ from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.errors import StateConflict
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log.append import make_caller
 from strandline.personas import sonas
 from strandline.personas.schemas_sonas import (

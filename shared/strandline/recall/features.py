@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.participants import display_name
-from strandline.recall.question import QuestionMentions
+from strandline.recall.question_mentions import QuestionMentions
 
 WINDOW = 4
 """The neighbours of an event are this many events of its session before and after it."""

@@ -21,7 +21,7 @@ from strandline.recall.calibrations import calibration_for
 from strandline.recall.features import QuestionWord
 from strandline.recall.hit_postprocessing import find_cited_events, fit_to_budget, sort_by_time
 from strandline.recall.importance import RankingSignals, SonaInSpace, rerank
-from strandline.recall.question import read_question
+from strandline.recall.question_mentions import read_question
 from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
 from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest
 from strandline.recall.store import CandidateRow, HitEvent

@@ -19,7 +19,7 @@ from strandline.recall.features import (
     compute_answerability_features,
     compute_features,
 )
-from strandline.recall.question import QuestionMentions
+from strandline.recall.question_mentions import QuestionMentions
 
 
 class LogisticCurve(NamedTuple):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from strandline.config import get_settings
 from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.recall import routes_write
 from strandline.recall.recall import recall, record_use
 from strandline.recall.schemas import RecallAnswer, RecallRequest

@@ -3,7 +3,7 @@
 from strandline.config import get_settings
 from strandline.errors import Forbidden, Gone, Invalid, KeyConflict, StrandlineError
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log import store_links_and_sources
 from strandline.log.append import make_caller
 from strandline.log.append_state import AppendResult

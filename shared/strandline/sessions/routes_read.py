@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from strandline.config import get_settings
 from strandline.errors import Gone, StateConflict
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import ParticipantsPagingQuery
 from strandline.sessions import chains_view, context, sessions
 from strandline.sessions.chains_view import SessionReadContext

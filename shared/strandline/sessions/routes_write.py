@@ -4,7 +4,7 @@ from uuid import UUID
 
 from strandline.errors import Forbidden, Gone, KeyConflict, StateConflict
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log.append import make_caller
 from strandline.log.append_state import AppendResult
 from strandline.log.routes_write import append_bodies, idempotency_key

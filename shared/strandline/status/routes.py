@@ -3,7 +3,13 @@
 from strandline.db.database import Caller
 from strandline.errors import StrandlineError
 from strandline.http.request import Request
-from strandline.http.routing import AnswerMediaType, Response, Route, json_response, text_response
+from strandline.http.routes_and_responses import (
+    AnswerMediaType,
+    Response,
+    Route,
+    json_response,
+    text_response,
+)
 from strandline.status import metrics
 from strandline.status.schemas import BackgroundState, Health, LanguageState, Liveness
 

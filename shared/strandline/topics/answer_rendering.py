@@ -165,7 +165,7 @@ def hash_question(access: TenantDb, request: ReferencesRequest) -> bytes:
 
 
 @dataclass(frozen=True)
-class AnswerReceipt:
+class AnswerStorageOutcome:
     """Which parts of an answer's record were stored. A failure of one part affects only that
     part."""
 
@@ -180,7 +180,7 @@ def store_answer(
     request: ReferencesRequest,
     mark: str,
     used_events: Sequence[UUID],
-) -> AnswerReceipt:
+) -> AnswerStorageOutcome:
     """Store the selection of an answer, so that it can be repeated, and the use of its events,
     which keeps their chains warm. Both are stored in one statement; if that fails, each is stored
     alone."""
@@ -209,13 +209,15 @@ def store_answer(
         return store_recalls.make_insert_query(access, uuid7(), used_events, plan.answered_at)
 
     if not used_events:
-        return AnswerReceipt(token, _try_run(access, query_answer), is_use_recorded=True)
+        return AnswerStorageOutcome(token, _try_run(access, query_answer), is_use_recorded=True)
     try:
         access.fetch_pair(query_answer(), query_use())
     except Exception as error:  # the answer is selected already
         logger.warning("answer and its use not stored", extra={"error": type(error).__name__})
-        return AnswerReceipt(token, _try_run(access, query_answer), _try_run(access, query_use))
-    return AnswerReceipt(token, is_repeatable=True, is_use_recorded=True)
+        return AnswerStorageOutcome(
+            token, _try_run(access, query_answer), _try_run(access, query_use)
+        )
+    return AnswerStorageOutcome(token, is_repeatable=True, is_use_recorded=True)
 
 
 def _try_run(access: TenantDb, make_query: Callable[[], RowQuery[Any]]) -> bool:

@@ -8,7 +8,7 @@ from strandline.db.database import TenantDb
 from strandline.errors import Gone
 from strandline.graph.nodes.identity import parse_node_id
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.llm.types import TaskContext
 from strandline.schemas import ParticipantsQuery
 from strandline.topics.answer_rendering import repeat_answer

@@ -17,7 +17,7 @@ from strandline.errors import KeyConflict
 from strandline.function_specs import FUNCTIONS
 from strandline.http.app import STATUS
 from strandline.http.request import Request
-from strandline.http.routing import AnswerMediaType, Route, json_response
+from strandline.http.routes_and_responses import AnswerMediaType, Route, json_response
 from strandline.log.schemas_append import AppendHeaders
 from strandline.schemas import ParticipantsPagingQuery, ParticipantsQuery
 from strandline.status.schemas import Liveness

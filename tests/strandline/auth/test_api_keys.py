@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from strandline.admin.keys import make_key
-from strandline.auth import store_keys, ttl_cache
+from strandline.auth import store_tenants_and_keys, ttl_cache
 from strandline.auth.authenticator import Authenticator
 from strandline.auth.credentials import AuthRequest
 from strandline.config import ServiceSettings
@@ -172,7 +172,7 @@ def test_a_revoked_key_is_refused_after_at_most_a_minute(
     checker = checker_of(database)
     checker.authenticate(AuthRequest(headers))
     with access.transaction():
-        assert store_keys.revoke_key(access, key.key_id)
+        assert store_tenants_and_keys.revoke_key(access, key.key_id)
     now[0] += 49
     checker.authenticate(AuthRequest(headers))
     now[0] += 1.1

@@ -9,7 +9,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.chains import form as chains_form
-from strandline.chains import store_lanes
+from strandline.chains import store_fold_progress
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs import store_scans
 from strandline.jobs.worker_resources import WorkerResources
@@ -151,11 +151,11 @@ def test_lanes_of_a_scope_that_is_not_folded_to_its_end_are_not_asked_for(
     access = worker.database.connect_as(Caller.background("acme"))
     space = worker.embedder.space
     scratch_db.rows("update tenants set swept_space = %s, swept_at = %s", space, LATER)
-    idle = store_lanes.list_idle(access, LATER, None, [], 9)
+    idle = store_fold_progress.list_idle(access, LATER, None, [], 9)
     assert [lane.scope_id for lane in idle] == [scope]
-    assert store_lanes.list_idle(access, LATER, idle[0], [], 9) == []
-    assert store_lanes.list_idle(access, LATER, None, [scope], 9) == []
+    assert store_fold_progress.list_idle(access, LATER, idle[0], [], 9) == []
+    assert store_fold_progress.list_idle(access, LATER, None, [scope], 9) == []
     assert store_scans.list_tenants_to_sweep(worker.database.connection(), space, LATER) == ["acme"]
     scratch_db.rows("update scopes set last_seq = last_seq + 1")
-    assert store_lanes.list_idle(access, LATER, None, [], 9) == []
+    assert store_fold_progress.list_idle(access, LATER, None, [], 9) == []
     assert store_scans.list_tenants_to_sweep(worker.database.connection(), space, LATER) == []

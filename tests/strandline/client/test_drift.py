@@ -23,7 +23,7 @@ from strandline.client.writer_async import AsyncWriter
 from strandline.errors import StrandlineError
 from strandline.http import gateway_responses
 from strandline.http.app import STATUS
-from strandline.http.routing import AnswerMediaType
+from strandline.http.routes_and_responses import AnswerMediaType
 from tests.functions.contract import HANDLERS, document, operations
 
 type AnyVerb = Verb[..., Any] | Pages[..., Any]

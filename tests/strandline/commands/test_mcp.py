@@ -24,7 +24,7 @@ import pytest
 
 from strandline.commands.main import cli, main
 from strandline.http.request import Request
-from strandline.http.routing import Response
+from strandline.http.routes_and_responses import Response
 from strandline.mcp.dispatch import TOOLSETS
 from strandline.mcp.protocol import HANDSHAKE_VERSIONS, MODERN
 from strandline.mcp.routes import McpQuery

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
@@ -67,7 +67,7 @@ def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
         for tenant in ("acme", "globex"):
             access = database.connect_as(Caller.background(tenant))
             with access.transaction():
-                store_keys.add_tenant(access)
+                store_tenants_and_keys.add_tenant(access)
         yield database
 
 

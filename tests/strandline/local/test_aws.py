@@ -22,10 +22,10 @@ from moto.s3.models import s3_backends
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
 from strandline.aws.blobs import BlobStore
-from strandline.local import aws_blobs
+from strandline.local import s3_object_files
 from strandline.local.aws import LocalAws, client
-from strandline.local.aws_blobs import BlobFolder
 from strandline.local.lambda_context import ACCOUNT_ID
+from strandline.local.s3_object_files import BlobFolder
 
 ONCE = Config(signature_version="s3v4", retries={"total_max_attempts": 1})
 ODD_KEYS = ["tenant 1/ü+é%2F.~", ".", "..", "a", "a/b", "a/", "long/" + "é" * 500, "x" * 600, "+"]
@@ -158,7 +158,7 @@ def test_objects_are_not_kept_in_memory(aws: LocalAws, s3: Any) -> None:
     s3.put_object(Bucket=aws.bucket, Key="k", Body=b"x")
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
     [contents] = bucket.keys.values()
-    assert isinstance(contents._value_buffer, aws_blobs.FileContent)
+    assert isinstance(contents._value_buffer, s3_object_files.FileContent)
     assert contents.instances_tracked.maxlen == 0
 
 

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from strandline.recall.question import read_question
+from strandline.recall.question_mentions import read_question
 
 TODAY = date(2026, 6, 10)  # a Wednesday
 

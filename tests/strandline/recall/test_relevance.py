@@ -17,7 +17,7 @@ from strandline.recall.features import (
     QuestionWord,
     compute_features,
 )
-from strandline.recall.question import read_question
+from strandline.recall.question_mentions import read_question
 from strandline.recall.relevance import Calibration, Ranking, rank
 
 NOW = datetime(2026, 6, 10, tzinfo=UTC)

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from annotated_types import Le
 
-from strandline.auth import store_keys
+from strandline.auth import store_tenants_and_keys
 from strandline.config import ServiceSettings
 from strandline.config_quotas import QUOTAS, Quota
 from strandline.db.database import Caller, Database
@@ -31,7 +31,7 @@ def database(scratch_db: ScratchDatabase) -> Iterator[Database]:
     with closing(Database(scratch_db.url)) as database:
         access = database.connect_as(Caller.background("acme"))
         with access.transaction():
-            store_keys.add_tenant(access)
+            store_tenants_and_keys.add_tenant(access)
         yield database
 
 

@@ -17,7 +17,7 @@ from strandline.graph.changes.statement_writes import (
 )
 from strandline.graph.changes.targets import UPKEEP
 from strandline.graph.nodes import store_read_nodes
-from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
 from strandline.graph.nodes.identity import NodeType, format_node_id, normalise, parse_node_id
 from strandline.graph.nodes.observations import (
     EdgeObservation,

@@ -4,7 +4,7 @@ from strandline.errors import Forbidden, Gone, KeyConflict, NotFound
 from strandline.graph.changes.create import create_nodes
 from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.answers import to_node_out
-from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
 from strandline.graph.nodes.identity import parse_node_id
 from strandline.graph.nodes.schemas import (
     CreateNodesAnswer,
@@ -13,7 +13,7 @@ from strandline.graph.nodes.schemas import (
     NodeOut,
 )
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
 from strandline.log.schemas_append import AppendHeaders
 

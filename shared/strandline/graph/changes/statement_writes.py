@@ -8,7 +8,7 @@ from uuid import UUID
 
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import Forbidden, Invalid
-from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
 from strandline.graph.nodes.observations import (
     EdgeObservation,
     NodeObservation,

@@ -8,7 +8,7 @@ from strandline.graph.communities.schemas import (
     CommunityQuery,
 )
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 
 
 def list_communities(request: Request) -> Response:

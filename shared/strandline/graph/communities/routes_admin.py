@@ -12,7 +12,7 @@ from strandline.graph.communities.schemas import (
     TenantCommunitiesQuery,
 )
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.jobs import admin_verbs
 from strandline.jobs.schemas import JobOut
 from strandline.schemas import PagingQuery

@@ -13,7 +13,7 @@ from strandline.graph.conflicts.storage_advice import analyze_before_storing
 from strandline.graph.search.routes import make_finder
 from strandline.graph.search.search import Finder
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.llm.types import TaskContext
 from strandline.schemas import ParticipantsQuery
 

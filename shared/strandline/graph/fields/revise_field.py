@@ -16,7 +16,7 @@ from strandline.graph.fields.schemas import RevisionRequest, StoredRevision, par
 from strandline.graph.fields.store import RevisionRow
 from strandline.graph.fields.store_revisions import FieldBefore, NewRevision
 from strandline.graph.nodes import store_read_nodes
-from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
 from strandline.graph.nodes.identity import normalise
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES

@@ -15,7 +15,7 @@ from strandline.graph.fields.schemas import (
     parse_field_name,
 )
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
 from strandline.log.schemas_append import AppendHeaders
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from strandline.config import get_settings
 from strandline.errors import NotFound
-from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
 from strandline.graph.search.schemas import (
     GraphOut,
     GraphSearchRequest,
@@ -14,7 +14,7 @@ from strandline.graph.search.schemas import (
 from strandline.graph.search.search import Finder, find_nearest_topics, search_nodes
 from strandline.graph.search.traverse import traverse
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import ParticipantsQuery
 
 

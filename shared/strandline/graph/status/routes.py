@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from strandline.graph.status.schemas import GraphStatus
 from strandline.graph.status.status import read_status
 from strandline.http.request import Request
-from strandline.http.routing import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import ParticipantsQuery
 
 

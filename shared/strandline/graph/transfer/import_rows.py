@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.confidence_rule import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
 from strandline.graph.nodes.identity import make_edge_id, make_node_id
 from strandline.graph.nodes.observations import Source
 from strandline.graph.nodes.store_write import compute_from_observations, lock_scopes

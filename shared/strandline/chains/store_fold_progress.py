@@ -64,7 +64,7 @@ def try_advance_fold(access: TenantDb, scope_id: UUID, fold_no: int, folded_seq:
 
 
 @dataclass(frozen=True)
-class LoggedTurn:
+class EventToFold:
     """An event, with the columns that the fold needs."""
 
     event_id: UUID
@@ -92,10 +92,10 @@ class LoggedTurn:
 
 def read_turns(
     access: TenantDb, scope_id: UUID, space: str, after: int, limit: int
-) -> Sequence[LoggedTurn]:
+) -> Sequence[EventToFold]:
     """The next `limit` events of a scope after a seq."""
     return access.fetch(
-        LoggedTurn,
+        EventToFold,
         """
         select e.event_id, e.seq, e.session_id, e.role, e.type,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
@@ -118,7 +118,7 @@ def read_turns(
 
 
 @dataclass(frozen=True)
-class OpenTurn(LoggedTurn):
+class LaneEventRow(EventToFold):
     """An event that is still needed for a lane."""
 
     is_open: bool
@@ -131,10 +131,10 @@ class OpenTurn(LoggedTurn):
 
 def read_open_turns(
     access: TenantDb, scope_id: UUID, space: str, sessions: Sequence[str]
-) -> Sequence[OpenTurn]:
+) -> Sequence[LaneEventRow]:
     """The open events of these lanes, by seq, without erased events and statements."""
     return access.fetch(
-        OpenTurn,
+        LaneEventRow,
         """
         select e.event_id, e.seq, e.session_id, e.role, e.type,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
