@@ -46,8 +46,8 @@ def list_askings(corpora: Sequence[Corpus], seed: int = 1) -> list[Asking]:
     askings: list[Asking] = []
     for home in corpora:
         for question in home.questions:
-            askings.append(Asking(question, home, home, question_mentions.participants))
-            if question_mentions.evidence:
+            askings.append(Asking(question, home, home, question.participants))
+            if question.evidence:
                 for other in chance.sample([c for c in corpora if c is not home], _AWAY):
                     viewer = chance.choice(other.questions).participants
                     askings.append(Asking(question, home, other, viewer))
