@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from strandline.http import gateway_responses
+from strandline.http import gateway_generated_responses
 
 MAX_INTEGRATION_SECONDS = 29
 """How long API Gateway waits for a function."""
@@ -74,10 +74,10 @@ def _operation(path: str, uri: str) -> dict[str, Any]:
 
 
 def _gateway_responses(origins: Sequence[str]) -> dict[str, dict[str, Any]]:
-    cors_headers = gateway_responses.gateway_cors_headers(origins)
+    cors_headers = gateway_generated_responses.gateway_cors_headers(origins)
     definitions: dict[str, dict[str, Any]] = {}
-    for kind, response in sorted(gateway_responses.RESPONSES.items()):
-        body = response.body(gateway_responses.REQUEST_ID)
+    for kind, response in sorted(gateway_generated_responses.RESPONSES.items()):
+        body = response.body(gateway_generated_responses.REQUEST_ID)
         definition: dict[str, Any] = {"responseTemplates": {"application/json": body}}
         if response.status:
             definition["statusCode"] = str(response.status)

@@ -7,7 +7,7 @@ from strandline.auth.principals import Principal
 from strandline.db.database import Database
 from strandline.log.append import make_caller
 from strandline.log.append_state import AppendResult
-from strandline.log.caller_statements import GraphStatement, append_statements, build_statements
+from strandline.log.statement_events import GraphStatement, append_statements, build_statements
 
 ALICE, HELPER = "user:alice", "agent:helper"
 

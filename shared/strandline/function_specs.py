@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, LiteralString
 
-from strandline.query_route_keys import QUERY_ROUTE_KEYS
+from strandline.query_function_routes import QUERY_ROUTE_KEYS
 
 type FunctionNeed = Literal[
     "database", "owner", "blobs", "work_queue", "job_queue", "model", "state_machine", "schedules"
@@ -82,7 +82,7 @@ class JobSpec(FunctionSpec):
     """The least time between two runs that start because something is due."""
     next_due: LiteralString
     """An SQL expression: when it has work next, over all tenants, or null. Its parameters are those
-    of jobs/store_due_times.py."""
+    of jobs/store_next_run_times.py."""
 
 
 MODEL_LAYERS: tuple[Layer, ...] = ("deps", "domain", "model")

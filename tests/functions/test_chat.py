@@ -224,7 +224,7 @@ def test_a_late_answer_is_a_turn_to_poll(
 ) -> None:
     """One message and one reply, whoever else asks or works meanwhile; told to nobody else."""
     with monkeypatch.context() as patch:
-        patch.setattr("strandline.personas.model_answers.RESERVE_SECONDS", 25.0)
+        patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
         waiting = [
             chat(front, key, "When does the buoy go out?", *WHO, once="k-1"),
             query(front, key, "When does the buoy go out?"),
@@ -272,7 +272,7 @@ def test_a_turn_that_fails_three_times_is_told_as_failed(
 ) -> None:
     del facts
     with monkeypatch.context() as patch:
-        patch.setattr("strandline.personas.model_answers.RESERVE_SECONDS", 25.0)
+        patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
         turn_id = query(front, key, "When does the buoy go out?").body["turn_id"]
     provider.script = [error(500)] * 3
     failures = [len(deliver_turn(turn_id)) for _ in range(4)]
@@ -300,7 +300,7 @@ def test_a_turn_whose_message_is_lost_is_found_by_a_sweep(
 
     monkeypatch.setattr("strandline.aws.work_queue.WorkQueue.send_turn", send)
     with monkeypatch.context() as patch:
-        patch.setattr("strandline.personas.model_answers.RESERVE_SECONDS", 25.0)
+        patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
         turns = [query(front, key, "When does the buoy go out?").body["turn_id"] for _ in range(2)]
     assert bodies == turns
     due_in = "select extract(epoch from next_turn('5 minutes', now()) - now())::float8"

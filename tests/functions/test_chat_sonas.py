@@ -122,7 +122,7 @@ def test_a_late_answer_has_the_weight_of_its_request(
     for ask in ASKS:
         for name, uuid in sonas.items():
             with monkeypatch.context() as patch:
-                patch.setattr("strandline.personas.model_answers.RESERVE_SECONDS", 25.0)
+                patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
                 turn = ask(front, key, sona=name, weights={"sona": 1.0})
             assert (turn.status, turn.body["sona"]) == (202, uuid) if ask is ask_query else True
             assert deliver_turn(turn.body["turn_id"]) == []
@@ -203,7 +203,7 @@ def test_a_late_answer_for_the_whole_tenant_is_for_who_sees_all_of_it(
         for who in (ALICE, BOB)
     ]
     with monkeypatch.context() as patch:
-        patch.setattr("strandline.personas.model_answers.RESERVE_SECONDS", 25.0)
+        patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
         late = query(front, admin, "When does the buoy go out?")
     assert (late.status, late.body["state"]) == (202, "waiting")
     path = f"{TURNS}/{late.body['turn_id']}"

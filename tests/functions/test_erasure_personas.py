@@ -42,7 +42,7 @@ def late_turn(front: Gateway, eraser: str, tell: Tell, monkeypatch: pytest.Monke
     ]
     bob = front.key(user=BOB)
     with monkeypatch.context() as patch:
-        patch.setattr("strandline.personas.model_answers.RESERVE_SECONDS", 25.0)
+        patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
         turn_id = query(front, bob, "Where is the zyxcanary?").body["turn_id"]
     assert deliver_turn(turn_id) == []
     turn = front.call("GET", f"{TURNS}/{turn_id}", key=bob).body
@@ -124,7 +124,7 @@ def test_an_answer_goes_with_what_its_model_saw_and_did_not_cite(
     provider.otherwise = answer
     bob = front.key(user=BOB)
     with monkeypatch.context() as patch:
-        patch.setattr("strandline.personas.model_answers.RESERVE_SECONDS", 25.0)
+        patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
         turn_id = query(front, bob, "What pattern has the porch?", budget=200).body["turn_id"]
     assert deliver_turn(turn_id) == []
     assert 0 < len(lines) < len(event_ids), "the text is to have no room for all"
@@ -239,7 +239,7 @@ def test_what_was_asked_goes_with_the_tenant(
     monkeypatch.setattr(erasing, "EVENTS_AT_ONCE", at_once)
     for key in (eraser, eraser, gateway.key("globex")):
         tell(key, "The mat is red.", ALICE, BOB, speaker=ALICE)
-    monkeypatch.setattr("strandline.personas.model_answers.RESERVE_SECONDS", 25.0)
+    monkeypatch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
     bob, other = front.key(user=BOB), front.key("globex", user=BOB)
     turn_ids = [
         query(front, key, f"Where is the {CANARY}?").body["turn_id"] for key in (bob, other)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from strandline.config import get_settings
-from strandline.graph.conflicts import conflicts
-from strandline.graph.conflicts import store as conflicts_store
+from strandline.graph.conflicts import find_conflicts
+from strandline.graph.conflicts import store_similar_facts as conflicts_store
 from strandline.llm.provider import ModelReply, ModelRequest
 from strandline.llm.tasks import LlmTasks
 from strandline.resources import Resources
@@ -157,7 +157,7 @@ def test_the_model_is_asked_too_and_named(
     failed = ask(gateway, key, "conflicts", threshold=0.2)
     assert (failed["conflicts"], failed["degraded"]) == ([], ["model_failed"])
     with monkeypatch.context() as patch:
-        patch.setattr(conflicts, "_MAX_MODEL_PAIRS", 0)
+        patch.setattr(find_conflicts, "_MAX_MODEL_PAIRS", 0)
         assert ask(gateway, key, "conflicts", threshold=0.2)["degraded"] == ["model_cut"]
     model.script = ['{"contradicts": false}']
     denied = ask(gateway, key, "conflicts", threshold=0.2)

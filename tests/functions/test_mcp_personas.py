@@ -87,7 +87,7 @@ def test_what_is_late_or_fails_is_told_with_what_to_do(
 ) -> None:
     tell(key, "The buoy goes out on Friday.", ALICE, HELPER)
     with monkeypatch.context() as patch:
-        patch.setattr("strandline.personas.model_answers.RESERVE_SECONDS", 25.0)
+        patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
         text, is_error = call(front, key, "query", query=QUESTION_TEXT)
     (turn_id,) = re.findall(r"turn_id=([0-9a-f-]{36})", text)
     assert (is_error, call(front, key, "query", turn_id=turn_id)[0]) == (False, text)

@@ -11,7 +11,7 @@ from strandline.aws.run_requests import MIN_SPACING
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database
 from strandline.graph.promotion import promoter
-from strandline.jobs import store_due_times
+from strandline.jobs import store_next_run_times
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Extraction
 from strandline.resources import Resources
@@ -329,7 +329,7 @@ def test_a_warm_chain_is_due_in_half_an_hour_and_a_hot_one_at_once(
 
     def next_run() -> datetime | None:
         with closing(Database(scratch_db.url)) as database:
-            return store_due_times.find_next_run_times(
+            return store_next_run_times.find_next_run_times(
                 database.connection(),
                 space=None,
                 heat=DEFAULTS.heat_time_parameters(),
@@ -359,7 +359,7 @@ def test_the_metrics_of_a_promotion_are_counted(
 ) -> None:
     form(scratch_db, gateway, tell, gateway.key())
     visible: dict[str, Any] = {}
-    handler = importlib.import_module("strandline.background.job_log")
+    handler = importlib.import_module("strandline.background.job_log_line")
 
     def record(dimensions: Any, metrics: Any) -> dict[str, Any]:
         visible.update(metrics)

@@ -13,7 +13,7 @@ from strandline.config import get_settings
 from strandline.llm.provider import ModelReply, ModelRequest
 from strandline.llm.tasks import LlmTasks
 from strandline.resources import Resources
-from strandline.topics import store_answers
+from strandline.topics import store_repeatable_answers
 from tests.context_block import read_outline
 from tests.saved_rows import SavedFixture
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, fail_texts
@@ -331,7 +331,7 @@ def test_an_answer_that_cannot_be_stored_says_so(
     def fail(*_: object) -> None:
         raise ConnectionError
 
-    monkeypatch.setattr(store_answers, "make_insert_query", fail)
+    monkeypatch.setattr(store_repeatable_answers, "make_insert_query", fail)
     answer = ask(gateway, key, query=QUESTION)
     assert answer["degraded"] == ["not_repeatable"]
     body = {"query": QUESTION, "read_token": answer["read_token"]}

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from strandline.background import sweeper
-from strandline.background.event_vectors import embed_texts
+from strandline.background.compute_event_vectors import embed_texts
 from strandline.db.database import Caller
 from strandline.errors import EmbeddingRefused
 from strandline.jobs import runner, store_failures, store_runs

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from strandline.chains import store_recalls
-from strandline.graph.fields.store import MAX_SERVED
+from strandline.graph.fields.store_read import MAX_SERVED
 from tests.support import Gateway, Reply, ScratchDatabase
 
 WHO = ["agent:helper", "user:ada"]

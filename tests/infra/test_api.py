@@ -19,8 +19,8 @@ from strandline.config import ServiceSettings, get_settings
 from strandline.errors import Misconfigured, NotFound
 from strandline.function_specs import FUNCTIONS, FunctionSpec, route_table
 from strandline.http import app as http_app
-from strandline.http import gateway_responses
-from strandline.http.gateway_responses import REQUEST_ID, RESPONSES
+from strandline.http import gateway_generated_responses
+from strandline.http.gateway_generated_responses import REQUEST_ID, RESPONSES
 from strandline.local.http_server import GatewayApp
 from strandline.local.lambda_context import Handler
 from tests import support
@@ -67,7 +67,7 @@ def refusal(function: FunctionSpec) -> str:
 def _rows(functions: Sequence[FunctionSpec]) -> str:
     """All of them that the API rests on, and what it answers by itself."""
     rows = [(fn.name, fn.timeout, fn.routes) for fn in functions]
-    return f"{rows} {gateway_responses.RESPONSES}"
+    return f"{rows} {gateway_generated_responses.RESPONSES}"
 
 
 def of(stack_resources: Resources, kind: str) -> list[dict[str, Any]]:
@@ -187,9 +187,11 @@ def test_a_changed_route_integration_or_answer_is_deployed_and_nothing_else(
     for routes in (("GET /one", "PUT /one"), ("GET /two",)):
         assert deployment(replace(one, routes=routes)) != before
     assert deployment(replace(one, name="two")) != before
-    copy = replace(gateway_responses.TIMEOUT, message="Too late.")
+    copy = replace(gateway_generated_responses.TIMEOUT, message="Too late.")
     with monkeypatch.context() as patch:
-        patch.setattr(gateway_responses, "RESPONSES", {**RESPONSES, "INTEGRATION_TIMEOUT": copy})
+        patch.setattr(
+            gateway_generated_responses, "RESPONSES", {**RESPONSES, "INTEGRATION_TIMEOUT": copy}
+        )
         assert deployment(one, log_days=90) != before
     monkeypatch.setattr(api_definition, "MAX_INTEGRATION_SECONDS", 28)
     assert deployment(one, log_days=120) != before
@@ -228,7 +230,7 @@ def test_with_an_origin_a_page_may_read_every_answer_in_the_template() -> None:
         "x-amazon-apigateway-gateway-responses"
     ]
     for kind, answer in x_amazon_apigateway_gateway_responses.items():
-        headers = RESPONSES[kind].headers | gateway_responses.gateway_cors_headers([PAGE])
+        headers = RESPONSES[kind].headers | gateway_generated_responses.gateway_cors_headers([PAGE])
         assert headers["Access-Control-Allow-Origin"] == PAGE
         assert answer["responseParameters"] == {
             f"gatewayresponse.header.{name}": f"'{value}'" for name, value in headers.items()
@@ -236,7 +238,7 @@ def test_with_an_origin_a_page_may_read_every_answer_in_the_template() -> None:
 
 
 def test_an_answer_of_another_shape_is_noticed() -> None:
-    body = json.loads(gateway_responses.TIMEOUT.body("3b9c"))
+    body = json.loads(gateway_generated_responses.TIMEOUT.body("3b9c"))
     del body["error"]["retryable"]
     with pytest.raises(ValidationError):
         check_error(json.dumps(body))
@@ -449,10 +451,12 @@ def test_what_a_page_may_send_and_read_is_all_that_there_is() -> None:
     document = contract.document()
     methods = {route.partition(" ")[0] for route in route_table()}
     assert methods <= set(
-        gateway_responses.PREFLIGHT_HEADERS["Access-Control-Allow-Methods"].split(", ")
+        gateway_generated_responses.PREFLIGHT_HEADERS["Access-Control-Allow-Methods"].split(", ")
     )
     allowed = (
-        gateway_responses.PREFLIGHT_HEADERS["Access-Control-Allow-Headers"].lower().split(", ")
+        gateway_generated_responses.PREFLIGHT_HEADERS["Access-Control-Allow-Headers"]
+        .lower()
+        .split(", ")
     )
     operations = contract.operations().values()
     names = {p["name"] for o in operations for p in o.get("parameters", ()) if p["in"] == "header"}
@@ -460,7 +464,7 @@ def test_what_a_page_may_send_and_read_is_all_that_there_is() -> None:
     names |= {s["name"] for s in schemes if "name" in s}
     assert {name.lower() for name in names} <= set(allowed)
     exposed = (
-        gateway_responses.cors_headers(("*",), None)["Access-Control-Expose-Headers"]
+        gateway_generated_responses.cors_headers(("*",), None)["Access-Control-Expose-Headers"]
         .lower()
         .split(", ")
     )
@@ -483,8 +487,14 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
 
 
 def test_one_origin_stands_in_the_template_and_several_are_all() -> None:
-    assert gateway_responses.gateway_cors_headers([PAGE])["Access-Control-Allow-Origin"] == PAGE
     assert (
-        gateway_responses.gateway_cors_headers([PAGE, OTHER])["Access-Control-Allow-Origin"] == "*"
+        gateway_generated_responses.gateway_cors_headers([PAGE])["Access-Control-Allow-Origin"]
+        == PAGE
     )
-    assert gateway_responses.gateway_cors_headers([]) == {}
+    assert (
+        gateway_generated_responses.gateway_cors_headers([PAGE, OTHER])[
+            "Access-Control-Allow-Origin"
+        ]
+        == "*"
+    )
+    assert gateway_generated_responses.gateway_cors_headers([]) == {}

@@ -190,7 +190,7 @@ NEVER: Mapping[str, Sequence[str]] = {
             "log/presigned_uploads:_make_upload_answer",
         ),
         *("resources:Resources._request_sweep", "log/presigned_uploads:_remove_uploads"),
-        "log/caller_statements:store_statements",
+        "log/statement_events:store_statements",
         *("graph/transfer/import_graph:_load_bytes", "graph/transfer/routes:post_export"),
         "erasure/routes:_erase",
         *("log/block_lookup:BlockLookup._load_payload", "log/routes_blocks:_redirect"),

@@ -25,7 +25,7 @@ from strandline.function_specs import FUNCTIONS
 from strandline.local import runtime
 from strandline.local.aws import client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
-from strandline.local.moto_interpreter import STATE_MACHINES
+from strandline.local.moto_state_machines import STATE_MACHINES
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.runtime import RunningService, run_local_service
 from strandline.local.schedule_starter import GROUP, LocalScheduler, next_fire_time

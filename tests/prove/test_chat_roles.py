@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from strandline.db.database import TenantDb
-from strandline.personas import named_sonas, store_acts
+from strandline.personas import sona_mentions, store_acts
 from strandline.personas.store_memories import SonaMention
 from strandline.recall import store as recall_store
 from strandline.sessions import store as session_store
@@ -155,7 +155,7 @@ def join_threads(patch: pytest.MonkeyPatch) -> None:
 
     def list_after(access: TenantDb, _: UUID, step: int, limit: int) -> Any:
         return access.fetch(
-            store_acts.Act,
+            store_acts.ActStep,
             "select a.act_id, a.previous_id, a.event_id, a.scope_id, a.pushed_at, a.step"
             " from acts a where a.step > %(step)s order by a.step limit %(limit)s",
             {"step": step, "limit": limit},
@@ -171,7 +171,7 @@ def join_members(patch: pytest.MonkeyPatch) -> None:
         places = {(row.writer, UUID(row.sona)) for row in names}
         return [(*place, [row.event_id for row in names]) for place in places]
 
-    patch.setattr(named_sonas, "_group_by_writer_and_sona", group)
+    patch.setattr(sona_mentions, "_group_by_writer_and_sona", group)
 
 
 def drop_filters(patch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,8 @@ def test_what_waits_to_be_folded_again_is_found(
 ) -> None:
     """Teeth: where the decisions of a scope that waits stay, the same steps bring its text back."""
 
-    def forget(*_: object) -> store.DroppedDecisions:
-        return store.DroppedDecisions(0, [])
+    def forget(*_: object) -> store.DroppedChainDecisions:
+        return store.DroppedChainDecisions(0, [])
 
     if is_forgotten:
         monkeypatch.setattr(store, "drop_unfolded_decisions", forget)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline.graph.fields import store as fields_store
+from strandline.graph.fields import store_read as fields_store
 from tests.support import Gateway, ScratchDatabase
 
 REVISIONS, READS = 1_000, 200

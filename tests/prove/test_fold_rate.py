@@ -20,10 +20,10 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background import process_events
-from strandline.chains import store_events, store_fold_progress
+from strandline.chains import store_fold_progress, store_run_events
 from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.worker_resources import Deferred, WorkerResources
+from strandline.jobs.worker_resources import WorkDeferred, WorkerResources
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Continues
 from strandline.local.aws import LocalAws
@@ -82,7 +82,7 @@ class Ledger:
                 return original(access, *args)
 
             patch.setattr(TenantDb, name, call)
-        turns, spoken = store_fold_progress.read_turns, store_events.read_prompt_events
+        turns, spoken = store_fold_progress.read_turns, store_run_events.read_prompt_events
 
         def look_at(access: TenantDb, scope: UUID, space: str, after: int, limit: int) -> Any:
             if not self.costs or after // STEP > self.costs[-1].folded // STEP:
@@ -94,7 +94,7 @@ class Ledger:
             return spoken(access, unread, known_ids)
 
         patch.setattr(store_fold_progress, "read_turns", look_at)
-        patch.setattr(store_events, "read_prompt_events", count)
+        patch.setattr(store_run_events, "read_prompt_events", count)
 
     def base_of_fold(self) -> list[int]:
         """The server's process behind the fold's connection."""
@@ -192,7 +192,7 @@ def prepare_run(
 
 def _put_off(worker: WorkerResources, _access: TenantDb, scope: UUID, _now: datetime) -> bool:
     """No fold: it waits for something."""
-    worker.tally.deferrals[scope] = Deferred("later", 0.0)
+    worker.tally.deferrals[scope] = WorkDeferred("later", 0.0)
     return False
 
 

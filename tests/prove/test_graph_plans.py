@@ -12,12 +12,12 @@ import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.graph.nodes.identity import format_node_id
-from strandline.graph.search.knowledge import read_known_graph
+from strandline.graph.search.read_for_recall import read_known_graph
 from strandline.graph.search.schemas import TraverseRequest
 from strandline.graph.search.search import ALL_TYPES, hash_possible_names, read_matches
 from strandline.graph.search.store import NodeFilter, NodeQuery, find_containing, find_matches
 from strandline.graph.search.traverse import traverse
-from strandline.graph.status.status import read_status
+from strandline.graph.status.read_status import read_status
 from tests.bench.graph import measure
 from tests.bench.graph_data import RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
 from tests.prove.test_plans import Explainer, nodes, rows_read

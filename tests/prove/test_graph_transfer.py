@@ -13,12 +13,12 @@ import pytest
 
 from strandline.db.database import Caller
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
-from strandline.graph.nodes.store_write import write_observations
+from strandline.graph.nodes.store_observations import write_observations
 from strandline.graph.transfer import export, import_file, import_graph, store_import
-from strandline.graph.transfer.file_contents import GraphFile
 from strandline.graph.transfer.hashed_lines import ParsedLine
 from strandline.graph.transfer.import_file import FileReader
 from strandline.graph.transfer.import_rows import GraphWriter, Row, StoredStatement
+from strandline.graph.transfer.parsed_file import GraphFile
 from tests.graph_calls import Graph, entity, fact, topic
 from tests.graph_files import (
     comparable,

@@ -23,7 +23,13 @@ from strandline.cursors import Position
 from strandline.db.connection import Connection
 from strandline.db.database import NOBODY, Caller, Database, TenantDb
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.log import indexed_text, store_counters, store_scopes, store_uploads, store_work
+from strandline.log import (
+    indexed_text,
+    store_scopes,
+    store_tenant_counts,
+    store_uploads,
+    store_work,
+)
 from strandline.log import store as log_store
 from strandline.recall import importance, store_importance
 from strandline.recall import store as recall_store
@@ -436,12 +442,12 @@ def in_the_background(crowd: LargeTenant) -> dict[str, Hot]:
     return {
         "metrics": Hot(
             (),
-            lambda a: store_counters.read_counters(a, SPACE),
+            lambda a: store_tenant_counts.read_counters(a, SPACE),
             2 * of_all + of_all // 20 + chains + chains // 10,
             tables | {"chains", "jobs", "model_states"},
         ),
         "what waits": Hot(
-            (), lambda a: store_counters.read_due_work(a, SPACE), of_all + 4 * due, tables
+            (), lambda a: store_tenant_counts.read_due_work(a, SPACE), of_all + 4 * due, tables
         ),
         **around_recalls(crowd),
         "measure": Hot(

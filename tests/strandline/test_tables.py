@@ -16,8 +16,8 @@ from strandline.auth.principals import Principal
 from strandline.function_specs import quote_job_names
 from strandline.log.event_builder import NewEvent, build_event
 from strandline.log.event_draft import EventDraft, build_draft
-from strandline.log.schemas import EventOut
 from strandline.log.schemas_append import AppendRequest
+from strandline.log.schemas_read import EventOut
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "shared" / "strandline"
@@ -55,7 +55,7 @@ FAULTS = {
     "log/cid.py": {
         "    blob_cid: str | None\n": "    planted_field: str | None\n    blob_cid: str | None\n"
     },
-    "log/schemas.py": {
+    "log/schemas_read.py": {
         "    stop_reason: StopReason | None\n": "    stop_reason: StopReason | None\n"
         "    planted_field: str | None\n"
     },
@@ -75,9 +75,9 @@ from strandline.aws.run_requests import MIN_SPACING
 from strandline.background.run_request_handler import RunRequest
 from strandline.config import ServiceSettings
 from strandline.function_specs import FUNCTIONS, JOBS
-from strandline.jobs import admin_verbs, routes, store_due_times
+from strandline.jobs import admin_verbs, routes, store_next_run_times
 from strandline.jobs.schemas import JobKind
-from strandline.log.conflicts import list_differences
+from strandline.log.replay_differences import list_differences
 from strandline.log.read import to_event_out
 from strandline.log.store import Event
 from tests.strandline.test_tables import BODY, draft_of, event_of, row_of
@@ -85,7 +85,7 @@ from strandline.tenants import quotas, store_quotas
 
 connection, now = MagicMock(), datetime(2026, 1, 1, tzinfo=UTC)
 connection.execute.return_value.fetchone.return_value = (now, *[None] * (len(JOBS) - 1))
-due = store_due_times.find_next_run_times(connection, space=None, heat={}, grace=timedelta(),
+due = store_next_run_times.find_next_run_times(connection, space=None, heat={}, grace=timedelta(),
     period=timedelta(), spacing=MIN_SPACING, now=now)
 start = openapi.build_document(routes.ROUTES)["paths"]["/api/v1/admin/jobs/{job}"]["post"]
 settings = ServiceSettings.from_env({"STRANDLINE_DATABASE_URL": "d", "STRANDLINE_BUCKET": "b",

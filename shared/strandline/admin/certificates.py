@@ -105,11 +105,11 @@ def list_certificates(access: TenantDb, limit: int, cursor: str | None) -> Certi
     )
 
 
-def _to_certificate_out(row: store_certificates.Certificate) -> CertificateOut:
+def _to_certificate_out(row: store_certificates.CertificateSubject) -> CertificateOut:
     return CertificateOut.model_validate({**vars(row), "user": row.user_name, "rights": row.scopes})
 
 
-def _audit_values(row: store_certificates.Certificate) -> dict[str, object]:
+def _audit_values(row: store_certificates.CertificateSubject) -> dict[str, object]:
     """The details of the audit entry of an added subject. Its names and label are left out: they
     are free text."""
     expires = row.expires_at and row.expires_at.astimezone(UTC).isoformat()

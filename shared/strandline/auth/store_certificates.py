@@ -42,7 +42,7 @@ def find_principal(
 
 
 @dataclass(frozen=True)
-class Certificate:
+class CertificateSubject:
     """A registered subject as an operator sees it."""
 
     certificate_id: UUID
@@ -98,10 +98,10 @@ def add_certificate(
     return bool(rows)
 
 
-def get_certificate(access: TenantDb, certificate_id: UUID) -> Certificate | None:
+def get_certificate(access: TenantDb, certificate_id: UUID) -> CertificateSubject | None:
     """A registered subject of the caller's tenant, or None."""
     rows = access.fetch(
-        Certificate,
+        CertificateSubject,
         "select certificate_id, subject, issuer, user_name, scopes, label, created_at, expires_at,"
         " revoked_at from certificate_principals where certificate_id = %(certificate_id)s",
         {"certificate_id": certificate_id},
@@ -109,7 +109,7 @@ def get_certificate(access: TenantDb, certificate_id: UUID) -> Certificate | Non
     return rows[0] if rows else None
 
 
-def revoke_certificate(access: TenantDb, certificate_id: UUID) -> Certificate | None:
+def revoke_certificate(access: TenantDb, certificate_id: UUID) -> CertificateSubject | None:
     """Revoke a subject of the caller's tenant; a second call keeps the first time. Needs a
     `transaction`. None if there is no such subject."""
     access.execute(
@@ -121,7 +121,7 @@ def revoke_certificate(access: TenantDb, certificate_id: UUID) -> Certificate | 
 
 
 @dataclass(frozen=True)
-class ListedCertificate(Certificate):
+class ListedCertificateSubject(CertificateSubject):
     """A subject on a page, and the database snapshot that the page shows."""
 
     pg_snapshot: str
@@ -129,11 +129,11 @@ class ListedCertificate(Certificate):
 
 def list_newest(
     access: TenantDb, after: Position | None, limit: int
-) -> Sequence[ListedCertificate]:
+) -> Sequence[ListedCertificateSubject]:
     """Subjects of the caller's tenant, newest first; further pages read the first page's
     snapshot."""
     return access.fetch(
-        ListedCertificate,
+        ListedCertificateSubject,
         """
         select c.certificate_id, c.subject, c.issuer, c.user_name, c.scopes, c.label, c.created_at,
             c.expires_at, c.revoked_at,

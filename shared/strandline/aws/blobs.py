@@ -24,7 +24,7 @@ from strandline.aws import client_factory
 from strandline.aws.object_removal import (
     MAX_KEYS_PER_CALL,
     Bucket,
-    ErasedFiles,
+    FileErasureCounts,
     client_config,
     translate_errors,
 )
@@ -267,7 +267,7 @@ class BlobStore(Bucket):
         Returns how many."""
         return self.delete_stored_before(_EXPORTS_PREFIX, before)
 
-    def erase_exports(self, tenant: str, before: datetime) -> Iterator[ErasedFiles]:
+    def erase_exports(self, tenant: str, before: datetime) -> Iterator[FileErasureCounts]:
         """Remove the files of a tenant's exports that were stored before `before`, with all their
         versions. Each step erases one listing of them and yields the outcome."""
         return self.erase_stored_before(f"{_EXPORTS_PREFIX}{tenant}/", before)

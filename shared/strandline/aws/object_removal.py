@@ -31,7 +31,7 @@ def client_config(read_timeout: int, attempts: int) -> "Config":
 
 
 @dataclass(frozen=True)
-class ErasedFiles:
+class FileErasureCounts:
     """The outcome of erasing the files of one listing."""
 
     files: int
@@ -87,7 +87,7 @@ class Bucket:
                 return None
             total += len(page["Versions"])
 
-    def erase_stored_before(self, prefix: str, before: datetime) -> Iterator[ErasedFiles]:
+    def erase_stored_before(self, prefix: str, before: datetime) -> Iterator[FileErasureCounts]:
         """Remove the objects under a prefix that were stored before `before`, with all their
         versions. Each step erases one listing of them and yields the outcome."""
         marker = dict[str, str]()
@@ -98,7 +98,7 @@ class Bucket:
             keys = sorted({v["Key"] for v in versions if v["LastModified"] < before})
             version_counts = self.erase(keys)
             remaining = 0 if version_counts else len(keys)
-            yield ErasedFiles(len(version_counts), sum(version_counts.values()), remaining)
+            yield FileErasureCounts(len(version_counts), sum(version_counts.values()), remaining)
             if version_counts:  # the next objects are now first in this listing
                 continue
             if not response.get("IsTruncated"):

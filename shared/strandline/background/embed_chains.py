@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from strandline.background.event_vectors import embed_texts
+from strandline.background.compute_event_vectors import embed_texts
 from strandline.background.process_events import BATCH
 from strandline.chains import store_summary_vectors
 from strandline.chains.store_summary_vectors import SummaryVector

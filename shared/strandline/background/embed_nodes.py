@@ -5,10 +5,10 @@ import time
 from collections.abc import Sequence
 from uuid import UUID
 
-from strandline.background.event_vectors import embed_texts
+from strandline.background.compute_event_vectors import embed_texts
 from strandline.db.database import Caller, TenantDb
-from strandline.graph.nodes import store_vectors
-from strandline.graph.nodes.store_vectors import EmbeddedNode, UnembeddedNode
+from strandline.graph.nodes import store_missing_vectors
+from strandline.graph.nodes.store_missing_vectors import EmbeddedNode, UnembeddedNode
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.log import store_work
 
@@ -21,7 +21,7 @@ def embed_new_nodes(worker: WorkerResources, access: TenantDb, scope_ids: Sequen
     that a writer has locked stay due. A node whose text the model refuses stays without a vector.
     Raises EmbeddingUnavailable; what was stored before stays."""
     embedded_count, slice_end = 0, time.monotonic() + worker.slice_seconds
-    while nodes := store_vectors.list_unembedded_in_scopes(access, scope_ids, BATCH):
+    while nodes := store_missing_vectors.list_unembedded_in_scopes(access, scope_ids, BATCH):
         stored_count = _embed(worker, access, nodes)
         embedded_count += stored_count
         worker.renew()
@@ -40,7 +40,7 @@ def embed_all_nodes(worker: WorkerResources, tenant: str) -> bool:
     done. Raises EmbeddingUnavailable; what was stored before stays."""
     access = worker.database.connect_as(Caller.background(tenant))
     last_node_id: UUID | None = None
-    while nodes := store_vectors.list_unembedded_in_space(
+    while nodes := store_missing_vectors.list_unembedded_in_space(
         access, worker.embedder.space, last_node_id, BATCH
     ):
         if worker.is_out_of_time():
@@ -61,4 +61,4 @@ def _embed(worker: WorkerResources, access: TenantDb, nodes: Sequence[Unembedded
             EmbeddedNode(node, None if is_refused else store_work.vector_to_text(vector))
         )
     with access.transaction():
-        return store_vectors.store_vectors(access, worker.embedder.space, vectors)
+        return store_missing_vectors.store_vectors(access, worker.embedder.space, vectors)

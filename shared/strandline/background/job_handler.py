@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.job_log import job_log_context
+from strandline.background.job_log_line import job_log_context
 from strandline.config import get_settings
 from strandline.errors import Malformed
 from strandline.jobs import runner

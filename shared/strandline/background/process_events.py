@@ -8,19 +8,20 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
+from strandline.background.compute_event_vectors import compute_vectors
+from strandline.background.defer_scopes_under_erasure import defer_scopes_under_erasure
 from strandline.background.embed_nodes import embed_new_nodes
-from strandline.background.erasure_deferral import defer_scopes_under_erasure
-from strandline.background.event_vectors import compute_vectors
 from strandline.background.substring_index import index_scopes
 from strandline.chains.form import fold_scope
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import Unavailable
 from strandline.jobs import store_failures
-from strandline.jobs.worker_resources import Deferred, WorkerResources, describe_error
-from strandline.log import store_counters, store_work
+from strandline.jobs.worker_resources import WorkDeferred, WorkerResources, describe_error
+from strandline.log import store_work
+from strandline.log.store_tenant_counts import read_due_work
 from strandline.log.store_work import EventVector
 from strandline.observability import logger
-from strandline.personas.named_sonas import record_named_sonas
+from strandline.personas.sona_mentions import record_named_sonas
 from strandline.personas.store_memories import update_centroids
 
 BATCH = 128
@@ -35,8 +36,7 @@ _MAX_RETRY_SECONDS = 300
 
 def process_scopes(worker: WorkerResources, tenant: str, scope_ids: Sequence[UUID]) -> int:
     """Embed and fold the scopes that a queue message names. Returns how many are not finished;
-    their work stays due. A scope does not count if another worker has it, if it has nothing due, or
-    if it waits for a model."""
+    their work stays due. Not counted: nothing due, held by another worker, waiting for a model."""
     access = worker.database.connect_as(Caller.background(tenant))
     failed_count = 0
     # In a loop, because an append during the last step sent no message. A scope whose turn is over
@@ -68,7 +68,7 @@ def process_tenant(worker: WorkerResources, tenant: str, scan_all: bool = True) 
     with access.transaction():
         if scan_all:
             store_work.enqueue_unfinished_scopes(access, worker.embedder.space)
-        worker.tally.due_work.append(store_counters.read_due_work(access, worker.embedder.space))
+        worker.tally.due_work.append(read_due_work(access, worker.embedder.space))
     while not worker.is_out_of_time():
         leases = store_work.lease_due_scopes(access, None, _SCOPES_PER_LEASE)
         if not leases:
@@ -146,7 +146,7 @@ def _release_leases(
     worker: WorkerResources,
     access: TenantDb,
     healthy_leases: Sequence[store_work.ScopeLease],
-    deferrals: Mapping[UUID, Deferred],
+    deferrals: Mapping[UUID, WorkDeferred],
     *,
     made_progress: bool,
 ) -> int:
@@ -272,7 +272,7 @@ def _pop_deferred_scopes(
     worker: WorkerResources,
     leases: Sequence[store_work.ScopeLease],
     failures: Mapping[UUID, Exception],
-) -> dict[UUID, Deferred]:
+) -> dict[UUID, WorkDeferred]:
     """The leased scopes whose fold was deferred and did not fail, with the reasons."""
     all_deferrals = worker.tally.deferrals
     deferrals = {

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from strandline.background.job_log import job_log_context
+from strandline.background.job_log_line import job_log_context
 from strandline.background.process_events import process_scopes
 from strandline.config import get_settings
 from strandline.errors import StrandlineError, Unavailable

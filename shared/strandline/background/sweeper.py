@@ -12,8 +12,8 @@ from strandline.background.embed_chains import embed_chains
 from strandline.background.embed_nodes import embed_all_nodes
 from strandline.chains import fold_recalls_into_heat, form
 from strandline.config import get_settings
-from strandline.graph.fields.store_revisions import raise_salience
-from strandline.jobs import store_failures, store_runs, store_scans
+from strandline.graph.fields.store_write import raise_salience
+from strandline.jobs import store_failures, store_runs, store_sweeps
 from strandline.jobs import store_read as jobs_store
 from strandline.jobs.runner import JobResources, Lease, Shard, error_code
 from strandline.jobs.worker_resources import WorkerResources
@@ -21,7 +21,7 @@ from strandline.llm import store_calls
 from strandline.log import presigned_uploads as log_uploads
 from strandline.log import store_uploads, store_work
 from strandline.observability import logger
-from strandline.personas import lost_turns, store_deferred_turns
+from strandline.personas import store_deferred_turns, turn_redelivery
 from strandline.recall import importance
 from strandline.tenants import recount_usage
 from strandline.tenants.store_tuning import read_tuning
@@ -41,7 +41,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
         return [Shard(tenant)]
     connection = resources.database.connection()
     tenants = {
-        *store_scans.list_tenants_to_sweep(connection, resources.embedder.space, now),
+        *store_sweeps.list_tenants_to_sweep(connection, resources.embedder.space, now),
         *store_uploads.list_tenants_with_expired(connection),
         *recount_usage.list_due_tenants(connection),
         *fold_recalls_into_heat.list_due_tenants(connection, get_settings().tuning, now),
@@ -83,11 +83,11 @@ def _fail_expired_jobs(resources: JobResources, lease: Lease, now: datetime) -> 
 
 
 def _resend_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
-    return lost_turns.resend_due(lease.access, resources.work_queue, now)
+    return turn_redelivery.resend_due(lease.access, resources.work_queue, now)
 
 
 def _process_scopes(resources: JobResources, lease: Lease, now: datetime) -> int:
-    scan_all = store_scans.is_scan_due(lease.access, resources.embedder.space, now)
+    scan_all = store_sweeps.is_scan_due(lease.access, resources.embedder.space, now)
     return process_events.process_tenant(_make_worker(resources, lease), lease.tenant, scan_all)
 
 
@@ -95,7 +95,7 @@ def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime
     """Embed chains and nodes of the graph without a vector, if a full scan is due; record the scan
     once none is left."""
     space, worker = resources.embedder.space, _make_worker(resources, lease)
-    if not store_scans.is_scan_due(lease.access, space, now):
+    if not store_sweeps.is_scan_due(lease.access, space, now):
         return 0
     embedded_count, is_complete = embed_chains(worker, lease.tenant, now)
     if is_complete and embed_all_nodes(worker, lease.tenant):
@@ -103,7 +103,7 @@ def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime
             store_work.enqueue_unfinished_scopes(
                 lease.access, space
             )  # the previous step may have failed to
-            store_scans.record_scan(lease.access, space, now)
+            store_sweeps.record_scan(lease.access, space, now)
     return embedded_count
 
 

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from strandline.chains import quality, store, store_events
-from strandline.chains.content import ChainContent, RunEnrichment
+from strandline.chains import quality, store, store_run_events
+from strandline.chains.decided_content import ChainContent, RunEnrichment
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.model_questions import to_prompt_event
 from strandline.chains.parallel_model_calls import run_in_parallel
 from strandline.chains.store import ChainHead
-from strandline.chains.store_events import RunEvent
+from strandline.chains.store_run_events import RunEvent
 from strandline.db.database import TenantDb
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
 from strandline.jobs.worker_resources import EMBED_SECONDS, WorkerResources, probe_embedding_model
@@ -45,7 +45,7 @@ def enrich_run(
     (for `patience` since the newest event), or if too little time is left.
     """
     worker.require_time_for_run()
-    run_events = store_events.read_run_events(access, settings.space, event_ids)
+    run_events = store_run_events.read_run_events(access, settings.space, event_ids)
     if not run_events:
         return None
     age = now - max(text.recorded_at for text in run_events)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from strandline.chains import fold_writer, store, store_decisions
-from strandline.chains.content import (
+from strandline.chains.decided_content import (
     ERASED,
     ChainContent,
     RunEnrichment,
@@ -25,7 +25,7 @@ from strandline.chains.enrichment import embed_summary, enrich_run
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState
 from strandline.chains.judging import judge_topic, log_fold_failure
-from strandline.chains.lane_conversion import to_turn
+from strandline.chains.lane_row_conversion import to_turn
 from strandline.chains.model_questions import make_task_context
 from strandline.chains.segmentation import (
     Judge,
@@ -39,8 +39,8 @@ from strandline.chains.segmentation import (
     must_judge_before,
 )
 from strandline.chains.store_fold_progress import EventToFold
-from strandline.chains.versions import ChainRevision, EnrichedRun
-from strandline.jobs.worker_resources import Deferred
+from strandline.chains.versions import ChainVersionContent, EnrichedRun
+from strandline.jobs.worker_resources import WorkDeferred
 from strandline.permanent_failures import is_permanent_failure
 
 
@@ -54,7 +54,7 @@ def fold_turns(state: FoldState, turns: Sequence[EventToFold]) -> bool:
             if not reached_end or state.worker.is_out_of_time():
                 break
             reached_end = _fold_event(state, turn) and _apply_due_decisions(state)
-    except Deferred as error:
+    except WorkDeferred as error:
         reached_end, deferral = False, error
     fold_writer.drop_later_decisions(state)
     fold_writer.commit(state)
@@ -178,7 +178,7 @@ def _replay_revision(state: FoldState, decision: Decision) -> None:
     if head is None or head.version != version - 1:
         return
     enrichment = _replay_content(state, decision.body["formed"])
-    fold_writer.commit(state, ChainRevision(chain_id, version, enrichment))
+    fold_writer.commit(state, ChainVersionContent(chain_id, version, enrichment))
 
 
 def _replay_content(state: FoldState, decided_content: object) -> RunEnrichment:

@@ -8,7 +8,7 @@ from uuid import UUID
 from strandline.chains import store_decisions, store_echoes, store_fold_progress
 from strandline.chains.decisions import Decision
 from strandline.chains.fold_settings import FoldSettings
-from strandline.chains.lane_conversion import read_lanes
+from strandline.chains.lane_row_conversion import read_lanes
 from strandline.chains.recall_echoes import find_echoes
 from strandline.chains.segmentation import Lane
 from strandline.chains.store_fold_progress import EventToFold, ScopeProgress

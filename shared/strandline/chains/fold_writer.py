@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from strandline.chains import store_decisions, store_fold_progress
 from strandline.chains.decisions import Decision
 from strandline.chains.fold_state import FoldState
-from strandline.chains.lane_conversion import to_lane_row
+from strandline.chains.lane_row_conversion import to_lane_row
 from strandline.chains.store_fold_progress import LaneRow
-from strandline.chains.versions import ChainRevision, EnrichedRun, write_revision, write_run
+from strandline.chains.versions import ChainVersionContent, EnrichedRun, write_revision, write_run
 from strandline.jobs import store_failures
 from strandline.jobs.worker_resources import ConcurrentUpdate
 from strandline.log import store_work
 
 
-def commit(state: FoldState, version: EnrichedRun | ChainRevision | None = None) -> None:
+def commit(state: FoldState, version: EnrichedRun | ChainVersionContent | None = None) -> None:
     """Commit everything since the last commit, and with it a closed run or a chain's new content,
     in one transaction. Raises ConcurrentUpdate; then nothing was committed."""
     has_changes = (

@@ -10,25 +10,25 @@ from uuid import UUID
 from strandline.chains import (
     fold_writer,
     store,
+    store_chain_dropping,
     store_decisions,
-    store_dropped_chains,
     store_fold_progress,
 )
-from strandline.chains.content import RunEnrichment
+from strandline.chains.decided_content import RunEnrichment
 from strandline.chains.decisions import Decision
 from strandline.chains.enrichment import enrich_run
 from strandline.chains.fold import fold_turns
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.fold_state import FoldState, load_state_and_turns
-from strandline.chains.lane_conversion import read_lanes
+from strandline.chains.lane_row_conversion import read_lanes
 from strandline.chains.model_questions import make_task_context
 from strandline.chains.segmentation import Lane
-from strandline.chains.versions import ChainRevision
+from strandline.chains.versions import ChainVersionContent
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, Unavailable
 from strandline.jobs.worker_resources import (
     ConcurrentUpdate,
-    Deferred,
+    WorkDeferred,
     WorkerResources,
     describe_error,
 )
@@ -182,7 +182,7 @@ def retry_enrichment(worker: WorkerResources, tenant: str, chain_id: UUID, now: 
             return _renew_enrichment(worker, access, head.scope_id, chain_id, now)
         except ConcurrentUpdate:
             continue
-        except Deferred as deferral:
+        except WorkDeferred as deferral:
             worker.llm.store_call_records(access)
             raise Unavailable(
                 f"The model cannot be called yet ({deferral.reason}). Try again later."
@@ -220,7 +220,7 @@ def _renew_enrichment(
             access, state, chain_id, event_ids[-1], head.version + 1, enrichment
         )
     )
-    fold_writer.commit(state, ChainRevision(chain_id, head.version + 1, enrichment))
+    fold_writer.commit(state, ChainVersionContent(chain_id, head.version + 1, enrichment))
     return head.version + 1
 
 
@@ -248,4 +248,4 @@ def drop_chains(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
     chains, because decisions are kept, with the same strength and heat, because the effect of
     recalls is kept."""
     with access.transaction():
-        store_dropped_chains.drop_chains(access, scope_ids)
+        store_chain_dropping.drop_chains(access, scope_ids)

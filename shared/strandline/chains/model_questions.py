@@ -5,8 +5,8 @@ from collections.abc import MutableMapping, Sequence
 from uuid import UUID
 
 from strandline.aws.blobs import is_text
-from strandline.chains import store_events
-from strandline.chains.store_events import PromptEventRow, RunEvent
+from strandline.chains import store_run_events
+from strandline.chains.store_run_events import PromptEventRow, RunEvent
 from strandline.db.database import TenantDb
 from strandline.jobs.worker_resources import WorkerResources, read_text_head
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
@@ -92,7 +92,7 @@ def _load_prompt_events(
     meanwhile."""
     cached_ids = [item for item in event_ids if item in event_cache]
     missing_ids = [item for item in event_ids if item not in event_cache]
-    rows, erased_ids = store_events.read_prompt_events(access, missing_ids, cached_ids)
+    rows, erased_ids = store_run_events.read_prompt_events(access, missing_ids, cached_ids)
     prompt_events = {item: event_cache[item] for item in cached_ids}
     prompt_events |= {item.event_id: to_prompt_event(worker, task.tenant, item) for item in rows}
     if len(event_cache) > _MAX_CACHED_EVENTS:

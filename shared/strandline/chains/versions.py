@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from strandline.chains import heat, store, store_dropped_chains
-from strandline.chains.content import ChainContent, RunEnrichment
+from strandline.chains import heat, store, store_chain_dropping
+from strandline.chains.decided_content import ChainContent, RunEnrichment
 from strandline.chains.fold_state import FoldState
 from strandline.chains.segmentation import TopicRun
 from strandline.chains.store import ChainEvent, ChainHead, ChainVersionToStore
@@ -27,7 +27,7 @@ class EnrichedRun(NamedTuple):
     enrichment: RunEnrichment
 
 
-class ChainRevision(NamedTuple):
+class ChainVersionContent(NamedTuple):
     """The new content of a chain, with its version number."""
 
     chain_id: UUID
@@ -52,7 +52,7 @@ def write_run(state: FoldState, enriched_run: EnrichedRun) -> None:
     counts["ChainsRejected" if content.rejected is not None else metric] += 1
 
 
-def write_revision(state: FoldState, revision: ChainRevision) -> None:
+def write_revision(state: FoldState, revision: ChainVersionContent) -> None:
     """Write a chain's next version, with the same events. Raises NotFound for a chain that no
     longer exists, and ConcurrentUpdate if its next version is not the decided one."""
     chain_id, enrichment = revision.chain_id, revision.enrichment
@@ -133,7 +133,7 @@ def _restore_dropped_state(
     status of the version at hand."""
     use = None
     if state.current_seq <= state.scope.max_folded_seq:
-        use = store_dropped_chains.read_dropped_state(state.access, version.chain_id)
+        use = store_chain_dropping.read_dropped_state(state.access, version.chain_id)
     if use is None:
         return version, enrichment
     if version.version == 1:

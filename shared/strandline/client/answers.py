@@ -51,16 +51,16 @@ if TYPE_CHECKING:
     from strandline.jobs.schemas import JobsPage as JobsPage
     from strandline.llm.schemas_model_calls import ModelCallOut as ModelCallOut
     from strandline.llm.schemas_model_calls import ModelCallPage as ModelCallPage
-    from strandline.log.schemas import EventOut as EventOut
-    from strandline.log.schemas import EventPage as EventPage
-    from strandline.log.schemas import EventTree as EventTree
-    from strandline.log.schemas import FeedPage as FeedPage
-    from strandline.log.schemas import FileOut as FileOut
-    from strandline.log.schemas import ScopeOut as ScopeOut
-    from strandline.log.schemas import ScopePage as ScopePage
     from strandline.log.schemas_append import BatchAnswer as BatchAnswer
     from strandline.log.schemas_append import BatchItem as BatchItem
     from strandline.log.schemas_append import Receipt as Receipt
+    from strandline.log.schemas_read import EventOut as EventOut
+    from strandline.log.schemas_read import EventPage as EventPage
+    from strandline.log.schemas_read import EventTree as EventTree
+    from strandline.log.schemas_read import FeedPage as FeedPage
+    from strandline.log.schemas_read import FileOut as FileOut
+    from strandline.log.schemas_read import ScopeOut as ScopeOut
+    from strandline.log.schemas_read import ScopePage as ScopePage
     from strandline.log.schemas_uploads import UploadOut as UploadOut
     from strandline.log.schemas_uploads import UploadStored as UploadStored
     from strandline.personas.schemas_acts import ActOut as ActOut
@@ -114,7 +114,7 @@ _MODULES = {
     "graph.transfer.schemas": "GraphExport GraphImport",
     "jobs.schemas": "JobOut JobsPage",
     "llm.schemas_model_calls": "ModelCallOut ModelCallPage",
-    "log.schemas": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
+    "log.schemas_read": "EventOut EventPage EventTree FeedPage FileOut ScopeOut ScopePage",
     "log.schemas_append": "BatchAnswer BatchItem Receipt",
     "log.schemas_uploads": "UploadOut UploadStored",
     "personas.schemas_acts": "ActOut ActsPage NextAct",

@@ -18,7 +18,7 @@ from strandline.client.memory import Fields, Memory
 from strandline.client.personas import Personas
 from strandline.client.request_building import join_participants
 from strandline.client.retries import Retry
-from strandline.client.scopes_and_payloads import Lookup
+from strandline.client.scopes_and_payloads import LookupVerbs
 from strandline.client.sessions import AsyncSession, Session, SessionPlan
 from strandline.client.transport import (
     AsyncCaller,
@@ -31,7 +31,7 @@ from strandline.client.transport import (
 if TYPE_CHECKING:
     import httpx2
 
-    from strandline.client.writer import Failure, Writer
+    from strandline.client.writer import UnstoredEvent, Writer
     from strandline.client.writer_async import AsyncWriter
 
 _TIMEOUT = 30.0
@@ -71,7 +71,7 @@ def _plan(
     return SessionPlan(session_id or str(uuid4()), participants, scope, metadata, ends)
 
 
-class Strandline(Memory, Lookup, Erasures, Personas, SyncCaller):
+class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
     """A client of a Strandline service. Safe for threads. Use it in a `with` block, or call
     `close`.
 
@@ -154,7 +154,7 @@ class Strandline(Memory, Lookup, Erasures, Personas, SyncCaller):
         max_pending: int = 10_000,
         linger: float = 0.05,
         give_up_after: float = 300.0,
-        on_failure: Callable[[Failure], None] | None = None,
+        on_failure: Callable[[UnstoredEvent], None] | None = None,
     ) -> Writer:
         """A writer for high rates: `with client.writer() as writer: writer.add(...)`. See
         Writer."""
@@ -179,7 +179,7 @@ class Strandline(Memory, Lookup, Erasures, Personas, SyncCaller):
         self.close()
 
 
-class AsyncStrandline(Memory, Lookup, Erasures, Personas, AsyncCaller):
+class AsyncStrandline(Memory, LookupVerbs, Erasures, Personas, AsyncCaller):
     """An asynchronous client of a Strandline service, for the tasks of one event loop. Use it in an
     `async with` block, or await `close`. Parameters are those of Strandline."""
 
@@ -255,7 +255,7 @@ class AsyncStrandline(Memory, Lookup, Erasures, Personas, AsyncCaller):
         max_pending: int = 10_000,
         linger: float = 0.05,
         give_up_after: float = 300.0,
-        on_failure: Callable[[Failure], None] | None = None,
+        on_failure: Callable[[UnstoredEvent], None] | None = None,
     ) -> AsyncWriter:
         """A writer for high rates: `async with client.writer() as writer: await
         writer.add(...)`."""

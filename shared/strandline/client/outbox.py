@@ -23,7 +23,7 @@ MAX_BATCH_BYTES = 3 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingEvent:
     """A pending event."""
 
     event: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Pending:
 
 
 @dataclass(frozen=True)
-class Failure:
+class UnstoredEvent:
     """An event that was not stored, and why. Send it again with the same `source_event_key`: it is
     stored once, whatever became of it."""
 
@@ -44,7 +44,7 @@ class NotStoredError(ServiceError):
 
     code = "not_stored"
 
-    def __init__(self, failures: Sequence[Failure]) -> None:
+    def __init__(self, failures: Sequence[UnstoredEvent]) -> None:
         first = failures[0]
         super().__init__(
             f"{len(failures)} events were not stored. The first, with the key "
@@ -56,14 +56,16 @@ class NotStoredError(ServiceError):
 class Outbox:
     """Events on their way."""
 
-    def __init__(self, max_pending: int, on_failure: Callable[[Failure], None] | None) -> None:
+    def __init__(
+        self, max_pending: int, on_failure: Callable[[UnstoredEvent], None] | None
+    ) -> None:
         if max_pending < 1:
             raise ValueError("max_pending: must be at least 1")
         self._max_pending, self._on_failure = max_pending, on_failure
         self._key_base, self._count = uuid4(), 0
-        self._waiting: deque[Pending] = deque()
+        self._waiting: deque[PendingEvent] = deque()
         self._in_flight = 0
-        self._failures_to_report: list[Failure] = []
+        self._failures_to_report: list[UnstoredEvent] = []
         self.stored_count = 0
         """How many events the service acknowledged."""
 
@@ -87,22 +89,24 @@ class Outbox:
         """Whether there is something to send."""
         return bool(self._waiting)
 
-    def draft(self, caller: VerbGroup, content: str | None, fields: Mapping[str, Any]) -> Pending:
+    def draft(
+        self, caller: VerbGroup, content: str | None, fields: Mapping[str, Any]
+    ) -> PendingEvent:
         """An event with its key: the caller's, or one of its own. `fields` are those of
         `Memory.add`. Raises TypeError for an unknown one."""
         values = Memory.add.declaration.values(caller, (content,), fields)
         self._count += 1
         key = {"source_event_key": f"{self._key_base}-{self._count}"}
         event = {**key, **to_json(values)}
-        return Pending(event, len(json.dumps(event)))
+        return PendingEvent(event, len(json.dumps(event)))
 
-    def put(self, entry: Pending) -> None:
+    def put(self, entry: PendingEvent) -> None:
         """Let an event wait."""
         self._waiting.append(entry)
 
-    def take(self) -> list[Pending]:
+    def take(self) -> list[PendingEvent]:
         """The next batch, which is in flight from now on."""
-        batch: list[Pending] = []
+        batch: list[PendingEvent] = []
         size = 0
         while self._waiting and len(batch) < MAX_BATCH:
             size += self._waiting[0].size
@@ -112,9 +116,11 @@ class Outbox:
         self._in_flight += len(batch)
         return batch
 
-    def settle(self, batch: Sequence[Pending], answer: answers.BatchAnswer) -> list[Pending]:
+    def settle(
+        self, batch: Sequence[PendingEvent], answer: answers.BatchAnswer
+    ) -> list[PendingEvent]:
         """Record the answer to a batch. Returns the events that may be stored later."""
-        again: list[Pending] = []
+        again: list[PendingEvent] = []
         for entry, item in zip(batch, answer.results, strict=True):
             if item.error is None:
                 self.stored_count += 1
@@ -125,11 +131,11 @@ class Outbox:
                 self.fail([entry], make_error(item.status, item.error.model_dump(), None))
         return again
 
-    def fail(self, batch: Sequence[Pending], error: ServiceError) -> None:
+    def fail(self, batch: Sequence[PendingEvent], error: ServiceError) -> None:
         """Record these events as failed."""
         self._in_flight -= len(batch)
         for entry in batch:
-            failure = Failure(entry.event, error)
+            failure = UnstoredEvent(entry.event, error)
             self._failures_to_report.append(failure)
             if self._on_failure is not None:
                 try:
@@ -144,7 +150,7 @@ class Outbox:
             raise NotStoredError(failures)
 
 
-def halves(batch: Sequence[Pending]) -> tuple[Sequence[Pending], Sequence[Pending]]:
+def halves(batch: Sequence[PendingEvent]) -> tuple[Sequence[PendingEvent], Sequence[PendingEvent]]:
     """A batch that is too large, in two."""
     middle = len(batch) // 2
     return batch[:middle], batch[middle:]

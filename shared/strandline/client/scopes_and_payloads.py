@@ -68,7 +68,9 @@ def put_file(
     """Upload a file unless it is stored already; its CID."""
     size, digest = yield from yield_step(BlockingStep(lambda: _hash_file(file)))
     place = yield from yield_step(
-        Lookup.prepare_upload.call(caller, size=size, sha256=digest, mime_type=media, name=name)
+        LookupVerbs.prepare_upload.call(
+            caller, size=size, sha256=digest, mime_type=media, name=name
+        )
     )
     if isinstance(place, answers.UploadOut):
         stream = _FileBody(file, size, progress)
@@ -78,7 +80,7 @@ def put_file(
     return place.cid
 
 
-class Lookup(VerbGroup):
+class LookupVerbs(VerbGroup):
     """Verbs that every client has besides those of memory."""
 
     @pages("GET /api/v1/scopes", "ScopePage.scopes", names={"page_size": "limit"})

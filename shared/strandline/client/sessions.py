@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, Unpack
 from strandline.client import answers
 from strandline.client.memory import EventFields, Fields, Role
 from strandline.client.request_building import Call, VerbGroup
-from strandline.client.scopes_and_payloads import Lookup
+from strandline.client.scopes_and_payloads import LookupVerbs
 from strandline.client.transport import AsyncCaller, AsyncConnection, SyncCaller, SyncConnection
 from strandline.client.verb_declarations import operation, pages
 
@@ -158,7 +158,7 @@ class SessionPlan:
         """The first call."""
         if self.participants is None:
             return SessionVerbs.get.call(caller)
-        return Lookup.begin_session.call(
+        return LookupVerbs.begin_session.call(
             _NOBODY,
             session_id=self.session_id,
             participants=self.participants,

@@ -10,7 +10,14 @@ from typing import Self, Unpack
 from strandline.client import answers
 from strandline.client.errors import ServiceError, TooLargeError, UnavailableError
 from strandline.client.memory import EventFields, Memory, Role
-from strandline.client.outbox import Failure, NotStoredError, Outbox, Pending, halves, logger
+from strandline.client.outbox import (
+    NotStoredError,
+    Outbox,
+    PendingEvent,
+    UnstoredEvent,
+    halves,
+    logger,
+)
 from strandline.client.transport import SyncCaller
 
 
@@ -31,7 +38,7 @@ class Writer:
         max_pending: int,
         linger: float,
         give_up_after: float,
-        on_failure: Callable[[Failure], None] | None,
+        on_failure: Callable[[UnstoredEvent], None] | None,
     ) -> None:
         self._client, self._linger, self._give_up_after = client, linger, give_up_after
         self._retry = replace(client.connection.settings.retry, seconds=give_up_after)
@@ -137,7 +144,7 @@ class Writer:
     def _is_due(self) -> bool:
         return self._outbox.is_batch_full or self._closing or self._flushing > 0
 
-    def _store(self, batch: Sequence[Pending]) -> None:
+    def _store(self, batch: Sequence[PendingEvent]) -> None:
         """Settle a batch, whatever happens."""
         deadline = time.monotonic() + self._give_up_after
         while batch:
@@ -165,10 +172,10 @@ class Writer:
             if batch:
                 time.sleep(self._retry.cap / 10)
 
-    def _post(self, batch: Sequence[Pending]) -> answers.BatchAnswer:
+    def _post(self, batch: Sequence[PendingEvent]) -> answers.BatchAnswer:
         call = Memory.post_batch.call(self._client, [entry.event for entry in batch])
         return self._client.connection.perform(call, self._retry)
 
-    def _fail(self, batch: Sequence[Pending], error: ServiceError) -> None:
+    def _fail(self, batch: Sequence[PendingEvent], error: ServiceError) -> None:
         with self._condition:
             self._outbox.fail(batch, error)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from strandline.commands.invocation import Invocation, Participants, participant_options
+from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
 from strandline.commands.output import format_value, print_json
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _sona_weight = click.option(
 def ask(
     run: Invocation,
     query: str,
-    people: Participants,
+    people: ParticipantArguments,
     sona: str | None,
     sona_weight: float,
 ) -> None:
@@ -55,7 +55,7 @@ def ask(
 def chat(
     run: Invocation,
     message: str,
-    people: Participants,
+    people: ParticipantArguments,
     session_id: str | None,
     sona: str | None,
     sona_weight: float,
@@ -74,7 +74,7 @@ def chat(
 def _wait(
     run: Invocation,
     turn: answers.TurnOut,
-    people: Participants,
+    people: ParticipantArguments,
 ) -> answers.TurnOut:
     """The turn once it is finished."""
     while turn.state == "waiting" and turn.turn_id is not None:

@@ -31,7 +31,7 @@ class Invocation:
         return self._connect(Retry())
 
 
-class Participants(TypedDict):
+class ParticipantArguments(TypedDict):
     """Who takes part, or on whose behalf to read, as the client's verbs take it."""
 
     user: str | None
@@ -46,7 +46,7 @@ def participant_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def gather(
         *args: Any, user: str | None, agent: str | None, participants: tuple[str, ...], **more: Any
     ) -> Any:
-        people = Participants(user=user, agent=agent, participants=participants)
+        people = ParticipantArguments(user=user, agent=agent, participants=participants)
         return command(*args, people=people, **more)
 
     gathering: Callable[..., Any] = gather

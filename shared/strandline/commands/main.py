@@ -26,7 +26,7 @@ from strandline.commands import (
     administration,
     ask_and_chat,
     erasing,
-    mcp,
+    mcp_stdio_bridge,
     memory,
     simulate_and_verify,
     transfer,
@@ -89,9 +89,9 @@ def run_service(tls: bool) -> None:
     It needs the packages of `pip install 'strandline[service]'`, and no Docker and no AWS account.
     Data lies in .strandline, or where STRANDLINE_DATA_DIR says.
     """
-    from strandline.commands import local_service
+    from strandline.commands import start_local_service
 
-    local_service.run(["--tls"] if tls else [])
+    start_local_service.run(["--tls"] if tls else [])
 
 
 @cli.command()
@@ -107,7 +107,7 @@ for _command in (
     *(*memory.COMMANDS, *ask_and_chat.COMMANDS, *erasing.COMMANDS, *transfer.COMMANDS),
     *administration.COMMANDS,
     *simulate_and_verify.COMMANDS,
-    *mcp.COMMANDS,
+    *mcp_stdio_bridge.COMMANDS,
 ):
     cli.add_command(_command)
 

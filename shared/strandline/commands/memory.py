@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.progress import Progress
 
-from strandline.commands.invocation import Invocation, Participants, participant_options
+from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
 from strandline.commands.output import make_progress, print_json, print_table
 
 _SHOWN_CHARS = 240
@@ -25,7 +25,7 @@ _SHOWN_CHARS = 240
 def add(
     run: Invocation,
     text: str,
-    people: Participants,
+    people: ParticipantArguments,
     role: str,
     session_id: str | None,
     event_key: str | None,
@@ -54,7 +54,7 @@ def add(
 def recall(
     run: Invocation,
     query: str,
-    people: Participants,
+    people: ParticipantArguments,
     limit: int,
     session_id: str | None,
     full: bool,
@@ -96,7 +96,7 @@ def _cut(text: str | None, full: bool) -> str:
 def context(
     run: Invocation,
     query: str | None,
-    people: Participants,
+    people: ParticipantArguments,
     budget: int | None,
     session_id: str | None,
 ) -> None:
@@ -121,7 +121,7 @@ def context(
 def upload(
     run: Invocation,
     file: Path,
-    people: Participants,
+    people: ParticipantArguments,
     session_id: str | None,
 ) -> None:
     """Upload FILE, and store an event that cites it."""

@@ -14,14 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.request_building import join_participants
-from strandline.commands.invocation import Invocation, Participants, participant_options
+from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
 from strandline.commands.output import make_progress, print_json, print_table
 from strandline.commands.simulation_scenarios import (
     SCENARIOS,
     MissingRight,
     Scenario,
+    ScenarioEnvironment,
     UnmetExpectation,
-    World,
     prepare_world,
 )
 from strandline.commands.stored_data_checks import CHECKS, Check, StoredData
@@ -31,7 +31,7 @@ _COLOURS = {PASSED: "green", FAILED: "red", NOT_RUN: "yellow"}
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckOutcome:
     """How a scenario or a check came out."""
 
     name: str
@@ -59,7 +59,7 @@ def simulate(run: Invocation, patience: float) -> int:
     name = f"simulation-{time.strftime('%Y%m%d')}-{secrets.token_hex(4)}"
     world = prepare_world(run.client, name, patience)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    verdicts: list[Verdict] = []
+    verdicts: list[CheckOutcome] = []
     with closing(world), make_progress(*columns) as progress:
         task = progress.add_task("simulate", total=len(SCENARIOS))
         for scenario in SCENARIOS:
@@ -70,7 +70,7 @@ def simulate(run: Invocation, patience: float) -> int:
     return _report(run, verdicts, "scenarios", place)
 
 
-def _bind_scenario(scenario: Scenario, world: World) -> Callable[[], str]:
+def _bind_scenario(scenario: Scenario, world: ScenarioEnvironment) -> Callable[[], str]:
     return lambda: scenario.play(world)
 
 
@@ -86,7 +86,7 @@ def _bind_scenario(scenario: Scenario, world: World) -> Callable[[], str]:
 @click.pass_obj
 def verify(
     run: Invocation,
-    people: Participants,
+    people: ParticipantArguments,
     sample: int,
 ) -> int:
     """Check what is stored: log, blocks, payloads, edges, chains, communities.
@@ -115,7 +115,7 @@ def _bind_check(check: Check, store: StoredData) -> Callable[[], str]:
     return look
 
 
-def _judge(name: str, play: Callable[[], str]) -> Verdict:
+def _judge(name: str, play: Callable[[], str]) -> CheckOutcome:
     """The verdict on what `play` does. Raises UnavailableError: then nothing can be judged."""
     start = time.monotonic()
     try:
@@ -128,10 +128,10 @@ def _judge(name: str, play: Callable[[], str]) -> Verdict:
         raise
     except ServiceError as error:
         verdict, detail = FAILED, str(error)
-    return Verdict(name, verdict, round(time.monotonic() - start, 1), detail)
+    return CheckOutcome(name, verdict, round(time.monotonic() - start, 1), detail)
 
 
-def _report(run: Invocation, verdicts: list[Verdict], what: str, place: str) -> int:
+def _report(run: Invocation, verdicts: list[CheckOutcome], what: str, place: str) -> int:
     """Print the verdicts; the exit code."""
     counts = {kind: sum(v.verdict == kind for v in verdicts) for kind in _COLOURS}
     if run.as_json:

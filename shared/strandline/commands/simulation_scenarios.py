@@ -48,7 +48,7 @@ class MissingRight(Exception):
     """Why a scenario cannot be played with this credential."""
 
 
-class Members(TypedDict):
+class ScenarioParticipants(TypedDict):
     """Who takes part in a scenario's conversation."""
 
     user: str
@@ -56,7 +56,7 @@ class Members(TypedDict):
 
 
 @dataclass
-class World:
+class ScenarioEnvironment:
     """Where the scenarios are played."""
 
     client: Strandline
@@ -79,7 +79,7 @@ class World:
             self.client.close()
             self.operator.admin.revoke_key(self.tenant, self.key_id)
 
-    def members(self, scenario: str) -> Members:
+    def members(self, scenario: str) -> ScenarioParticipants:
         """The two who talk in a scenario: nobody else's memory is touched."""
         return {"user": f"{self.run}-{scenario}", "agent": "simulator"}
 
@@ -103,7 +103,7 @@ class Scenario:
     """One of the thirteen."""
 
     name: str
-    play: Callable[[World], str]
+    play: Callable[[ScenarioEnvironment], str]
 
 
 def expect(condition: bool, sentence: str) -> None:
@@ -112,7 +112,7 @@ def expect(condition: bool, sentence: str) -> None:
         raise UnmetExpectation(sentence)
 
 
-def begin_session(world: World) -> str:
+def begin_session(world: ScenarioEnvironment) -> str:
     """A session begins, is found, and beginning it again joins it."""
     members = world.members("session")
     with world.session("session") as session:
@@ -126,7 +126,7 @@ def begin_session(world: World) -> str:
     return "two participants; the same name joins it again"
 
 
-def store_interaction(world: World) -> str:
+def store_interaction(world: ScenarioEnvironment) -> str:
     """A user's message and the agent's answer are stored together and in order."""
     with world.session("interaction") as session:
         turn = session.add_turn("Is the Petrel free on Friday?", "Yes, from nine to three.")
@@ -137,7 +137,7 @@ def store_interaction(world: World) -> str:
     return "two events, number 1 and 2 of their scope"
 
 
-def store_kinds(world: World) -> str:
+def store_kinds(world: ScenarioEnvironment) -> str:
     """Messages, thoughts, actions and observations are stored as what they are."""
     with world.session("kinds") as session:
         receipts = [
@@ -152,7 +152,7 @@ def store_kinds(world: World) -> str:
     return ", ".join(kinds)
 
 
-def show_short_term_memory(world: World) -> str:
+def show_short_term_memory(world: ScenarioEnvironment) -> str:
     """Of twelve messages the ten newest are in short-term memory, newest first."""
     with world.session("window") as session:
         for number in range(12):
@@ -162,7 +162,7 @@ def show_short_term_memory(world: World) -> str:
     return "10 of 12 events, newest first"
 
 
-def coalesce_workflow(world: World) -> str:
+def coalesce_workflow(world: ScenarioEnvironment) -> str:
     """Events of one workflow are one entry of short-term memory."""
     with world.session("workflow") as session:
         for number in range(3):
@@ -178,7 +178,7 @@ def coalesce_workflow(world: World) -> str:
     return "3 events in one entry"
 
 
-def append_once(world: World) -> str:
+def append_once(world: ScenarioEnvironment) -> str:
     """The same key stores an event once, and refuses another event."""
     members = world.members("once")
     first, second = (
@@ -192,7 +192,7 @@ def append_once(world: World) -> str:
     raise UnmetExpectation("another event was stored under the same key")
 
 
-def recall_at_once(world: World) -> str:
+def recall_at_once(world: ScenarioEnvironment) -> str:
     """What was just said is recalled by the next request."""
     members = world.members("recall")
     sentence = "The key of the harbour office hangs behind the lifebuoy."
@@ -202,7 +202,7 @@ def recall_at_once(world: World) -> str:
     return f"hits: {len(hits)}; it is the first"
 
 
-def form_chain(world: World) -> str:
+def form_chain(world: ScenarioEnvironment) -> str:
     """When the conversation moves on, its topic becomes a chain."""
     with world.session("topics") as session:
         for user, agent in (*_BOAT, *_TAXES):
@@ -215,7 +215,7 @@ def form_chain(world: World) -> str:
     )
 
 
-def flush_long_topic(world: World) -> str:
+def flush_long_topic(world: ScenarioEnvironment) -> str:
     """Where one topic goes on and on, its older half becomes a chain."""
     with world.session("flush") as session:
         for number in range(26):
@@ -230,7 +230,7 @@ def flush_long_topic(world: World) -> str:
     return f"events {chain.first_seq} to {chain.last_seq} of 26"
 
 
-def recall_mid_term(world: World) -> str:
+def recall_mid_term(world: ScenarioEnvironment) -> str:
     """A question finds the chain that answers it, and the context shows it."""
     _require_chains(world)
     with world.session("topics") as session:
@@ -245,7 +245,7 @@ def recall_mid_term(world: World) -> str:
     return f"chains found: {len(hits)}; {len(text)} characters for the prompt"
 
 
-def explain_heat(world: World) -> str:
+def explain_heat(world: ScenarioEnvironment) -> str:
     """A chain's heat is its base times what is retained, by the formula."""
     _require_chains(world)
     with world.session("topics") as session:
@@ -260,7 +260,7 @@ def explain_heat(world: World) -> str:
     return f"{heats[-1].heat:.3f} = {heats[-1].base:.3f} x {heats[-1].retention:.3f}"
 
 
-def upload_many_payloads(world: World) -> str:
+def upload_many_payloads(world: ScenarioEnvironment) -> str:
     """Many payloads at once come back as they were."""
     members = world.members("payloads")
 
@@ -279,7 +279,7 @@ def upload_many_payloads(world: World) -> str:
     return f"{_PAYLOADS} payloads, {megabytes:.1f} MB, from {_UPLOADERS} threads"
 
 
-def archive_chain(world: World) -> str:
+def archive_chain(world: ScenarioEnvironment) -> str:
     """A cold chain is archived: lists leave it out, its events are still recalled."""
     if world.operator is None or world.tenant is None:
         raise MissingRight("needs a key with the right operator, which may lower the thresholds")
@@ -304,7 +304,7 @@ def archive_chain(world: World) -> str:
     return f"{chain.event_count} events out of mid-term memory, still recalled"
 
 
-def _require_chains(world: World) -> None:
+def _require_chains(world: ScenarioEnvironment) -> None:
     expect(bool(world.topics), "there is no chain: the scenario that forms it did not pass")
 
 
@@ -325,14 +325,14 @@ SCENARIOS: Sequence[Scenario] = (
 )
 
 
-def prepare_world(client: Strandline, run: str, patience: float) -> World:
+def prepare_world(client: Strandline, run: str, patience: float) -> ScenarioEnvironment:
     """With an operator's key a tenant of the simulation's own, else the credential's. Raises
     ServiceError."""
     tenant = run[:63]
     try:
         client.admin.create_tenant(tenant)
     except ForbiddenError:
-        return World(client, None, None, run, patience)
+        return ScenarioEnvironment(client, None, None, run, patience)
     key = client.admin.create_key(tenant, rights=["read", "write", "admin"], label="simulation")
     inner = Strandline(client.connection.settings.url, key.token)
-    return World(inner, client, tenant, run, patience, key.key_id)
+    return ScenarioEnvironment(inner, client, tenant, run, patience, key.key_id)

@@ -21,7 +21,7 @@ from strandline.commands.import_formats import (
     UnreadableFile,
     read_events,
 )
-from strandline.commands.invocation import Invocation, Participants, participant_options
+from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
 from strandline.commands.output import make_progress, print_json, print_json_line
 
 BATCH = 200
@@ -106,7 +106,7 @@ def _store(client: Strandline, batch: Sequence[Event]) -> list[str]:
 @click.pass_obj
 def export(
     run: Invocation,
-    people: Participants,
+    people: ParticipantArguments,
     out: Path | None,
 ) -> None:
     """Write all visible events as JSON Lines.
@@ -135,7 +135,7 @@ def export(
 
 def _list_appendable_events(
     client: Strandline,
-    people: Participants,
+    people: ParticipantArguments,
     left_out: list[str],
 ) -> Iterator[Event]:
     """The events as an append takes them. `left_out` gets the ids of statements, which no append

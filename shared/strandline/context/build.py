@@ -9,9 +9,10 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
+from strandline.context.event_source_conversion import to_source
 from strandline.context.graph_knowledge import find_knowledge
 from strandline.context.layout import BYTES_PER_TOKEN, Layout, Sources, lay_out
-from strandline.context.lines import KnowledgeSource, TopicSource
+from strandline.context.lines import ChainSource, KnowledgeSource
 from strandline.context.schemas import (
     DEFAULT_BUDGET,
     Citation,
@@ -19,7 +20,6 @@ from strandline.context.schemas import (
     ContextTextRequest,
     CutOut,
 )
-from strandline.context.source_conversion import to_source
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
@@ -297,8 +297,8 @@ def _get_source_event_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> st
     return event.source_event_key if event else None
 
 
-def _to_topic(chain: MatchedChain) -> TopicSource:
-    return TopicSource(
+def _to_topic(chain: MatchedChain) -> ChainSource:
+    return ChainSource(
         chain_id=chain.chain_id,
         started_at=chain.started_at,
         last_event_at=chain.last_event_at,

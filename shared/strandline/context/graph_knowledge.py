@@ -6,7 +6,7 @@ from statistics import fmean
 from strandline.context.lines import KnowledgeSource
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import format_node_id
-from strandline.graph.search.knowledge import RelevantKnowledge, read_knowledge
+from strandline.graph.search.read_for_recall import RelevantKnowledge, read_knowledge
 from strandline.graph.search.store_knowledge import RelevantNodeRow
 from strandline.tuning import Tuning
 

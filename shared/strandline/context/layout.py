@@ -13,10 +13,10 @@ from uuid import UUID
 from strandline.context.fence import FENCE_BYTES, fence
 from strandline.context.lines import (
     REMEMBERED_LATER,
+    ChainSource,
     EventSource,
     KnowledgeSource,
     Line,
-    TopicSource,
     count_bytes,
     drop_repeated_sentences,
     event_line,
@@ -53,7 +53,7 @@ class Sources:
 
     recent: Sequence[EventSource]
     """Short-term memory, newest first; with a question, only that of a session."""
-    topics: Sequence[TopicSource]
+    topics: Sequence[ChainSource]
     events: Sequence[EventSource]
     """The events that answer the question, best first, each followed by its shown neighbours."""
     is_known: bool | None
@@ -125,7 +125,7 @@ def lay_out(sources: Sources, budget: int) -> Layout:
 
 
 @dataclass
-class _Part[Source: (EventSource, TopicSource, KnowledgeSource)]:
+class _Part[Source: (EventSource, ChainSource, KnowledgeSource)]:
     """The lines of a part in order of preference; the first ones are shown."""
 
     lines: list[Line[Source]]
@@ -156,7 +156,7 @@ class _EventsPart(_Part[EventSource]):
         return sum(line.source.event_id not in shown_ids for line in self.left_out_lines)
 
 
-type _AnyPart = _Part[EventSource] | _Part[TopicSource] | _Part[KnowledgeSource]
+type _AnyPart = _Part[EventSource] | _Part[ChainSource] | _Part[KnowledgeSource]
 
 
 class _Citations(dict[UUID, int]):
@@ -175,7 +175,7 @@ class _Draft:
     is_known: bool | None
     more_events: int
     recent: _EventsPart
-    topics: _Part[TopicSource]
+    topics: _Part[ChainSource]
     events: _EventsPart
     knowledge: _Part[KnowledgeSource]
 
@@ -323,7 +323,7 @@ def _follows(event: EventSource, earlier: EventSource) -> bool:
     return is_same and seq == earlier_seq + 1
 
 
-def _render_topics(part: _Part[TopicSource], citations: _Citations) -> list[str]:
+def _render_topics(part: _Part[ChainSource], citations: _Citations) -> list[str]:
     """The lines of topics."""
     in_order = sorted(
         part.visible,
@@ -338,7 +338,7 @@ def _render_knowledge(part: _Part[KnowledgeSource], citations: _Citations) -> li
     return [_render_citing(line, citations) for line in in_order]
 
 
-def _render_citing(line: Line[TopicSource] | Line[KnowledgeSource], citations: _Citations) -> str:
+def _render_citing(line: Line[ChainSource] | Line[KnowledgeSource], citations: _Citations) -> str:
     """A line that cites the shown ones of its events, or else its first event."""
     event_ids = line.source.event_ids
     citable_ids = [event_id for event_id in event_ids if event_id in citations] or event_ids[:1]

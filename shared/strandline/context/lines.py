@@ -41,7 +41,7 @@ class EventSource(NamedTuple):
     """Whether to mark it as added later than it happened."""
 
 
-class TopicSource(NamedTuple):
+class ChainSource(NamedTuple):
     """A chain that may be shown."""
 
     chain_id: UUID
@@ -70,7 +70,7 @@ class KnowledgeSource(NamedTuple):
 
 
 @dataclass
-class Line[Source: (EventSource, TopicSource, KnowledgeSource)]:
+class Line[Source: (EventSource, ChainSource, KnowledgeSource)]:
     """The line of an event, a topic or a known fact."""
 
     source: Source
@@ -118,7 +118,7 @@ def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
     return line
 
 
-def topic_line(topic: TopicSource, max_bytes: int) -> Line[TopicSource]:
+def topic_line(topic: ChainSource, max_bytes: int) -> Line[ChainSource]:
     """The line of a topic without its citations, in a text of at most `max_bytes` bytes."""
     dates = dict.fromkeys(map(format_day, (topic.started_at, topic.last_event_at)))
     origin = "" if topic.trust == "user" else f" ({topic.trust})"

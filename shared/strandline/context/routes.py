@@ -10,7 +10,7 @@ from strandline.context.schemas import (
     SearchOut,
     SessionContextOut,
 )
-from strandline.context.session_chain_search import search_session
+from strandline.context.search_session_context import search_session
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.http.request import Request

@@ -19,10 +19,10 @@ from strandline.auth.principals import Principal
 from strandline.db.database import TenantDb
 from strandline.erasure import store, store_derived, store_selections, store_sessions
 from strandline.erasure.store import Erasure, RequestKey
-from strandline.erasure.store_selections import HidingMark, Selection
+from strandline.erasure.store_selections import HiddenSelection, Selection
 from strandline.errors import Forbidden, Gone, KeyConflict, NotFound
-from strandline.graph.nodes.store_write import compute_from_observations
-from strandline.graph.nodes.store_write import lock_scopes as lock_graph
+from strandline.graph.nodes.store_observations import compute_from_observations
+from strandline.graph.nodes.store_observations import lock_scopes as lock_graph
 from strandline.log import store_erasure_marks
 from strandline.personas import store_memories
 from strandline.tenants import store_audit
@@ -212,7 +212,7 @@ def _clear_sessions_and_tenant(
 
 
 def clear_marked(
-    access: TenantDb, erasure: Erasure, mark: HidingMark, now: datetime
+    access: TenantDb, erasure: Erasure, mark: HiddenSelection, now: datetime
 ) -> Generator[int]:
     """Turn the events of a mark into tombstones, EVENTS_AT_ONCE in each transaction. Yields the
     number of events after each one. Deletes the mark at the end; once the last mark is deleted, the
@@ -233,7 +233,7 @@ def clear_marked(
             store.mark_cleared(access, erasure.erasure_id)
 
 
-def _to_selection(erasure: Erasure, mark: HidingMark) -> Selection:
+def _to_selection(erasure: Erasure, mark: HiddenSelection) -> Selection:
     return Selection(
         kind=erasure.kind,
         scope_id=mark.scope_id,

@@ -14,7 +14,7 @@ from strandline.erasure.store_selections import Kind
 
 
 @dataclass(frozen=True)
-class _Total:
+class _NamedTotal:
     name: str
     total: int
 
@@ -26,7 +26,7 @@ def erase_events(
     of rows in each table. In a transaction, with the scopes locked."""
     inner, outer = access.sealer.mac_pads
     rows = access.fetch(
-        _Total,
+        _NamedTotal,
         "select name, total from erase_events(%(erasure_id)s, %(event_ids)s::uuid[], %(now)s,"
         " %(inner)s, %(outer)s)",
         {
@@ -46,7 +46,7 @@ def blank_derived_texts(
     """Empty the texts that rest on these chains, whose events are already unlinked. In a
     transaction."""
     rows = access.fetch(
-        _Total,
+        _NamedTotal,
         "select name, total from blank_chains(%(chain_ids)s::uuid[], %(scope_ids)s::uuid[],"
         " %(now)s)",
         {"chain_ids": list(chain_ids), "scope_ids": list(scope_ids), "now": now},
@@ -71,7 +71,7 @@ def forget_uploads(access: TenantDb, erasure_id: UUID, writer: str | None) -> in
 
 
 @dataclass(frozen=True)
-class DroppedDecisions:
+class DroppedChainDecisions:
     """Stored decisions about chains that were deleted before the chains were folded again."""
 
     total: int
@@ -79,11 +79,11 @@ class DroppedDecisions:
     """The chains that were promoted with one of the erased events."""
 
 
-def drop_unfolded_decisions(access: TenantDb, event_ids: Sequence[UUID]) -> DroppedDecisions:
+def drop_unfolded_decisions(access: TenantDb, event_ids: Sequence[UUID]) -> DroppedChainDecisions:
     """Delete the decisions about chains that wait to be folded again and may rest on these events.
     In a transaction, with the scopes locked, before the events are erased."""
     (row,) = access.fetch(
-        DroppedDecisions,
+        DroppedChainDecisions,
         "select total, chain_ids from drop_pending_decisions(%(event_ids)s::uuid[])",
         {"event_ids": list(event_ids)},
     )

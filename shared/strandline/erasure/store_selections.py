@@ -197,7 +197,7 @@ def add_marks(access: TenantDb, erasure_id: UUID, selection: Selection) -> int:
 
 
 @dataclass(frozen=True)
-class HidingMark:
+class HiddenSelection:
     """Part of an erasure's selection: events that are being erased."""
 
     n: int
@@ -208,10 +208,10 @@ class HidingMark:
     snapshot: str
 
 
-def list_marks(access: TenantDb, erasure_id: UUID) -> Sequence[HidingMark]:
+def list_marks(access: TenantDb, erasure_id: UUID) -> Sequence[HiddenSelection]:
     """The marks of an erasure that are not cleared."""
     return access.fetch(
-        HidingMark,
+        HiddenSelection,
         "select n, scope_id, session_id, said_by, recorded_until, snapshot::text"
         " from erasure_marks"
         " where tenant_id = current_tenant() and erasure_id = %(erasure_id)s order by n",

@@ -24,7 +24,7 @@ TABLES = tuple(table for table, hook in DATA_LOCATIONS.items() if hook.clearing 
 
 
 @dataclass(frozen=True)
-class PendingVacuum:
+class UnvacuumedErasure:
     """An erasure whose rows wait for a vacuum."""
 
     erasure_id: UUID
@@ -39,11 +39,11 @@ class PendingVacuum:
         return _xid_difference(self.cleared_xid, cutoff) < 0
 
 
-def list_pending(access: TenantDb, max_vacuums: int) -> Sequence[PendingVacuum]:
+def list_pending(access: TenantDb, max_vacuums: int) -> Sequence[UnvacuumedErasure]:
     """The tenant's erasures whose rows wait for a vacuum and that have had fewer than
     `max_vacuums`."""
     return access.fetch(
-        PendingVacuum,
+        UnvacuumedErasure,
         """
         select erasure_id, cleared_at, cleared_xid::text::bigint as cleared_xid,
             cleared_xid >= pg_snapshot_xmin(pg_current_snapshot()) as is_seen

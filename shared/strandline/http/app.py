@@ -25,7 +25,7 @@ from strandline.errors import (
     Unavailable,
     Unsupported,
 )
-from strandline.http import audit, gateway_responses
+from strandline.http import audit, gateway_generated_responses
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.observability import emf_fields, logger, trace_context
@@ -88,13 +88,13 @@ def _preflight_response(request: Request, origins: Sequence[str]) -> Response | 
     """The answer to a browser's CORS preflight, if pages of other origins may call; else None."""
     if not origins or not request.operation.startswith("OPTIONS "):
         return None
-    headers = dict(gateway_responses.PREFLIGHT_HEADERS)
+    headers = dict(gateway_generated_responses.PREFLIGHT_HEADERS)
     return {"statusCode": 204, "headers": headers, "body": "", "isBase64Encoded": False}
 
 
 def _add_cors_headers(result: Response, origins: Sequence[str], request: Request) -> None:
     headers: dict[str, str] = result["headers"]
-    cors_headers = gateway_responses.cors_headers(origins, request.headers.get("origin"))
+    cors_headers = gateway_generated_responses.cors_headers(origins, request.headers.get("origin"))
     if "Vary" in headers and "Vary" in cors_headers:
         cors_headers["Vary"] = f"{headers['Vary']}, {cors_headers['Vary']}"
     headers |= cors_headers

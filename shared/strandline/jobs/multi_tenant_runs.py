@@ -18,7 +18,7 @@ all of them."""
 
 
 @dataclass
-class ClaimResult:
+class JobClaimsByTenant:
     """The outcome of beginning a run's job in each tenant; tenants whose job belongs to another run
     are left out."""
 
@@ -34,7 +34,7 @@ def claim_tenants(
     run: str,
     shards: Mapping[str, int],
     now: datetime,
-    claims: ClaimResult,
+    claims: JobClaimsByTenant,
 ) -> None:
     """Begin the run's job in each tenant that `shards` names, with so many shards, and note in
     `claims` how that ended. A failure in one tenant does not stop the others; one that is not the

@@ -20,7 +20,7 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import StrandlineError
 from strandline.jobs import store_runs
-from strandline.jobs.multi_tenant_runs import ClaimResult, claim_tenants, fail_unfinished_jobs
+from strandline.jobs.multi_tenant_runs import JobClaimsByTenant, claim_tenants, fail_unfinished_jobs
 from strandline.jobs.store_multi_tenant_runs import list_unfinished_tenants
 from strandline.jobs.store_runs import ShardLease
 from strandline.jobs.worker_resources import JobMetrics
@@ -172,7 +172,7 @@ def plan_run(
     state machine iterates over. A tenant whose job belongs to another run is left out. If it fails,
     the jobs that it began are marked as failed, so that they can be started again, and the error is
     raised."""
-    claims = ClaimResult()
+    claims = JobClaimsByTenant()
     try:
         shards = job.plan(resources, now, tenant)
         counts = Counter(shard.tenant for shard in shards)

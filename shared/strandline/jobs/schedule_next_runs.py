@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from strandline.aws.run_requests import JobQueue
 from strandline.config import ServiceSettings
 from strandline.db.database import Database
-from strandline.jobs import store_due_times
-from strandline.jobs.store_due_times import GARBAGE_PERIOD
+from strandline.jobs import store_next_run_times
+from strandline.jobs.store_next_run_times import GARBAGE_PERIOD
 from strandline.jobs.worker_resources import describe_error
 from strandline.observability import logger
 
@@ -30,7 +30,7 @@ def schedule_next_runs(
     logged and not raised: the work before this is committed.
     """
     try:
-        next_runs = store_due_times.find_next_run_times(
+        next_runs = store_next_run_times.find_next_run_times(
             database.connection(deadline),
             space=space,
             heat=settings.tuning.heat_time_parameters(),

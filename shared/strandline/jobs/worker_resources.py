@@ -20,7 +20,7 @@ from strandline.errors import (
 )
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import ModelResult
-from strandline.log import store_counters
+from strandline.log import store_tenant_counts
 from strandline.observability import logger
 from strandline.permanent_failures import is_permanent_failure
 from strandline.tuning import DEFAULTS, Tuning
@@ -48,7 +48,7 @@ class ConcurrentUpdate(Interrupted):
     """Another worker has moved the scope's `folded_seq`: read the state again."""
 
 
-class Deferred(Interrupted):
+class WorkDeferred(Interrupted):
     """The fold stops here and continues in `seconds`: nothing has failed and nothing is decided."""
 
     def __init__(self, reason: str, seconds: float) -> None:
@@ -74,7 +74,9 @@ class JobMetrics:
     """Milliseconds of each call to the embedding model."""
     failures: int = 0
     """Scopes postponed, tenants not swept, messages or sweeps that failed."""
-    due_work: list[store_counters.DueWork] = field(default_factory=list[store_counters.DueWork])
+    due_work: list[store_tenant_counts.DueWork] = field(
+        default_factory=list[store_tenant_counts.DueWork]
+    )
     """The due work of each swept tenant, before the sweep began."""
     erasure_seconds: list[float] = field(default_factory=list[float])
     """For each tenant with erasures in progress: the age of the oldest one that is not complete."""
@@ -86,7 +88,7 @@ class JobMetrics:
     """Counts of folds and of their model calls, by metric name."""
     samples: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     """Values of which the distribution is recorded, by metric name."""
-    deferrals: dict[UUID, Deferred] = field(default_factory=dict[UUID, Deferred])
+    deferrals: dict[UUID, WorkDeferred] = field(default_factory=dict[UUID, WorkDeferred])
     """Scopes whose last fold stopped to wait for a model, or out of time, and why."""
     retry_delays: dict[UUID, float] = field(default_factory=dict[UUID, float])
     """Of these, the scopes that were released and may continue after this many seconds."""
@@ -126,7 +128,7 @@ class WorkerResources:
         """Raise Deferred if less than `seconds` are left."""
         seconds_left = self.deadline - time.monotonic()
         if seconds_left < seconds:
-            raise Deferred(_OUT_OF_TIME, seconds_left)
+            raise WorkDeferred(_OUT_OF_TIME, seconds_left)
 
     def require_time_for_run(self) -> None:
         """Raise Deferred if a model might not finish a closed run in time."""
@@ -139,9 +141,9 @@ class WorkerResources:
         model is expected back soon."""
         for result in results:
             if result.fallback_reason == _OUT_OF_TIME:
-                raise Deferred(_OUT_OF_TIME, self.deadline - time.monotonic())
+                raise WorkDeferred(_OUT_OF_TIME, self.deadline - time.monotonic())
             if result.retry_after is not None and waits_for_model:
-                raise Deferred(str(result.fallback_reason), result.retry_after)
+                raise WorkDeferred(str(result.fallback_reason), result.retry_after)
 
 
 def probe_embedding_model(worker: WorkerResources) -> None:

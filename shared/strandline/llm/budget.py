@@ -54,7 +54,7 @@ class CallDenied(Exception):
 
 
 @dataclass
-class _Lease:
+class _CallRateLease:
     """The calls that this process may still make for a subject until its minute ends."""
 
     units: int
@@ -84,7 +84,7 @@ class _TenantAccount:
     """Calls that are not in the database yet."""
     is_erasing: bool = False
     """Events of the tenant are being erased."""
-    leases: dict[str, _Lease] = field(default_factory=dict[str, _Lease])
+    leases: dict[str, _CallRateLease] = field(default_factory=dict[str, _CallRateLease])
 
 
 class LlmBudget:
@@ -181,7 +181,7 @@ class LlmBudget:
             if len(account.leases) >= _MAX_SUBJECTS:
                 account.leases.clear()
             grant = self._refresh(account, task, _LEASE_SIZE)
-            lease = _Lease(
+            lease = _CallRateLease(
                 grant.granted, now + grant.seconds_left, minute_exhausted=grant.granted == 0
             )
             account.leases[task.subject] = lease
@@ -192,7 +192,7 @@ class LlmBudget:
 
     def _refresh(
         self, account: _TenantAccount, task: TaskContext, max_calls: int, *, may_probe: bool = False
-    ) -> store_calls.CallLease:
+    ) -> store_calls.CallRateLease:
         """Lease up to `max_calls` calls and read the current limits; write this process's calls
         first."""
         self._write_calls(account, self._connect(task))

@@ -11,7 +11,7 @@ from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
-class CallLease:
+class CallRateLease:
     """The result of a lease, and the state that is checked before a model is called."""
 
     granted: int
@@ -63,12 +63,12 @@ def lease_calls(
     failures: int,
     may_probe: bool,
     probe_seconds: float,
-) -> CallLease:
+) -> CallRateLease:
     """Lease up to `max_calls` calls of a subject's `limit` per minute, and read the model's state
     and the budget; see `lease_model` in the migrations. Runs in a transaction of its own, outside
     of any other."""
     (result,) = access.fetch(
-        CallLease,
+        CallRateLease,
         """
         select l.*, exists (
                 select from erasure_marks m where m.tenant_id = current_tenant()) as is_erasing

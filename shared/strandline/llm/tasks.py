@@ -13,8 +13,8 @@ from strandline.db.database import Database, TenantDb
 from strandline.llm import prompts
 from strandline.llm.budget import LlmBudget
 from strandline.llm.client import Fallback, LlmClient
+from strandline.llm.fixed_answer_model import PlainModel
 from strandline.llm.heuristic.model import HeuristicModel
-from strandline.llm.last_resort_model import PlainModel
 from strandline.llm.prompts import AnswerTask, PromptData, PromptLimits, TaskName
 from strandline.llm.provider import Provider
 from strandline.llm.types import (

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from strandline.local.demo_graph_report import Talk, show_graph
-from strandline.local.demo_personas import show_persona
+from strandline.local.demo_persona_report import show_persona
 from strandline.local.demo_service import TENANT, Client, running_service
 from strandline.local.run import directory
 from strandline.local.tls import TlsFiles
-from strandline.topics.answer_outline import TAIL_HEADING
+from strandline.topics.answer_text import TAIL_HEADING
 
 DEMO, SECOND = Path("events/demo"), Path("events/orchard")
 TITLES = {DEMO: "Six wave buoys", SECOND: "An autumn of pressing apples"}

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from strandline.http import gateway_responses
-from strandline.http.gateway_responses import GatewayResponse
+from strandline.http import gateway_generated_responses
+from strandline.http.gateway_generated_responses import GatewayResponse
 from strandline.local.http_routes import Match, Routes
 from strandline.local.lambda_context import Handler, LambdaContext, function_name_of
 from strandline.local.proxy_event import (
@@ -67,7 +67,7 @@ class GatewayApp:
         seconds: float = INTEGRATION_SECONDS,
         origins: Sequence[str] = (),
     ) -> None:
-        self._cors_headers = gateway_responses.gateway_cors_headers(origins)
+        self._cors_headers = gateway_generated_responses.gateway_cors_headers(origins)
         self._routes = Routes(routes)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="lambda")
         self._seconds = seconds
@@ -100,7 +100,7 @@ class GatewayApp:
         path = scope["raw_path"].decode("latin-1")
         match = self._routes.find(path)
         if match is None:
-            raise GatewayError(gateway_responses.NO_ROUTE, request_id)
+            raise GatewayError(gateway_generated_responses.NO_ROUTE, request_id)
         handler = match.resource.handler(scope["method"])
         if handler is None:
             message = f"{scope['method']} is not a method of {match.resource.path}."
@@ -112,11 +112,11 @@ class GatewayApp:
             body = await _read_body(scope, receive)
         except TooLarge:
             raise GatewayError(
-                gateway_responses.TOO_LARGE, request_id, connection="close"
+                gateway_generated_responses.TOO_LARGE, request_id, connection="close"
             ) from None
         except InvalidContentLength:
             raise GatewayError(
-                replace(gateway_responses.MALFORMED_REQUEST, status=400), request_id
+                replace(gateway_generated_responses.MALFORMED_REQUEST, status=400), request_id
             ) from None
         return await self._invoke(handler, _request(scope, body, request_id), match)
 
@@ -127,13 +127,14 @@ class GatewayApp:
         done, _ = await asyncio.wait({future}, timeout=seconds)
         if not done:
             logger.error("%s: no answer in %s s, request %s", request.path, seconds, request_id)
-            raise GatewayError(gateway_responses.TIMEOUT, request_id)
+            raise GatewayError(gateway_generated_responses.TIMEOUT, request_id)
         try:
             return parse_response(future.result(), request_id)
         except InvalidResponse as error:
             logger.error("%s: %s, request %s", request.path, error, request_id)
             raise GatewayError(
-                replace(gateway_responses.FUNCTION_FAILED, status=error.status), request_id
+                replace(gateway_generated_responses.FUNCTION_FAILED, status=error.status),
+                request_id,
             ) from None
         except Exception as error:
             # Any exception of a handler is its own failure; the gateway continues. The message
@@ -141,7 +142,7 @@ class GatewayApp:
             kind = type(error).__name__
             logger.error("%s failed: %s, request %s", request.path, kind, request_id)
             raise GatewayError(
-                replace(gateway_responses.FUNCTION_FAILED, status=502), request_id
+                replace(gateway_generated_responses.FUNCTION_FAILED, status=502), request_id
             ) from None
 
 

@@ -17,9 +17,9 @@ from urllib.parse import quote
 import psycopg
 from psycopg import sql
 
-from strandline.local import postgres_home, postgres_initdb, postgres_lock
-from strandline.local.postgres_home import PostgresUnusable
+from strandline.local import postgres_initdb, postgres_installation, postgres_lock
 from strandline.local.postgres_initdb import SUPERUSER
+from strandline.local.postgres_installation import PostgresUnusable
 
 __all__ = ["EmbeddedPostgres", "PostgresUnusable"]
 
@@ -53,7 +53,7 @@ class EmbeddedPostgres:
 
     `port` 0 takes a free one and keeps it for the object's life. `durable=False` is for tests: no
     fsync. `settings` are server parameters. The `directory` attribute is the one in use: for root
-    it can differ from the argument (see postgres_home.choose_reachable_directory).
+    it can differ from the argument (see postgres_installation.choose_reachable_directory).
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class EmbeddedPostgres:
         durable: bool = True,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.directory = postgres_home.choose_reachable_directory(directory)
+        self.directory = postgres_installation.choose_reachable_directory(directory)
         self.port = port
         self.socket_directory = _socket_directory(self.directory / "run")
         self.password = ""
         self._durable = durable
         self._settings = SETTINGS | ({} if durable else NON_DURABLE) | dict(settings or {})
         self.data = self.directory / "pgdata"
-        self._account = postgres_home.account_for(self.data)
+        self._account = postgres_installation.account_for(self.data)
         self._cancel_event = threading.Event()
         self._guard: subprocess.Popen[bytes] | None = None
 
@@ -89,7 +89,7 @@ class EmbeddedPostgres:
         if not create and not self.data.exists():
             raise PostgresUnusable(f"{self.data} is gone.")
         if create:
-            postgres_home.prepare(self.directory, self._account)
+            postgres_installation.prepare(self.directory, self._account)
         lock = postgres_lock.acquire(self.directory)
         try:
             durable, account = self._durable, self._account
@@ -98,7 +98,7 @@ class EmbeddedPostgres:
                     self.directory, account, lock, durable=durable
                 )
                 self.password = cluster
-            postgres_home.make_private_directory(self.socket_directory, account)
+            postgres_installation.make_private_directory(self.socket_directory, account)
             self.port = _require_free(self.port) if self.port else _free_port()
             log_start = self._rotate_log()
             server = self._launch_guard(lock)
@@ -195,7 +195,7 @@ class EmbeddedPostgres:
 
     def _command(self) -> list[str]:
         command = [
-            str(postgres_home.find_binaries(self._account) / "postgres"),
+            str(postgres_installation.find_binaries(self._account) / "postgres"),
             "-D",
             str(self.data),
         ]

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from strandline.local import postgres_home, postgres_lock
-from strandline.local.postgres_home import Account, PostgresUnusable
+from strandline.local import postgres_installation, postgres_lock
+from strandline.local.postgres_installation import Account, PostgresUnusable
 
 SUPERUSER = "postgres"
 # Not all versions of macOS have C.UTF-8; the sort order is C there too.
@@ -37,7 +37,7 @@ def ensure_cluster(directory: Path, account: Account | None, lock: int, *, durab
     fresh = directory / "pgdata.new"
     if fresh.exists():
         shutil.rmtree(fresh)
-    postgres_home.make_private_directory(fresh, account)
+    postgres_installation.make_private_directory(fresh, account)
     _write_private(secret, password)
     _initdb(fresh, password, account, lock)
     if durable:
@@ -55,7 +55,7 @@ def _initdb(data: Path, password: str, account: Account | None, lock: int) -> No
         if account is not None:
             account.chown(password_file)
         # Under a guard, like the server: if this start is killed, nothing keeps writing here.
-        command = [postgres_home.find_binaries(account) / "initdb", "-D", data, *options]
+        command = [postgres_installation.find_binaries(account) / "initdb", "-D", data, *options]
         with postgres_lock.launch_under_guard(lock, account, command, subprocess.PIPE) as guard:
             assert guard.stderr is not None
             output = guard.stderr.read().decode(errors="replace")

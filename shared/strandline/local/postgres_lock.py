@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from strandline.local import postgres_guard
-from strandline.local.postgres_home import Account, PostgresUnusable
+from strandline.local.postgres_installation import Account, PostgresUnusable
 
 # The guard itself gives a server 30 s to stop, by ever harder signals.
 STOP_SECONDS = 35.0

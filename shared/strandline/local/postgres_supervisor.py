@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.local.postgres_home import PostgresUnusable
+from strandline.local.postgres_installation import PostgresUnusable
 from strandline.observability import logger
 
 CHECK_SECONDS = 0.5

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
-from strandline.http.gateway_responses import GatewayResponse
+from strandline.http.gateway_generated_responses import GatewayResponse
 from strandline.local.http_routes import Match
 from strandline.local.lambda_context import ACCOUNT_ID, Event
 

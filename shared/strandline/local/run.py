@@ -14,7 +14,7 @@ import psycopg
 from strandline.errors import StrandlineError
 from strandline.local import run_interruptible
 from strandline.local.log_file import log_file
-from strandline.local.postgres_home import PostgresUnusable
+from strandline.local.postgres_installation import PostgresUnusable
 from strandline.local.runtime import (
     RunningService,
     admin_key_file,

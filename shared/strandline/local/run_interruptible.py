@@ -31,7 +31,7 @@ def main() -> int:
         from psycopg import Error
 
         from strandline.errors import StrandlineError
-        from strandline.local.postgres_home import PostgresUnusable
+        from strandline.local.postgres_installation import PostgresUnusable
 
         if not isinstance(error, (StrandlineError, PostgresUnusable, Error, OSError)):
             raise

@@ -32,7 +32,7 @@ from strandline.function_specs import (
     route_table,
 )
 from strandline.llm.factory import require_complete_provider
-from strandline.local import lambda_assets, postgres_home, sync_detection, tls
+from strandline.local import handler_lookup, postgres_installation, sync_detection, tls
 from strandline.local.admin_key import AdminKey, load_or_create_admin_key
 from strandline.local.aws import LocalAws
 from strandline.local.http_server import GatewayApp
@@ -122,7 +122,7 @@ def run_local_service(
     Raises Misconfigured when the port is in use, PostgresUnusable when the database cannot start.
     """
     requested_directory = directory
-    directory = postgres_home.choose_reachable_directory(directory.absolute())
+    directory = postgres_installation.choose_reachable_directory(directory.absolute())
     for folder in (requested_directory, directory):
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     warnings = sync_detection.find_risks(directory)
@@ -140,7 +140,7 @@ def run_local_service(
         files = (directory / _SECRETS, aws.blobs)
         stack.enter_context(closing(PostgresSupervisor(postgres, files, on_loss)))
         machine = stack.enter_context(
-            StateMachine(lambda_assets.find_state_machine_definition(), aws.bucket)
+            StateMachine(handler_lookup.find_state_machine_definition(), aws.bucket)
         )
         _migrate(postgres, stored_secrets)
         url = postgres.dsn(_DATABASE, _APP, stored_secrets["app_password"])
@@ -300,7 +300,7 @@ def _load_handlers(stack: ExitStack, warnings: Sequence[str], clock: Clock) -> d
 
 def _load_handler(stack: ExitStack, fn: FunctionSpec, resources: Resources) -> Handler:
     """A function's real handler with these resources; `stack` closes its connections."""
-    module = lambda_assets.import_handler_module(fn.name)
+    module = handler_lookup.import_handler_module(fn.name)
     if "database" not in fn.needs:
         vars(module)["scheduler"] = SchedulerResources(resources.clock)
         return module.lambda_handler

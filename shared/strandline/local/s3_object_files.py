@@ -76,7 +76,7 @@ class BlobFolder:
                     yield unquote(prefix + entry.name), entry
 
 
-class FileContent(threading.local):
+class ObjectFileReader(threading.local):
     """Reads an object's bytes for moto, in place of its buffer in memory.
 
     Each thread has its own position: moto reads for an ETag without the object's lock.
@@ -117,7 +117,7 @@ class ObjectFileStore(_VersionedKeyStore):  # pyright: ignore[reportMissingTypeA
             super().setlist(key, list_)
             return
         newest = list_[-1]
-        if not isinstance(newest._value_buffer, FileContent):
+        if not isinstance(newest._value_buffer, ObjectFileReader):
             content = newest.value
             try:
                 self._folder.write(key, content)
@@ -164,7 +164,7 @@ def persist_bucket(backend: S3Backend, bucket: str, directory: Path) -> None:
 def _attach_file(key: MotoKey, path: Path) -> None:
     """Free the bytes in memory, including a multipart upload's parts."""
     key._value_buffer.close()
-    key._value_buffer = FileContent(path)
+    key._value_buffer = ObjectFileReader(path)
     if key.multipart is not None:
         key.multipart.dispose()
         key.multipart = None

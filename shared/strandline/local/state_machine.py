@@ -17,7 +17,7 @@ from moto.core.config import default_user_config
 
 from strandline.local.aws import client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, Handler, LambdaContext
-from strandline.local.moto_interpreter import STATE_MACHINES
+from strandline.local.moto_state_machines import STATE_MACHINES
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from strandline.errors import (
     Unavailable,
     Unsupported,
 )
-from strandline.log import car_encoding, store, store_blocks
+from strandline.log import car_encoding, store, store_reachable_blocks
 from strandline.log.cid import Edge, block_cid, cid_bytes, encode_block, is_payload_cid
 from strandline.log.store import Event, Payload
 
@@ -131,7 +131,9 @@ class BlockLookup:
         try:
             return self.load(self.find_record(link))
         except NotFound:
-            if block.event_id and store_blocks.is_target_erased(self._access, block.event_id, link):
+            if block.event_id and store_reachable_blocks.is_target_erased(
+                self._access, block.event_id, link
+            ):
                 raise Gone("path: it leads to an event that was erased.", field="path") from None
             raise
 
@@ -157,7 +159,9 @@ class BlockLookup:
         """The blocks of all events below one, and the sizes of their payloads, both by CID."""
         if top.event_id is None:
             return {}, {}
-        events = store_blocks.list_reachable(self._access, top.event_id, _MAX_EVENTS, MAX_BYTES)
+        events = store_reachable_blocks.list_reachable(
+            self._access, top.event_id, _MAX_EVENTS, MAX_BYTES
+        )
         if not events:
             raise make_too_large()
         blocks = [_to_block(event) for event in events]

@@ -80,7 +80,7 @@ def build_event(
     return event
 
 
-class _ResolvedEdge(NamedTuple):
+class _EdgeRow(NamedTuple):
     """An edge as the database takes it; no id and no CID where its target was not found."""
 
     event_id: str | None
@@ -90,11 +90,11 @@ class _ResolvedEdge(NamedTuple):
 
 def _resolve_edges(
     draft: EventDraft, targets: Sequence[tuple[UUID | None, str | None]]
-) -> list[_ResolvedEdge]:
+) -> list[_EdgeRow]:
     """The edges of the request, then those that recall found and that cite none of the same events
     and no event that has gone since."""
     resolved_edges = [
-        _ResolvedEdge(event_id and str(event_id), cid, edge.weight)
+        _EdgeRow(event_id and str(event_id), cid, edge.weight)
         for edge, (event_id, cid) in zip(draft.edges, targets, strict=True)
     ]
     count = len(draft.request.edges)

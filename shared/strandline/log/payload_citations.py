@@ -14,7 +14,7 @@ from strandline.log.cid import sha256_of_cid
 from strandline.log.event_draft import CitedPayload, EventDraft, VerifiedUpload
 from strandline.log.indexed_text import INDEXED_CHARS
 from strandline.log.schemas_append import AppendRequest
-from strandline.log.store_uploads import PayloadStatus
+from strandline.log.store_uploads import CitationStatus
 from strandline.schemas import MAX_BODY_BYTES
 
 _MAX_TEXT_BYTES = MAX_BODY_BYTES
@@ -71,7 +71,7 @@ class _CitedPayloadReader:
         self._texts: dict[str, str] = {}
         self._text_budget = _MAX_TEXT_BYTES
 
-    def resolve(self, rows: Sequence[PayloadStatus]) -> CitedPayload | None:
+    def resolve(self, rows: Sequence[CitationStatus]) -> CitedPayload | None:
         """The payload of one citation's rows; None where append will report an unknown CID. Raises
         Invalid for an upload that is missing or not as announced."""
         newest = rows[0]
@@ -88,7 +88,7 @@ class _CitedPayloadReader:
             raise upload_check
         return upload_check
 
-    def _verify_upload(self, rows: Sequence[PayloadStatus]) -> CitedPayload | Invalid:
+    def _verify_upload(self, rows: Sequence[CitationStatus]) -> CitedPayload | Invalid:
         """Verify the uploads of one CID. Returns the first whose size and SHA-256 are as announced,
         else the error to raise."""
         mismatch: Invalid | None = None

@@ -13,7 +13,8 @@ from strandline.db.database import TenantDb
 from strandline.errors import Gone, NotFound
 from strandline.log import store, store_erasure_marks, store_scopes
 from strandline.log.cid import cid_bytes
-from strandline.log.schemas import (
+from strandline.log.schemas_fields import BlobOut
+from strandline.log.schemas_read import (
     PAGE_BYTES,
     EventOut,
     EventPage,
@@ -26,7 +27,6 @@ from strandline.log.schemas import (
     ScopeOut,
     ScopePage,
 )
-from strandline.log.schemas_fields import BlobOut
 from strandline.log.store import Event
 from strandline.log.store_erasure_marks import decode_cursor
 

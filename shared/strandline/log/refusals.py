@@ -11,9 +11,9 @@ from strandline.errors import (
     StrandlineError,
     Unavailable,
 )
-from strandline.log.conflicts import list_differences
 from strandline.log.event_builder import NewEvent
 from strandline.log.event_draft import EventDraft
+from strandline.log.replay_differences import list_differences
 
 _REFUSAL_MESSAGES = {
     "edge_not_found": (

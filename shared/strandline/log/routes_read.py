@@ -5,7 +5,7 @@ from strandline.errors import Gone
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log import read, routes_blocks
-from strandline.log.schemas import (
+from strandline.log.schemas_read import (
     EventOut,
     EventPage,
     EventQuery,

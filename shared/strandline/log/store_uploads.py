@@ -14,7 +14,7 @@ from strandline.tenants.store_tuning import fetch_tenant_ids
 
 
 @dataclass(frozen=True)
-class PayloadStatus:
+class CitationStatus:
     """What the database knows of a cited CID, for this writer: that it may be cited, an upload, or
     nothing.
 
@@ -35,12 +35,12 @@ class PayloadStatus:
 
 def look_up_payloads(
     access: TenantDb, payloads: Sequence[Mapping[str, object]]
-) -> Sequence[PayloadStatus]:
+) -> Sequence[CitationStatus]:
     """Look up the payloads that requests cite. `payloads` holds {place, cid, participants}; `place`
     is the item's number in the request. A CID is citable if append accepts it. Uploads of other
     writers are invisible."""
     return access.fetch(
-        PayloadStatus,
+        CitationStatus,
         """
         with payloads as (
             select w.place, w.cid, permission.is_citable is not null as citable,
@@ -89,7 +89,7 @@ class PendingUpload:
 
 
 @dataclass(frozen=True)
-class UploadStatus:
+class PayloadBeforeUpload:
     """What the database knows of a payload that a writer wants to upload."""
 
     stored_size: int | None
@@ -108,11 +108,11 @@ class UploadStatus:
 
 def find_upload_status(
     access: TenantDb, cid: str, size: int, mime_type: str | None, name: str | None, seconds: int
-) -> UploadStatus:
+) -> PayloadBeforeUpload:
     """Find out whether the payload is already stored, or the same upload is pending for at least
     `seconds` more."""
     (status,) = access.fetch(
-        UploadStatus,
+        PayloadBeforeUpload,
         """
         select coalesce(
                 (select b.size from blobs b

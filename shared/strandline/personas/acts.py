@@ -9,7 +9,7 @@ from strandline.db.database import TenantDb
 from strandline.errors import Invalid, Malformed, NotFound, StateConflict
 from strandline.personas import store_acts, store_memories
 from strandline.personas.schemas_acts import ActIn, ActOut, ActsPage, NextAct
-from strandline.personas.store_acts import Act, Thread
+from strandline.personas.store_acts import ActStep, SonaThread
 from strandline.sealing import UnsealError
 
 _FIRST_PAUSE_SECONDS = 0.1
@@ -129,14 +129,14 @@ def _unseal(access: TenantDb, sona_id: UUID, cursor: str | None) -> int:
     )
 
 
-def _require_thread(access: TenantDb, sona_id: UUID) -> Thread:
+def _require_thread(access: TenantDb, sona_id: UUID) -> SonaThread:
     thread = store_acts.get_thread(access, sona_id)
     if thread is None:
         raise NotFound
     return thread
 
 
-def _to_out(act: Act) -> ActOut:
+def _to_out(act: ActStep) -> ActOut:
     return ActOut(
         act_id=act.act_id,
         previous_id=act.previous_id,

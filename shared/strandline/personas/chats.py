@@ -32,8 +32,13 @@ from strandline.log.append import append, make_caller
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.log.schemas_append import MAX_EDGES, Receipt
 from strandline.personas import store_deferred_turns
-from strandline.personas.memory_queries import make_turn, to_turn
-from strandline.personas.model_answers import Question, Recollection, ask_model, list_source_events
+from strandline.personas.answer_generation import (
+    QuestionToModel,
+    Recollection,
+    ask_model,
+    list_source_events,
+)
+from strandline.personas.question_answering import make_turn, to_turn
 from strandline.personas.schemas_chat import ChatRequest, TurnOut
 from strandline.personas.store_deferred_turns import StoredEvent
 from strandline.recall.schemas import RecallWeights
@@ -180,9 +185,9 @@ def find_session(access: TenantDb, chat: ChatParameters, scope_id: UUID) -> Sess
 
 def make_question(
     chat: ChatParameters, text: str, said_at: datetime, speaker: str | None, session: Session | None
-) -> Question:
+) -> QuestionToModel:
     """The question for the model."""
-    return Question(
+    return QuestionToModel(
         "chat",
         text,
         said_at,
@@ -203,7 +208,7 @@ def reply(
     access: TenantDb,
     chat: ChatParameters,
     task: TaskContext,
-    question: Question,
+    question: QuestionToModel,
     recollection: Recollection,
     deadline: float,
 ) -> TurnOut:

@@ -16,14 +16,14 @@ from strandline.llm.client import Fallback
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.observability import logger
 from strandline.personas import chats, store_deferred_turns
-from strandline.personas.chats import ChatParameters
-from strandline.personas.memory_queries import answer_query, make_turn
-from strandline.personas.model_answers import (
-    Question,
+from strandline.personas.answer_generation import (
+    QuestionToModel,
     list_source_events,
     make_task_context,
     recall_for,
 )
+from strandline.personas.chats import ChatParameters
+from strandline.personas.question_answering import answer_query, make_turn
 from strandline.personas.schemas_chat import TurnOut
 from strandline.personas.store_deferred_turns import Turn
 from strandline.recall.schemas import RecallWeights
@@ -42,7 +42,7 @@ caller who sees everything sees the turn."""
 def defer(
     access: TenantDb,
     resources: Resources,
-    question: Question,
+    question: QuestionToModel,
     request: Mapping[str, object],
     participants: tuple[str, ...],
 ) -> TurnOut:
@@ -63,7 +63,7 @@ def defer(
     return make_turn(question.kind, "waiting", turn_id=turn_id, input_id=question.input_id)
 
 
-def question_to_json(question: Question, participants: tuple[str, ...]) -> dict[str, Any]:
+def question_to_json(question: QuestionToModel, participants: tuple[str, ...]) -> dict[str, Any]:
     """The stored form of a query that waits for its answer."""
     return {
         "participants": list(participants),
@@ -157,10 +157,10 @@ def _answer_query(access: TenantDb, resources: Resources, turn: Turn, deadline: 
         )
 
 
-def _read_question(request: Mapping[str, Any]) -> Question:
+def _read_question(request: Mapping[str, Any]) -> QuestionToModel:
     """Read a query that `question_to_json` stored. Older code stored no weights."""
     sona_id, weights = request.get("sona_id"), request.get("weights")
-    return Question(
+    return QuestionToModel(
         "query",
         request["text"],
         datetime.fromisoformat(request["asked_at"]),

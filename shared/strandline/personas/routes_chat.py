@@ -11,15 +11,15 @@ from strandline.llm.client import Fallback
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
 from strandline.log.schemas_append import AppendHeaders
 from strandline.personas import chats, deferred_turns, run_chat, sonas
-from strandline.personas.memory_queries import answer_query
-from strandline.personas.model_answers import (
+from strandline.personas.answer_generation import (
     LATE_REASONS,
-    Question,
+    QuestionToModel,
     make_failure,
     make_task_context,
     recall_for,
     require_model,
 )
+from strandline.personas.question_answering import answer_query
 from strandline.personas.routes_sonas import connect_as_sona_owner, make_name_match_settings
 from strandline.personas.run_chat import Requester
 from strandline.personas.schemas_chat import AnswerRequest, ChatRequest, TurnOut
@@ -53,12 +53,12 @@ def answer_question(request: Request) -> Response:
     return _respond(request, turn.model_copy(update={"sona": question.sona_id}))
 
 
-def _make_question(request: Request, body: AnswerRequest, now: datetime) -> Question:
+def _make_question(request: Request, body: AnswerRequest, now: datetime) -> QuestionToModel:
     """The question for the model."""
     sona_id, name = (
         _resolve_sona(request, body.sona, makes=False) if body.sona is not None else (None, None)
     )
-    return Question(
+    return QuestionToModel(
         "query",
         body.query,
         body.now or now,

@@ -11,15 +11,15 @@ from strandline.llm.client import Fallback
 from strandline.log.append import make_caller
 from strandline.participants import derive_scope_id
 from strandline.personas import chats, deferred_turns, store_deferred_turns
-from strandline.personas.chats import ChatParameters
-from strandline.personas.model_answers import (
+from strandline.personas.answer_generation import (
     LATE_REASONS,
-    Question,
+    QuestionToModel,
     make_failure,
     make_task_context,
     recall_for,
     require_model,
 )
+from strandline.personas.chats import ChatParameters
 from strandline.personas.schemas_chat import ChatRequest, TurnOut
 from strandline.resources import Resources
 
@@ -93,7 +93,7 @@ def _reply(
     resources: Resources,
     requester: Requester,
     chat: ChatParameters,
-    question: Question,
+    question: QuestionToModel,
     readers: TenantDb,
     scope_id: UUID,
 ) -> TurnOut:

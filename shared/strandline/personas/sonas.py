@@ -162,7 +162,7 @@ def merge(
     with access.transaction():
         store_sonas.lock_writer_sonas(access)
         leaving = _require(access, from_id).sona_id
-        into = recall_sonas.find_by_id(access, into_id)
+        into = recall_sonas.resolve_sona_id(access, into_id)
         if into is None:
             raise Invalid("into: none of your sonas has this id", field="into")
         if leaving != into:

@@ -9,7 +9,7 @@ from strandline.db.database import TenantDb
 
 
 @dataclass(frozen=True)
-class Thread:
+class SonaThread:
     """The state of a sona's thread, including acts that the caller cannot see."""
 
     sona_id: UUID
@@ -18,11 +18,11 @@ class Thread:
     steps: int
 
 
-def get_thread(access: TenantDb, sona_id: UUID) -> Thread | None:
+def get_thread(access: TenantDb, sona_id: UUID) -> SonaThread | None:
     """The thread of the writer's sona with this id, even if the sona was merged. None if there is
     no such sona."""
     rows = access.fetch(
-        Thread,
+        SonaThread,
         "select s.sona_id, s.merged_into, s.head_id, s.steps from sonas s"
         " where s.tenant_id = current_tenant() and s.sona_id = %(sona_id)s",
         {"sona_id": sona_id},
@@ -31,7 +31,7 @@ def get_thread(access: TenantDb, sona_id: UUID) -> Thread | None:
 
 
 @dataclass(frozen=True)
-class _StepCount:
+class _ThreadLength:
     steps: int
 
 
@@ -40,7 +40,7 @@ def advance_head(access: TenantDb, sona_id: UUID, after: UUID | None, act_id: UU
     None, and changes nothing, if the head is another act or the sona was merged. In a transaction:
     until it ends nobody else can advance this head."""
     rows = access.fetch(
-        _StepCount,
+        _ThreadLength,
         """
         update sonas set head_id = %(act_id)s, steps = steps + 1
         where tenant_id = current_tenant() and sona_id = %(sona_id)s and merged_into is null
@@ -53,7 +53,7 @@ def advance_head(access: TenantDb, sona_id: UUID, after: UUID | None, act_id: UU
 
 
 @dataclass(frozen=True)
-class Act:
+class ActStep:
     """A step of a thread."""
 
     act_id: UUID
@@ -67,11 +67,11 @@ class Act:
 
 def insert_act(
     access: TenantDb, sona_id: UUID, step: int, act_id: UUID, after: UUID | None, event_id: UUID
-) -> Act | None:
+) -> ActStep | None:
     """Store a step that continues `after` and is tied to a visible event. Returns None if the
     caller cannot see the event. In the transaction of `advance_head`."""
     rows = access.fetch(
-        Act,
+        ActStep,
         """
         insert into acts (tenant_id, sona_id, step, act_id, previous_id, event_id, scope_id,
             participants)
@@ -93,10 +93,10 @@ def insert_act(
     return rows[0] if rows else None
 
 
-def find_continuation(access: TenantDb, sona_id: UUID, after: UUID | None) -> Act | None:
+def find_continuation(access: TenantDb, sona_id: UUID, after: UUID | None) -> ActStep | None:
     """The visible act that continues `after`; None if there is none."""
     rows = access.fetch(
-        Act,
+        ActStep,
         """
         select a.act_id, a.previous_id, a.event_id, a.scope_id, a.pushed_at, a.step from acts a
         where a.tenant_id = current_tenant() and a.sona_id = %(sona_id)s
@@ -107,10 +107,10 @@ def find_continuation(access: TenantDb, sona_id: UUID, after: UUID | None) -> Ac
     return rows[0] if rows else None
 
 
-def list_after(access: TenantDb, sona_id: UUID, step: int, limit: int) -> Sequence[Act]:
+def list_after(access: TenantDb, sona_id: UUID, step: int, limit: int) -> Sequence[ActStep]:
     """The visible acts of a thread after a step, in order."""
     return access.fetch(
-        Act,
+        ActStep,
         """
         select a.act_id, a.previous_id, a.event_id, a.scope_id, a.pushed_at, a.step from acts a
         where a.tenant_id = current_tenant() and a.sona_id = %(sona_id)s and a.step > %(step)s
@@ -120,11 +120,11 @@ def list_after(access: TenantDb, sona_id: UUID, step: int, limit: int) -> Sequen
     )
 
 
-def list_next_act(access: TenantDb, sona_id: UUID, act_id: UUID) -> Sequence[Act]:
+def list_next_act(access: TenantDb, sona_id: UUID, act_id: UUID) -> Sequence[ActStep]:
     """The next visible act after this one, if any. This one must be visible, or have been visible
     until its event was erased."""
     return access.fetch(
-        Act,
+        ActStep,
         """
         select a.act_id, a.previous_id, a.event_id, a.scope_id, a.pushed_at, a.step from acts a
         where a.tenant_id = current_tenant() and a.sona_id = %(sona_id)s and a.step > (

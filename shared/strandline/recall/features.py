@@ -123,7 +123,7 @@ def compute_features(
         share = share_of_bits[candidate.word_bits]
         return missing_cosine.without_words + missing_cosine.rise * share
 
-    def features_of(candidate: Candidate, lane: _SessionLane) -> Features:
+    def features_of(candidate: Candidate, lane: _LaneSignals) -> Features:
         before_2, before, _, after, after_2 = lane.cosines_near(candidate.place)
         return Features(
             cosine=cosine_of(candidate),
@@ -142,7 +142,7 @@ def compute_features(
     return [features_of(candidate, lane) for candidate, lane in zip(candidates, lanes, strict=True)]
 
 
-def _find_lanes(candidates: Sequence[Candidate], missing_cosine: float) -> "list[_SessionLane]":
+def _find_lanes(candidates: Sequence[Candidate], missing_cosine: float) -> "list[_LaneSignals]":
     """The lane of each candidate. `missing_cosine` is used for an event without a vector."""
     # Integer keys are faster: Python hashes a UUID in interpreted code.
     keys = [(candidate.scope_id.int, candidate.session_id) for candidate in candidates]
@@ -151,11 +151,11 @@ def _find_lanes(candidates: Sequence[Candidate], missing_cosine: float) -> "list
         members[key].append(candidate)
     cosines = [candidate.cosine for candidate in candidates if candidate.cosine is not None]
     mean = math.fsum(cosines) / len(cosines) if cosines else missing_cosine
-    lanes = {key: _SessionLane(found, missing_cosine, mean) for key, found in members.items()}
+    lanes = {key: _LaneSignals(found, missing_cosine, mean) for key, found in members.items()}
     return [lanes[key] for key in keys]
 
 
-class _SessionLane:
+class _LaneSignals:
     """The words and cosines of one lane's candidates, one element for each position."""
 
     def __init__(self, candidates: Sequence[Candidate], missing: float, mean: float) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.recall import store_edges
+from strandline.recall import store_cited_events
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import Hit, RecallRequest
 
@@ -22,7 +22,7 @@ def find_cited_events(
     product of relevance and edge weights, at most `expand`, without the hits themselves."""
     if not request.expand or not best:
         return []
-    return store_edges.list_cited_events(
+    return store_cited_events.list_cited_events(
         access,
         [(event.candidate.event_id, event.relevance) for event in best[:_MAX_SEEDS]],
         [event.candidate.event_id for event in best],

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.log.schemas import EventOut, Filters
+from strandline.log.schemas_read import EventOut, Filters
 from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
 
 type _Weight = Annotated[float, Field(ge=0, le=1, strict=True)]

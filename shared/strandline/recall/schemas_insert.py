@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from strandline.log.schemas import EdgeOut
 from strandline.log.schemas_append import AppendRequest, Receipt
+from strandline.log.schemas_read import EdgeOut
 from strandline.schemas import RequestModel
 
 MAX_LINKS = 20

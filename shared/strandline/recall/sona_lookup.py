@@ -25,7 +25,7 @@ def find_sona(
     closest in meaning, with a cosine of at least `min_cosine`. None if there is none. `timeout` is
     in seconds; without an embedding in that time, only exact matches are found."""
     try:
-        return store_sonas.find_by_id(access, UUID(sona))
+        return store_sonas.resolve_sona_id(access, UUID(sona))
     except ValueError:
         pass
     sona_id = store_sonas.find_by_name(access, make_name_key(sona))

@@ -15,7 +15,7 @@ class _SonaId:
     sona_id: UUID
 
 
-def find_by_id(access: TenantDb, sona_id: UUID) -> UUID | None:
+def resolve_sona_id(access: TenantDb, sona_id: UUID) -> UUID | None:
     """The writer's sona with this id, or the one that it was merged into; None if there is none."""
     rows = access.fetch(
         _SonaId,

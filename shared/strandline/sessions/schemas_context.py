@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from strandline.log.schemas import EventOut
+from strandline.log.schemas_read import EventOut
 from strandline.schemas import (
     PARSE_COUNT,
     PARSE_NUMBER,

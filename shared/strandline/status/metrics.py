@@ -2,7 +2,7 @@
 
 from strandline.db.database import TenantDb
 from strandline.llm import store_calls
-from strandline.log import store_counters
+from strandline.log import store_tenant_counts
 from strandline.status import store_topic_index
 
 _METRICS = (
@@ -80,20 +80,20 @@ _METRICS = (
 """The metrics: name, type, help text, and the field with the value."""
 
 
-def count_failures(access: TenantDb) -> store_counters.BackgroundFailures:
+def count_failures(access: TenantDb) -> store_tenant_counts.BackgroundFailures:
     """Count the failures of the tenant's background work."""
-    return store_counters.count_background_failures(access)
+    return store_tenant_counts.count_background_failures(access)
 
 
 def render_tenant_metrics(access: TenantDb, space: str) -> str:
     """Render the tenant's counters in Prometheus' text format. There are no labels: the credential
     determines the tenant."""
     due_work, model_spend = (
-        store_counters.read_due_work(access, space),
+        store_tenant_counts.read_due_work(access, space),
         store_calls.read_monthly_spend(access),
     )
     values: dict[str, float] = {
-        **vars(store_counters.read_counters(access, space)),
+        **vars(store_tenant_counts.read_counters(access, space)),
         **vars(store_topic_index.read_topic_index(access)),
         "scopes_due": due_work.scopes,
         "scopes_stuck": due_work.stuck_scopes,

@@ -6,8 +6,8 @@ from uuid import UUID
 from strandline.context.lines import count_bytes
 from strandline.recall.store import HitEvent
 from strandline.topics.answer_lines import Texts
-from strandline.topics.answer_outline import AnswerOutline
 from strandline.topics.answer_plan import ManifestEvent, ManifestNode, ManifestScope
+from strandline.topics.answer_text import RenderedOutline
 from strandline.topics.schemas_references import (
     FreshTail,
     ReferenceEvent,
@@ -21,7 +21,7 @@ _MAX_CITATIONS = 10
 
 
 def build_tree(
-    outline: AnswerOutline,
+    outline: RenderedOutline,
     nodes: Mapping[UUID, NodeContent],
     events: Mapping[UUID, HitEvent],
     texts: Texts,
@@ -34,7 +34,7 @@ def build_tree(
 class _TreeBuilder:
     def __init__(
         self,
-        outline: AnswerOutline,
+        outline: RenderedOutline,
         nodes: Mapping[UUID, NodeContent],
         events: Mapping[UUID, HitEvent],
         texts: Texts,

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from strandline.context.lines import (
+    ChainSource,
     EventSource,
     Line,
-    TopicSource,
     count_bytes,
     event_line,
     format_day,
@@ -25,7 +25,7 @@ CITATION_BYTES = len("[99]")
 class Texts:
     """The texts that the lines of a plan are rendered from."""
 
-    topics: Mapping[UUID, TopicSource]
+    topics: Mapping[UUID, ChainSource]
     """By slot."""
     events: Mapping[UUID, EventSource]
     """By event."""
@@ -42,8 +42,8 @@ class Lines:
 
     texts: Texts
     budget: int
-    _topics: dict[tuple[UUID, bool], Line[TopicSource]] = field(
-        default_factory=dict[tuple[UUID, bool], Line[TopicSource]]
+    _topics: dict[tuple[UUID, bool], Line[ChainSource]] = field(
+        default_factory=dict[tuple[UUID, bool], Line[ChainSource]]
     )
     _events: dict[UUID, Line[EventSource]] = field(default_factory=dict[UUID, Line[EventSource]])
 
@@ -52,7 +52,7 @@ class Lines:
         """The budget in bytes."""
         return self.budget * BYTES_PER_TOKEN
 
-    def topic(self, slot: UUID, *, has_summary: bool = True) -> Line[TopicSource]:
+    def topic(self, slot: UUID, *, has_summary: bool = True) -> Line[ChainSource]:
         """A copy of a topic's line, with or without its summary."""
         key = slot, has_summary
         if key not in self._topics:
@@ -80,7 +80,7 @@ class Lines:
         return days.pop() if len(days) == 1 else None
 
 
-def _drop_repeated_name_and_dates(topic: TopicSource) -> TopicSource:
+def _drop_repeated_name_and_dates(topic: ChainSource) -> ChainSource:
     """Remove repetition from a topic's line: the summary of an inner topic begins with the name of
     one of its children and ends with the dates."""
     dates = describe_dates(topic.started_at, topic.last_event_at)
@@ -109,6 +109,6 @@ def event_bytes(line: Line[EventSource], depth: int, day: str | None) -> int:
     )
 
 
-def heading_bytes(line: Line[TopicSource], depth: int) -> int:
+def heading_bytes(line: Line[ChainSource], depth: int) -> int:
     """The size of a topic's line in bytes, without its summary."""
     return depth * len(INDENT) + count_bytes(line.start) + 1

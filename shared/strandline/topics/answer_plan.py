@@ -13,11 +13,11 @@ LAYOUT_VERSION = 2
 rendered again."""
 
 
-class _Part(BaseModel):
+class _ManifestModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ManifestScope(_Part):
+class ManifestScope(_ManifestModel):
     """A scope of an answer."""
 
     scope_id: UUID
@@ -25,7 +25,7 @@ class ManifestScope(_Part):
     mark: int
 
 
-class ManifestNode(_Part):
+class ManifestNode(_ManifestModel):
     """A slot of an answer. Its parent, if it has one, comes before it."""
 
     scope_id: UUID
@@ -41,7 +41,7 @@ class ManifestNode(_Part):
     """The event that is cited for the node if no event below it is shown."""
 
 
-class ManifestEvent(_Part):
+class ManifestEvent(_ManifestModel):
     """An event of an answer."""
 
     event_id: UUID
@@ -53,7 +53,7 @@ class ManifestEvent(_Part):
     """The maximum bytes of its text; None: as long as its line allows."""
 
 
-class CutCounts(_Part):
+class CutCounts(_ManifestModel):
     """How much was left out, by reason."""
 
     events: int = 0
@@ -70,7 +70,7 @@ class CutCounts(_Part):
     """Whether the time limit was reached before the walk ended."""
 
 
-class WalkMethod(_Part):
+class WalkMethod(_ManifestModel):
     """Which method chose the slots: the beam or a language model."""
 
     by: Literal["beam", "model"]
@@ -79,7 +79,7 @@ class WalkMethod(_Part):
     rounds: int = 0
 
 
-class AnswerManifest(_Part):
+class AnswerManifest(_ManifestModel):
     """An answer without its texts."""
 
     layout: int = LAYOUT_VERSION

@@ -16,25 +16,25 @@ from pydantic import ValidationError
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
-from strandline.context.lines import TopicSource
+from strandline.context.event_source_conversion import to_source
+from strandline.context.lines import ChainSource
 from strandline.context.schemas import Citation
-from strandline.context.source_conversion import to_source
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
 from strandline.errors import Gone, Invalid
 from strandline.observability import logger
 from strandline.recall.store import HitEvent, make_hits_query
 from strandline.sealing import UnsealError
-from strandline.topics import store_answers, store_references_query
+from strandline.topics import store_references_query, store_repeatable_answers
 from strandline.topics.answer_json import build_tree
 from strandline.topics.answer_lines import Lines, Texts
-from strandline.topics.answer_outline import AnswerOutline
 from strandline.topics.answer_plan import (
     LAYOUT_VERSION,
     AnswerManifest,
     ManifestEvent,
     ManifestNode,
 )
+from strandline.topics.answer_text import RenderedOutline
 from strandline.topics.schemas_references import (
     ReferencesCut,
     ReferencesOut,
@@ -42,8 +42,8 @@ from strandline.topics.schemas_references import (
     SnapshotOut,
     WalkOut,
 )
-from strandline.topics.store_answers import StoredAnswer
 from strandline.topics.store_references_query import NodeContent, Snapshot
+from strandline.topics.store_repeatable_answers import StoredAnswer
 
 KEPT_DAYS = 30
 """The number of days for which an answer can be repeated."""
@@ -75,8 +75,8 @@ class AnswerContents:
         )
 
 
-def _to_topic(slot: UUID, node: NodeContent) -> TopicSource:
-    return TopicSource(
+def _to_topic(slot: UUID, node: NodeContent) -> ChainSource:
+    return ChainSource(
         chain_id=slot,
         started_at=node.started_at,
         last_event_at=node.last_event_at,
@@ -113,13 +113,13 @@ def render(
     snapshot: Snapshot | None,
     request: ReferencesRequest,
     token: str,
-    outline: AnswerOutline | None = None,
+    outline: RenderedOutline | None = None,
 ) -> ReferencesOut:
     """Render the answer of a plan. All of its texts must exist. `outline` is the plan's outline, if
     it is rendered already."""
     is_text = request.format == "text"
     texts = contents.to_texts(plan.nodes, plan.events, keeps_summaries=not is_text)
-    outline = outline or AnswerOutline(plan, Lines(texts, request.budget))
+    outline = outline or RenderedOutline(plan, Lines(texts, request.budget))
     return ReferencesOut(
         tree=None if is_text else build_tree(outline, contents.nodes, contents.events, texts),
         text=outline.text if is_text else None,
@@ -203,7 +203,7 @@ def store_answer(
     )
 
     def query_answer() -> RowQuery[Any]:
-        return store_answers.make_insert_query(access, answer)
+        return store_repeatable_answers.make_insert_query(access, answer)
 
     def query_use() -> RowQuery[Any]:
         return store_recalls.make_insert_query(access, uuid7(), used_events, plan.answered_at)
@@ -240,7 +240,7 @@ def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -
     """
     token = request.read_token
     assert token is not None
-    answer = store_answers.find_answer(access, _unseal_answer_id(access, token))
+    answer = store_repeatable_answers.find_answer(access, _unseal_answer_id(access, token))
     if answer is None or answer.answered_at + timedelta(days=KEPT_DAYS) <= now:
         raise Gone
     if answer.question_hash != hash_question(access, request):
@@ -250,8 +250,12 @@ def repeat_answer(access: TenantDb, request: ReferencesRequest, now: datetime) -
             field="read_token",
         )
     plan = _parse_manifest(answer.selection)
-    snapshot = store_answers.get_snapshot(access, answer.version) if answer.version else None
-    participants = store_answers.read_participants(access, [s.scope_id for s in plan.scopes])
+    snapshot = (
+        store_repeatable_answers.get_snapshot(access, answer.version) if answer.version else None
+    )
+    participants = store_repeatable_answers.read_participants(
+        access, [s.scope_id for s in plan.scopes]
+    )
     contents = read_contents(access, plan.node_ids, plan.event_ids, participants)
     if (
         (answer.version and snapshot is None)

@@ -17,8 +17,8 @@ from strandline.jobs.runner import JobResources, Lease, LeaseLost, Shard, error_
 from strandline.jobs.store_failures import ScopeFailure
 from strandline.observability import logger
 from strandline.topics import build_limits, store_builds, store_growth, store_publish
-from strandline.topics.contents import BuildContext
 from strandline.topics.growth import ChainsChanged, GrownTree, grow_scope
+from strandline.topics.slot_contents import BuildContext
 from strandline.topics.store_builds import BuildScope, ScopeOutcome
 from strandline.topics.store_publish import NewSnapshot
 

@@ -14,7 +14,7 @@ from strandline.chains.decisions import Decision, give_up_vector
 from strandline.derived_ids import to_uuid8
 from strandline.errors import StrandlineError
 from strandline.topics import build_limits, hashes, store_growth, store_tail
-from strandline.topics.contents import BuildContext, SlotContents
+from strandline.topics.slot_contents import BuildContext, SlotContentBuilder
 from strandline.topics.store_builds import BuildScope
 from strandline.topics.store_growth import (
     LeafEvent,
@@ -100,7 +100,7 @@ class _Growth:
         settings = TreeSettings(make_slot, builder.descend_cosine)
         rows: Sequence[TreeRow] = () if self.is_foreign else self.base_rows
         slots = 0 if self.is_foreign else self.published.slots or 0
-        self.contents = SlotContents(builder, scope)
+        self.contents = SlotContentBuilder(builder, scope)
         self.tree = Tree(settings, self._read_vectors, rows, slots)
         self.position = 0 if self.is_foreign else self.published.position or 0
 

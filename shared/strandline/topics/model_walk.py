@@ -19,7 +19,7 @@ from strandline.topics.selection import (
     Selection,
     assemble,
     root_nodes,
-    select_by_beam,
+    select_events_by_beam,
 )
 from strandline.topics.store_references_query import NodeContent, PlacedNode
 from strandline.topics.walk import Forest, walk_beam
@@ -32,7 +32,7 @@ _MAX_LEAF_EVENTS = 10
 
 
 @dataclass
-class _WalkChoices:
+class _WalkProgress:
     """The choices made so far."""
 
     slots: list[UUID] = field(default_factory=list[UUID])
@@ -56,7 +56,7 @@ class ModelWalk:
     def __call__(self, question: Question, hits: PlacedHits) -> Selection:
         """Select for a question, with the model's choices first. Falls back to the beam search if
         the model gives no usable answer; `degraded` then says so."""
-        beam = select_by_beam(question, hits)
+        beam = select_events_by_beam(question, hits)
         if hits.snapshot is None:
             return beam
         choices = self._choose(question, hits, hits.snapshot.version)
@@ -76,8 +76,8 @@ class ModelWalk:
         )
         return selection
 
-    def _choose(self, question: Question, hits: PlacedHits, version: int) -> _WalkChoices:
-        choices = _WalkChoices()
+    def _choose(self, question: Question, hits: PlacedHits, version: int) -> _WalkProgress:
+        choices = _WalkProgress()
         level: Sequence[PlacedNode] = root_nodes(hits.scopes)
         if len(level) == 1:
             level = self._children(question, hits, version, level)
@@ -108,7 +108,7 @@ class ModelWalk:
         hits: PlacedHits,
         level: Sequence[PlacedNode],
         contents: Mapping[UUID, NodeContent],
-        choices: _WalkChoices,
+        choices: _WalkProgress,
     ) -> list[PlacedNode] | None:
         """Ask the model for a choice. Returns the chosen slots, or None if its answer could not be
         used."""
@@ -157,7 +157,7 @@ def _to_option(content: NodeContent, score: float) -> WalkOption:
     return WalkOption(part, tuple(content.participants), score)
 
 
-def _merge(question: Question, hits: PlacedHits, choices: _WalkChoices) -> Selection:
+def _merge(question: Question, hits: PlacedHits, choices: _WalkProgress) -> Selection:
     """Merge the hits below chosen slots and in the fresh tail, then the first events of chosen
     leaves without a hit, then the remaining hits."""
     walk = walk_beam(hits.forest, depth=question.request.depth, width=question.request.width)

@@ -6,18 +6,18 @@ from datetime import datetime
 
 from strandline.db.database import TenantDb
 from strandline.topics import answer_rendering, store_references_query
-from strandline.topics.answer_layout import AnswerLayout, LayoutCandidates
+from strandline.topics.answer_budget import AnswerLayout, LayoutCandidates
 from strandline.topics.answer_lines import Lines
-from strandline.topics.answer_outline import AnswerOutline, group_by
 from strandline.topics.answer_plan import AnswerManifest, CutCounts, ManifestNode
 from strandline.topics.answer_rendering import AnswerContents
+from strandline.topics.answer_text import RenderedOutline, group_by
 from strandline.topics.schemas_references import ReferencesOut
 from strandline.topics.selection import (
     PlacedHits,
     Question,
     Selection,
     find_hits,
-    select_by_beam,
+    select_events_by_beam,
     select_outline,
 )
 
@@ -37,12 +37,12 @@ def answer_references(
     elif request.walk == "model":
         hits = find_hits(question, with_roots=True)
         if model_walk is None:
-            selection = select_by_beam(question, hits)
+            selection = select_events_by_beam(question, hits)
             selection.degraded.append("no_model")
         else:
             selection = model_walk(question, hits)
     else:
-        selection = select_by_beam(question, find_hits(question, with_roots=False))
+        selection = select_events_by_beam(question, find_hits(question, with_roots=False))
     contents = _read_contents(question.access, selection)
     plan, outline = _plan_answer(question, selection, contents, now)
     contents = _add_cited_events(question.access, plan, contents)
@@ -84,7 +84,7 @@ def _read_contents(access: TenantDb, selection: Selection) -> AnswerContents:
 
 def _plan_answer(
     question: Question, selection: Selection, contents: AnswerContents, now: datetime
-) -> tuple[AnswerManifest, AnswerOutline]:
+) -> tuple[AnswerManifest, RenderedOutline]:
     """Choose the part of the selection that the budget holds, and render its outline."""
     request = question.request
     texts = contents.to_texts(
@@ -99,7 +99,7 @@ def _plan_answer(
     while True:
         plan = _make_manifest(question, selection, layout, now)
         plan = plan.model_copy(update={"nodes": tuple(_cite_first_events(question.access, plan))})
-        outline = AnswerOutline(plan, lines)
+        outline = RenderedOutline(plan, lines)
         is_within = len(outline.text.encode()) <= lines.budget_bytes
         if is_within or not layout.drop_last():
             return plan, outline

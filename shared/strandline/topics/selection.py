@@ -172,7 +172,7 @@ def _select_non_statements(search: SearchResult, min_relevance: float | None) ->
     ]
 
 
-def select_by_beam(question: Question, hits: PlacedHits) -> Selection:
+def select_events_by_beam(question: Question, hits: PlacedHits) -> Selection:
     """Select the events that a deterministic beam search reaches from the roots, and those of the
     fresh tail."""
     request = question.request

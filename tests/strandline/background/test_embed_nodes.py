@@ -10,7 +10,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.background.embed_nodes import embed_new_nodes
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingUnavailable
-from strandline.graph.nodes import store_vectors
+from strandline.graph.nodes import store_missing_vectors
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
 from tests.strandline.embeddings.fake_embedders import (
@@ -79,7 +79,7 @@ def test_a_scope_stays_due_while_a_node_of_it_waits_for_its_vector(
     access = worker.database.connect_as(Caller.background("acme"))
     (scope_id,) = scratch_db.rows("select scope_id from scopes")[0]
     with access.transaction():
-        store_vectors.enqueue_scopes(access, [scope_id])
+        store_missing_vectors.enqueue_scopes(access, [scope_id])
     embedder.before_embed = fail_texts()
     assert process_due(worker) == 0
     assert scratch_db.rows("select last_error from scope_work")[0][0].startswith(

@@ -11,7 +11,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.chains import form as chains_form
 from strandline.chains import store_fold_progress
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs import store_scans
+from strandline.jobs import store_sweeps
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import ALICE, EchoTasks, append, set_tuning
@@ -155,7 +155,9 @@ def test_lanes_of_a_scope_that_is_not_folded_to_its_end_are_not_asked_for(
     assert [lane.scope_id for lane in idle] == [scope]
     assert store_fold_progress.list_idle(access, LATER, idle[0], [], 9) == []
     assert store_fold_progress.list_idle(access, LATER, None, [scope], 9) == []
-    assert store_scans.list_tenants_to_sweep(worker.database.connection(), space, LATER) == ["acme"]
+    assert store_sweeps.list_tenants_to_sweep(worker.database.connection(), space, LATER) == [
+        "acme"
+    ]
     scratch_db.rows("update scopes set last_seq = last_seq + 1")
     assert store_fold_progress.list_idle(access, LATER, None, [], 9) == []
-    assert store_scans.list_tenants_to_sweep(worker.database.connection(), space, LATER) == []
+    assert store_sweeps.list_tenants_to_sweep(worker.database.connection(), space, LATER) == []

@@ -13,12 +13,12 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.background import process_events
 from strandline.background.retry_refused_vectors import retry_refused_vectors
-from strandline.chains import content, enrichment, judging
+from strandline.chains import decided_content, enrichment, judging
 from strandline.chains.form import drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMissing, Unavailable
 from strandline.jobs import store_runs
-from strandline.jobs.worker_resources import ConcurrentUpdate, Deferred, WorkerResources
+from strandline.jobs.worker_resources import ConcurrentUpdate, WorkDeferred, WorkerResources
 from strandline.llm.heuristic import digest, names, topic_continuation
 from strandline.llm.types import PromptEvent, Summary
 from strandline.local.aws import LocalAws
@@ -300,7 +300,7 @@ def test_a_summarys_vector_is_given_up_only_where_another_text_has_one(
     harmless: set[str] = set()
     assert isinstance(worker.embedder, WordEmbedder)
     worker.embedder.before_embed = fail
-    placeholder_content = content.make_placeholder_content(START, 3, failure)
+    placeholder_content = decided_content.make_placeholder_content(START, 3, failure)
     placeholder_content = placeholder_content.model_copy(update={"rejected": None})
     with pytest.raises(EmbeddingUnavailable):
         enrichment.embed_summary(worker, placeholder_content, waits_for_model=True)
@@ -426,7 +426,7 @@ OnnxFailure.__module__ = "onnxruntime.capi.onnxruntime_pybind11_state"
         (psycopg.errors.UniqueViolation(), False),
         (psycopg.errors.UndefinedColumn(), False),
         (Unavailable(), False),
-        (Deferred("rate_limited", 1), False),
+        (WorkDeferred("rate_limited", 1), False),
         (ConcurrentUpdate(), False),
         (TimeoutError(), False),
         (ConnectionError(), False),

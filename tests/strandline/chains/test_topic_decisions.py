@@ -11,7 +11,7 @@ from strandline.chains import fold as chains_fold
 from strandline.chains import fold_writer
 from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
 from strandline.db.database import Caller, Database
-from strandline.jobs.worker_resources import Deferred, WorkerResources
+from strandline.jobs.worker_resources import WorkDeferred, WorkerResources
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext
 from strandline.local.aws import LocalAws
 from tests.strandline.chains.fold_fixtures import EchoTasks, hashes, set_tuning
@@ -170,7 +170,7 @@ def waiting(nth: int, monkeypatch: pytest.MonkeyPatch, worker: WorkerResources) 
         nonlocal runs
         runs += 1
         if runs == nth:
-            raise Deferred("rate_limited", 5)
+            raise WorkDeferred("rate_limited", 5)
         return enrich(*args, **more)
 
     with monkeypatch.context() as patch:
@@ -266,7 +266,7 @@ def test_a_silence_that_is_broken_off_goes_on_by_the_same_settings(
 
 
 def _rate_limited(*_: object, **__: object) -> None:
-    raise Deferred("rate_limited", 5)
+    raise WorkDeferred("rate_limited", 5)
 
 
 def test_what_waited_for_an_event_that_was_erased_is_judged_as_it_was(

@@ -21,7 +21,7 @@ from strandline.client.verb_declarations import Pages, Verb
 from strandline.client.writer import Writer
 from strandline.client.writer_async import AsyncWriter
 from strandline.errors import StrandlineError
-from strandline.http import gateway_responses
+from strandline.http import gateway_generated_responses
 from strandline.http.app import STATUS
 from strandline.http.routes_and_responses import AnswerMediaType
 from tests.functions.contract import HANDLERS, document, operations
@@ -248,7 +248,7 @@ def test_every_code_has_its_exception_and_way_out() -> None:
             yield from below(narrower)
 
     codes = {kind.code for base in STATUS for kind in below(base)} | {StrandlineError.code}
-    codes |= {answer.code for answer in gateway_responses.RESPONSES.values()}
+    codes |= {answer.code for answer in gateway_generated_responses.RESPONSES.values()}
     assert errors.BY_CODE.keys() == codes | {"connection_failed", "unexpected_answer"}
     for code, kind in errors.BY_CODE.items():
         assert kind.code == code

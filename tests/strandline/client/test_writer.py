@@ -17,7 +17,7 @@ import pytest
 
 from strandline import AsyncStrandline, Strandline
 from strandline.client import errors, outbox
-from strandline.client.outbox import Failure, NotStoredError
+from strandline.client.outbox import NotStoredError, UnstoredEvent
 from strandline.client.retries import Retry
 from tests.strandline.client.test_requests import RECEIPT, URL
 
@@ -158,7 +158,7 @@ def test_a_batch_that_is_too_large_is_halved() -> None:
 def test_what_is_refused_is_raised_and_the_rest_is_stored() -> None:
     service = LossyService()
     service.refuse = lambda event: (409, "key_conflict") if event["content"] == "bad" else None
-    events: list[Failure] = []
+    events: list[UnstoredEvent] = []
     with service.client().writer(on_failure=events.append) as writer:
         key = writer.add("bad", user="alice", source_event_key="mine")
         writer.add("good", user="alice")

@@ -21,9 +21,9 @@ from strandline.context import lines as lines_module
 from strandline.context.fence import fence, sanitize, sanitize_label
 from strandline.context.layout import Sources, lay_out
 from strandline.context.lines import (
+    ChainSource,
     EventSource,
     KnowledgeSource,
-    TopicSource,
     drop_repeated_sentences,
     normalize_words,
 )
@@ -47,9 +47,9 @@ def event(n: int, text: str = "", **fields: Any) -> EventSource:
     return event_source._replace(**fields)
 
 
-def topic(n: int, *event_numbers: int, **fields: Any) -> TopicSource:
+def topic(n: int, *event_numbers: int, **fields: Any) -> ChainSource:
     """A chain of these events, n hours after START."""
-    topic_source = TopicSource(
+    topic_source = ChainSource(
         chain_id=uuid.UUID(int=2000 + n),
         started_at=START + timedelta(hours=n),
         last_event_at=START + timedelta(hours=n),

@@ -13,7 +13,7 @@ import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
-from strandline.graph.nodes.store_write import write_observations
+from strandline.graph.nodes.store_observations import write_observations
 from strandline.log import store as log_store
 from tests.prove.append_history import AppendOp, build_events
 from tests.support import ScratchDatabase

@@ -550,7 +550,7 @@ def test_a_lease_that_counts_nothing_is_noticed(
 ) -> None:
     real = store_calls.lease_calls
 
-    def lavish(*args: Any, max_calls: int, **how: Any) -> store_calls.CallLease:
+    def lavish(*args: Any, max_calls: int, **how: Any) -> store_calls.CallRateLease:
         return replace(real(*args, max_calls=max_calls, **how), granted=max_calls)
 
     monkeypatch.setattr(store_calls, "lease_calls", lavish)

@@ -158,7 +158,7 @@ def test_objects_are_not_kept_in_memory(aws: LocalAws, s3: Any) -> None:
     s3.put_object(Bucket=aws.bucket, Key="k", Body=b"x")
     bucket: Any = s3_backends[ACCOUNT_ID]["aws"].buckets[aws.bucket]
     [contents] = bucket.keys.values()
-    assert isinstance(contents._value_buffer, s3_object_files.FileContent)
+    assert isinstance(contents._value_buffer, s3_object_files.ObjectFileReader)
     assert contents.instances_tracked.maxlen == 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.local import demo
-from strandline.local.demo_personas import show_persona
+from strandline.local.demo_persona_report import show_persona
 from tests.chat_service import ScriptedTasks, use_model
 from tests.support import Gateway
 

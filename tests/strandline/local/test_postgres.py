@@ -16,9 +16,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from strandline.local import postgres_home, postgres_lock
+from strandline.local import postgres_installation, postgres_lock
 from strandline.local.postgres import EmbeddedPostgres, PostgresUnusable
-from strandline.local.postgres_home import Account
+from strandline.local.postgres_installation import Account
 
 pytestmark = pytest.mark.integration
 
@@ -232,7 +232,7 @@ def test_a_failed_start_says_what_the_server_said(place: Path) -> None:
 def test_root_finds_another_place_for_what_only_root_enters(
     place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(postgres_home, "FALLBACK_DIRECTORY", place / "shelter")
+    monkeypatch.setattr(postgres_installation, "FALLBACK_DIRECTORY", place / "shelter")
     closed = place / "closed"
     closed.mkdir(mode=0o700)
     with EmbeddedPostgres(closed / "data", durable=False) as server:
@@ -247,16 +247,16 @@ def test_root_finds_another_place_for_what_only_root_enters(
 def test_binaries_out_of_reach_are_copied_once_and_work(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_home, "FALLBACK_DIRECTORY", place / "copies")
+    monkeypatch.setattr(postgres_installation, "FALLBACK_DIRECTORY", place / "copies")
 
     def nothing(self: Account, path: Path) -> bool:
         return False
 
     monkeypatch.setattr(Account, "can_reach", nothing)
     account = Account(os.geteuid(), os.getegid())
-    programs = postgres_home.find_binaries(account)
+    programs = postgres_installation.find_binaries(account)
     assert programs.is_relative_to(place / "copies")
-    assert postgres_home.find_binaries(account) == programs
+    assert postgres_installation.find_binaries(account) == programs
     assert len(list((place / "copies").iterdir())) == 1
     process = subprocess.run([programs / "initdb", "--version"], capture_output=True, check=True)
     assert process.stdout.startswith(b"initdb (PostgreSQL) 18.")

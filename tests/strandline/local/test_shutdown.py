@@ -21,7 +21,7 @@ import pytest
 
 from strandline.local import postgres_supervisor
 from strandline.local.postgres import EmbeddedPostgres
-from strandline.local.postgres_home import PostgresUnusable
+from strandline.local.postgres_installation import PostgresUnusable
 from strandline.local.postgres_supervisor import PostgresSupervisor, summarize_error
 from strandline.local.run_interruptible import EXIT_INTERRUPTED
 from strandline.local.runtime import RunningService, admin_key_file, run_local_service

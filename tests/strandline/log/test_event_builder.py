@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from strandline.auth.principals import Principal
 from strandline.errors import Forbidden, Invalid
 from strandline.log.cid import blob_cid
-from strandline.log.conflicts import list_differences
 from strandline.log.event_builder import build_event
 from strandline.log.event_draft import EventDraft, build_draft
+from strandline.log.replay_differences import list_differences
 from strandline.log.schemas_append import AppendRequest
 from strandline.schemas import validate
 

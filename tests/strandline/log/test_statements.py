@@ -21,7 +21,7 @@ from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.log.append import make_caller
 from strandline.log.append_state import AppendResult
-from strandline.log.caller_statements import (
+from strandline.log.statement_events import (
     MAX_STATEMENT_CHARS,
     append_statements,
     build_statements,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from strandline.context.lines import EventSource, TopicSource, event_line
+from strandline.context.lines import ChainSource, EventSource, event_line
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import TopicTreePart
 from strandline.topics.answer_lines import Lines, Texts, event_bytes, format_event_prefix
@@ -15,11 +15,11 @@ AT = datetime(2026, 8, 3, 9, tzinfo=UTC)
 SLOT, EVENT = UUID(int=1), UUID(int=2)
 
 
-def topic(summary: str, name: str | None = "pressure channel", days: int = 4) -> TopicSource:
-    return TopicSource(SLOT, AT, AT + timedelta(days=days), name, summary, "tool", [], ())
+def topic(summary: str, name: str | None = "pressure channel", days: int = 4) -> ChainSource:
+    return ChainSource(SLOT, AT, AT + timedelta(days=days), name, summary, "tool", [], ())
 
 
-def line_of(source: TopicSource, *, keeps_summaries: bool = False, has_summary: bool = True) -> str:
+def line_of(source: ChainSource, *, keeps_summaries: bool = False, has_summary: bool = True) -> str:
     lines = Lines(Texts({SLOT: source}, {}, {}, keeps_summaries), 2000)
     line = lines.topic(SLOT, has_summary=has_summary)
     return f"{line.start} {line.shown_text}".strip()

@@ -9,26 +9,26 @@ from uuid import UUID
 
 from strandline.db.database import NOBODY, Caller
 from strandline.errors import Invalid, NotFound, StateConflict
+from strandline.graph.changes.node_targets import UPKEEP
 from strandline.graph.changes.sentences import name_of, write_sentence
 from strandline.graph.changes.statement_writes import (
     count_writes,
     make_source,
     speaker_role,
 )
-from strandline.graph.changes.targets import UPKEEP
 from strandline.graph.nodes import store_read_nodes
-from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
+from strandline.graph.nodes.edge_type_rules import (
+    ResolvedRelationType,
+    make_valid_edge_patch,
+    resolve_relation,
+)
 from strandline.graph.nodes.identity import NodeType, format_node_id, normalise, parse_node_id
 from strandline.graph.nodes.observations import (
     EdgeObservation,
     NodeObservation,
     Source,
     WrittenGraph,
-)
-from strandline.graph.nodes.relations import (
-    ResolvedRelation,
-    make_valid_edge_patch,
-    resolve_relation,
 )
 from strandline.graph.nodes.schemas import (
     MAX_NODE_BYTES,
@@ -40,12 +40,12 @@ from strandline.graph.nodes.schemas import (
     StoredEdge,
     StoredNode,
 )
+from strandline.graph.nodes.store_observations import write_observations
 from strandline.graph.nodes.store_read_nodes import ScopeNode
-from strandline.graph.nodes.store_write import write_observations
 from strandline.http.request import Request
 from strandline.log.append import make_caller
 from strandline.log.append_state import AppendResult
-from strandline.log.caller_statements import GraphStatement, build_statements, store_statements
+from strandline.log.statement_events import GraphStatement, build_statements, store_statements
 
 _NOT_PROPERTIES = {
     *("ref", "type", "relationships", "confidence", "valid_from", "invalidates", "reason"),
@@ -71,7 +71,7 @@ class _Edge:
     n: int
     """The number of that node in the request."""
     end: _EdgeTarget
-    relation: ResolvedRelation
+    relation: ResolvedRelationType
     link: RelationshipIn
 
 
@@ -175,7 +175,7 @@ def _resolve_edges(
             link = RelationshipIn(edge="invalidates", target=node.invalidates)
             links.append((f"nodes.{n}.invalidates", link))
         for field, link in links:
-            end = _resolve_target(link.target, refs, targets, scope_id, field)
+            end = _resolve_edge_target(link.target, refs, targets, scope_id, field)
             if (end.type, normalise(end.name)) == (node.type, normalise(name_of(node))):
                 raise Invalid(f"{field}: leads to the node itself", field=field)
             if link.edge == "invalidates" and end.node_id is None:
@@ -189,7 +189,7 @@ def _resolve_edges(
             yield _Edge(n, end, relation, link)
 
 
-def _resolve_target(
+def _resolve_edge_target(
     name: str,
     refs: Mapping[str, NodeIn],
     targets: Mapping[str, ScopeNode],

@@ -6,6 +6,15 @@ from typing import Any
 
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
+from strandline.graph.changes.node_targets import (
+    UPKEEP,
+    ReferencedNode,
+    describe_node,
+    describe_target,
+    find_own_node,
+    find_referenced_nodes,
+    format_target,
+)
 from strandline.graph.changes.schemas import Invalidation, InvalidationRequest
 from strandline.graph.changes.sentences_changes import write_invalidation
 from strandline.graph.changes.statement_writes import (
@@ -17,19 +26,10 @@ from strandline.graph.changes.statement_writes import (
     store_with_observations,
 )
 from strandline.graph.changes.store_targets import NodeTarget, find_targets
-from strandline.graph.changes.targets import (
-    UPKEEP,
-    ReferencedNode,
-    describe_node,
-    describe_target,
-    find_own_node,
-    find_referenced_nodes,
-    format_target,
-)
 from strandline.graph.nodes.identity import format_node_id, normalise
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
 from strandline.http.request import Request
-from strandline.log.caller_statements import GraphStatement
+from strandline.log.statement_events import GraphStatement
 
 
 def invalidate_fact(

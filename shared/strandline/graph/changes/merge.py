@@ -5,6 +5,13 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
+from strandline.graph.changes.node_targets import (
+    UPKEEP,
+    describe_target,
+    find_referenced_nodes,
+    format_target,
+    require_own_scope,
+)
 from strandline.graph.changes.schemas import Merge, MergeRequest, MergeUndo, MergeUndoRequest
 from strandline.graph.changes.sentences_changes import write_merge, write_separation
 from strandline.graph.changes.statement_writes import (
@@ -21,17 +28,10 @@ from strandline.graph.changes.store_targets import (
     list_merge_group,
     list_merged_nodes,
 )
-from strandline.graph.changes.targets import (
-    UPKEEP,
-    describe_target,
-    find_referenced_nodes,
-    format_target,
-    require_own_scope,
-)
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.observations import NodeObservation, Source
 from strandline.http.request import Request
-from strandline.log.caller_statements import GraphStatement
+from strandline.log.statement_events import GraphStatement
 
 
 def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[Merge, bool]:

@@ -7,6 +7,13 @@ from uuid import UUID
 
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
+from strandline.graph.changes.node_targets import (
+    UPKEEP,
+    ReferencedNode,
+    describe_node,
+    find_referenced_nodes,
+    require_own_scope,
+)
 from strandline.graph.changes.schemas import (
     EdgeEnd,
     EdgeEndRequest,
@@ -27,22 +34,15 @@ from strandline.graph.changes.statement_writes import (
     store_with_observations,
 )
 from strandline.graph.changes.store_targets import EdgeWithEnds, find_edge
-from strandline.graph.changes.targets import (
-    UPKEEP,
-    ReferencedNode,
-    describe_node,
-    find_referenced_nodes,
-    require_own_scope,
-)
-from strandline.graph.nodes.identity import format_node_id, normalise
-from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
-from strandline.graph.nodes.relations import (
-    ResolvedRelation,
+from strandline.graph.nodes.edge_type_rules import (
+    ResolvedRelationType,
     make_valid_edge_patch,
     resolve_relation,
 )
+from strandline.graph.nodes.identity import format_node_id, normalise
+from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
 from strandline.http.request import Request
-from strandline.log.caller_statements import GraphStatement
+from strandline.log.statement_events import GraphStatement
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class _Edge:
     link: RelationIn
     start: ReferencedNode
     end: ReferencedNode
-    relation: ResolvedRelation
+    relation: ResolvedRelationType
 
 
 def relate_nodes(

@@ -20,7 +20,7 @@ from strandline.graph.changes.schemas import (
     RelationsRequest,
     StoredChange,
 )
-from strandline.graph.changes.update import update_node
+from strandline.graph.changes.update_node import update_node
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key

@@ -4,7 +4,7 @@ from strandline.errors import Forbidden, Gone, KeyConflict, NotFound
 from strandline.graph.changes.create import create_nodes
 from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.answers import to_node_out
-from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.identity import parse_node_id
 from strandline.graph.nodes.schemas import (
     CreateNodesAnswer,

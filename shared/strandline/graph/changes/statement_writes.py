@@ -8,7 +8,7 @@ from uuid import UUID
 
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import Forbidden, Invalid
-from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.observations import (
     EdgeObservation,
     NodeObservation,
@@ -16,13 +16,13 @@ from strandline.graph.nodes.observations import (
     WrittenGraph,
 )
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
-from strandline.graph.nodes.store_write import write_observations
+from strandline.graph.nodes.store_observations import write_observations
 from strandline.http.request import Request
 from strandline.log.append import make_caller
 from strandline.log.append_state import AppendBatch, AppendResult
-from strandline.log.caller_statements import GraphStatement, build_statements, store_statements
 from strandline.log.schemas_append import Receipt
 from strandline.log.schemas_fields import Role
+from strandline.log.statement_events import GraphStatement, build_statements, store_statements
 from strandline.participants import derive_scope_id, normalize_set
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound
-from strandline.graph.communities import store
+from strandline.graph.communities import store_read
 from strandline.graph.communities.schemas import (
     CommunitiesPage,
     CommunityDetail,
@@ -15,7 +15,7 @@ from strandline.graph.communities.schemas import (
     CommunityOut,
     NeighbourOut,
 )
-from strandline.graph.communities.store import Community, CommunityKind, MemberNode
+from strandline.graph.communities.store_read import Community, CommunityKind, MemberNode
 from strandline.graph.nodes.identity import format_node_id, parse_node_id
 from strandline.llm.heuristic.words import WORD, normalize_without_genitive, stem
 
@@ -41,7 +41,7 @@ def list_communities(
     cursors = _make_cursors(access, kind, "list", node)
     position = cursors.decode(cursor)
     after = position and (position.seq, position.row_id)
-    rows = store.list_largest(access, kind, node_id, after, limit)
+    rows = store_read.list_largest(access, kind, node_id, after, limit)
     last = rows[-1] if len(rows) == limit else None
     position = last and Position(_PG_SNAPSHOT, last.analysed_at, last.community_id, last.size)
     return CommunitiesPage(
@@ -55,14 +55,14 @@ def get_community(
 ) -> CommunityDetail:
     """One community in view, with its neighbours and a page of its nodes. Raises NotFound, and
     Malformed for a cursor of another list."""
-    matches = store.list_by_id(access, kind, [community_id])
+    matches = store_read.list_by_id(access, kind, [community_id])
     if not matches:
         raise NotFound("There is no such community in view. Each analysis may replace communities.")
     (community,) = matches
     cursors = _make_cursors(access, kind, str(community_id), None)
     position = cursors.decode(cursor)
     after_rank = position.seq if position else 0
-    rows = store.list_members(access, kind, community_id, after_rank, limit)
+    rows = store_read.list_members(access, kind, community_id, after_rank, limit)
     last = rows[-1] if len(rows) == limit else None
     position = last and Position(_PG_SNAPSHOT, community.analysed_at, community_id, last.rank)
     return CommunityDetail.model_validate(
@@ -120,7 +120,7 @@ def _name_neighbours(
     neighbours = [(UUID(other), weight) for other, weight in community.neighbours]
     names = {
         row.community_id: name_community(row.names)
-        for row in store.list_by_id(access, kind, [other for other, _ in neighbours])
+        for row in store_read.list_by_id(access, kind, [other for other, _ in neighbours])
     }
     return [
         NeighbourOut(community_id=other, name=names[other], weight=weight)

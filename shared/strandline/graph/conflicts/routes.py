@@ -2,7 +2,7 @@
 
 from strandline.config import get_settings
 from strandline.errors import NotFound
-from strandline.graph.conflicts.conflicts import ModelJudge, find_conflicts
+from strandline.graph.conflicts.find_conflicts import ModelJudge, find_conflicts
 from strandline.graph.conflicts.schemas import (
     AnalyzeOut,
     AnalyzeRequest,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from strandline.embeddings.similarity_thresholds import thresholds_for
-from strandline.graph.conflicts.conflicts import (
+from strandline.graph.conflicts.find_conflicts import (
     ComparedStatement,
     ModelJudge,
     find_similar_facts,
@@ -16,7 +16,7 @@ from strandline.graph.conflicts.schemas import (
     AnalyzeRequest,
     ConflictOut,
 )
-from strandline.graph.conflicts.store import FactFilter
+from strandline.graph.conflicts.store_similar_facts import FactFilter
 from strandline.graph.nodes.identity import hash_name
 from strandline.graph.search.schemas import FoundNode
 from strandline.graph.search.search import ALL_TYPES, Finder, read_matches

@@ -12,7 +12,7 @@ from strandline.chains import store_recalls
 from strandline.cursors import Cursors, Position
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
-from strandline.graph.fields import store
+from strandline.graph.fields import store_read
 from strandline.graph.fields.schemas import (
     FieldHistory,
     FieldQuery,
@@ -21,7 +21,7 @@ from strandline.graph.fields.schemas import (
     RevisionOut,
     TopicFields,
 )
-from strandline.graph.fields.store import (
+from strandline.graph.fields.store_read import (
     FieldPageQuery,
     FieldRow,
     JoinedTopic,
@@ -31,7 +31,7 @@ from strandline.graph.fields.store import (
 )
 from strandline.graph.nodes.identity import format_node_id, parse_node_id
 from strandline.log.read import fit_to_page
-from strandline.log.schemas import PAGE_BYTES
+from strandline.log.schemas_read import PAGE_BYTES
 from strandline.log.store_erasure_marks import decode_cursor
 from strandline.observability import logger
 
@@ -47,7 +47,7 @@ def list_fields(access: TenantDb, topic_id: str, query: FieldsQuery, now: dateti
         limit=query.limit,
         with_values=query.detail == "current",
     )
-    rows = store.list_fields(access, page, PAGE_BYTES)
+    rows = store_read.list_fields(access, page, PAGE_BYTES)
     fields = fit_to_page(map(_to_state, rows[: query.limit]))
     has_more = bool(rows) and rows[0].available > len(fields)
     return TopicFields(
@@ -68,7 +68,7 @@ def get_field(
     invalid cursor."""
     node_id, _ = _get_topic(access, topic_id, query.as_of)
     page = FieldPageQuery(node_id, at=query.as_of or now, as_of=query.as_of, field=field)
-    rows = store.list_fields(access, page, PAGE_BYTES)
+    rows = store_read.list_fields(access, page, PAGE_BYTES)
     if not rows:
         raise NotFound("the topic has no such field in view")
     caller = access.caller
@@ -81,7 +81,7 @@ def get_field(
         revision_page = dataclasses.replace(
             revision_page, at=before.at, node_id=before.row_id, revision=before.seq
         )
-    result = store.list_revisions(access, revision_page, PAGE_BYTES)
+    result = store_read.list_revisions(access, revision_page, PAGE_BYTES)
     history = fit_to_page(map(_to_revision, result.rows[: query.limit]))
     return FieldHistory(
         **vars(_to_state(rows[0])),
@@ -132,7 +132,7 @@ def try_parse_topic_id(text: str) -> UUID | None:
 
 def _get_topic(access: TenantDb, text: str, as_of: datetime | None) -> tuple[UUID, JoinedTopic]:
     node_id = try_parse_topic_id(text)
-    topic = store.get_topic(access, node_id, as_of) if node_id else None
+    topic = store_read.get_topic(access, node_id, as_of) if node_id else None
     if node_id is None or topic is None:
         raise NotFound("there is no such topic in view")
     return node_id, topic

@@ -8,24 +8,24 @@ from uuid import UUID
 
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import Forbidden, Invalid, NotFound, StateConflict
+from strandline.graph.changes.node_targets import UPKEEP
 from strandline.graph.changes.sentences import write_field_sentence
-from strandline.graph.changes.targets import UPKEEP
-from strandline.graph.fields import store_revisions
+from strandline.graph.fields import store_write
 from strandline.graph.fields.fields import to_revision_fields, try_parse_topic_id
 from strandline.graph.fields.schemas import RevisionRequest, StoredRevision, parse_field_name
-from strandline.graph.fields.store import RevisionRow
-from strandline.graph.fields.store_revisions import FieldBefore, NewRevision
+from strandline.graph.fields.store_read import RevisionRow
+from strandline.graph.fields.store_write import FieldBefore, NewRevision
 from strandline.graph.nodes import store_read_nodes
-from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.identity import normalise
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
+from strandline.graph.nodes.store_observations import lock_scopes, write_observations
 from strandline.graph.nodes.store_read_nodes import ScopeNode
-from strandline.graph.nodes.store_write import lock_scopes, write_observations
 from strandline.http.request import Request
 from strandline.log.append import make_caller
 from strandline.log.append_state import AppendBatch, AppendResult
-from strandline.log.caller_statements import GraphStatement, build_statements, store_statements
+from strandline.log.statement_events import GraphStatement, build_statements, store_statements
 from strandline.participants import derive_scope_id, normalize_set
 
 
@@ -169,17 +169,17 @@ def _write_rows(access: TenantDb, revision: _Revision, source: Source) -> Revisi
     """Store a statement's topic, field and revision. Rows that exist already stay unchanged.
     Writers of a scope run one after the other."""
     lock_scopes(access, [source.scope_id])
-    existing = store_revisions.find_revision(access, source.source_id)
+    existing = store_write.find_revision(access, source.source_id)
     if existing:
         return existing
     topic, body = revision.topic, revision.body
-    before = store_revisions.read_field_before(access, topic.node_id, revision.field)
+    before = store_write.read_field_before(access, topic.node_id, revision.field)
     if before is None:  # its last source was replaced in the meantime
         raise NotFound("there is no such topic in view")
     if before.event_id:
-        store_revisions.drop_observation(access, topic.node_id, before.event_id)
+        store_write.drop_observation(access, topic.node_id, before.event_id)
     ref_id = _write_observations(access, revision, source, before)
-    return store_revisions.add_revision(
+    return store_write.add_revision(
         access,
         NewRevision(
             node_id=topic.node_id,

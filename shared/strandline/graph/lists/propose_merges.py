@@ -7,7 +7,7 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.graph.changes.schemas import Proposal, Proposals, ProposalsQuery
 from strandline.graph.lists.name_similarity import find_near_names, split_trigrams
-from strandline.graph.lists.store_merge_proposals import (
+from strandline.graph.lists.store_merge_candidates import (
     ComparedNode,
     list_cosines,
     list_nodes_to_compare,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 from uuid import UUID
 
+from strandline.graph.nodes.edge_type_rules import resolve_relation
 from strandline.graph.nodes.identity import NodeType, normalise
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
-from strandline.graph.nodes.relations import resolve_relation
 from strandline.graph.promotion.store import DueChain, EvidenceEvent
 from strandline.llm.heuristic.statements import name_speaker
 from strandline.llm.heuristic.words import iter_stems

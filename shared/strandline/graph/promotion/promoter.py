@@ -10,8 +10,8 @@ from uuid import UUID
 
 from strandline.chains import heat
 from strandline.config import get_settings
-from strandline.graph.nodes.store_vectors import enqueue_scopes
-from strandline.graph.nodes.store_write import (
+from strandline.graph.nodes.store_missing_vectors import enqueue_scopes
+from strandline.graph.nodes.store_observations import (
     compute_from_observations,
     lock_scopes,
     write_observations,

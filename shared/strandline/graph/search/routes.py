@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from strandline.config import get_settings
 from strandline.errors import NotFound
-from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.search.schemas import (
     GraphOut,
     GraphSearchRequest,

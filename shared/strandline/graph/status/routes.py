@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
+from strandline.graph.status.read_status import read_status
 from strandline.graph.status.schemas import GraphStatus
-from strandline.graph.status.status import read_status
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import ParticipantsQuery

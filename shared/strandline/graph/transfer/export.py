@@ -15,7 +15,7 @@ from strandline.errors import NotFound, TooLarge
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.transfer import store_export
 from strandline.graph.transfer.export_statements import (
-    SourceStatement,
+    ExportStatement,
     describe_statement,
     group_sources,
 )
@@ -180,12 +180,12 @@ class _Exporter:
         return number
 
 
-def _iter_statements(access: TenantDb, scope_id: UUID) -> Iterator[SourceStatement]:
+def _iter_statements(access: TenantDb, scope_id: UUID) -> Iterator[ExportStatement]:
     """The statements of a scope, in order. A revision is combined with the other observations of
     its statement."""
     observations = group_sources(store_export.iter_observations(access, scope_id))
     revisions = (
-        SourceStatement.of_revision(row) for row in store_export.iter_revisions(access, scope_id)
+        ExportStatement.of_revision(row) for row in store_export.iter_revisions(access, scope_id)
     )
     statements = heapq.merge(observations, revisions, key=lambda statement: statement.key)
     for _, group in groupby(statements, key=lambda statement: statement.key):

@@ -9,14 +9,14 @@ from typing import Any, Self
 from uuid import UUID
 
 from strandline.graph.transfer.store_export import ExportObservation, ExportRevision
-from strandline.log.caller_statements import MAX_STATEMENT_CHARS
+from strandline.log.statement_events import MAX_STATEMENT_CHARS
 
 type SourceKey = tuple[datetime, UUID, str]
 """The time of an observation, its source, and its trust."""
 
 
 @dataclass
-class SourceStatement:
+class ExportStatement:
     """A statement, or the observations of one version of a chain with the same time and trust. A
     chain's observations are split this way because a statement has one time and one trust."""
 
@@ -29,22 +29,22 @@ class SourceStatement:
         """The statement of a revision. The topic may no longer have an observation from it."""
         return cls((revision.recorded_at, revision.event_id, revision.trust), [], revision)
 
-    def extend(self, other: "SourceStatement") -> None:
+    def extend(self, other: "ExportStatement") -> None:
         """Add what else the same source said."""
         self.observations += other.observations
         self.revision = self.revision or other.revision
 
 
-def group_sources(observations: Iterable[ExportObservation]) -> Iterator[SourceStatement]:
+def group_sources(observations: Iterable[ExportObservation]) -> Iterator[ExportStatement]:
     """Group observations by source, time and trust. They must be in this order."""
     for key, rows in groupby(
         observations, key=lambda row: (row.observed_at, row.source_id, row.trust)
     ):
-        yield SourceStatement(key, list(rows))
+        yield ExportStatement(key, list(rows))
 
 
 def describe_statement(
-    source_statement: SourceStatement,
+    source_statement: ExportStatement,
     participants: Sequence[str],
     nodes: Mapping[UUID, int],
     edges: Mapping[UUID, int],
@@ -83,7 +83,7 @@ def _get_event_fields(row: ExportObservation | ExportRevision) -> dict[str, Any]
 
 
 def _convert_chain_to_statement(
-    source_statement: SourceStatement, participants: Sequence[str]
+    source_statement: ExportStatement, participants: Sequence[str]
 ) -> dict[str, Any]:
     """Describe a chain's observations as a statement: its text, and its speaker if one participant
     said all of it."""
@@ -102,7 +102,7 @@ def _convert_chain_to_statement(
     }
 
 
-def _write_content(source_statement: SourceStatement) -> str:
+def _write_content(source_statement: ExportStatement) -> str:
     names = dict.fromkeys(row.name for row in source_statement.observations if row.name)
     text = "; ".join(names) or "Relations."
     return text if len(text) <= MAX_STATEMENT_CHARS else f"{text[: MAX_STATEMENT_CHARS - 1]}…"

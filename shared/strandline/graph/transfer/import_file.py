@@ -5,17 +5,17 @@ from typing import Any, get_args
 
 from strandline.errors import Forbidden, Invalid
 from strandline.graph.fields.schemas import parse_field_name
+from strandline.graph.nodes.edge_type_rules import resolve_relation
 from strandline.graph.nodes.identity import NodeType, hash_name
-from strandline.graph.nodes.relations import resolve_relation
 from strandline.graph.nodes.schemas import EntityKind, FactCategory
-from strandline.graph.transfer.file_contents import (
+from strandline.graph.transfer.hashed_lines import ParsedLine, make_line_error, read_lines
+from strandline.graph.transfer.parsed_file import (
     FileEdge,
     FileNode,
     FileObservation,
     FileStatement,
     GraphFile,
 )
-from strandline.graph.transfer.hashed_lines import ParsedLine, make_line_error, read_lines
 from strandline.graph.transfer.schemas_file import (
     EdgeLine,
     EndLine,

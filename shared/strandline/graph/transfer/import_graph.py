@@ -15,17 +15,17 @@ from strandline.errors import Forbidden, Invalid, PayloadMissing, StateConflict,
 from strandline.graph.changes.statement_writes import make_source
 from strandline.graph.transfer import store_import
 from strandline.graph.transfer.export import MAX_FILE_BYTES
-from strandline.graph.transfer.file_contents import FileObservation, FileStatement, GraphFile
 from strandline.graph.transfer.import_file import read_file
 from strandline.graph.transfer.import_rows import GraphWriter
+from strandline.graph.transfer.parsed_file import FileObservation, FileStatement, GraphFile
 from strandline.graph.transfer.schemas import GraphImport, ImportRequest
 from strandline.http.request import Request
 from strandline.log import store_uploads
 from strandline.log.append import make_caller
 from strandline.log.append_state import AppendBatch, AppendResult
-from strandline.log.caller_statements import GraphStatement, build_statements, store_statements
 from strandline.log.cid import sha256_of_cid
 from strandline.log.schemas_fields import Role
+from strandline.log.statement_events import GraphStatement, build_statements, store_statements
 from strandline.log.trust_ranks import trust_rank
 
 CHANNEL = "graph-import"

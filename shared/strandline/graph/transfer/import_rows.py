@@ -5,13 +5,13 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.confidence_default import combines_by_halving_by_default
+from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.identity import make_edge_id, make_node_id
 from strandline.graph.nodes.observations import Source
-from strandline.graph.nodes.store_write import compute_from_observations, lock_scopes
+from strandline.graph.nodes.store_observations import compute_from_observations, lock_scopes
 from strandline.graph.transfer import store_import
-from strandline.graph.transfer.file_contents import FileStatement, GraphFile
 from strandline.graph.transfer.hashed_lines import make_line_error
+from strandline.graph.transfer.parsed_file import FileStatement, GraphFile
 from strandline.graph.transfer.schemas_file import RevisionFields
 from strandline.participants import derive_scope_id
 

@@ -10,8 +10,8 @@ from strandline.graph.changes.schemas import Confidence
 from strandline.graph.fields.schemas import MAX_FIELD_CHARS
 from strandline.graph.nodes.identity import NodeType, normalise
 from strandline.graph.nodes.schemas import Alternative, DecisionStatus, RelationType, Text
-from strandline.log.caller_statements import MAX_STATEMENT_CHARS
 from strandline.log.schemas_fields import Origin, Role
+from strandline.log.statement_events import MAX_STATEMENT_CHARS
 from strandline.schemas import Moment, Participant, Participants, RequestModel
 
 _MAX_LABEL = 200

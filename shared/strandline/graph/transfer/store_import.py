@@ -8,7 +8,7 @@ from typing import Any, LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.fields.store_revisions import SET_TOPIC_SALIENCE
+from strandline.graph.fields.store_write import SET_TOPIC_SALIENCE
 
 _ROWS = 5000
 """The number of rows for one SQL statement."""

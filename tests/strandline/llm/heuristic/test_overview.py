@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from strandline.llm.fixed_answer_model import PlainModel
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.heuristic.overview import OVERVIEW_CHARACTERS
-from strandline.llm.last_resort_model import PlainModel
 from strandline.llm.types import TopicTreePart
 
 AT = datetime(2026, 5, 8, 9, 30, tzinfo=UTC)

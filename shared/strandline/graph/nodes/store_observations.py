@@ -93,7 +93,7 @@ def lock_scopes(access: TenantDb, scope_ids: Iterable[UUID]) -> None:
 
 
 @dataclass(frozen=True)
-class _AssignedOrdinal:
+class _NodeOrdinal:
     n: int
     ordinal: int
 
@@ -113,7 +113,7 @@ def _resolve_nodes(access: TenantDb, nodes: Sequence[NodeObservation]) -> list[U
         if node.node_id is None
     ]
     rows = access.fetch(
-        _AssignedOrdinal,
+        _NodeOrdinal,
         """
         select d.n, case
             when g.ordinal is null then 0

@@ -8,8 +8,8 @@ from typing import Any, LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.fields.store import RevisionRow
-from strandline.graph.nodes.store_write import lock_scopes
+from strandline.graph.fields.store_read import RevisionRow
+from strandline.graph.nodes.store_observations import lock_scopes
 from strandline.recall.store_importance import FoldedAnswer
 
 FIRST_SALIENCE = 1.0

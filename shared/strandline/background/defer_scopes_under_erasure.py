@@ -4,7 +4,7 @@ texts."""
 from collections.abc import Sequence
 
 from strandline.db.database import TenantDb
-from strandline.jobs.worker_resources import Deferred, WorkerResources
+from strandline.jobs.worker_resources import WorkDeferred, WorkerResources
 from strandline.log.store_erasure_marks import list_marked_scopes
 from strandline.log.store_work import ScopeLease
 
@@ -18,6 +18,6 @@ def defer_scopes_under_erasure(
     """Defer those of these scopes that have events which are being erased. Returns the others."""
     erasing_scopes = list_marked_scopes(access, [lease.scope_id for lease in leases])
     worker.tally.deferrals |= {
-        scope_id: Deferred("erasing", _WAIT_SECONDS) for scope_id in erasing_scopes
+        scope_id: WorkDeferred("erasing", _WAIT_SECONDS) for scope_id in erasing_scopes
     }
     return [lease for lease in leases if lease.scope_id not in erasing_scopes]

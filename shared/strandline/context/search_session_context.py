@@ -2,7 +2,7 @@
 
 from strandline.context.schemas import SearchOut
 from strandline.embeddings.embedder import Embedder
-from strandline.graph.search.knowledge import NOTHING, read_known_graph
+from strandline.graph.search.read_for_recall import NOTHING, read_known_graph
 from strandline.graph.search.schemas import KnownEdge, KnownGraph, KnownNode
 from strandline.log.read import fit_to_page
 from strandline.recall.recall import make_read_token

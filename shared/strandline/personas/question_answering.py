@@ -9,9 +9,9 @@ from strandline.context.build import record_use
 from strandline.db.database import TenantDb
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
-from strandline.personas.model_answers import (
+from strandline.personas.answer_generation import (
     NO_MEMORY_ANSWER,
-    Question,
+    QuestionToModel,
     Recollection,
     ask_model,
 )
@@ -22,7 +22,7 @@ def answer_query(
     access: TenantDb,
     llm: LlmTasks,
     task: TaskContext,
-    question: Question,
+    question: QuestionToModel,
     recollection: Recollection,
     now: datetime,
 ) -> TurnOut:

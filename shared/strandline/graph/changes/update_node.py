@@ -5,6 +5,12 @@ from typing import Any, get_args
 
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
+from strandline.graph.changes.node_targets import (
+    UPKEEP,
+    describe_target,
+    find_own_node,
+    format_target,
+)
 from strandline.graph.changes.schemas import NodePatch, StoredChange
 from strandline.graph.changes.sentences_changes import write_update
 from strandline.graph.changes.statement_writes import (
@@ -15,12 +21,11 @@ from strandline.graph.changes.statement_writes import (
     store_with_observations,
 )
 from strandline.graph.changes.store_targets import NodeTarget
-from strandline.graph.changes.targets import UPKEEP, describe_target, find_own_node, format_target
 from strandline.graph.nodes.identity import NodeType, normalise
 from strandline.graph.nodes.observations import NodeObservation, Source
 from strandline.graph.nodes.schemas import FactCategory
 from strandline.http.request import Request
-from strandline.log.caller_statements import GraphStatement
+from strandline.log.statement_events import GraphStatement
 
 _FIELDS: Mapping[NodeType, frozenset[str]] = {
     "fact": frozenset({"content", "category"}),

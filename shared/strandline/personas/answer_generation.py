@@ -38,7 +38,7 @@ LATE_REASONS = frozenset({"out_of_time", "late"})
 
 
 @dataclass(frozen=True)
-class Question:
+class QuestionToModel:
     """A question, and the settings for its answer."""
 
     kind: Literal["query", "chat"]
@@ -66,7 +66,7 @@ class Recollection(NamedTuple):
 
 
 def recall_for(
-    access: TenantDb, embedder: Embedder, question: Question, now: datetime
+    access: TenantDb, embedder: Embedder, question: QuestionToModel, now: datetime
 ) -> Recollection:
     """Recall what is in view about a question, without the question itself. Raises Invalid as for a
     context."""
@@ -146,7 +146,7 @@ def make_task_context(
 
 
 def ask_model(
-    llm: LlmTasks, task: TaskContext, question: Question, context: ContextTextOut
+    llm: LlmTasks, task: TaskContext, question: QuestionToModel, context: ContextTextOut
 ) -> ModelResult[MemoryAnswer]:
     """Ask the model for an answer. Raises Fallback if it gives none."""
     return llm.answer(

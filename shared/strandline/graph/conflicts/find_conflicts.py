@@ -6,7 +6,7 @@ from uuid import UUID
 
 from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.errors import Invalid
-from strandline.graph.conflicts import store
+from strandline.graph.conflicts import store_similar_facts
 from strandline.graph.conflicts.schemas import (
     ConflictOut,
     ConflictsOut,
@@ -14,7 +14,7 @@ from strandline.graph.conflicts.schemas import (
     FactOut,
     VerdictOut,
 )
-from strandline.graph.conflicts.store import FactFilter, SimilarPair, SimilarPairs
+from strandline.graph.conflicts.store_similar_facts import FactFilter, SimilarPair, SimilarPairs
 from strandline.graph.nodes.identity import format_node_id, hash_name, parse_node_id
 from strandline.graph.nodes.store_joined import JoinedNode, read_nodes
 from strandline.graph.search.search import Finder, get_joined_node
@@ -76,7 +76,7 @@ def find_conflicts(
     subject = _find_subject(finder, request)
     degradations: list[str] = []
     if subject is None:
-        similar = store.compare_newest(finder.access, fact_filter)
+        similar = store_similar_facts.compare_newest(finder.access, fact_filter)
     else:
         vector, degradations = embed_query(finder.embedder, subject.content, finder.vector_timeout)
         similar = find_similar_facts(finder, subject, vector, fact_filter)
@@ -100,7 +100,7 @@ def find_similar_facts(
     vector."""
     if vector is None:
         return SimilarPairs(())
-    return store.compare_with(
+    return store_similar_facts.compare_with(
         finder.access,
         vector,
         fact_filter,

@@ -30,7 +30,7 @@ _VERBS: frozenset[RelationType] = frozenset(
 )
 
 
-class ResolvedRelation(NamedTuple):
+class ResolvedRelationType(NamedTuple):
     """The type of an edge, and the requested type if that is unknown."""
 
     type: RelationType
@@ -39,7 +39,7 @@ class ResolvedRelation(NamedTuple):
 
 def resolve_relation(
     name: str, from_type: NodeType, to_type: NodeType, *, has_label: bool, field: str
-) -> ResolvedRelation:
+) -> ResolvedRelationType:
     """The relation of this name between nodes of these types. An unknown name becomes RELATES_TO.
     Raises Invalid, which names `field`, for ends that it cannot join."""
     relation = cast("RelationType", name)
@@ -50,15 +50,19 @@ def resolve_relation(
                 f"{field}: {name} leads from {ends}, not from {from_type} to {to_type}",
                 field=field,
             )
-        return ResolvedRelation(relation, None)
+        return ResolvedRelationType(relation, None)
     if name == "related":
         if not has_label:
             raise Invalid(
                 f"{field}: `related` needs a role that says how the nodes are related", field=field
             )
-        return ResolvedRelation("related", None)
+        return ResolvedRelationType("related", None)
     verb = cast("RelationType", name.upper())
-    return ResolvedRelation(verb, None) if verb in _VERBS else ResolvedRelation("RELATES_TO", name)
+    return (
+        ResolvedRelationType(verb, None)
+        if verb in _VERBS
+        else ResolvedRelationType("RELATES_TO", name)
+    )
 
 
 def make_valid_edge_patch(nuance: str | None) -> dict[str, Any]:

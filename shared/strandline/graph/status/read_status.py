@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from strandline.db.database import TenantDb
-from strandline.graph.status import store
+from strandline.graph.status import store_counts
 from strandline.graph.status.schemas import (
     EdgeCounts,
     GraphHealth,
@@ -13,16 +13,16 @@ from strandline.graph.status.schemas import (
     GraphUse,
     NodeCounts,
 )
-from strandline.graph.status.store import BackgroundProgress, NodeTypeTotals
+from strandline.graph.status.store_counts import BackgroundProgress, NodeTypeTotals
 
 
 def read_status(access: TenantDb, now: datetime) -> GraphStatus:
     """The state of the graph in view, as one database snapshot shows it."""
     with access.snapshot_transaction():
-        nodes = store.count_nodes(access)
-        edges = store.count_edges(access)
-        foundations = store.count_sources(access)
-        progress = store.read_background_progress(access, now)
+        nodes = store_counts.count_nodes(access)
+        edges = store_counts.count_edges(access)
+        foundations = store_counts.count_sources(access)
+        progress = store_counts.read_background_progress(access, now)
     return GraphStatus(
         scopes=foundations.scopes,
         nodes={row.type: NodeCounts.model_validate(row, from_attributes=True) for row in nodes},

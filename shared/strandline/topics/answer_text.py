@@ -41,7 +41,7 @@ class ScopeHeading:
         return f"Of {sanitize_label(names, _NAMES_CHARS)}:"
 
 
-class AnswerOutline:
+class RenderedOutline:
     """The lines of a plan."""
 
     def __init__(self, plan: AnswerManifest, lines: Lines) -> None:

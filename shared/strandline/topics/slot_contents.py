@@ -37,7 +37,7 @@ class BuildContext:
 
 
 @dataclass
-class SlotContents:
+class SlotContentBuilder:
     """The contents that were read or created, by id."""
 
     builder: BuildContext

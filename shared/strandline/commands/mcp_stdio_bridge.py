@@ -16,7 +16,7 @@ import click
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError
 from strandline.client.request_building import Call, join_participants
-from strandline.commands.invocation import Invocation, Participants, participant_options
+from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
 from strandline.mcp.protocol import (
     INTERNAL_ERROR,
     METHOD_HEADER,
@@ -134,7 +134,7 @@ class Bridge:
 @click.pass_obj
 def mcp(
     run: Invocation,
-    people: Participants,
+    people: ParticipantArguments,
     toolsets: str,
 ) -> None:
     """Serve MCP over standard input and output, for an agent's configuration.
