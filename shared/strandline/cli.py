@@ -25,7 +25,7 @@ from strandline.admin.schemas_certificates import CertificateOut
 from strandline.admin.schemas_keys import KeyOut
 from strandline.auth import x509_names
 from strandline.auth.principals import RIGHTS
-from strandline.aws.run_requests import JobQueue, spacing_by_job
+from strandline.aws.run_requests import JobQueue, min_spacing_by_job
 from strandline.chains.refold import refold
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database, TenantDb
@@ -169,7 +169,7 @@ def _request_sweep() -> None:
     """Request a sweep soon. If the request cannot be sent, a later sweep or the daily one does the
     work."""
     config, now = get_settings(), datetime.now(UTC)
-    JobQueue(config.job_queue_url, spacing_by_job(config.sweep_seconds)).request_run(
+    JobQueue(config.job_queue_url, min_spacing_by_job(config.sweep_seconds)).request_run(
         "sweeper", now, now
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, cast, overload
 from strandline.auth.authenticator import Authenticator
 from strandline.aws import secrets
 from strandline.aws.blobs import BlobStore
-from strandline.aws.run_requests import JobQueue, spacing_by_job
+from strandline.aws.run_requests import JobQueue, min_spacing_by_job
 from strandline.aws.work_queue import WorkQueue
 from strandline.clock import Clock, utc_now
 from strandline.config import get_settings
@@ -94,7 +94,7 @@ class Resources:
     @lazy_property
     def job_queue(self) -> JobQueue:
         config = get_settings()
-        return JobQueue(config.job_queue_url, spacing_by_job(config.sweep_seconds))
+        return JobQueue(config.job_queue_url, min_spacing_by_job(config.sweep_seconds))
 
     @lazy_property
     def embedder(self) -> Embedder:

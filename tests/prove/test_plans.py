@@ -17,7 +17,7 @@ import pytest
 from psycopg import sql
 
 from strandline.auth import store_tenants_and_keys
-from strandline.chains import fold_recalls_into_heat, store_echoes, store_recalls
+from strandline.chains import fold_recalls_into_heat, store_recall_echoes, store_recalls
 from strandline.config_quotas import Quota
 from strandline.cursors import Position
 from strandline.db.connection import Connection
@@ -506,7 +506,9 @@ def around_recalls(crowd: LargeTenant) -> dict[str, Hot]:
             200,
         ),
         "what was given": Hot(
-            (), lambda a: store_echoes.read_recalled_texts(a, crowd.participants, now, now), 500
+            (),
+            lambda a: store_recall_echoes.read_recalled_texts(a, crowd.participants, now, now),
+            500,
         ),
         "fold recalls": Hot(
             (), lambda a: fold_recalls_into_heat.fold(a, now, 20, deployment), 200 + waiting

@@ -77,7 +77,7 @@ from strandline.config import ServiceSettings
 from strandline.function_specs import FUNCTIONS, JOBS
 from strandline.jobs import admin_verbs, routes, store_next_run_times
 from strandline.jobs.schemas import JobKind
-from strandline.log.replay_differences import list_differences
+from strandline.log.reused_key_differences import list_differences
 from strandline.log.read import to_event_out
 from strandline.log.store import Event
 from tests.strandline.test_tables import BODY, draft_of, event_of, row_of

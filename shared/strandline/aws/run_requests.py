@@ -23,7 +23,7 @@ MIN_SPACING: Mapping[str, timedelta] = {job.name: job.min_spacing for job in JOB
 """The least time between two requested runs of a job."""
 
 
-def spacing_by_job(sweep_seconds: int) -> Mapping[str, timedelta]:
+def min_spacing_by_job(sweep_seconds: int) -> Mapping[str, timedelta]:
     """MIN_SPACING with the sweeper's as it is set."""
     return {**MIN_SPACING, "sweeper": timedelta(seconds=sweep_seconds)}
 

@@ -69,7 +69,7 @@ def archive_cold_chains(
 
 
 @dataclass(frozen=True)
-class _PayloadScanPosition:
+class _UncitedPayloadScanPosition:
     position: str
 
 
@@ -86,7 +86,7 @@ def begin_payload_scan(access: TenantDb) -> str:
         "insert into blob_scans (tenant_id) values (current_tenant()) on conflict do nothing", {}
     )
     (scan,) = access.fetch(
-        _PayloadScanPosition, "select position from blob_scans for no key update", {}
+        _UncitedPayloadScanPosition, "select position from blob_scans for no key update", {}
     )
     return scan.position
 

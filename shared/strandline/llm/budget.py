@@ -65,7 +65,7 @@ class _CallRateLease:
 
 
 @dataclass
-class _TenantAccount:
+class _TenantLimitState:
     """The state of one tenant's limits in this process."""
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -100,12 +100,12 @@ class LlmBudget:
         self._database = database
         self._settings = settings
         self._model_name = model
-        self._accounts: dict[str, _TenantAccount] = {}
+        self._accounts: dict[str, _TenantLimitState] = {}
         self._lock = threading.Lock()
 
-    def _account(self, tenant: str) -> _TenantAccount:
+    def _account(self, tenant: str) -> _TenantLimitState:
         with self._lock:
-            return self._accounts.setdefault(tenant, _TenantAccount())
+            return self._accounts.setdefault(tenant, _TenantLimitState())
 
     def check_breaker(self, task: TaskContext) -> str | None:
         """Call before a task. Returns the output mode that the model is known to accept, or None.
@@ -121,7 +121,7 @@ class LlmBudget:
                 raise CallDenied("breaker_open")
             return account.output_mode
 
-    def _needs_refresh(self, account: _TenantAccount) -> bool:
+    def _needs_refresh(self, account: _TenantLimitState) -> bool:
         """Whether the cached state is too old, or the breaker's pause is over."""
         now = time.monotonic()
         breaker_expired = (
@@ -168,7 +168,7 @@ class LlmBudget:
         prices = self._settings.llm_usd_per_million_in, self._settings.llm_usd_per_million_out
         return (tokens_in * prices[0] + tokens_out * prices[1]) / 1e6
 
-    def _take_call(self, account: _TenantAccount, task: TaskContext) -> None:
+    def _take_call(self, account: _TenantLimitState, task: TaskContext) -> None:
         """Take one of the subject's calls of this minute. A denial is cached until the minute ends.
         Raises CallDenied."""
         now = time.monotonic()
@@ -191,7 +191,12 @@ class LlmBudget:
         lease.units -= 1
 
     def _refresh(
-        self, account: _TenantAccount, task: TaskContext, max_calls: int, *, may_probe: bool = False
+        self,
+        account: _TenantLimitState,
+        task: TaskContext,
+        max_calls: int,
+        *,
+        may_probe: bool = False,
     ) -> store_calls.CallRateLease:
         """Lease up to `max_calls` calls and read the current limits; write this process's calls
         first."""
@@ -286,7 +291,7 @@ class LlmBudget:
         with account.lock:
             self._write_calls(account, access)
 
-    def _write_calls(self, account: _TenantAccount, access: TenantDb) -> None:
+    def _write_calls(self, account: _TenantLimitState, access: TenantDb) -> None:
         if not account.unwritten_calls:
             return
         try:

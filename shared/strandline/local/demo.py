@@ -19,7 +19,7 @@ from strandline.local.demo_persona_report import show_persona
 from strandline.local.demo_service import TENANT, Client, running_service
 from strandline.local.run import directory
 from strandline.local.tls import TlsFiles
-from strandline.topics.answer_text import TAIL_HEADING
+from strandline.topics.outline_text import TAIL_HEADING
 
 DEMO, SECOND = Path("events/demo"), Path("events/orchard")
 TITLES = {DEMO: "Six wave buoys", SECOND: "An autumn of pressing apples"}

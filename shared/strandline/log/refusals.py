@@ -13,7 +13,7 @@ from strandline.errors import (
 )
 from strandline.log.event_builder import NewEvent
 from strandline.log.event_draft import EventDraft
-from strandline.log.replay_differences import list_differences
+from strandline.log.reused_key_differences import list_differences
 
 _REFUSAL_MESSAGES = {
     "edge_not_found": (

@@ -13,7 +13,7 @@ from strandline.context.lines import (
     drop_repeated_sentences,
     normalize_words,
 )
-from strandline.topics import answer_text
+from strandline.topics import outline_text
 from strandline.topics.answer_lines import (
     CITATION_BYTES,
     INDENT,
@@ -57,7 +57,7 @@ class AnswerLayout:
 
     def __post_init__(self) -> None:
         self._max_bytes = self.lines.budget_bytes
-        self._bytes = answer_text.frame_bytes()
+        self._bytes = outline_text.frame_bytes()
         self._parts: set[tuple[str, UUID]] = set()
         self._words: dict[UUID, str] = {}
         self._paths: dict[UUID, Sequence[UUID]] = {}
@@ -105,9 +105,9 @@ class AnswerLayout:
         """The bytes of the headings that an event needs and that are not shown yet."""
         missing = 0
         if ("scope", event.scope_id) not in self._parts:
-            missing += answer_text.scope_heading_bytes(self.texts.participants[event.scope_id])
+            missing += outline_text.scope_heading_bytes(self.texts.participants[event.scope_id])
         if event.slot is None:
-            missing += answer_text.TAIL_BYTES * (("tail", event.scope_id) not in self._parts)
+            missing += outline_text.TAIL_BYTES * (("tail", event.scope_id) not in self._parts)
         elif event.slot not in self.headings:
             missing += self._heading_bytes(event.slot)
         return missing
@@ -157,7 +157,7 @@ class AnswerLayout:
             if slot not in self.headings:
                 cost += self._heading_bytes(slot) + len(INDENT) * self._count_lines_below(slot)
             if ("scope", node.scope_id) not in self._parts:
-                cost += answer_text.scope_heading_bytes(self.texts.participants[node.scope_id])
+                cost += outline_text.scope_heading_bytes(self.texts.participants[node.scope_id])
             if self._bytes + cost > self._max_bytes:
                 if self.candidates.has_question:
                     continue

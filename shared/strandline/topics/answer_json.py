@@ -7,7 +7,7 @@ from strandline.context.lines import count_bytes
 from strandline.recall.store import HitEvent
 from strandline.topics.answer_lines import Texts
 from strandline.topics.answer_plan import ManifestEvent, ManifestNode, ManifestScope
-from strandline.topics.answer_text import RenderedOutline
+from strandline.topics.outline_text import RenderedOutline
 from strandline.topics.schemas_references import (
     FreshTail,
     ReferenceEvent,

@@ -34,7 +34,7 @@ from strandline.topics.answer_plan import (
     ManifestEvent,
     ManifestNode,
 )
-from strandline.topics.answer_text import RenderedOutline
+from strandline.topics.outline_text import RenderedOutline
 from strandline.topics.schemas_references import (
     ReferencesCut,
     ReferencesOut,

@@ -10,7 +10,7 @@ from strandline.topics.answer_budget import AnswerLayout, LayoutCandidates
 from strandline.topics.answer_lines import Lines
 from strandline.topics.answer_plan import AnswerManifest, CutCounts, ManifestNode
 from strandline.topics.answer_rendering import AnswerContents
-from strandline.topics.answer_text import RenderedOutline, group_by
+from strandline.topics.outline_text import RenderedOutline, group_by
 from strandline.topics.schemas_references import ReferencesOut
 from strandline.topics.selection import (
     PlacedHits,

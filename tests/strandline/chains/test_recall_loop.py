@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import fold_recalls_into_heat, fold_state, store_echoes, store_recalls
+from strandline.chains import fold_recalls_into_heat, fold_state, store_recall_echoes, store_recalls
 from strandline.chains.form import close_idle_lanes, drop_chains
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkerResources
@@ -181,7 +181,7 @@ def test_a_lookup_that_forgets_who_sees_what_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted: sources that only one of the participants sees."""
-    monkeypatch.setattr(store_echoes, "drop_agents", lambda members: [ALICE])  # pyright: ignore
+    monkeypatch.setattr(store_recall_echoes, "drop_agents", lambda members: [ALICE])  # pyright: ignore
     scratch_db.rows("update tenants set agents_share = true")
     with pytest.raises(AssertionError):
         test_what_others_were_given_is_no_echo(gateway, scratch_db, worker, key)

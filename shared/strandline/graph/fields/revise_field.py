@@ -11,7 +11,7 @@ from strandline.errors import Forbidden, Invalid, NotFound, StateConflict
 from strandline.graph.changes.node_targets import UPKEEP
 from strandline.graph.changes.sentences import write_field_sentence
 from strandline.graph.fields import store_write
-from strandline.graph.fields.fields import to_revision_fields, try_parse_topic_id
+from strandline.graph.fields.read_fields import to_revision_fields, try_parse_topic_id
 from strandline.graph.fields.schemas import RevisionRequest, StoredRevision, parse_field_name
 from strandline.graph.fields.store_read import RevisionRow
 from strandline.graph.fields.store_write import FieldBefore, NewRevision

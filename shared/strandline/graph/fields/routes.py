@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from strandline.errors import Forbidden, Gone, Invalid, KeyConflict, StateConflict
-from strandline.graph.fields.fields import get_field, list_fields, record_read
+from strandline.graph.fields.read_fields import get_field, list_fields, record_read
 from strandline.graph.fields.revise_field import revise_field
 from strandline.graph.fields.schemas import (
     FieldHistory,

@@ -14,11 +14,6 @@ from strandline.db.database import TenantDb
 from strandline.errors import NotFound, TooLarge
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.transfer import store_export
-from strandline.graph.transfer.export_statements import (
-    ExportStatement,
-    describe_statement,
-    group_sources,
-)
 from strandline.graph.transfer.hashed_lines import (
     FORMAT,
     FORMAT_VERSION,
@@ -26,6 +21,11 @@ from strandline.graph.transfer.hashed_lines import (
     encode_members_unbraced,
 )
 from strandline.graph.transfer.schemas import TransferCounts
+from strandline.graph.transfer.statement_lines import (
+    ExportStatement,
+    describe_statement,
+    group_sources,
+)
 from strandline.graph.transfer.store_export import ExportEdge, ExportNode, ExportScope
 
 MAX_FILE_BYTES = 64 * 1024 * 1024

@@ -112,7 +112,7 @@ class _SentenceNameFinder:
             name += words[end : end + 2]
         elif self._is_genitive(name[-1], next_word):
             name[-1] = name[-1].removesuffix("s")
-        elif self._has_number_after(start, end):
+        elif self._has_model_number_after(start, end):
             name.append(next_word)
         return " ".join(name)
 
@@ -132,7 +132,7 @@ class _SentenceNameFinder:
             and (is_ordinary(next_word) or is_misspelt(next_word))
         )
 
-    def _has_number_after(self, start: int, end: int) -> bool:
+    def _has_model_number_after(self, start: int, end: int) -> bool:
         """Whether a model number follows: velmo r5. A person with a title has none, and a number
         that occurs twice counts something."""
         words = self._words
