@@ -82,13 +82,13 @@ class NotFound(StrandlineError):
     code = "not_found"
 
 
-class KeyConflict(StrandlineError):
+class Conflict(StrandlineError):
     """This key was used before, with another request."""
 
     code = "key_conflict"
 
 
-class StateConflict(KeyConflict):
+class StateConflict(Conflict):
     """The current state does not allow the request: it exists already, or has ended."""
 
     code = "state_conflict"

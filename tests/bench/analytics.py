@@ -51,7 +51,7 @@ def peak():
 resources, now, tally, idle = Resources(), datetime.now(UTC), JobMetrics(), peak()
 multi_tenant_runs.claim_tenants(
     resources.database, "analytics", sys.argv[2], {sys.argv[1]: 1}, now,
-    multi_tenant_runs.ClaimResult(),
+    multi_tenant_runs.JobClaimsByTenant(),
 )
 begin = time.monotonic()
 shard = runner.Shard(sys.argv[1])

@@ -21,7 +21,7 @@ from strandline.aws import client_factory as aws_clients
 ROOT = Path(__file__).parents[2]
 WRAPPERS = {
     "aws/blobs": "blobs",
-    "aws/bucket": "blobs",  # what BlobStore is one of
+    "aws/object_removal": "blobs",  # what BlobStore is one of
     "aws/work_queue": "work_queue",
     "aws/run_requests": "job_queue",
     "aws/scheduler": "run_starter",

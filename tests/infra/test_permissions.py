@@ -271,7 +271,7 @@ def test_all_that_the_source_asks_was_heard_from_where_it_is_written(ear: Ear) -
     [
         ("admin/prepare_release", "def f(q): q.purge_queue(QueueUrl='q')", "PurgeQueue"),
         (
-            "log/uploads",
+            "log/presigned_uploads",
             "from strandline.aws.client_factory import patient as to\n"
             "def f(): to('sqs').delete_message()",
             "DeleteMessage",

@@ -20,7 +20,7 @@ from strandline.db.database import TenantDb
 from strandline.erasure import store, store_derived, store_selections, store_sessions
 from strandline.erasure.store import Erasure, RequestKey
 from strandline.erasure.store_selections import HiddenSelection, Selection
-from strandline.errors import Forbidden, Gone, KeyConflict, NotFound
+from strandline.errors import Conflict, Forbidden, Gone, NotFound
 from strandline.graph.nodes.store_observations import compute_from_observations
 from strandline.graph.nodes.store_observations import lock_scopes as lock_graph
 from strandline.log import store_erasure_marks
@@ -118,7 +118,7 @@ def find_repeated(
     if repeated is None:
         return None
     if not repeated.is_same:
-        raise KeyConflict("This Idempotency-Key was used before, for another erasure.")
+        raise Conflict("This Idempotency-Key was used before, for another erasure.")
     return store.get_erasure(access, repeated.erasure_id)
 
 

@@ -25,7 +25,7 @@ from strandline.erasure.schemas import (
 from strandline.erasure.store import Erasure, RequestKey
 from strandline.erasure.store_lists import ListedErasure
 from strandline.erasure.store_selections import Kind, Selection
-from strandline.errors import Forbidden, Gone, KeyConflict, NotFound, StateConflict
+from strandline.errors import Conflict, Forbidden, Gone, NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log.append import make_caller
@@ -272,7 +272,7 @@ ROUTES = {
         body=ErasureRequest,
         headers=ErasureHeaders,
         response_headers=_REPLAY_HEADERS,
-        errors=(Forbidden, NotFound, KeyConflict, Gone),
+        errors=(Forbidden, NotFound, Conflict, Gone),
         audits_in_transaction=True,
     ),
     "GET /api/v1/erasures": Route(list_erasures, "read", {200: ErasurePage}, query=ErasuresQuery),

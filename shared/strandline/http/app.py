@@ -12,10 +12,10 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from strandline.config import get_settings
 from strandline.errors import (
     BatchRefused,
+    Conflict,
     Forbidden,
     Gone,
     Invalid,
-    KeyConflict,
     Malformed,
     NotFound,
     QuotaExceeded,
@@ -39,7 +39,7 @@ STATUS: Mapping[type[StrandlineError], int] = {
     Unauthorized: 401,
     Forbidden: 403,
     NotFound: 404,
-    KeyConflict: 409,
+    Conflict: 409,
     Gone: 410,
     TooLarge: 413,
     Invalid: 422,

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from strandline.errors import (
+    Conflict,
     Gone,
     Invalid,
-    KeyConflict,
     StateConflict,
     StrandlineError,
     Unavailable,
@@ -63,9 +63,9 @@ def make_refusal(
         name, message = _REFUSAL_MESSAGES[outcome]
         return Invalid(message, field=name, reason=outcome)
     if stored_request is None:
-        return KeyConflict("This key was already used for a different request. Use a new key.")
+        return Conflict("This key was already used for a different request. Use a new key.")
     fields = list_differences(draft, stored_request, event.edges)
-    return KeyConflict(
+    return Conflict(
         f"This key was already used with a different {', '.join(fields)}. Repeat the first "
         "request unchanged, or use a new key.",
         fields=fields,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from strandline.config import get_settings
-from strandline.errors import Forbidden, Gone, Invalid, KeyConflict
+from strandline.errors import Conflict, Forbidden, Gone, Invalid
 from strandline.http.app import error_body, status_of
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
@@ -136,7 +136,7 @@ ROUTES = {
         response_headers={
             REPLAYED_HEADER: "`true` when this event was already stored under the same key."
         },
-        errors=(Forbidden, KeyConflict, Gone),
+        errors=(Forbidden, Conflict, Gone),
     ),
     "POST /api/v1/events/batch": Route(
         post_batch,

@@ -19,9 +19,9 @@ from strandline.auth.principals import Principal
 from strandline.context.build import record_use
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import (
+    Conflict,
     Forbidden,
     Invalid,
-    KeyConflict,
     NotFound,
     StateConflict,
     StrandlineError,
@@ -228,7 +228,7 @@ def reply(
         receipt, is_replay = _append(resources, principal, body, key, deadline, source_ids)
     except StateConflict:
         raise
-    except KeyConflict:  # another worker, or a repeated request, was first
+    except Conflict:  # another worker, or a repeated request, was first
         is_replay, receipt = True, None
     except Invalid as error:
         if error.details.get("reason") != "edge_not_found":
@@ -285,9 +285,7 @@ def _from_stored(event: StoredEvent, chat: ChatParameters, input_id: UUID) -> Tu
                 sona=chat.sona_id,
                 **turn_fields,
             )
-    raise KeyConflict(
-        "Another event was stored under the key of this request's reply. Use a new key."
-    )
+    raise Conflict("Another event was stored under the key of this request's reply. Use a new key.")
 
 
 def _append(

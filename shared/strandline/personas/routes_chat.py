@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from strandline.errors import Forbidden, KeyConflict, StateConflict, Unavailable
+from strandline.errors import Conflict, Forbidden, StateConflict, Unavailable
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.llm.client import Fallback
@@ -164,7 +164,7 @@ ROUTES = {
         body=ChatRequest,
         headers=AppendHeaders,
         response_headers={REPLAYED_HEADER: "`true` when an earlier request had this reply."},
-        errors=(Forbidden, KeyConflict, StateConflict),
+        errors=(Forbidden, Conflict, StateConflict),
     ),
     "GET /api/v1/turns/{turn_id}": Route(get_turn, "read", {200: TurnOut}, query=ParticipantsQuery),
 }

@@ -1,7 +1,7 @@
 """The HTTP route of insert."""
 
 from strandline.config import get_settings
-from strandline.errors import Forbidden, Gone, Invalid, KeyConflict, StrandlineError
+from strandline.errors import Conflict, Forbidden, Gone, Invalid, StrandlineError
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log import store_links_and_sources
@@ -83,6 +83,6 @@ ROUTES = {
         response_headers={
             REPLAYED_HEADER: "`true` when this event was already stored under the same key."
         },
-        errors=(Forbidden, KeyConflict, Gone),
+        errors=(Forbidden, Conflict, Gone),
     ),
 }

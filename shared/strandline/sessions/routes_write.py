@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from strandline.errors import Forbidden, Gone, KeyConflict, StateConflict
+from strandline.errors import Conflict, Forbidden, Gone, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log.append import make_caller
@@ -102,7 +102,7 @@ ROUTES = {
         body=InteractionIn,
         headers=AppendHeaders,
         response_headers=_REPLAY_HEADERS,
-        errors=(Forbidden, KeyConflict, Gone, StateConflict),
+        errors=(Forbidden, Conflict, Gone, StateConflict),
     ),
     f"POST {SESSION}/events": Route(
         post_session_event,
@@ -112,7 +112,7 @@ ROUTES = {
         body=SessionEventIn,
         headers=AppendHeaders,
         response_headers=_REPLAY_HEADERS,
-        errors=(Forbidden, KeyConflict, Gone, StateConflict),
+        errors=(Forbidden, Conflict, Gone, StateConflict),
     ),
 }
 """Routes that change the log. None of them needs a model."""

@@ -15,9 +15,9 @@ from strandline.cursors import Cursors, Position
 from strandline.db.database import NOBODY, TenantDb
 from strandline.errors import (
     BatchRefused,
+    Conflict,
     Forbidden,
     Invalid,
-    KeyConflict,
     NotFound,
     StateConflict,
     StrandlineError,
@@ -251,7 +251,7 @@ def _rename_error_fields(error: StrandlineError, names: Mapping[str, str]) -> St
     details = dict(error.details)
     if "field" in details:
         details["field"] = names.get(str(details["field"]), details["field"])
-    if isinstance(error, KeyConflict) and "fields" in details:
+    if isinstance(error, Conflict) and "fields" in details:
         conflicting_fields = cast("list[str]", details["fields"])
         details["fields"] = [names.get(name, name) for name in conflicting_fields]
     return type(error)(message, **details)

@@ -13,7 +13,7 @@ from openapi_spec_validator import validate
 from pydantic import BaseModel
 
 from strandline.apidocs import openapi
-from strandline.errors import KeyConflict
+from strandline.errors import Conflict
 from strandline.function_specs import FUNCTIONS
 from strandline.http.app import STATUS
 from strandline.http.request import Request
@@ -110,7 +110,7 @@ def test_every_error_that_has_a_status_is_told() -> None:
 
 def test_a_response_tells_the_codes_of_its_status_that_routes_raise() -> None:
     description = document()["components"]["responses"]["Conflict"]["description"]
-    assert description.startswith(f"`key_conflict`: {KeyConflict.__doc__} `state_conflict`: ")
+    assert description.startswith(f"`key_conflict`: {Conflict.__doc__} `state_conflict`: ")
     own = openapi.build_document({"POST /x": Route(_serve, None, {201: AnswerMediaType("a/b")})})
     assert "state_conflict" not in str(own)
 
@@ -183,7 +183,7 @@ def _serve(request: Request) -> Any:
         ("POST /x", Route(_serve, None, {200: AnswerMediaType("a/b")}, body=_Body), "400 413 422"),
         (
             "POST /x",
-            Route(_serve, None, {201: AnswerMediaType("a/b")}, errors=(KeyConflict,)),
+            Route(_serve, None, {201: AnswerMediaType("a/b")}, errors=(Conflict,)),
             "409",
         ),
     ],

@@ -16,7 +16,7 @@ from strandline.chains import fold_state
 from strandline.chains.form import close_idle_lanes, drop_chains
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
-from strandline.errors import Forbidden, Invalid, KeyConflict, QuotaExceeded
+from strandline.errors import Conflict, Forbidden, Invalid, QuotaExceeded
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
 from strandline.log.append import make_caller
@@ -153,7 +153,7 @@ def test_a_replay_gives_the_first_receipt_and_another_request_is_a_conflict(
         make_statement("Alice lives in Rome.", key="k#0"),
         make_statement(FACT, key="k#0", operation={"op": "update"}),
     ):
-        with pytest.raises(KeyConflict):
+        with pytest.raises(Conflict):
             state(database, [make_statement("It snows."), other])
     assert count(scratch_db) == [(2, 2)]
 

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from strandline.errors import Forbidden, Gone, KeyConflict
+from strandline.errors import Conflict, Forbidden, Gone
 from strandline.graph.changes.invalidate_fact import invalidate_fact
 from strandline.graph.changes.merge import merge_nodes, undo_merge
 from strandline.graph.changes.relate import end_edge, relate_nodes
@@ -79,7 +79,7 @@ def _answer(status: int, answer: BaseModel, is_replay: bool) -> Response:
 
 
 _REPLAY_HEADERS = {REPLAYED_HEADER: "`true` when it was already stored under the same key."}
-_ERRORS = (Forbidden, KeyConflict, Gone)
+_ERRORS = (Forbidden, Conflict, Gone)
 
 ROUTES = {
     "PATCH /api/v1/graph/nodes/{node_id}": Route(

@@ -1,6 +1,6 @@
 """HTTP routes that store and read nodes of the graph."""
 
-from strandline.errors import Forbidden, Gone, KeyConflict, NotFound
+from strandline.errors import Conflict, Forbidden, Gone, NotFound
 from strandline.graph.changes.create import create_nodes
 from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.answers import to_node_out
@@ -51,7 +51,7 @@ ROUTES = {
         response_headers={
             REPLAYED_HEADER: "`true` when all of it was already stored under the same key."
         },
-        errors=(Forbidden, KeyConflict, Gone),
+        errors=(Forbidden, Conflict, Gone),
     ),
     "GET /api/v1/graph/nodes/{node_id}": Route(
         get_node, "read", {200: NodeOut}, query=GetNodeQuery

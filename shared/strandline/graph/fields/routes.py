@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from strandline.errors import Forbidden, Gone, Invalid, KeyConflict, StateConflict
+from strandline.errors import Conflict, Forbidden, Gone, Invalid, StateConflict
 from strandline.graph.fields.read_fields import get_field, list_fields, record_read
 from strandline.graph.fields.revise_field import revise_field
 from strandline.graph.fields.schemas import (
@@ -75,7 +75,7 @@ ROUTES = {
         response_headers={
             REPLAYED_HEADER: "`true` when the revision was already stored under the same key."
         },
-        errors=(Forbidden, KeyConflict, Gone, StateConflict),
+        errors=(Forbidden, Conflict, Gone, StateConflict),
     ),
     f"GET {_FIELDS}": Route(get_topic_fields, "read", {200: TopicFields}, query=FieldsQuery),
     f"GET {_FIELDS}/{{field}}": Route(

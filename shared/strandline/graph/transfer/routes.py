@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from uuid_utils.compat import uuid7
 
 from strandline.config import get_settings
-from strandline.errors import Forbidden, KeyConflict, NotFound
+from strandline.errors import Conflict, Forbidden, NotFound
 from strandline.graph.transfer.export import export_graph
 from strandline.graph.transfer.import_graph import import_graph
 from strandline.graph.transfer.schemas import (
@@ -78,7 +78,7 @@ ROUTES = {
         "write",
         {201: GraphImport},
         body=ImportRequest,
-        errors=(Forbidden, KeyConflict),
+        errors=(Forbidden, Conflict),
         response_headers={REPLAYED_HEADER: "`true` when all of it was stored before."},
     ),
 }
