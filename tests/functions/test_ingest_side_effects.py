@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 from moto.sqs.models import sqs_backends
 
-from strandline.aws import client_factory as aws_clients
+from strandline.aws import client_factory
 from strandline.aws.run_requests import JobQueue
 from strandline.aws.work_queue import WorkQueue
 from strandline.local.aws import LocalAws, client
@@ -268,7 +268,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., WorkQueue]:
     def refuse_times(times: int, *, partly: bool = False) -> WorkQueue:
         queue = handler.resources.work_queue
         monkeypatch.setattr(
-            queue, "_sqs", Refusing(aws_clients.best_effort_sqs_client(), times, partly=partly)
+            queue, "_sqs", Refusing(client_factory.best_effort_sqs_client(), times, partly=partly)
         )
         return queue
 

@@ -49,7 +49,7 @@ PERSONA_TOOLS = {tool.name for tool in TOOLSETS["personas"]}
 @pytest.fixture(autouse=True)
 def keeps_its_contract(monkeypatch: pytest.MonkeyPatch) -> None:
     """The document does not have MCP, whose answers the official client checks
-    (tests/strandline/commands/test_mcp.py); other answers are checked as everywhere here."""
+    (tests/strandline/commands/test_mcp_stdio_bridge.py); others are checked as everywhere."""
     call = Gateway.call
 
     def call_checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:

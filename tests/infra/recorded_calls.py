@@ -18,7 +18,7 @@ import pytest
 from botocore.config import Config
 
 from infra.permissions import ResourceArns, bedrock_models
-from strandline.aws import client_factory as aws_clients
+from strandline.aws import client_factory
 from strandline.aws.sigv4 import Signer
 from strandline.function_specs import FunctionSpec
 from strandline.local.lambda_context import ACCOUNT_ID, REGION
@@ -227,7 +227,7 @@ class Ear:
 
     def listen(self, patch: pytest.MonkeyPatch) -> None:
         """To all clients from now on, and to what is signed without one."""
-        patch.setattr(aws_clients, "client", self.client)
+        patch.setattr(client_factory, "client", self.client)
         sign = Signer.sign_post
 
         def signed(signer: Signer, service: str, url: str, body: bytes, *more: Any) -> Any:
@@ -269,7 +269,7 @@ class Ear:
         return SimpleNamespace(status_code=200, headers={}), ANSWERS[model.name]
 
 
-_make = aws_clients.client
+_make = client_factory.client
 
 
 def by_lambda(fn: FunctionSpec, stage: ResourceArns) -> Iterator[NeededCall]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_args
 
 import botocore
 
-from strandline.aws import client_factory as aws_clients
+from strandline.aws import client_factory
 
 ROOT = Path(__file__).parents[2]
 WRAPPERS = {
@@ -62,7 +62,7 @@ def names() -> Mapping[str, str]:
     session: Any = import_module("botocore.session").get_session()
     with_waiters = session.get_component("data_loader").list_available_services("waiters-2")
     results: dict[str, str] = {}
-    for service in (*get_args(aws_clients.client.__annotations__["service"]), "secretsmanager"):
+    for service in (*get_args(client_factory.client.__annotations__["service"]), "secretsmanager"):
         for operation in session.get_service_model(service).operation_names:
             results |= {operation: operation, _BOTOCORE.xform_name(operation): operation}
         if service in with_waiters:

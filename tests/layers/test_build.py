@@ -16,7 +16,7 @@ import pytest
 from infra import assets
 from infra.settings import SettingsError
 from layers import build, certificates, contents, elf, install
-from strandline.aws import client_factory as aws_clients
+from strandline.aws import client_factory
 from strandline.function_specs import FUNCTIONS
 
 pytestmark = pytest.mark.usefixtures("built_layers")
@@ -218,7 +218,9 @@ def test_a_licence_that_binds_or_none_is_found(tmp_path: Path, message: str) -> 
 
 def test_every_service_that_is_called_is_shipped() -> None:
     """botocore's models are pruned to those of the clients that `client_factory` makes."""
-    args = typing.get_args(typing.get_type_hints(aws_clients.client, {"Config": object})["service"])
+    args = typing.get_args(
+        typing.get_type_hints(client_factory.client, {"Config": object})["service"]
+    )
     assert set(args) <= contents.AWS_SERVICES
     data = site("arm64", "deps") / "botocore" / "data"
     assert {path.name for path in data.iterdir() if path.is_dir()} == contents.AWS_SERVICES

@@ -31,7 +31,7 @@ PARALLEL = (
         40,
     ),
     ("texts", "tests/prove/test_any_text.py", 20),
-    ("fold", "tests/prove/test_fold.py tests/strandline/log/test_statements.py", 15),
+    ("fold", "tests/prove/test_fold.py tests/strandline/log/test_statement_events.py", 15),
     ("references", "tests/prove/test_references.py", 20),
     ("exactly once", "tests/prove/test_exactly_once.py", 16),
     (

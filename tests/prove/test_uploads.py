@@ -21,8 +21,7 @@ from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import Database
 from strandline.errors import Invalid, StrandlineError, Unavailable
 from strandline.local.aws import LocalAws, client
-from strandline.log import payload_citations, store_uploads
-from strandline.log import presigned_uploads as log_uploads
+from strandline.log import payload_citations, presigned_uploads, store_uploads
 from strandline.log import store as log_store
 from strandline.log.append import append, make_caller
 from strandline.log.append_state import AppendResult
@@ -459,7 +458,7 @@ def test_a_sweep_that_forgets_first_would_be_found_out(
         store_uploads.delete_uploads(access, due)
         return len(blobs.remove_uploads(access.caller.tenant, due))
 
-    monkeypatch.setattr(log_uploads, "_remove_uploads", row_first)
+    monkeypatch.setattr(presigned_uploads, "_remove_uploads", row_first)
     data = b"never cited"
     assert put(world.begin(data), data)[0] == 200
     age(world.base)

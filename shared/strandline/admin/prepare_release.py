@@ -16,8 +16,7 @@ from psycopg.conninfo import make_conninfo
 from strandline.admin.keys import store_key
 from strandline.auth.api_keys import generate_token, verify_token
 from strandline.auth.authenticator import Authenticator
-from strandline.aws import client_factory as aws_clients
-from strandline.aws import secrets
+from strandline.aws import client_factory, secrets
 from strandline.config import PREFIX, ServiceSettings
 from strandline.db.connection import AuthMode, Connection, connect
 from strandline.db.database import Caller, Database, TenantDb
@@ -158,11 +157,11 @@ def _ensure_operator_key(owner: Connection, secret: str, key_secret: str) -> Non
 
 def _request_migration_run(env: Mapping[str, str]) -> None:
     """Request another run of this function by the state machine: a long migration is not done."""
-    sqs = aws_clients.retrying_client("sqs")
+    sqs = client_factory.retrying_client("sqs")
     body = json.dumps({"job": "migrate", "run": str(uuid4()), "trace": trace_header()})
     try:
         sqs.send_message(QueueUrl=_require_setting(env, "JOB_QUEUE_URL"), MessageBody=body)
-    except aws_clients.all_errors() as error:
+    except client_factory.all_errors() as error:
         raise Unavailable(
             "A migration is not done, and no further run could be requested: run this again."
         ) from error

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from strandline.aws import client_factory as aws_clients
+from strandline.aws import client_factory
 from strandline.aws.scheduler import RunStarter, run_name
 from strandline.clock import Clock, utc_now
 from strandline.function_specs import RUNNABLE
@@ -93,7 +93,7 @@ def _handle_message(scheduler: SchedulerResources, record: Mapping[str, Any]) ->
     with trace_context(ensure_trace_id(request.trace)):
         try:
             _start_or_schedule(scheduler, request)
-        except aws_clients.all_errors() as error:
+        except client_factory.all_errors() as error:
             return _report_failure(record, type(error).__name__)
         logger.info(
             "run requested", extra={"job": request.job, "at": request.at, "run": request.run}

@@ -14,12 +14,10 @@ from strandline.chains import fold_recalls_into_heat, form
 from strandline.config import get_settings
 from strandline.graph.fields.store_write import raise_salience
 from strandline.jobs import store_failures, store_runs, store_sweeps
-from strandline.jobs import store_read as jobs_store
 from strandline.jobs.runner import JobResources, Lease, Shard, error_code
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.llm import store_calls
-from strandline.log import presigned_uploads as log_uploads
-from strandline.log import store_uploads, store_work
+from strandline.log import presigned_uploads, store_uploads, store_work
 from strandline.observability import logger
 from strandline.personas import store_deferred_turns, turn_redelivery
 from strandline.recall import importance
@@ -168,7 +166,7 @@ def _fold_uses(resources: JobResources, lease: Lease, now: datetime) -> int:
 
 def _remove_expired_uploads(resources: JobResources, lease: Lease, now: datetime) -> int:
     del now
-    return log_uploads.remove_expired(
+    return presigned_uploads.remove_expired(
         resources.database, resources.blobs, lease.tenant, lease.is_out_of_time
     )
 
@@ -195,7 +193,7 @@ def _prune_uses(resources: JobResources, lease: Lease, now: datetime) -> int:
 
 def _prune_model_calls(resources: JobResources, lease: Lease, now: datetime) -> int:
     del resources
-    before = now - timedelta(days=jobs_store.RETENTION_DAYS)
+    before = now - timedelta(days=store_runs.RETENTION_DAYS)
 
     def prune() -> int:
         with lease.transaction():
@@ -221,7 +219,7 @@ def _prune_jobs(resources: JobResources, lease: Lease, now: datetime) -> int:
 
     def prune() -> int:
         with lease.access.transaction():  # as in `_fail_expired_jobs`
-            return jobs_store.prune_finished(lease.access, now, _ROWS_PER_COMMIT)
+            return store_runs.prune_finished(lease.access, now, _ROWS_PER_COMMIT)
 
     return _run_batches(lease, prune)
 

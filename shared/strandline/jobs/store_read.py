@@ -11,9 +11,6 @@ from strandline.db.database import TenantDb
 
 type JobState = Literal["queued", "running", "done", "failed"]
 
-RETENTION_DAYS = 30
-"""How many days a finished job is kept."""
-
 
 @dataclass(frozen=True)
 class JobId:
@@ -84,18 +81,3 @@ def get_job(access: TenantDb, job_id: UUID) -> Job | None:
         {"job_id": job_id},
     )
     return rows[0] if rows else None
-
-
-def prune_finished(access: TenantDb, now: datetime, limit: int) -> int:
-    """Delete up to `limit` jobs that finished RETENTION_DAYS ago. Returns how many. In a
-    transaction."""
-    return access.execute(
-        """
-        delete from jobs where job_id in (
-            select job_id from jobs
-            where finished_at < %(now)s::timestamptz - make_interval(days => %(days)s)
-                and state in ('done', 'failed')
-            order by finished_at limit %(limit)s)
-        """,
-        {"now": now, "days": RETENTION_DAYS, "limit": limit},
-    )

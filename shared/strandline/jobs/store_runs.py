@@ -20,6 +20,8 @@ PLAN_LEASE_SECONDS = 300
 """The same while no shard has begun: a run that died before that blocks the job only briefly."""
 LEASE_EXPIRED = "lease_expired"
 """The reason of a job whose run stopped renewing its lease."""
+RETENTION_DAYS = 30
+"""How many days a finished job is kept."""
 
 
 @dataclass(frozen=True)
@@ -213,3 +215,18 @@ def read_totals(connection: Connection, run: str) -> dict[str, int]:
             "select name, total from totals_of_run(%s)", (run,)
         ).fetchall()
     return {str(name): int(total) for name, total in rows}
+
+
+def prune_finished(access: TenantDb, now: datetime, limit: int) -> int:
+    """Delete up to `limit` jobs that finished RETENTION_DAYS ago. Returns how many. In a
+    transaction."""
+    return access.execute(
+        """
+        delete from jobs where job_id in (
+            select job_id from jobs
+            where finished_at < %(now)s::timestamptz - make_interval(days => %(days)s)
+                and state in ('done', 'failed')
+            order by finished_at limit %(limit)s)
+        """,
+        {"now": now, "days": RETENTION_DAYS, "limit": limit},
+    )

@@ -14,7 +14,7 @@ from typing import Any, cast
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
-from strandline.aws import client_factory as aws_clients
+from strandline.aws import client_factory
 from strandline.errors import InvalidModelAnswer, ModelRefused, ModelTimeout, ModelUnavailable
 from strandline.llm.provider import ModelReply, ModelRequest
 
@@ -33,7 +33,7 @@ class BedrockModel:
         """`make_client` creates a client of `bedrock-runtime` from a botocore config; for tests."""
         self.name = f"bedrock:{model}"
         self._model = model
-        self._make_client = make_client or partial(aws_clients.client, "bedrock-runtime")
+        self._make_client = make_client or partial(client_factory.client, "bedrock-runtime")
         self._clients: dict[int, Any] = {}
 
     def _client_for(self, seconds: float) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 from botocore.stub import Stubber as _Stubber
 
-from strandline.aws import client_factory as aws_clients
+from strandline.aws import client_factory
 from strandline.config import ServiceSettings
 from strandline.errors import (
     InvalidModelAnswer,
@@ -435,7 +435,7 @@ def bedrock(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[BedrockModel, Any
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
-    client = aws_clients.client("bedrock-runtime", Config())
+    client = client_factory.client("bedrock-runtime", Config())
     configs: list[Any] = []
 
     def make(config: Config) -> Any:
