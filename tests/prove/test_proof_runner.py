@@ -124,7 +124,7 @@ def test_the_whole_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert time.monotonic() - start < 15
     assert [one.verdict for one in parts] == ["STOPPED: the whole is over its bound"] * 2
     assert not file.exists()
-    assert prove.BOUND_MINUTES <= 120
+    assert prove.BOUND_MINUTES <= 90
 
 
 def test_every_proof_is_a_part(repository: Path) -> None:

@@ -75,9 +75,8 @@ class QuotaManager:
         balance = self._balance_of(tenant, quota)
         _acquire(balance.lock, deadline)
         try:
-            available = (
-                balance.remaining_units()
-            )  # once: units that expire after this check are spent nonetheless
+            # Once: units that expire after this check are spent nonetheless.
+            available = balance.remaining_units()
             need = units - available
             if need > 0 and not balance.is_refused(need):
                 available += self._lease(balance, tenant, quota, need, deadline)

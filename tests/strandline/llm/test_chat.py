@@ -247,7 +247,7 @@ def test_a_server_that_breaks_over_a_format_refuses_it(
 
 def test_the_simplest_way_has_none(server: ModelServer, model: ChatModel) -> None:
     server.script = [error(400, "response_format and schema")]
-    tell_usage(model, ModelRefused, TEXT, sure=False)
+    assert "HTTP 400" in tell_usage(model, ModelRefused, TEXT, sure=False)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_the_simplest_way_has_none(server: ModelServer, model: ChatModel) -> Non
 )
 def test_a_model_that_says_no_refuses(server: ModelServer, model: ChatModel, says: Says) -> None:
     server.script = [says]
-    tell_usage(model, ModelRefused)
+    assert "refuses to answer" in tell_usage(model, ModelRefused)
 
 
 @pytest.mark.parametrize(
