@@ -2,10 +2,10 @@
 
     python -m tests.prove [--cases N] [--list] [PART ...]
 
-Parts that need the machine's processors run two at a time; those that measure time run alone
-afterwards. A part's bound is about twice what it takes on a quiet machine; the whole is stopped
-after 90 minutes. Each prints its name and time when it ends, and what it said; a table closes the
-run.
+Parts that need the machine's processors run two at a time; those that hold times to a bound run
+alone afterwards. A part's bound is about twice what it takes on a quiet machine; the whole is
+stopped after 90 minutes. Each prints its name and time when it ends, and what it said; a table
+closes the run.
 The exit status is 0 only where every part passed.
 """
 
@@ -42,6 +42,7 @@ PARALLEL = (
         " tests/strandline/sessions/test_store_chains.py",
         10,
     ),
+    ("fold rate", "tests/prove/test_fold_rate.py", 12),
     ("archive", "tests/prove/test_archive.py", 16),
     (
         "erasure",
@@ -62,6 +63,8 @@ PARALLEL = (
     ),
     ("transfer", "tests/prove/test_graph_transfer.py", 8),
     ("many tenants", "tests/prove/test_many_tenants.py", 8),
+    ("writer", "tests/prove/test_writer.py", 12),
+    ("crash", "tests/prove/test_crash.py", 8),
     (
         "inputs",
         "tests/functions/test_search_strings.py tests/functions/test_canary.py"
@@ -104,12 +107,9 @@ PARALLEL = (
 )
 """Name, tests, minutes; the long ones first, so that both processes end at about the same time."""
 SEQUENTIAL = (
-    ("fold rate", "tests/prove/test_fold_rate.py", 12),
     ("shutdown", "tests/strandline/local/test_shutdown.py", 14),
-    ("crash", "tests/prove/test_crash.py", 8),
     ("idle", "tests/prove/test_idle.py", 10),
     ("restarts", "tests/prove/test_restarts.py", 10),
-    ("writer", "tests/prove/test_writer.py", 12),
     ("quotas", "tests/prove/test_quotas.py", 10),
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 12),
     ("due times", "tests/prove/test_due_times.py", 6),

@@ -25,7 +25,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_erasure_races_everybody(
-    gateway: Gateway,
+    plenty: Gateway,
     scratch_db: ScratchDatabase,
     aws: LocalAws,
     proof_size: Callable[[int], int],
@@ -34,7 +34,7 @@ def test_erasure_races_everybody(
     monkeypatch.setattr(erase_events, "EVENTS_AT_ONCE", 3)
     seeds = SEEDS if proof_size(SEEDS) == SEEDS else SAMPLE_SEEDS
     for seed in range(REVEALING, REVEALING + seeds):
-        assert Race(gateway, scratch_db, aws, seed).race() == [], seed
+        assert Race(plenty, scratch_db, aws, seed).race() == [], seed
         print(f"seed {seed}", flush=True)
         empty_bucket(aws)
 

@@ -43,6 +43,8 @@ TESTS = (*CURRENT_TESTS, *OLDER_TESTS)
 """A commit's tests are those of them that it has."""
 MAX_CHANGES = 50
 """How many changes of the schema are looked at, back from now."""
+PROCESSES = ("-p", "xdist", "-n", "2", "--dist", "worksteal")
+"""How its tests share a machine of two processors."""
 FAULT = "alter table jobs drop column advice;\n"
 FAULT_TESTS = ("tests/functions/test_jobs.py",)
 
@@ -122,7 +124,7 @@ def run_tests(
     if not present_tests:  # pytest without a path would run all there are
         raise FileNotFoundError(f"{directory} has none of {', '.join(tests)}")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={cache}"]
+    command = [sys.executable, "-m", "pytest", "-q", *PROCESSES, "-o", f"cache_dir={cache}"]
     command += ["--last-failed"] if again else []
     result = subprocess.run(
         [*command, *present_tests],
