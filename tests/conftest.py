@@ -178,7 +178,7 @@ def _is_integration(item: pytest.Item) -> bool:
     return not SERVERS.isdisjoint(fixtures) or item.get_closest_marker("integration") is not None
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def proof_size(request: pytest.FixtureRequest) -> Callable[[int], int]:
     """A promised size, or a sample of it."""
     full = bool(request.config.getoption("--full"))

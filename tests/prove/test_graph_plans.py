@@ -12,29 +12,55 @@ import pytest
 
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.graph.nodes.identity import format_node_id
+from strandline.graph.nodes.store_observations import compute_from_observations
 from strandline.graph.search.read_for_recall import read_known_graph
 from strandline.graph.search.schemas import TraverseRequest
 from strandline.graph.search.search import ALL_TYPES, hash_possible_names, read_matches
 from strandline.graph.search.store import NodeFilter, NodeQuery, find_containing, find_matches
 from strandline.graph.search.traverse import traverse
 from strandline.graph.status.read_status import read_status
+from strandline.local.postgres import EmbeddedPostgres
 from tests.bench.graph import measure
 from tests.bench.graph_data import RARE, SPACE, TENANT, WIDE, LargeGraph, fill_graph
+from tests.graph_calls import Graph, entity
 from tests.prove.test_plans import Explainer, nodes, rows_read
-from tests.support import ScratchDatabase
+from tests.support import TEMPLATE, Gateway, ScratchDatabase, unique_name
 
 NODES, EDGES = 100_000, 500_000
 MOST_TIMES = 3.0
 MOST_STATUS_SECONDS = 10.0
-pytestmark = pytest.mark.own_database
+NEW_TENANT, NEW_NODES = "initech", 300
 
 type Call = Callable[[TenantDb], object]
 
 
+@pytest.fixture(scope="module")
+def filled(
+    server: EmbeddedPostgres, proof_size: Callable[[int], int]
+) -> Iterator[tuple[str, LargeGraph]]:
+    """A database with a graph of the promised size, to be copied: to fill one takes a minute."""
+    name = unique_name()
+    server.clone_database(TEMPLATE, name)
+    base = ScratchDatabase(server, name)
+    yield name, fill_graph(base, proof_size(NODES), proof_size(EDGES))
+    server.drop_database(name)
+
+
 @pytest.fixture
-def graph(scratch_db: ScratchDatabase, proof_size: Callable[[int], int]) -> LargeGraph:
-    """The promised size."""
-    return fill_graph(scratch_db, proof_size(NODES), proof_size(EDGES))
+def scratch_db(
+    filled: tuple[str, LargeGraph], server: EmbeddedPostgres
+) -> Iterator[ScratchDatabase]:
+    """A copy that no other test has used."""
+    copy = ScratchDatabase(server, unique_name())
+    server.clone_database(filled[0], copy.name)
+    yield copy
+    server.drop_database(copy.name)
+
+
+@pytest.fixture
+def graph(filled: tuple[str, LargeGraph]) -> LargeGraph:
+    """What the database holds."""
+    return filled[1]
 
 
 def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
@@ -93,6 +119,36 @@ def faults(base: ScratchDatabase, graph: LargeGraph) -> Iterator[str]:
 def test_reads_of_the_graph_go_by_index(scratch_db: ScratchDatabase, graph: LargeGraph) -> None:
     print(f"\n{graph.nodes} nodes in {graph.scopes} scopes, a quarter of them in view:")
     assert list(faults(scratch_db, graph)) == []
+
+
+def test_a_tenant_that_statistics_do_not_know_yet_reads_each_observation_once(
+    gateway: Gateway, scratch_db: ScratchDatabase, graph: LargeGraph
+) -> None:
+    """As right after a first import; a join that reads all of them for each node is noticed."""
+    new_graph = Graph(gateway, gateway.key(NEW_TENANT))
+    for start in range(0, NEW_NODES, 50):
+        new_graph.create(*(entity(f"Buoy {n}") for n in range(start, start + 50)))
+    ids = [
+        id_
+        for (id_,) in scratch_db.rows(
+            "select node_id from graph_nodes where tenant_id = %s", NEW_TENANT
+        )
+    ]
+    assert (len(ids), graph.nodes > NEW_NODES) == (NEW_NODES, True)
+    explanation = Explainer(scratch_db)
+    with closing(explanation.database) as database:
+        access = database.connect_as(Caller.background(NEW_TENANT))
+
+        def compute() -> None:
+            with access.transaction():
+                compute_from_observations(access, ids)
+
+        plans = [plan["Plan"] for plan in explanation.plans(compute)]
+    deletes = [plan for plan in plans if plan.get("Operation") == "Delete"]
+    assert len(deletes) == 2
+    for plan in deletes:
+        looks = [node for node in nodes(plan) if node.get("Relation Name") == "graph_observations"]
+        assert sum(map(rows_read, looks)) <= NEW_NODES
 
 
 @pytest.mark.parametrize("index", ["graph_edges_to", "graph_nodes_trigrams"])

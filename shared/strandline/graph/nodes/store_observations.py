@@ -48,17 +48,20 @@ def compute_from_observations(
 ) -> None:
     """Compute these nodes and edges from their observations, and delete those without any. In a
     transaction."""
+    # `offset 0` keeps the look for observations a look by primary key for each id. As an anti-join,
+    # it is planned by statistics, which do not know a new tenant yet: for each id, the join then
+    # reads all observations of the tenant.
     access.execute_all(
         (
             """
             delete from graph_edges e where e.edge_id = any (%(ids)s) and not exists (
                 select from graph_observations o
-                where o.tenant_id = e.tenant_id and o.target_id = e.edge_id)
+                where o.tenant_id = e.tenant_id and o.target_id = e.edge_id offset 0)
             """,
             """
             delete from graph_nodes n where n.node_id = any (%(ids)s) and not exists (
                 select from graph_observations o
-                where o.tenant_id = n.tenant_id and o.target_id = n.node_id)
+                where o.tenant_id = n.tenant_id and o.target_id = n.node_id offset 0)
             """,
             """
             update graph_nodes n set properties = s.properties,
