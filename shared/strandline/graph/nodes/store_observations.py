@@ -18,6 +18,10 @@ from strandline.graph.nodes.observations import (
 
 type _Row = dict[str, object]
 
+# `offset 0` keeps each look for observations a look by index, once for a row. As an anti-join, it
+# is planned by statistics, which do not know a new tenant yet: for each row, the join then reads
+# all observations of the tenant.
+
 
 def write_observations(
     access: TenantDb,
@@ -48,9 +52,6 @@ def compute_from_observations(
 ) -> None:
     """Compute these nodes and edges from their observations, and delete those without any. In a
     transaction."""
-    # `offset 0` keeps the look for observations a look by primary key for each id. As an anti-join,
-    # it is planned by statistics, which do not know a new tenant yet: for each id, the join then
-    # reads all observations of the tenant.
     access.execute_all(
         (
             """
@@ -165,10 +166,11 @@ def _insert_nodes(
         insert into graph_nodes (tenant_id, node_id, scope_id, participants, type, name, name_hash,
             ordinal, identity, trust, valid_from, created_at, updated_at)
         select current_tenant(), d.node_id, d.scope_id, d.participants, d.type, d.name,
-            decode(d.name_hash, 'hex'), (
-                select count(*) from graph_nodes g
+            decode(d.name_hash, 'hex'), coalesce((
+                select g.ordinal + 1 from graph_nodes g
                 where g.tenant_id = current_tenant() and g.scope_id = d.scope_id
-                    and g.type = d.type and g.name_hash = decode(d.name_hash, 'hex')),
+                    and g.type = d.type and g.name_hash = decode(d.name_hash, 'hex')
+                order by g.ordinal desc limit 1), 0),
             decode(d.name_hash, 'hex'), d.trust, d.observed_at, d.observed_at, d.observed_at
         from (
             select distinct on (node_id) * from jsonb_to_recordset(%(rows)s::jsonb) d
@@ -304,7 +306,7 @@ def _insert_new_observations(
             where not exists (
                 select from graph_observations o
                 where o.tenant_id = current_tenant() and o.source_id = s.source_id
-                    and o.source_version >= s.source_version)
+                    and o.source_version >= s.source_version offset 0)
             on conflict (tenant_id, target_id, source_id) do nothing
             returning target_id, source_id),
         cited as (
