@@ -36,7 +36,7 @@ type Call = Callable[[TenantDb], object]
 
 
 @pytest.fixture(scope="module")
-def filled(
+def graph_database(
     server: EmbeddedPostgres, proof_size: Callable[[int], int]
 ) -> Iterator[tuple[str, LargeGraph]]:
     """A database with a graph of the promised size, to be copied: to fill one takes a minute."""
@@ -49,19 +49,19 @@ def filled(
 
 @pytest.fixture
 def scratch_db(
-    filled: tuple[str, LargeGraph], server: EmbeddedPostgres
+    graph_database: tuple[str, LargeGraph], server: EmbeddedPostgres
 ) -> Iterator[ScratchDatabase]:
     """A copy that no other test has used."""
     copy = ScratchDatabase(server, unique_name())
-    server.clone_database(filled[0], copy.name)
+    server.clone_database(graph_database[0], copy.name)
     yield copy
     server.drop_database(copy.name)
 
 
 @pytest.fixture
-def graph(filled: tuple[str, LargeGraph]) -> LargeGraph:
+def graph(graph_database: tuple[str, LargeGraph]) -> LargeGraph:
     """What the database holds."""
-    return filled[1]
+    return graph_database[1]
 
 
 def calls(graph: LargeGraph) -> dict[str, tuple[Call, int]]:
