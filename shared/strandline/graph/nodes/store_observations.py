@@ -65,19 +65,18 @@ def compute_from_observations(
                 where o.tenant_id = n.tenant_id and o.target_id = n.node_id offset 0)
             """,
             """
-            update graph_nodes n set properties = s.properties,
-                identity = coalesce(s.identity, n.name_hash), confidence = s.confidence,
-                weight = s.weight, heat = s.heat, trust = s.trust, valid_from = s.valid_from,
-                valid_to = s.valid_to, archived = s.archived, updated_at = s.last_at
-            from observed_state(%(ids)s, null, %(halves)s) s
-            where n.node_id = s.target_id
-            """,
-            """
+            with s as materialized (
+                select * from observed_state(%(ids)s, null, %(halves)s)),
+            nodes as (
+                update graph_nodes n set properties = s.properties,
+                    identity = coalesce(s.identity, n.name_hash), confidence = s.confidence,
+                    weight = s.weight, heat = s.heat, trust = s.trust, valid_from = s.valid_from,
+                    valid_to = s.valid_to, archived = s.archived, updated_at = s.last_at
+                from s where n.node_id = s.target_id)
             update graph_edges e set properties = s.properties, confidence = s.confidence,
                 weight = s.weight, heat = s.heat, trust = s.trust, valid_from = s.valid_from,
                 valid_to = s.valid_to, last_seen = s.last_at
-            from observed_state(%(ids)s, null, %(halves)s) s
-            where e.edge_id = s.target_id
+            from s where e.edge_id = s.target_id
             """,
         ),
         {"ids": list(ids), "halves": combines_by_halving},

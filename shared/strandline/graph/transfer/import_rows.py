@@ -15,10 +15,6 @@ from strandline.graph.transfer.parsed_file import FileStatement, GraphFile
 from strandline.graph.transfer.schemas_file import RevisionFields
 from strandline.participants import derive_scope_id
 
-_COMPUTED_AT_ONCE = 500
-"""How many nodes and edges are computed at once. The planner underestimates their observations and
-chooses a slow join for larger numbers."""
-
 type Row = dict[str, Any]
 type StoredStatement = tuple[FileStatement, Source]
 
@@ -73,11 +69,7 @@ class GraphWriter:
         ids = [self._id_of(target) for target in first_sources]
         self._require_founded(first_sources)
         store_import.suspend_facts_until_computed(access, ids)
-        for start in range(0, len(ids), _COMPUTED_AT_ONCE):
-            some_ids = ids[start : start + _COMPUTED_AT_ONCE]
-            compute_from_observations(
-                access, some_ids, combines_by_halving=combines_by_halving_by_default()
-            )
+        compute_from_observations(access, ids, combines_by_halving=combines_by_halving_by_default())
         self._add_revisions(statements)
 
     def _find_first_sources(

@@ -109,10 +109,9 @@ def list_nodes_without_observations(access: TenantDb, node_ids: Sequence[UUID]) 
         _Id,
         """
         select n.id from unnest(%(ids)s::uuid[]) n (id)
-        where not exists (
-            select from graph_observations o
-            where o.tenant_id = current_tenant() and o.target_id = n.id
-            offset 0)  -- by primary key for each id, see store_observations
+        except
+        select o.target_id from graph_observations o
+        where o.tenant_id = current_tenant() and o.target_id = any (%(ids)s)
         """,
         {"ids": list(node_ids)},
     )
