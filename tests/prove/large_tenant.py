@@ -40,11 +40,13 @@ class LargeTenant:
     """A scope of WIDE's with a chain."""
 
 
-def fill_tenant(base: ScratchDatabase, events: int, scopes: int) -> LargeTenant:
+def fill_tenant(
+    base: ScratchDatabase, events: int, scopes: int, *, is_in_statistics: bool = True
+) -> LargeTenant:
     """Fill the database as the superuser, without triggers: rows as append and worker leave them,
     all embedded and indexed but the last of every fiftieth scope; a chain for every ten events, of
     which every twentieth was recalled just now; one chain of a scope holds all its events. The
-    other tenant gets a tenth."""
+    other tenant gets a tenth; the statistics know it alone, if they are not to know the first."""
     rng = random.Random(3)
     pool = [HalfVector([rng.gauss(0, 1) for _ in range(DIMENSIONS)]) for _ in range(200)]
     with psycopg.connect(base.admin_url) as administrator:
@@ -55,7 +57,10 @@ def fill_tenant(base: ScratchDatabase, events: int, scopes: int) -> LargeTenant:
             "insert into pool values (%s, %s::halfvec)",
             [(n, vector.to_text()) for n, vector in enumerate(pool)],
         )
-        for tenant, share in ((TENANT, 1), (OTHER, 10)):
+        shares = [(TENANT, 1), (OTHER, 10)]
+        for tenant, share in shares if is_in_statistics else reversed(shares):
+            if tenant == TENANT and not is_in_statistics:
+                administrator.execute("analyze")
             params = {
                 "tenant": tenant,
                 "events": events // share,
@@ -69,7 +74,7 @@ def fill_tenant(base: ScratchDatabase, events: int, scopes: int) -> LargeTenant:
                 administrator.execute(statement, params)
         administrator.execute(_OTHER_TENANTS, {"tenants": max(scopes // 4, 1000)})
     with psycopg.connect(base.admin_url, autocommit=True) as administrator:
-        administrator.execute("vacuum analyze")
+        administrator.execute("vacuum analyze" if is_in_statistics else "vacuum")
         named_rows = administrator.execute(_FIND_NAMED, {"tenant": TENANT}).fetchone()
     assert named_rows is not None
     return LargeTenant(events, scopes, *named_rows)

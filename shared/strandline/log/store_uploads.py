@@ -69,9 +69,11 @@ def look_up_payloads(
             u.file_name
         from ranked w
         left join lateral (
-            select * from uploads u
-            where u.tenant_id = current_tenant() and u.writer = current_writer() and u.cid = w.cid
-                and u.remove_at > now()
+            select * from (  -- forces the index of CIDs: in the order of ids, all might be read
+                select * from uploads u
+                where u.tenant_id = current_tenant() and u.writer = current_writer()
+                    and u.cid = w.cid and u.remove_at > now()
+                offset 0) u
             order by u.upload_id desc
             limit case when w.citable or not w.is_first then 1 end) u on true
         order by w.place, u.upload_id desc

@@ -150,13 +150,11 @@ def prune_uses(access: TenantDb, before: datetime, limit: int) -> int:
     """Remove at most `limit` uses of days before this moment's day. Returns how many."""
     return access.execute(
         """
-        delete from event_uses u using (
-            select u.cited_id, u.asker_id, u.event_id, u.day from event_uses u
+        delete from event_uses u where u.ctid = any (array(
+            select u.ctid from event_uses u
             where u.tenant_id = current_tenant()
                 and u.day < (%(before)s::timestamptz at time zone 'UTC')::date
-            limit %(limit)s) old
-        where u.tenant_id = current_tenant() and u.cited_id = old.cited_id
-            and u.asker_id = old.asker_id and u.event_id = old.event_id and u.day = old.day
+            limit %(limit)s))
         """,
         {"before": before, "limit": limit},
     )

@@ -72,11 +72,11 @@ def compute_from_observations(
                     identity = coalesce(s.identity, n.name_hash), confidence = s.confidence,
                     weight = s.weight, heat = s.heat, trust = s.trust, valid_from = s.valid_from,
                     valid_to = s.valid_to, archived = s.archived, updated_at = s.last_at
-                from s where n.node_id = s.target_id)
+                from s where n.node_id = s.target_id and n.node_id = any (%(ids)s))
             update graph_edges e set properties = s.properties, confidence = s.confidence,
                 weight = s.weight, heat = s.heat, trust = s.trust, valid_from = s.valid_from,
                 valid_to = s.valid_to, last_seen = s.last_at
-            from s where e.edge_id = s.target_id
+            from s where e.edge_id = s.target_id and e.edge_id = any (%(ids)s)
             """,
         ),
         {"ids": list(ids), "halves": combines_by_halving},
