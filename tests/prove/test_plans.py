@@ -634,7 +634,7 @@ def test_a_tenant_that_statistics_do_not_know_is_not_read_for_each_row(
 ) -> None:
     """As in the days after many events of a new tenant beside a large one: plans are worse, but
     what they read grows with the tenant, not with its square."""
-    events, scopes = max(6_000, proof_size(EVENTS) // 5), max(1_200, proof_size(SCOPES) // 5)
+    events, scopes = max(3_000, proof_size(EVENTS) // 5), max(1_200, proof_size(SCOPES) // 5)
     crowd = fill_tenant(scratch_db, events, scopes, is_in_statistics=False)
     assert find_excessive_reads(scratch_db, crowd) == {}
 
