@@ -632,8 +632,8 @@ def test_every_hot_statement_goes_by_index(scratch_db: ScratchDatabase, crowd: L
 def test_a_tenant_that_statistics_do_not_know_is_not_read_for_each_row(
     scratch_db: ScratchDatabase, proof_size: Callable[[int], int]
 ) -> None:
-    """As in the days after many events of a new tenant beside a large one: plans are worse, but
-    what they read grows with the tenant, not with its square."""
+    """As after many events of a new tenant, which no ANALYZE met: plans are worse, but what they
+    read grows with the tenant, not with its square."""
     events, scopes = max(3_000, proof_size(EVENTS) // 5), max(1_200, proof_size(SCOPES) // 5)
     crowd = fill_tenant(scratch_db, events, scopes, is_in_statistics=False)
     assert find_excessive_reads(scratch_db, crowd) == {}
@@ -641,12 +641,13 @@ def test_a_tenant_that_statistics_do_not_know_is_not_read_for_each_row(
 
 @pytest.mark.proof
 def test_a_planner_that_knows_the_tenant_by_name_is_noticed(scratch_db: ScratchDatabase) -> None:
-    crowd = fill_tenant(scratch_db, 6_000, 1_200, is_in_statistics=False)
+    crowd = fill_tenant(scratch_db, 3_000, 1_200, is_in_statistics=False)
     scratch_db.rows(
         "create or replace function current_tenant() returns text language sql stable parallel safe"
         " return nullif(current_setting('strandline.tenant', true), '')"
     )
-    assert find_excessive_reads(scratch_db, crowd) != {}
+    excess = find_excessive_reads(scratch_db, crowd)
+    assert excess.keys() >= {"recall", "chains in view about", "list by common word"}, excess
 
 
 def find_excessive_reads(base: ScratchDatabase, crowd: LargeTenant) -> dict[str, float]:
