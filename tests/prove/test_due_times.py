@@ -205,8 +205,15 @@ def test_moments_are_those_of_a_look_at_each_tenant(
     with psycopg.connect(scratch_db.admin_url, autocommit=True) as connection:
         former(connection, "next_sweep", "0020")
         former(connection, "next_archive", "0026")
+        connection.execute("select setseed(0.2)")
         for statement in FILL:
             connection.execute(statement.encode(), {"n": count, "now": NOW})
+        # In each tenant: of work that failed seldom and often, overdue at once, one moment counts.
+        connection.execute(
+            "insert into scope_work (tenant_id, scope_id, participants, due_at)"
+            " select tenant_id, scope_id, participants, %s from scopes on conflict do nothing",
+            (NOW,),
+        )
         connection.execute(
             "update quotas set theoretical_arrival_at ="
             " date_trunc('hour', theoretical_arrival_at) + interval '59 minutes'"
