@@ -73,7 +73,7 @@ class Ledger:
 
     def listen(self, patch: pytest.MonkeyPatch) -> None:
         """Count from now on."""
-        (self.server,) = self.base_of_fold()
+        self.server = self.flush_counts()
         for name in ("fetch", "execute"):
             original: Callable[..., Any] = getattr(TenantDb, name)
 
@@ -96,16 +96,21 @@ class Ledger:
         patch.setattr(store_fold_progress, "read_turns", look_at)
         patch.setattr(store_run_events, "read_prompt_events", count)
 
-    def base_of_fold(self) -> list[int]:
-        """The server's process behind the fold's connection."""
-        return [row.pid for row in self.access.fetch(_Pid, "select pg_backend_pid() as pid", {})]
+    def flush_counts(self) -> int:
+        """The server's process behind the fold's connection, once it has reported what it has read.
+        By itself it reports up to ten seconds later, in another step."""
+        query = "select pg_backend_pid() as pid from pg_stat_force_next_flush()"
+        (row,) = self.access.fetch(_Pid, query, {})
+        return row.pid
 
     def look(self, fold_count: int) -> None:
         """As it is now."""
         now, cpu = time.monotonic(), time.process_time() + _cpu_seconds(self.server)
+        statements = self.statements
+        assert self.flush_counts() == self.server
+        self.statements = statements
         with psycopg.connect(self.base.admin_url, autocommit=True) as owner:
             owner.execute("analyze")  # as the server does by itself, a minute later
-        time.sleep(1.1)  # it tells what it has read a moment later
         ((rows,),) = self.base.rows(
             "select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint"
             " from pg_stat_user_tables"
