@@ -50,7 +50,7 @@ def live_service(
         monkeypatch.setattr(leased, "LEASE_SECONDS", LEASE_SECONDS)
     monkeypatch.setattr(store_runs, "PLAN_LEASE_SECONDS", LEASE_SECONDS)
     monkeypatch.setattr(store_runs, "PLAN_LEASE_SECONDS", LEASE_SECONDS)
-    services = wire_handlers(environment, monkeypatch, WordEmbedder())
+    services = wire_handlers(environment, monkeypatch, WordEmbedder("words/256", 256))
     gateway = Gateway(url)
     key = gateway.key(rights=["read", "write", "admin", "operator", "erase"])
     reads = list_reads(gateway, key)
