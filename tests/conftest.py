@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from strandline.config import get_settings
@@ -30,6 +31,8 @@ INTEGRATION_FOLDERS = ("infra", "layers", "prove")
 SERVERS = {"server", "aurora"}
 """Fixtures that start a database."""
 PROOFS = Path(__file__).parent / "prove"
+EXAMPLES, EXAMPLES_SAMPLE = 300, 40
+"""Of a property, at its full size and in a sample."""
 SAMPLE = 40
 """`make test` runs one in so many of what `make prove` runs."""
 
@@ -133,6 +136,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="run what needs no database or program")
     parser.addoption("--renew-examples", action="store_true", help="write the answers of examples")
     parser.addoption("--cases", type=int, help="requests that schemathesis makes up")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Properties are tried with as many examples as the run has time for."""
+    examples = EXAMPLES if config.getoption("--full") else EXAMPLES_SAMPLE
+    hypothesis.settings.register_profile("strandline", max_examples=examples, deadline=None)
+    hypothesis.settings.load_profile("strandline")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -278,8 +278,6 @@ def check(gateway: Gateway) -> Callable[[str, object], None]:
 
 
 @settings(
-    deadline=None,
-    max_examples=120,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(body=BODIES)
@@ -288,8 +286,6 @@ def test_no_body_makes_the_service_fail(check: Callable[[str, object], None], bo
 
 
 @settings(
-    deadline=None,
-    max_examples=50,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(bodies=st.lists(BODIES, min_size=1, max_size=4), atomic=st.booleans())

@@ -101,6 +101,15 @@ PARALLEL = (
         " tests/functions/test_chat_hangs.py",
         12,
     ),
+    (
+        "properties",
+        "tests/functions/test_ingest_json.py tests/strandline/log/test_cid.py"
+        " tests/strandline/log/test_event_builder.py tests/strandline/log/test_fulltext_input.py"
+        " tests/strandline/test_schemas.py tests/strandline/test_participants.py"
+        " tests/strandline/topics/test_walk.py tests/strandline/chains/test_heat.py"
+        " tests/strandline/chains/test_segmentation.py tests/strandline/chains/test_quality.py",
+        8,
+    ),
     ("planted cases", "tests/prove/test_schemathesis.py::test_it_finds_what_is_planted", 5),
     ("runner", "tests/prove/test_proof_runner.py tests/prove/test_upgrade.py", 5),
     ("browser", "tests/browser", 6),

@@ -138,7 +138,7 @@ def test_every_proof_is_a_part(repository: Path) -> None:
 def test_every_test_that_has_a_full_size_belongs_to_a_part(repository: Path) -> None:
     words = {word for one in prove.all_parts(20_000) for word in one.command}
     paths = {Path(word.partition("::")[0]) for word in words if word.startswith("tests/")}
-    sized = re.compile(r"\bproof_size\b|\bcase_count\b|\"--full\"|mark\.proof")
+    sized = re.compile(r"\bproof_size\b|\bcase_count\b|\"--full\"|mark\.proof|@given\b")
     files = [path.relative_to(repository) for path in (repository / "tests").rglob("test_*.py")]
     without_part = [
         str(path)

@@ -4,7 +4,7 @@ import random
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import Invalid
@@ -46,7 +46,6 @@ def test_case_is_kept_and_tells_people_apart() -> None:
     assert derive_scope_id("acme", ["user:Alice"]) != derive_scope_id("acme", ["user:alice"])
 
 
-@settings(deadline=None, max_examples=60)
 @given(name=NAMES)
 def test_a_canonical_name_is_its_own_canonical_form(name: str) -> None:
     once = normalize(name)
@@ -54,7 +53,6 @@ def test_a_canonical_name_is_its_own_canonical_form(name: str) -> None:
     assert unicodedata.is_normalized("NFC", once)
 
 
-@settings(deadline=None, max_examples=60)
 @given(names=st.lists(NAMES, min_size=1, max_size=8), seed=st.integers(0, 1000))
 def test_order_and_doubles_do_not_change_the_scope(names: list[str], seed: int) -> None:
     shuffled = [*names, *names]
@@ -65,7 +63,6 @@ def test_order_and_doubles_do_not_change_the_scope(names: list[str], seed: int) 
     assert derive_scope_id("acme", normalize_set(respelled)) == derive_scope_id("acme", members)
 
 
-@settings(deadline=None, max_examples=60)
 @given(names=st.lists(NAMES, min_size=1, max_size=5), more=NAMES)
 def test_one_member_more_or_another_tenant_is_another_scope(names: list[str], more: str) -> None:
     members = normalize_set(names)

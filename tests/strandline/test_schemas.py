@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -45,7 +45,6 @@ def refusal_text(body: str | bytes) -> str:
 # JSON --------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=150)
 @given(value=JSON, ascii_only=st.booleans(), is_bytes=st.booleans())
 def test_json_comes_through_as_it_was_sent(value: Any, ascii_only: bool, is_bytes: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
@@ -143,7 +142,6 @@ def test_no_body_within_the_limit_takes_long_to_read(body: str) -> None:
     assert time.process_time() - started < 5
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     body=st.binary(max_size=60)
     | st.text(max_size=60)

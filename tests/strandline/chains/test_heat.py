@@ -321,7 +321,7 @@ def differs(
     return [name for name, agrees in same.items() if not agrees]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(states, moments, tunings, times, st.none() | moments)
 @example(warm(importance=0.0, density=0.0), T0 + 9999 * DAY, DEFAULTS, [], None)
 @example(warm(), T0 - 9999 * DAY, DEFAULTS, [T0, T0], T0)

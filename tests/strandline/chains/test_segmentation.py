@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.chains.segmentation import (
@@ -187,7 +187,6 @@ def test_lanes_do_not_meet() -> None:
     assert {name: len(contents.open_turns) for name, contents in still.items()} == {"a": 5, "b": 5}
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**9), st.integers(2, 9))
 def test_every_event_is_in_one_run_or_open_and_runs_are_in_order(seed: int, flush: int) -> None:
     dice = random.Random(seed)

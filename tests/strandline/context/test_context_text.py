@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.context import fence as fence_module
@@ -393,7 +393,6 @@ def test_a_hundred_texts_that_pretend_stay_in_their_fence() -> None:
         assert len(block.parts[KNOWN_HEADING]) in (1, 2), "as many as their share holds"
 
 
-@settings(max_examples=300, deadline=None)
 @given(TEXTS, st.integers(100, 1500))
 def test_no_text_leaves_its_fence_and_no_budget_is_exceeded(text: str, budget: int) -> None:
     layout = lay_out(attack(text), budget)
@@ -403,7 +402,6 @@ def test_no_text_leaves_its_fence_and_no_budget_is_exceeded(text: str, budget: i
     assert lay_out(attack(text), budget) == layout
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32), st.integers(100, 8000))
 def test_any_sources_fit_any_budget(seed: int, budget: int) -> None:
     chance = random.Random(seed)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import dag_cbor
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from multiformats import CID, multihash
 
@@ -102,7 +102,6 @@ def union(row: Row) -> dict[str, object]:
     return data | {name: value for name, value in options.items() if value is not None}
 
 
-@settings(deadline=None, max_examples=200)
 @given(row=rows(), edges=EDGES)
 @example(row=Row(role="agent", content="said without parts"), edges=[])
 @example(row=Row(content="", occurred_at=EPOCH - timedelta(microseconds=1)), edges=[])
@@ -116,7 +115,6 @@ def test_a_block_reads_as_the_memory_it_was_made_of(row: Row, edges: list[Edge])
         assert type(memory["timestamp"]) is int
 
 
-@settings(deadline=None, max_examples=100)
 @given(row=rows(), edges=EDGES)
 def test_a_block_is_canonical_and_its_cid_is_the_other_implementations(
     row: Row, edges: list[Edge]
@@ -126,7 +124,6 @@ def test_a_block_is_canonical_and_its_cid_is_the_other_implementations(
     assert block_cid(block) == str(other_cid(block, "dag-cbor"))
 
 
-@settings(deadline=None, max_examples=100)
 @given(edges=EDGES, seed=st.randoms(use_true_random=False))
 def test_edges_are_links_with_float_weights_sorted_by_their_targets_bytes(
     edges: list[Edge], seed: Any
@@ -152,7 +149,6 @@ def test_a_weight_of_negative_zero_is_zero() -> None:
     )
 
 
-@settings(deadline=None, max_examples=50)
 @given(data=st.binary(max_size=200))
 def test_a_blobs_cid_is_the_raw_hash_of_the_whole(data: bytes) -> None:
     assert blob_cid(data) == str(other_cid(data, "raw"))
@@ -262,7 +258,6 @@ def test_other_spellings_of_a_cid_are_refused_by_field(cid: str) -> None:
     assert error.value.details["field"] == "blob.cid"
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     cid=st.text(max_size=80)
     | st.text("abcdefghijklmnopqrstuvwxyz234567", max_size=60).map("b".__add__)

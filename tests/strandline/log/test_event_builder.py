@@ -5,7 +5,7 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.auth.principals import Principal
@@ -281,7 +281,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(one=st.dictionaries(st.text(max_size=3), VALUES, max_size=3), other=VALUES)
 def test_metadata_has_one_fingerprint_however_its_numbers_are_spelled(one: Any, other: Any) -> None:
     same = json.loads(json.dumps(dict(reversed(one.items()))))

@@ -4,7 +4,7 @@ import random
 import uuid
 from datetime import UTC, datetime
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.topics.store_references_query import PlacedNode
@@ -74,7 +74,6 @@ def test_deeper_events_hang_below_the_last_level() -> None:
     assert late.is_late is True
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 6))
 def test_every_event_is_below_one_slot_or_counted(seed: int, depth: int, width: int) -> None:
     dice = random.Random(seed)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import mean
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.chains import quality
@@ -379,7 +379,6 @@ def test_chinese_is_compared_by_pairs_of_letters() -> None:
     assert list(iter_stems("浮标出海")) == ["浮标", "标出", "出海"]
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=300), min_size=1, max_size=6), st.floats(-1e6, 1e6))
 def test_nothing_makes_it_fail(texts: list[str], pause: float) -> None:
     run = [PromptEvent(n, None, "user", "message", text, NOON) for n, text in enumerate(texts)]
