@@ -139,7 +139,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Properties are tried with as many examples as the run has time for."""
+    """Properties are tried with a sample of their examples, with `--full` with all. Without a
+    deadline for an example: a time fails no test."""
     examples = EXAMPLES if config.getoption("--full") else EXAMPLES_SAMPLE
     hypothesis.settings.register_profile("strandline", max_examples=examples, deadline=None)
     hypothesis.settings.load_profile("strandline")

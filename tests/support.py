@@ -89,6 +89,15 @@ class ScratchDatabase:
             gives_rows = cursor.pgresult is not None and cursor.pgresult.status == 2
             return cursor.fetchall() if gives_rows else []  # 2 is libpq's PGRES_TUPLES_OK
 
+    def count_rows_read(self) -> int:
+        """Rows of all tables that sessions have read and reported: when they end, or when told to
+        by `pg_stat_force_next_flush()`."""
+        ((count,),) = self.rows(
+            "select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint"
+            " from pg_stat_user_tables"
+        )
+        return count
+
 
 @dataclass(frozen=True)
 class Reply:

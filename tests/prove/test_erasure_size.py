@@ -104,9 +104,9 @@ def test_a_tenant_that_statistics_do_not_know_is_erased_by_index(
     key = gateway.key(TENANT, rights=["read", "write", "admin", "erase"])
     assert gateway.call("POST", ERASURES, {"participant": HELPER}, key=key).status == 202
 
-    before = rows_read(scratch_db)
+    before = count_rows_after_sessions(scratch_db)
     gateway.run_job("eraser", TENANT)
-    each = (rows_read(scratch_db) - before) / count
+    each = (count_rows_after_sessions(scratch_db) - before) / count
     print(f"\n{count} events: the job reads {each:.0f} rows for each")
     assert find_visible(gateway, key, large) == []
     query = "select count(*) from events where erased_at is null and tenant_id = %s"
@@ -114,18 +114,14 @@ def test_a_tenant_that_statistics_do_not_know_is_erased_by_index(
     assert (each > MOST_ROWS) == is_planted
 
 
-def rows_read(base: ScratchDatabase) -> int:
-    """Rows of all tables read so far, which each session reports when it ends."""
+def count_rows_after_sessions(base: ScratchDatabase) -> int:
+    """Rows read so far, of which each session reports when it ends: it ends them."""
     base.rows(
         "select pg_terminate_backend(pid, 10000) from pg_stat_activity"
         " where datname = current_database() and usename = %s",
         APP,
     )
-    ((rows,),) = base.rows(
-        "select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint"
-        " from pg_stat_user_tables"
-    )
-    return rows
+    return base.count_rows_read()
 
 
 @dataclass

@@ -108,13 +108,10 @@ class Ledger:
         now, cpu = time.monotonic(), time.process_time() + _cpu_seconds(self.server)
         statements = self.statements
         assert self.flush_counts() == self.server
-        self.statements = statements
+        self.statements = statements  # the look itself does not count
         with psycopg.connect(self.base.admin_url, autocommit=True) as owner:
             owner.execute("analyze")  # as the server does by itself, a minute later
-        ((rows,),) = self.base.rows(
-            "select sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint"
-            " from pg_stat_user_tables"
-        )
+        rows = self.base.count_rows_read()
         self.costs.append(Cost(fold_count, now - self.looking, cpu, self.statements, rows))
         self.looking += time.monotonic() - now
 
