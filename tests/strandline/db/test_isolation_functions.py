@@ -752,6 +752,23 @@ def test_every_function_that_may_be_called_is_called_here(app: Connection[Any]) 
     assert sorted(callable_ones) == sorted(UNASKED)
 
 
+PLANNED_BY_NAME = ["nearest_by_code", "nearest_nodes", "search_words_in_large_view"]
+"""They read all vectors or words in view, however they are planned (docs/limits.md)."""
+
+
+def test_functions_that_hold_the_tenant_are_not_planned_for_its_name(app: Connection[Any]) -> None:
+    """The planner would look it up in the statistics, and take a tenant missing there for empty."""
+    by_name = rows(
+        app,
+        """
+        select p.proname::text from pg_proc p
+        where p.pronamespace = 'public'::regnamespace and p.prosrc ~ 'v_tenant'
+            and not coalesce('plan_cache_mode=force_generic_plan' = any (p.proconfig), false)
+        """,
+    )
+    assert sorted(by_name) == PLANNED_BY_NAME
+
+
 @pytest.mark.parametrize("settings", [None, ("", "", ""), ("acme", "", "*"), ("", "{}", "*")])
 def test_nobody_gets_nothing_from_any_function(
     app: Connection[Any], settings: tuple[str, str, str] | None
