@@ -37,17 +37,17 @@ key: $(LEAN) ## make an API key while the service runs: make key ARGS="--tenant 
 	@$(CALL) -m strandline.local.run_interruptible strandline.cli key $(ARGS)
 
 quick: $(READY) ## run the tests that need no database and no other program, in under a minute
-	@$(PY) -m pytest -q --quick -n 2 --dist worksteal
+	@$(PY) -m pytest -q --quick -m "not source" -n 2 --dist worksteal
 
 test: npm $(READY) node_modules ## run the tests in four processes, and of the proofs a sample
-	@$(PY) -m pytest -n 4 --dist worksteal
+	@$(PY) -m pytest -m "not source" -n 4 --dist worksteal
 
-check: $(READY) ## format, lint, imports, types
+check: $(READY) ## format, lint, imports, types, conventions
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@PYTHONPATH=shared:. $(VENV)/bin/lint-imports --no-cache
 	@$(VENV)/bin/pyright
-	@$(PY) -m pytest -q tests/test_conventions.py
+	@$(PY) -m pytest -q -m source tests/test_conventions.py tests/test_prose_names.py tests/bench/test_house.py
 
 format: $(READY) ## put the code into the house's form
 	@$(PY) -m ruff format .

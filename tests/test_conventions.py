@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from strandline.admin import routes_usage
 from strandline.db.migrate import list_migrations
 from strandline.function_specs import FUNCTIONS, JOBS
@@ -18,6 +20,7 @@ from strandline.status import routes as status_routes
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "shared" / "strandline").rglob("*.py"))
+pytestmark = pytest.mark.source
 
 
 @functools.cache

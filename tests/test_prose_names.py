@@ -7,6 +7,9 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.source
 ROOT = Path(__file__).parent.parent
 FOLDERS = [ROOT / "shared" / "strandline", ROOT / "infra", ROOT / "functions"]
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

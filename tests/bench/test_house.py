@@ -153,6 +153,7 @@ type y[z, *A, **B] = int
     assert sorted(names) == sorted("bcdefghijkmnpqrstuvwxyzAB")
 
 
+@pytest.mark.source
 def test_names_are_nouns_and_verbs_and_no_bare_participles() -> None:
     """`make house LIST=1` names those there are. A reader has to guess a name right: `found` is
     rows, candidates or a session, whichever it is."""
@@ -160,6 +161,7 @@ def test_names_are_nouns_and_verbs_and_no_bare_participles() -> None:
     assert counts.total() <= MAX_PARTICIPLES * identifiers, counts.most_common(20)
 
 
+@pytest.mark.source
 @pytest.mark.parametrize("folder", ["tests", "layers"])
 def test_tests_and_layers_name_things_too(folder: str) -> None:
     tree = house.working_tree(house.ROOT)
@@ -168,6 +170,7 @@ def test_tests_and_layers_name_things_too(folder: str) -> None:
     assert counts.total() <= MAX_PARTICIPLES_IN_TESTS * identifiers, counts.most_common(20)
 
 
+@pytest.mark.source
 def test_no_module_is_too_long() -> None:
     tree = house.working_tree(house.ROOT)
     long = {str(path): tree.lines(path) for path in house.modules(tree)}
@@ -188,6 +191,7 @@ def test_the_table_shows_what_only_one_tree_has() -> None:
     ]
 
 
+@pytest.mark.source
 @pytest.mark.parametrize("name", VOCABULARY.walks)
 def test_each_walk_finds_its_example_here(name: str) -> None:
     """Whoever renames an example adds its new name to the marker, and leaves the former one."""
@@ -195,6 +199,7 @@ def test_each_walk_finds_its_example_here(name: str) -> None:
     assert house.places(tree, VOCABULARY, VOCABULARY.walks[name])
 
 
+@pytest.mark.source
 def test_a_new_event_field_is_at_most_four_places_and_its_sql() -> None:
     tree = house.working_tree(house.ROOT)
     field = house.places(tree, VOCABULARY, VOCABULARY.walks["event field"])
