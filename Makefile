@@ -47,7 +47,7 @@ check: $(READY) ## format, lint, imports, types, conventions
 	@$(PY) -m ruff check .
 	@PYTHONPATH=shared:. $(VENV)/bin/lint-imports --no-cache
 	@$(VENV)/bin/pyright
-	@$(PY) -m pytest -q -m source tests/test_conventions.py tests/test_prose_names.py tests/bench/test_house.py
+	@$(PY) -m pytest -q -m source $$(grep -rl 'mark\.source' tests --include='test_*.py')
 
 format: $(READY) ## put the code into the house's form
 	@$(PY) -m ruff format .
