@@ -24,11 +24,10 @@ from strandline.clock import utc_now
 from strandline.function_specs import FUNCTIONS
 from strandline.local import runtime
 from strandline.local.aws import client
-from strandline.local.lambda_context import ACCOUNT_ID, REGION
-from strandline.local.moto_state_machines import STATE_MACHINES
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.runtime import RunningService, run_local_service
 from strandline.local.schedule_starter import GROUP, LocalScheduler, next_fire_time
+from strandline.local.state_machine import is_running, list_executions
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 
 DATABASE = "strandline"
@@ -163,7 +162,6 @@ class ProofService:
         ticks: TickCounter,
     ) -> None:
         self.local_service, self.clock, self.proxy, self._ticks = local_service, clock, proxy, ticks
-        self._states = STATE_MACHINES[ACCOUNT_ID][REGION]
         self._sqs, self._scheduler = client("sqs"), client("scheduler")
 
     @property
@@ -181,25 +179,25 @@ class ProofService:
         """Let time pass, and everything happen that happens meanwhile."""
         self.settle()
         while (next_due := self._next_due()) <= moment:
-            execution_count = len(self._executions())
+            last_arn = self._last_arn()
             self.clock.jump(next_due)
-            _wait_until(lambda upload=execution_count: len(self._executions()) > upload)
+            _wait_until(lambda before=last_arn: self._last_arn() != before)
             self.settle()
         self.clock.jump(moment)
         self.settle()
 
     def settle(self) -> None:
         """Wait until nothing is under way."""
-        still_since, ticks, execution_count = time.monotonic(), self._ticks.finished_count, -1
+        still_since, ticks, last_arn = time.monotonic(), self._ticks.finished_count, ""
 
         def is_still() -> bool:
-            nonlocal still_since, ticks, execution_count
-            current_count = len(self._executions())
-            if self._is_busy() or current_count != execution_count:
-                still_since, ticks, execution_count = (
+            nonlocal still_since, ticks, last_arn
+            current_arn = self._last_arn()
+            if self._is_busy() or current_arn != last_arn:
+                still_since, ticks, last_arn = (
                     time.monotonic(),
                     self._ticks.finished_count,
-                    current_count,
+                    current_arn,
                 )
             has_rested = time.monotonic() > still_since + _STILL_SECONDS
             return has_rested and self._ticks.finished_count >= ticks + _TICKS
@@ -211,13 +209,14 @@ class ProofService:
         query = "select count(*)::int from pg_stat_activity where usename = 'strandline_app'"
         return self.rows(query)[0][0]
 
-    def _executions(self) -> list[Any]:
-        return [
-            execution for machine in self._states.state_machines for execution in machine.executions
-        ]
+    def _last_arn(self) -> str | None:
+        """Of the run that was started last: moto forgets old ones, so their number does not tell
+        whether there is a new one."""
+        executions = list_executions()
+        return executions[-1].exec_arn if executions else None
 
     def _is_busy(self) -> bool:
-        if any(execution.status == "RUNNING" for execution in self._executions()):
+        if any(is_running(execution) for execution in list_executions()):
             return True
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         for url in (

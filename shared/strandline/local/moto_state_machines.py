@@ -32,3 +32,5 @@ def _import_parser_backends() -> Any:
 
 STATE_MACHINES: Any = _import_without_batch()
 """moto's own state machines, by account and Region."""
+RUN_THREADS: list[Any] = importlib.import_module("moto.stepfunctions.parser.utils").TMP_THREADS
+"""The threads of runs. moto adds each and never reads them, so they would keep what a run held."""

@@ -4,6 +4,7 @@ calls the handlers where AWS would invoke Lambda."""
 import json
 import logging
 import re
+import threading
 import time
 import uuid
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from moto.core.config import default_user_config
 
 from strandline.local.aws import client
 from strandline.local.lambda_context import ACCOUNT_ID, REGION, Handler, LambdaContext
-from strandline.local.moto_state_machines import STATE_MACHINES
+from strandline.local.moto_state_machines import RUN_THREADS, STATE_MACHINES
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class StateMachine:
         if fast_retries:
             self._definition = _WAIT.sub(_NO_WAIT, self._definition)
         self._handlers: dict[str, Handler] = {}
+        self._forget_lock = threading.Lock()
         self._original_invoke = _LAMBDA.invoke
 
     def __enter__(self) -> Self:
@@ -90,7 +92,6 @@ class StateMachine:
             response = states.start_execution(
                 stateMachineArn=self.arn, name=str(uuid.uuid4()), input=json.dumps(run_input)
             )
-        self._forget_finished()
         return response["executionArn"]
 
     def state(self, execution: str) -> Mapping[str, Any]:
@@ -115,24 +116,22 @@ class StateMachine:
 
     def _has_running(self) -> bool:
         """Whether a run has not ended yet."""
-        machines = STATE_MACHINES[ACCOUNT_ID][REGION].state_machines
-        return any(
-            execution.status == "RUNNING"
-            for machine in machines
-            for execution in machine.executions
-        )
+        return any(is_running(execution) for execution in list_executions())
 
     def _forget_finished(self) -> None:
         """Make moto forget executions that ended, except for the latest."""
-        for machine in STATE_MACHINES[ACCOUNT_ID][REGION].state_machines:
-            past_executions = [
-                execution for execution in machine.executions if execution.status != "RUNNING"
-            ]
-            for execution in past_executions[:-_MAX_EXECUTIONS]:
-                machine.executions.remove(execution)
+        RUN_THREADS.clear()
+        with self._forget_lock:  # steps run in several threads
+            for machine in STATE_MACHINES[ACCOUNT_ID][REGION].state_machines:
+                past_executions = [
+                    execution for execution in machine.executions if not is_running(execution)
+                ]
+                for execution in past_executions[:-_MAX_EXECUTIONS]:
+                    machine.executions.remove(execution)
 
     def _make_invoke(self) -> Any:
         handlers = self._handlers
+        forget_finished = self._forget_finished
 
         def invoke(
             _backend: object,
@@ -144,6 +143,7 @@ class StateMachine:
         ) -> bytes:
             """Answer as Lambda does: a function's result, or the type of the error that it failed
             with."""
+            forget_finished()  # here, because runs are started through moto's API too
             name = function_name.rpartition(":")[2].removeprefix(PREFIX)
             try:
                 answer = handlers[name](
@@ -158,3 +158,17 @@ class StateMachine:
             return json.dumps(answer).encode()
 
         return invoke
+
+
+def list_executions() -> list[Any]:
+    """The executions that moto remembers, the oldest first."""
+    return [
+        execution
+        for machine in STATE_MACHINES[ACCOUNT_ID][REGION].state_machines
+        for execution in [*machine.executions]  # copied: other threads add and remove some
+    ]
+
+
+def is_running(execution: Any) -> bool:
+    """Whether an execution of moto's has not ended: moto lists it before it has a status."""
+    return execution.exec_status is None or execution.status == "RUNNING"

@@ -4,14 +4,17 @@ import json
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.local.aws import LocalAws
-from strandline.local.state_machine import StateMachine
+from strandline.local import state_machine
+from strandline.local.aws import LocalAws, client
+from strandline.local.moto_state_machines import RUN_THREADS
+from strandline.local.state_machine import StateMachine, is_running, list_executions
 
 pytestmark = pytest.mark.integration
 
@@ -66,6 +69,47 @@ def test_nothing_to_do_ends_with_the_plan(aws: LocalAws) -> None:
         machine.serve({"one": one})
         assert machine.wait(machine.start("one"), 20)["status"] == "SUCCEEDED"
     assert one.verbs() == {"plan": 1}
+
+
+def test_a_run_that_moto_lists_before_it_begins_is_running(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks at the runs in another thread may meet it just then."""
+    from moto.stepfunctions.parser.backend.execution import Execution
+
+    observations: list[tuple[bool, bool]] = []
+    original_start = Execution.start
+
+    def start(execution: Execution) -> None:
+        observations.append((execution.exec_status is None, is_running(execution)))
+        original_start(execution)
+
+    monkeypatch.setattr(Execution, "start", start)
+    with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
+        machine.serve({"one": Functions(aws, 0)})
+        assert machine.wait(machine.start("one"), 20)["status"] == "SUCCEEDED"
+        assert not any(is_running(run) for run in list_executions())
+    assert observations == [(True, True)]
+
+
+def test_only_the_latest_runs_are_kept(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of those that schedules and run requests start, through the API."""
+    monkeypatch.setattr(state_machine, "_MAX_EXECUTIONS", 2)
+    with (
+        StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine,
+        closing(client("stepfunctions")) as states,
+    ):
+        machine.serve({"one": Functions(aws, 0)})
+        thread_counts: list[int] = []
+        for n in range(5):
+            execution = states.start_execution(
+                stateMachineArn=machine.arn, name=f"run-{n}", input=json.dumps({"job": "one"})
+            )
+            assert machine.wait(execution["executionArn"], 20)["status"] == "SUCCEEDED"
+            thread_counts.append(len(RUN_THREADS))
+        kept = states.list_executions(stateMachineArn=machine.arn)["executions"]
+    assert [execution["name"] for execution in kept] == ["run-4", "run-3", "run-2"]
+    assert max(thread_counts) == thread_counts[0]
 
 
 @pytest.mark.proof
