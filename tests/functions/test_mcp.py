@@ -312,10 +312,9 @@ def test_a_toolset_is_switched_on_by_the_address(
 def test_no_tool_does_what_the_credential_may_not(gateway: Gateway, key: str) -> None:
     samples = prepare(gateway, key)
     calls = calls_of(samples)
-    needs = {"insert": ("read", "write"), "chat": ("read", "write")}
     for tool in TOOLS:
         rights = {"read", "write", "admin", "operator"}
-        for right in needs.get(tool.name, (tool.right,)):
+        for right in tool.rights:
             poor = gateway.key(rights=sorted(rights - {right, "admin"}))
             text, is_error = call_tool(
                 gateway, tool.name, calls[tool.name][0][0], key=poor, participants=[ALICE, HELPER]
@@ -323,10 +322,33 @@ def test_no_tool_does_what_the_credential_may_not(gateway: Gateway, key: str) ->
             is_refused = "lacks the right" in text or "operator" in text
             assert (is_error, is_refused) == (True, True), (tool.name, text)
             assert "(forbidden)" in text
-    for right, expected in (("read", "read"), ("write", "write"), ("operator", "")):
-        reply = post(gateway, "tools/list", key=gateway.key(rights=[right]), toolsets=EVERYTHING)
-        names = {tool["name"] for tool in reply.body["result"]["tools"]}
-        assert names == {tool.name for tool in TOOLS if tool.right == expected}
+
+
+def test_a_list_has_what_the_credential_may_call(gateway: Gateway, key: str) -> None:
+    """Every listed tool is performed, none that is left out is."""
+    calls = calls_of(prepare(gateway, key))
+    credentials: list[dict[str, Any]] = [
+        {"rights": rights, "user": user}
+        for rights in (["read"], ["write"], ["operator"], ["read", "write"], ["read", "admin"])
+        for user in (None, ALICE)
+        if user is None or rights != ["operator"]
+    ]
+    for credential in credentials:
+        own = gateway.key(**credential)
+        listing = post(gateway, "tools/list", key=own, toolsets=EVERYTHING).body["result"]["tools"]
+        names = {tool["name"] for tool in listing}
+        for tool in TOOLS:
+            arguments, options = calls[tool.name][0][0], {"participants": [ALICE, HELPER]}
+            text, _ = call_tool(gateway, tool.name, arguments, key=own, **options)
+            assert ("(forbidden)" in text) is (tool.name not in names), (credential, tool.name)
+        may_read = "read" in credential["rights"]
+        for method, member in (
+            ("resources/list", "resources"),
+            ("resources/templates/list", "resourceTemplates"),
+            ("prompts/list", "prompts"),
+        ):
+            entries = post(gateway, method, key=own, toolsets=EVERYTHING).body["result"][member]
+            assert bool(entries) is may_read, (credential, method)
 
 
 def test_what_is_wrong_is_told_so_that_a_model_can_do_better(gateway: Gateway, key: str) -> None:

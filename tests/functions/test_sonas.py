@@ -99,6 +99,22 @@ def test_sonas_are_their_writers(gateway: Gateway, key: str) -> None:
             assert gateway.call(method, path, body, key=stranger, query=query).status == 404, path
 
 
+def test_a_key_without_the_right_to_read_learns_no_name(gateway: Gateway, key: str) -> None:
+    uuid = find(gateway, key, "The accountant")["uuid"]
+    other = find(gateway, key, "Dungeon master")["uuid"]
+    writer = gateway.key(user=ALICE, rights=["write"])
+    for method, path, body in (
+        ("POST", SONAS, {"name": "The accountant"}),
+        ("POST", SONAS, {"name": "The accountants"}),
+        ("POST", SONAS, {"name": "Lighthouse keeper"}),
+        ("PATCH", f"{SONAS}/{uuid}", {"names": ["dungeon master"]}),
+        ("POST", f"{SONAS}/{uuid}/merge", {"into": other}),
+    ):
+        reply = gateway.call(method, path, body, key=writer)
+        assert (reply.status, reply.error["details"]["right"]) == (403, "read"), path
+    assert list_ids(gateway, key) == ["Dungeon master", "The accountant"]
+
+
 def test_a_sona_is_renamed(gateway: Gateway, key: str) -> None:
     uuid = find(gateway, key, "Accountant")["uuid"]
     find(gateway, key, "Dungeon master")

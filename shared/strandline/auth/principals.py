@@ -28,9 +28,12 @@ class Principal:
     def require_right(self, right: Right) -> None:
         """Raise Forbidden unless the credential has this right. `admin` includes read and write,
         and not `erase`: nobody erases by accident."""
-        if right in self.rights or ("admin" in self.rights and right in ("read", "write")):
-            return
-        raise Forbidden(f"This credential lacks the right {right!r}.", right=right)
+        if not self.has_right(right):
+            raise Forbidden(f"This credential lacks the right {right!r}.", right=right)
+
+    def has_right(self, right: Right) -> bool:
+        """Whether the credential has this right, by itself or as an admin's."""
+        return right in self.rights or ("admin" in self.rights and right in ("read", "write"))
 
     def resolve_viewer(self, participants: Sequence[str] | None) -> tuple[str, ...]:
         """The set Q that this reader asks for, sorted: the named participants, and always the bound

@@ -6,6 +6,7 @@ from typing import cast
 
 from strandline.config import McpToolset
 from strandline.context.fence import sanitize
+from strandline.errors import Invalid
 from strandline.mcp import (
     memory_resources,
     tools_admin,
@@ -28,6 +29,7 @@ from strandline.mcp.protocol import (
     negotiate,
 )
 from strandline.mcp.tool_types import Arguments, Tool, ToolContext, WrongArgument
+from strandline.schemas import check_storable
 
 TOOLSETS: Mapping[McpToolset, Sequence[Tool]] = {
     "memory": tools_memory.TOOLS,
@@ -67,8 +69,13 @@ class RequestContext:
     is_modern: bool
 
     @property
+    def may_read_memory(self) -> bool:
+        """Whether the toolset `memory` is switched on, and the credential has the right to read."""
+        return "memory" in self.toolsets and self.context.principal.has_right("read")
+
+    @property
     def tools(self) -> list[Tool]:
-        """The tools that are switched on and that the credential has the right for."""
+        """The tools that are switched on and that the credential may call."""
         principal = self.context.principal
         tools = [tool for name in self.toolsets for tool in TOOLSETS[name]]
         return [tool for tool in tools if tool.is_allowed(principal)]
@@ -80,6 +87,13 @@ def answer(message: Message, connection: RequestContext) -> Object:
     method = methods.get(message.method)
     if method is None:
         raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
+    # A tool's arguments are checked with the tool, whose error a model reads.
+    is_call = message.method == "tools/call"
+    checked = {n: v for n, v in message.params.items() if not (is_call and n == "arguments")}
+    try:
+        check_storable(checked)
+    except Invalid as error:
+        raise ProtocolError(INVALID_PARAMS, sanitize(str(error))) from None
     return method(message.params, connection)
 
 
@@ -166,13 +180,15 @@ def _explain(refusal: Refusal) -> str:
 
 def _list_resources(params: Object, connection: RequestContext) -> Object:
     _require_first_page(params)
-    resources = memory_resources.RESOURCES if "memory" in connection.toolsets else ()
+    resources = memory_resources.RESOURCES if connection.may_read_memory else ()
     return {"resources": list(resources), **_CACHE}
 
 
 def _list_templates(params: Object, connection: RequestContext) -> Object:
     _require_first_page(params)
-    templates = [t for t in memory_resources.TEMPLATES if t.toolset in connection.toolsets]
+    may_read = connection.context.principal.has_right("read")
+    toolsets = connection.toolsets if may_read else ()
+    templates = [t for t in memory_resources.TEMPLATES if t.toolset in toolsets]
     return {"resourceTemplates": [template.definition for template in templates], **_CACHE}
 
 
@@ -192,8 +208,10 @@ def _read_resource(params: Object, connection: RequestContext) -> Object:
 
 def _list_prompts(params: Object, connection: RequestContext) -> Object:
     _require_first_page(params)
-    prompts = PROMPTS.values() if "memory" in connection.toolsets else ()
-    return {"prompts": [prompt.definition for prompt in prompts], **_CACHE}
+    prompts = PROMPTS.values() if connection.may_read_memory else ()
+    has_right = connection.context.principal.has_right
+    allowed = [prompt for prompt in prompts if all(map(has_right, prompt.rights))]
+    return {"prompts": [prompt.definition for prompt in allowed], **_CACHE}
 
 
 def _get_prompt(params: Object, connection: RequestContext) -> Object:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from strandline.auth.principals import Right
 from strandline.mcp.tool_types import Arguments, ToolContext
 from strandline.mcp.tools_memory import get_context
 
@@ -39,6 +40,8 @@ class Prompt:
     argument: str
     is_required: bool
     write: Callable[[ToolContext, Arguments], str]
+    rights: tuple[Right, ...] = ("read",)
+    """Of what the model is asked to do. Without one of them the prompt is not listed."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -62,6 +65,7 @@ PROMPTS: Mapping[str, Prompt] = {
             "text",
             True,
             remember,
+            ("read", "write"),
         ),
         Prompt(
             "what_do_i_know",

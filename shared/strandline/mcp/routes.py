@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import Field, field_validator
 
 from strandline.config import McpToolset, get_settings
-from strandline.errors import Forbidden, Invalid, Malformed, Unauthorized
+from strandline.errors import Forbidden, Invalid, Malformed, TooLarge, Unauthorized
 from strandline.http.app import STATUS, serve
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
@@ -25,6 +25,7 @@ from strandline.mcp.protocol import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
+    MessageId,
     ProtocolError,
     is_modern,
     make_error,
@@ -168,17 +169,16 @@ def serve_mcp(
         return serve(operations, resources, event, context)
 
     response = serve(make_routes(perform), resources, event, context)
+    request = Request(resources, event, 0.0)
     if response["statusCode"] == STATUS[Unauthorized]:
         challenge = response["headers"]["WWW-Authenticate"]
-        response["headers"]["WWW-Authenticate"] = _extend_challenge(
-            challenge, Request(resources, event, 0.0)
-        )
-    return _to_json_rpc_error(response)
+        response["headers"]["WWW-Authenticate"] = _extend_challenge(challenge, request)
+    return _to_json_rpc_error(response, request)
 
 
-def _to_json_rpc_error(response: Response) -> Response:
-    """A refusal of the service as a JSON-RPC error, whose message clients show; `data` is the
-    refusal itself. Any other answer as it is."""
+def _to_json_rpc_error(response: Response, request: Request) -> Response:
+    """A refusal of the service as a JSON-RPC error, whose message clients show, with the id of the
+    request where it has one; `data` is the refusal itself. Any other answer as it is."""
     status: int = response["statusCode"]
     if status < 400 or not response["body"]:
         return response
@@ -187,8 +187,16 @@ def _to_json_rpc_error(response: Response) -> Response:
         return response
     error = cast("dict[str, Any]", refusal)
     code = INTERNAL_ERROR if status >= 500 else INVALID_REQUEST
-    body = make_error(ProtocolError(code, error["message"], error), None)
+    body = make_error(ProtocolError(code, error["message"], error), _find_id(request))
     return response | {"body": json.dumps(body)}
+
+
+def _find_id(request: Request) -> MessageId:
+    """The id of a request's message; None if its body is not a message."""
+    try:
+        return message_id(request.parse_json())
+    except (Malformed, Invalid, TooLarge):
+        return None
 
 
 def _extend_challenge(challenge: str, request: Request) -> str:

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from strandline.auth.principals import Principal, Right
-from strandline.errors import Forbidden
+from strandline.context.fence import sanitize
+from strandline.errors import Invalid
 from strandline.mcp.operations import Operations
+from strandline.schemas import check_storable
 
 type Schema = Mapping[str, Any]
 """JSON Schema, in the few words that `check_arguments` knows."""
@@ -79,12 +81,14 @@ class Tool:
 
     name: str
     description: str
-    right: Right
-    """Without it the tool is not listed. The operation itself refuses the call."""
+    rights: tuple[Right, ...]
+    """Without one of them the tool is not listed. The operation itself refuses the call."""
     run: Callable[[ToolContext, Arguments], str]
     properties: Mapping[str, Schema] = field(default_factory=dict[str, Schema])
     required: tuple[str, ...] = ()
     is_read_only: bool = True
+    is_for_bound: bool = True
+    """Whether a credential that is bound to a user, and not an admin's, may call it."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -101,16 +105,18 @@ class Tool:
         }
 
     def is_allowed(self, principal: Principal) -> bool:
-        """Whether a credential has the right that the tool needs."""
-        try:
-            principal.require_right(self.right)
-        except Forbidden:
+        """Whether a credential may call the tool."""
+        if principal.user and not self.is_for_bound and not principal.has_right("admin"):
             return False
-        return True
+        return all(principal.has_right(right) for right in self.rights)
 
     def check_arguments(self, arguments: Arguments) -> None:
-        """Raise WrongArgument for an argument that is unknown, missing or of another type. Limits
-        and formats are checked by the operation."""
+        """Raise WrongArgument for an argument that is unknown, missing, of another type, or that
+        cannot be stored. Limits and formats are checked by the operation."""
+        try:
+            check_storable(arguments)
+        except Invalid as error:
+            raise WrongArgument(sanitize(str(error))) from None
         unknown = arguments.keys() - self.properties.keys()
         if unknown:
             names = ", ".join(self.properties) or "none"

@@ -67,13 +67,13 @@ TOOLS = (
         "status",
         "Whether the service is up, what fails in the background, and what the topic index "
         "waits for.",
-        "admin",
+        ("admin",),
         get_status,
     ),
     Tool(
         "jobs",
         "Background jobs: list them, start one by name, or retry a failed one by id.",
-        "admin",
+        ("admin",),
         jobs,
         {"action": choice("list", "start", "retry"), "job": TEXT},
         is_read_only=False,
@@ -81,7 +81,7 @@ TOOLS = (
     Tool(
         "snapshots",
         "Snapshots of the topic index: list, show, difference (from), or activate an older one.",
-        "admin",
+        ("admin",),
         snapshots,
         {
             "action": choice("list", "show", "difference", "activate"),
@@ -90,5 +90,11 @@ TOOLS = (
         },
         is_read_only=False,
     ),
-    Tool("usage", "What the tenant uses of its quotas and model budget.", "read", get_usage),
+    Tool(
+        "usage",
+        "What the tenant uses of its quotas and model budget.",
+        ("read",),
+        get_usage,
+        is_for_bound=False,
+    ),
 )

@@ -200,7 +200,7 @@ TOOLS = (
     Tool(
         "mie_analyze",
         "Before storing: what is known about a text, what contradicts it, and what to weigh.",
-        "read",
+        ("read",),
         analyze,
         {
             "content": TEXT,
@@ -214,7 +214,7 @@ TOOLS = (
         "Store one node: fact (content), decision (title, rationale), entity (name, kind), event "
         '(title, event_date) or topic (name). relationships: [{"edge": "fact_entity", '
         '"target_id": "ent:…", "role"}]. invalidates: the fact that it replaces.',
-        "write",
+        ("write",),
         store,
         {
             "type": _TYPE,
@@ -241,7 +241,7 @@ TOOLS = (
         "mie_bulk_store",
         "Store up to 50 nodes, all or none, each with the arguments of mie_store; `ref` names one "
         "for edges of the same call.",
-        "write",
+        ("write",),
         bulk_store,
         {"nodes": OBJECTS, **_WHO},
         ("nodes",),
@@ -251,7 +251,7 @@ TOOLS = (
         "mie_query",
         "Search the graph by meaning, exact part of a text, or mode=graph: what `query` names and "
         "what lies around it. With node_id walk from that node.",
-        "read",
+        ("read",),
         query,
         {
             "query": TEXT,
@@ -270,7 +270,7 @@ TOOLS = (
     Tool(
         "mie_list",
         "List nodes of a type, filtered, sorted, in pages.",
-        "read",
+        ("read",),
         list_nodes,
         {
             "node_type": _TYPE,
@@ -290,7 +290,7 @@ TOOLS = (
         "mie_update",
         "Change a node among exactly its participants. invalidate ends a fact (reason, "
         "replacement_id); the others set new_value.",
-        "write",
+        ("write",),
         update,
         {
             "node_id": TEXT,
@@ -306,7 +306,7 @@ TOOLS = (
     Tool(
         "mie_conflicts",
         "Facts that contradict a content, one fact (node_id), or each other.",
-        "read",
+        ("read",),
         find_conflicts,
         {
             "content": TEXT,
@@ -320,11 +320,15 @@ TOOLS = (
     Tool(
         "mie_export",
         "Export the graph in view to a file; gives its address.",
-        "read",
+        ("read",),
         export,
         {"include_embeddings": SWITCH, **_WHO},
     ),
     Tool(
-        "mie_status", "How much the graph has, and how it is doing.", "read", get_status, {**_WHO}
+        "mie_status",
+        "How much the graph has, and how it is doing.",
+        ("read",),
+        get_status,
+        {**_WHO},
     ),
 )

@@ -118,14 +118,14 @@ TOOLS = (
         "context",
         "What memory holds for the task at hand, as one block: recent events, facts, topics, and "
         "events that answer `query`. Call it first; `budget` is in tokens.",
-        "read",
+        ("read",),
         get_context,
         {"query": TEXT, "budget": WHOLE, "session_id": TEXT, **_READ},
     ),
     Tool(
         "recall",
         "Past events that answer one concrete question, best first. Times are RFC 3339.",
-        "read",
+        ("read",),
         recall,
         {"query": TEXT, "limit": WHOLE, **_TIMES, **_READ},
         ("query",),
@@ -134,7 +134,7 @@ TOOLS = (
         "add",
         "Store what was said, done or noticed, word for word. `role` is who spoke (default user). "
         "The same `event_key` is stored once.",
-        "write",
+        ("write",),
         add,
         _EVENT,
         ("content",),
@@ -143,8 +143,8 @@ TOOLS = (
     Tool(
         "insert",
         "As `add`, and link the event to what is known about it. For what builds on earlier "
-        "memory; needs the right to read too.",
-        "write",
+        "memory.",
+        ("write", "read"),
         insert,
         _EVENT,
         ("content",),
@@ -154,7 +154,7 @@ TOOLS = (
         "query_event_nodes",
         "Raw events, newest pages first, by words or an exact part of `text`, time, role or "
         "session. For the exact wording, or a whole session.",
-        "read",
+        ("read",),
         query_event_nodes,
         {
             "text": TEXT,
@@ -169,7 +169,7 @@ TOOLS = (
         "query_references",
         "An outline from topics down to the events they rest on. For an overview, or a question "
         "over a long time.",
-        "read",
+        ("read",),
         query_references,
         {"query": TEXT, "budget": WHOLE, "limit": WHOLE, **_READ},
     ),

@@ -102,14 +102,14 @@ TOOLS = (
     Tool(
         "query",
         "Have the service's model answer from memory. `turn_id`: fetch a late answer.",
-        "read",
+        ("read",),
         query,
         {"query": TEXT, **_WEIGHED_SONA, "turn_id": TEXT, "participants": TEXTS},
     ),
     Tool(
         "chat",
-        "Store a message and the reply of the service's model; needs the right to read too.",
-        "write",
+        "Store a message and the reply of the service's model.",
+        ("write", "read"),
         chat,
         {
             "message": TEXT,
@@ -125,7 +125,7 @@ TOOLS = (
     Tool(
         "act_push",
         "Continue a sona's thread after its head, by an event.",
-        "write",
+        ("write",),
         push_act,
         {**_SONA, "event_id": TEXT, "after": TEXT},
         ("sona", "event_id"),
@@ -134,7 +134,7 @@ TOOLS = (
     Tool(
         "act_next",
         "The act after another, or the first.",
-        "read",
+        ("read",),
         next_act,
         {**_SONA, "after": TEXT, "participants": TEXTS},
         ("sona",),
@@ -142,7 +142,7 @@ TOOLS = (
     Tool(
         "act_stream",
         "The acts after `cursor`; waits `wait` seconds for one.",
-        "read",
+        ("read",),
         stream_acts,
         {**_SONA, "cursor": TEXT, "wait": WHOLE, "limit": WHOLE, "participants": TEXTS},
         ("sona",),

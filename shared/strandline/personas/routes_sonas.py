@@ -3,7 +3,7 @@
 from strandline.config import get_settings
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.embeddings.similarity_thresholds import thresholds_for
-from strandline.errors import StateConflict
+from strandline.errors import Forbidden, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log.append import make_caller
@@ -30,7 +30,9 @@ def post_sona(request: Request) -> Response:
     """Look up a sona by its name, or make one. If the name is exactly the same: 200, `found_by` is
     `name`. Else the sona whose name is nearest in meaning, if it is as near as the embedding space
     requires: 200, `meaning`. Else a new one: 201, `new`. Two concurrent calls make one sona. A sona
-    belongs to its writer: a bound user, or all unbound credentials together."""
+    belongs to its writer: a bound user, or all unbound credentials together. Also needs the right
+    to read, as the answer tells names."""
+    request.principal.require_right("read")
     body = request.parse_body(SonaIn)
     sona = sonas.find_or_make(
         connect_as_sona_owner(request), body.name, make_name_match_settings(request)
@@ -59,7 +61,9 @@ def list_sonas(request: Request) -> Response:
 
 
 def patch_sona(request: Request) -> Response:
-    """Replace all names of a sona. A name that another sona of yours has is a 409."""
+    """Replace all names of a sona. A name that another sona of yours has is a 409. Also needs the
+    right to read."""
+    request.principal.require_right("read")
     body = request.parse_body(SonaPatch)
     return json_response(
         sonas.rename(connect_as_sona_owner(request), request.path_id("uuid"), body.names)
@@ -69,7 +73,9 @@ def patch_sona(request: Request) -> Response:
 def merge_sona(request: Request) -> Response:
     """Merge a sona into another one. Its names then lead to the other one, and its memories count
     there, each once. Its thread of acts ends, but can still be read under its own id. Returns the
-    other sona. A repeated request changes nothing. A merge cannot be undone."""
+    other sona. A repeated request changes nothing. A merge cannot be undone. Also needs the right
+    to read."""
+    request.principal.require_right("read")
     body = request.parse_body(SonaMergeIn)
     caller = make_caller(request.principal)
     return json_response(
@@ -107,13 +113,17 @@ def make_name_match_settings(request: Request) -> sonas.NameMatchSettings:
 
 
 ROUTES = {
-    "POST /api/v1/sonas": Route(post_sona, "write", {200: SonaFound, 201: SonaFound}, body=SonaIn),
+    "POST /api/v1/sonas": Route(
+        post_sona, "write", {200: SonaFound, 201: SonaFound}, body=SonaIn, errors=(Forbidden,)
+    ),
     "GET /sona/{uuid}": Route(get_sona, "read", {200: SonaDetail}, query=SonaQuery),
     "GET /sonas/list": Route(list_sonas, "read", {200: SonaPage}, query=SonasQuery),
     f"PATCH {SONA}": Route(
-        patch_sona, "write", {200: SonaOut}, body=SonaPatch, errors=(StateConflict,)
+        patch_sona, "write", {200: SonaOut}, body=SonaPatch, errors=(Forbidden, StateConflict)
     ),
-    f"POST {SONA}/merge": Route(merge_sona, "write", {200: SonaOut}, body=SonaMergeIn),
+    f"POST {SONA}/merge": Route(
+        merge_sona, "write", {200: SonaOut}, body=SonaMergeIn, errors=(Forbidden,)
+    ),
     f"POST {SONA}/memories": Route(
         add_sona_memories, "write", {200: SonaMemories}, body=SonaMemoriesIn
     ),
