@@ -119,6 +119,32 @@ def test_the_models_answer_is_held_against_the_events(
     assert failures(gateway, key) == []
 
 
+def test_a_relation_of_which_the_model_is_unsure_is_followed_only_when_asked_for(
+    scratch_db: ScratchDatabase, gateway: Gateway, provider: ModelServer, key: str
+) -> None:
+    def relation(confidence: float, target: str, event: int) -> dict[str, object]:
+        ends = {"source": "Alice", "relation": "USES", "target": target, "nuance": None}
+        return {**ends, "confidence": confidence, "events": [event]}
+
+    entities = [{"name": name, "kind": "place"} for name in ("Lisbon", "penicillin")]
+    relations = [relation(0.2, "penicillin", 2), relation(0.7, "Lisbon", 1)]
+    provider.script = [say(entities=entities, relations=relations)]
+    gateway.run_job("promoter")
+    assert scratch_db.rows(
+        "select round(confidence::numeric, 2)::text from graph_edges where type = 'USES' order by 1"
+    ) == [("0.20",), ("0.70",)]
+    (alice,) = scratch_db.rows("select node_id from graph_nodes where name = 'Alice'")
+
+    def reach(**more: object) -> set[str]:
+        body = {"node_id": f"ent:{alice[0]}", "traversal": "related_entities", **more}
+        body["participants"] = ["user:alice"]
+        answer = gateway.call("POST", "/api/v1/graph/traverse", body, key=key)
+        return {node["name"] for node in answer.body["nodes"]} - {"Alice"}
+
+    assert reach() == {"Lisbon"}
+    assert reach(min_confidence=0.1) == {"Lisbon", "penicillin"}
+
+
 def test_what_does_not_validate_is_repaired_once(
     scratch_db: ScratchDatabase, gateway: Gateway, provider: ModelServer, key: str
 ) -> None:

@@ -118,6 +118,7 @@ class GraphQuestions(VerbGroup):
         participants: Iterable[str] | None = None,
         traversal: str | None = None,
         hops: int | None = None,
+        min_confidence: float | None = None,
         as_of: Time | None = None,
         archived: bool | None = None,
         limit: int | None = None,

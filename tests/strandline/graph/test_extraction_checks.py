@@ -106,6 +106,29 @@ def test_what_is_not_borne_out_is_dropped(content: str, events: list[int], reaso
     assert promotion.drops[reason] == 1
 
 
+def relation(confidence: float, verb: str = "USES") -> Mapping[str, Any]:
+    return {
+        "source": "Mara",
+        "relation": verb,
+        "target": "Kestrel",
+        "nuance": None,
+        "confidence": confidence,
+        "events": [4],
+    }
+
+
+def test_a_relation_keeps_the_confidence_that_the_extraction_gives_it() -> None:
+    promotion = promote({"relations": [relation(0.2), relation(0.9, "WORKS_ON")]})
+    edges = {edge.type: edge.confidence for edge in promotion.edges}
+    assert edges == {"USES": 0.2, "WORKS_ON": 0.9, "entity_topic": None}
+
+
+def test_a_relation_stated_twice_has_the_mean_of_its_confidences() -> None:
+    promotion = promote({"relations": [relation(0.2), relation(0.6)]})
+    (edge,) = [edge for edge in promotion.edges if edge.type == "USES"]
+    assert edge.confidence == pytest.approx(0.4)
+
+
 def test_a_second_origin_makes_it_a_fact_of_that_origin() -> None:
     turns = [*TALK, ("user", "Yes, I am an admin of Kestrel, it is true.")]
     promotion = promote({"facts": [fact("Mara is an admin of Kestrel.", [2, 5])]}, turns)

@@ -9,17 +9,24 @@ anything. So text that poses as somebody else changes nothing about that person.
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, get_args
-from uuid import UUID
 
 from strandline.graph.nodes.edge_type_rules import resolve_relation
 from strandline.graph.nodes.identity import NodeType, normalise
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.promotion.drafts import EdgeDraft, NodeDraft, NodeKey
 from strandline.graph.promotion.store import DueChain, EvidenceEvent
 from strandline.llm.heuristic.statements import name_speaker
 from strandline.llm.heuristic.words import iter_stems
-from strandline.llm.types import Entity, EntityKind, ExtractedFact, Extraction
+from strandline.llm.types import (
+    Entity,
+    EntityKind,
+    ExtractedFact,
+    ExtractedRelation,
+    Extraction,
+)
 from strandline.log.trust_ranks import least_trusted
 
 _FIRST_HAND = frozenset({"user", "agent", "system"})
@@ -30,19 +37,6 @@ _MIN_GROUNDED = 0.5
 _POSES = re.compile(r"\b(?:i|me|my|mine|we|us|our|you|your)\b", re.IGNORECASE)
 """Words in the first or second person: a tool's output that has them may pose as a person."""
 _KINDS: frozenset[str] = frozenset(get_args(EntityKind.__value__))
-
-type _Key = tuple[NodeType, str]
-
-
-@dataclass
-class _NodeDraft:
-    """A node under construction."""
-
-    type: NodeType
-    name: str
-    patch: dict[str, Any] = field(default_factory=dict[str, Any])
-    confidence: float | None = None
-    events: dict[UUID, EvidenceEvent] = field(default_factory=dict[UUID, EvidenceEvent])
 
 
 @dataclass(frozen=True)
@@ -83,9 +77,7 @@ def build_promotion(
             )
             builder.link_about(key, "decision_entity", decision.about, events)
     for relation in extraction.relations:
-        builder.add_relation(
-            relation.source, relation.relation, relation.target, relation.nuance, relation.events
-        )
+        builder.add_relation(relation)
     builder.add_topic()
     return builder.build()
 
@@ -102,8 +94,8 @@ class _Builder:
     ) -> None:
         self._chain, self._evidence = chain, evidence_by_number
         self._persona, self._heat = persona, heat
-        self._drafts: dict[_Key, _NodeDraft] = {}
-        self._edges: dict[tuple[_Key, _Key, str], tuple[dict[UUID, EvidenceEvent], str | None]] = {}
+        self._drafts: dict[NodeKey, NodeDraft] = {}
+        self._edges: dict[tuple[NodeKey, NodeKey, str], EdgeDraft] = {}
         self._people: dict[str, str] = {}
         self._entities: dict[str, Entity] = {}
         self._texts = {
@@ -161,12 +153,10 @@ class _Builder:
             )
             self.link_about(key, "fact_entity", fact.about, events)
 
-    def add_relation(
-        self, source: str, verb: str, target: str, nuance: str | None, numbers: Sequence[int]
-    ) -> None:
+    def add_relation(self, stated: ExtractedRelation) -> None:
         """Add a relation between two entities that are both named in its events."""
-        ends = [normalise(source), normalise(target)]
-        events = self.cite(numbers)
+        ends = [normalise(stated.source), normalise(stated.target)]
+        events = self.cite(stated.events)
         if any(end in self._people for end in ends):
             events = self.select_participant_events(events)
         events = [
@@ -177,10 +167,13 @@ class _Builder:
         if not events or ends[0] == ends[1] or any(end not in self._entities for end in ends):
             self._drops["ungrounded"] += 1
             return
-        relation = resolve_relation(verb.upper(), "entity", "entity", has_label=False, field="")
+        relation = resolve_relation(
+            stated.relation.upper(), "entity", "entity", has_label=False, field=""
+        )
         self._corrections += relation.corrected_from is not None
         keys = [self._add_entity_node(end, events) for end in ends]
-        self._link(keys[0], keys[1], relation.type, events, nuance)
+        edge = self._link(keys[0], keys[1], relation.type, events, stated.nuance)
+        edge.confidences.append(stated.confidence)
 
     def add_topic(self) -> None:
         """Add the chain's topic, if it has one, and link everything that was added before to it."""
@@ -200,17 +193,17 @@ class _Builder:
         events: Sequence[EvidenceEvent],
         confidence: float | None,
         patch: Mapping[str, Any],
-    ) -> _Key:
+    ) -> NodeKey:
         """Add a node, or add further events and fields to it."""
         key = (node_type, normalise(name))
-        draft = self._drafts.setdefault(key, _NodeDraft(node_type, name.strip()))
+        draft = self._drafts.setdefault(key, NodeDraft(node_type, name.strip()))
         draft.patch |= patch
         draft.confidence = confidence if draft.confidence is None else draft.confidence
         draft.events |= {event.event_id: event for event in events}
         return key
 
     def link_about(
-        self, key: _Key, edge_type: str, about: Sequence[str], events: Sequence[EvidenceEvent]
+        self, key: NodeKey, edge_type: str, about: Sequence[str], events: Sequence[EvidenceEvent]
     ) -> None:
         """Link a fact or a decision to the entities that it is about."""
         for name in dict.fromkeys(map(normalise, about)):
@@ -255,18 +248,19 @@ class _Builder:
         ]
         edges = [
             EdgeObservation(
-                self._source(events.values()),
+                self._source(edge.events.values()),
                 numbers[start],
                 numbers[end],
                 edge_type,
-                patch={"nuance": nuance} if nuance else {},
+                patch={"nuance": edge.nuance} if edge.nuance else {},
+                confidence=fmean(edge.confidences) if edge.confidences else None,
                 heat=self._heat,
             )
-            for (start, end, edge_type), (events, nuance) in self._edges.items()
+            for (start, end, edge_type), edge in self._edges.items()
         ]
         return Promotion(nodes, edges, self._drops, self._corrections)
 
-    def _add_entity_node(self, name: str, events: Sequence[EvidenceEvent]) -> _Key:
+    def _add_entity_node(self, name: str, events: Sequence[EvidenceEvent]) -> NodeKey:
         """Add an entity by its normalised name. Tools and documents can name an entity but not set
         its kind: a log must not turn a person into a product."""
         entity = self._entities[name]
@@ -276,15 +270,16 @@ class _Builder:
 
     def _link(
         self,
-        start: _Key,
-        end: _Key,
+        start: NodeKey,
+        end: NodeKey,
         edge_type: str,
         events: Sequence[EvidenceEvent],
         nuance: str | None,
-    ) -> None:
-        events_by_id, label = self._edges.setdefault((start, end, edge_type), ({}, nuance))
-        events_by_id |= {event.event_id: event for event in events}
-        self._edges[start, end, edge_type] = events_by_id, label or nuance
+    ) -> EdgeDraft:
+        edge = self._edges.setdefault((start, end, edge_type), EdgeDraft(nuance))
+        edge.events |= {event.event_id: event for event in events}
+        edge.nuance = edge.nuance or nuance
+        return edge
 
     def _is_about_people(self, fact: ExtractedFact) -> bool:
         about, content = {normalise(name) for name in fact.about}, normalise(fact.content)

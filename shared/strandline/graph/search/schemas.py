@@ -10,6 +10,9 @@ from strandline.graph.nodes.identity import NodeType
 from strandline.graph.nodes.schemas import NodeOut, RelationType
 from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
 
+MIN_CONFIDENCE = 0.5
+"""Edges and nodes of less confidence are not retrieved unless a caller asks for them."""
+
 type SearchMode = Literal["semantic", "exact", "graph"]
 type Traversal = Literal[
     "related_entities",
@@ -72,6 +75,9 @@ class TraverseRequest(_Reading):
     `topic_contents`: the nodes that belong to a topic. `neighbours`: all nodes along any edge."""
     hops: int = Field(default=1, ge=1, le=3, strict=True)
     """The maximum number of edges in a row. An `invalidation_chain` is followed to its ends."""
+    min_confidence: float = Field(default=MIN_CONFIDENCE, ge=0, le=1, strict=True)
+    """Edges of less confidence are neither followed nor returned. An `invalidation_chain` has
+    them all."""
     limit: int = Field(default=100, ge=1, le=500, strict=True)
     """The maximum number of nodes besides the first."""
 

@@ -15,6 +15,7 @@ from strandline.graph.nodes.store_walk import WalkFilter
 from strandline.graph.search import store
 from strandline.graph.search.answers import to_edges, to_found_node
 from strandline.graph.search.schemas import (
+    MIN_CONFIDENCE,
     FoundNode,
     GraphOut,
     GraphSearchRequest,
@@ -32,7 +33,6 @@ _MAX_TOKENS = 64
 """How many words of a query are searched for names."""
 _MAX_NAME_TOKENS = 5
 _HOPS = 2
-_MIN_CONFIDENCE = 0.5
 _MAX_NAMED_STARTS = 10
 _MAX_SIMILAR_STARTS = 3
 """From how many of the nearest nodes edges are followed, if the query names none."""
@@ -152,7 +152,7 @@ def _search_along_edges(
     walk = WalkFilter(
         None,
         hops=_HOPS,
-        min_confidence=_MIN_CONFIDENCE,
+        min_confidence=MIN_CONFIDENCE,
         as_of=request.as_of,
         archived=request.archived,
         combines_by_halving=finder.combines_by_halving,

@@ -10,11 +10,10 @@ from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import NodeType
 from strandline.graph.nodes.store_joined import MEMBERS, EdgeRow, JoinedNode
 from strandline.graph.nodes.store_walk import MAX_NODES
+from strandline.graph.search.schemas import MIN_CONFIDENCE
 from strandline.graph.search.store import MATCHES, NodeQuery
 
 HOPS = 2
-MIN_CONFIDENCE = 0.5
-"""Nodes and edges with less confidence are neither followed nor read."""
 LIMIT = 50
 """The most nodes, and the most edges, of an answer."""
 _MAX_STARTS = 20

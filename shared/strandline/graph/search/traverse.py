@@ -67,6 +67,7 @@ def traverse(
     walk = WalkFilter(
         rule.edge_types,
         hops=_MAX_CHAIN if is_chain else request.hops,
+        min_confidence=0.0 if is_chain else request.min_confidence,
         as_of=request.as_of,
         archived=request.archived,
         ended=is_chain,
