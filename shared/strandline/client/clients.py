@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 from strandline.client import answers
 from strandline.client.admin import Admin, AsyncAdmin
 from strandline.client.erasures import Erasures
+from strandline.client.errors import UnexpectedAnswerError
 from strandline.client.graph import AsyncGraph, Graph
 from strandline.client.memory import Fields, Memory
 from strandline.client.personas import Personas
@@ -69,6 +70,14 @@ def _plan(
         )
     scope = None if scope_id is None else str(scope_id)
     return SessionPlan(session_id or str(uuid4()), participants, scope, metadata, ends)
+
+
+def _advance(after_seq: int, page: answers.FeedPage) -> int:
+    """Where the next page of a feed begins. Raises UnexpectedAnswerError where that would be where
+    this one began."""
+    if page.events and page.next_after_seq <= after_seq:
+        raise UnexpectedAnswerError("The feed does not move on: a page came twice.")
+    return max(after_seq, page.next_after_seq)
 
 
 class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
@@ -142,7 +151,7 @@ class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
                 scope_id, after_seq=after_seq, participants=readers, limit=page_size
             )
             yield from page.events
-            after_seq = max(after_seq, page.next_after_seq)
+            after_seq = _advance(after_seq, page)
             if not page.events or after_seq >= page.last_seq:
                 if not follow:
                     return
@@ -243,7 +252,7 @@ class AsyncStrandline(Memory, LookupVerbs, Erasures, Personas, AsyncCaller):
             )
             for event in page.events:
                 yield event
-            after_seq = max(after_seq, page.next_after_seq)
+            after_seq = _advance(after_seq, page)
             if not page.events or after_seq >= page.last_seq:
                 if not follow:
                     return

@@ -25,7 +25,7 @@ ServiceError
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 
 class ServiceError(Exception):
@@ -65,7 +65,8 @@ class ServiceError(Exception):
     @property
     def field(self) -> str | None:
         """The field at fault, as in `events.0.content`; None where no field is."""
-        return self.details.get("field")
+        name = self.details.get("field")
+        return name if isinstance(name, str) else None
 
     def __str__(self) -> str:
         quote = f" (request {self.request_id})" if self.request_id else ""
@@ -260,14 +261,15 @@ def make_error(
             retryable=status in (429, 502, 503, 504),
             retry_after=retry_after,
         )
-    code = str(refusal.get("code", ""))
+    code, message = (str(refusal.get(name) or "") for name in ("code", "message"))
     kind = BY_CODE.get(code) or _BY_STATUS.get(status, ServiceError)
+    details, request_id = refusal.get("details"), refusal.get("request_id")
     return kind(
-        str(refusal.get("message", "")),
+        message or f"The service answered {status} without a reason.",
         status=status,
         code=code or None,
-        details=refusal.get("details"),
-        request_id=refusal.get("request_id"),
+        details=cast("Mapping[str, Any]", details) if isinstance(details, Mapping) else None,
+        request_id=request_id if isinstance(request_id, str) else None,
         retryable=bool(refusal.get("retryable")) or status in (502, 504),
         retry_after=retry_after,
     )

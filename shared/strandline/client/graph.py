@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,8 @@ from uuid import UUID
 from strandline.client import answers
 from strandline.client.errors import UnexpectedAnswerError
 from strandline.client.graph_statements import FIELDS, NODE, GraphStatements, Time
-from strandline.client.request_building import Call, VerbGroup
+from strandline.client.request_building import Call, Download, VerbGroup
+from strandline.client.scopes_and_payloads import hash_file
 from strandline.client.transport import AsyncCaller, SyncCaller
 from strandline.client.verb_declarations import (
     BlockingStep,
@@ -284,17 +284,20 @@ class GraphQuestions(VerbGroup):
                 vectors=vectors,
             )
         )
-        data = yield from yield_step(Call("GET", export.url, bytes))
-        if hashlib.sha256(data).hexdigest() != export.sha256:
-            raise UnexpectedAnswerError(f"{export.url.partition('?')[0]} is not what was exported.")
-        yield from yield_step(BlockingStep(lambda: _write_whole(Path(path), data)))
+        target = Path(path)
+        draft = target.with_name(f".{target.name}.draft")
+        try:
+            yield from yield_step(
+                Call("GET", export.url, bytes, download=Download(draft, export.bytes))
+            )
+            _, digest = yield from yield_step(BlockingStep(lambda: hash_file(draft)))
+            if digest != export.sha256:
+                address = export.url.partition("?")[0]
+                raise UnexpectedAnswerError(f"{address} is not what was exported.")
+            yield from yield_step(BlockingStep(lambda: draft.replace(target)))
+        finally:
+            draft.unlink(missing_ok=True)
         return export
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(data)
-    draft.replace(path)
 
 
 class Graph(GraphStatements, GraphQuestions, SyncCaller):

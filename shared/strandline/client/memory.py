@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from uuid import UUID, uuid4
 
 from strandline.client import answers
-from strandline.client.errors import make_error
+from strandline.client.errors import UnexpectedAnswerError, make_error
 from strandline.client.request_building import VerbGroup, join_participants
 from strandline.client.verb_declarations import (
     MultiRequestVerb,
@@ -48,6 +48,15 @@ class TurnReceipts:
 
     user: answers.Receipt
     agent: answers.Receipt
+
+
+def check_batch_answer(answer: answers.BatchAnswer, count: int) -> answers.BatchAnswer:
+    """The answer to a batch of so many events: each has a receipt or a reason in it. Raises
+    UnexpectedAnswerError."""
+    results = answer.results
+    if len(results) != count or any((i.event is None) == (i.error is None) for i in results):
+        raise UnexpectedAnswerError("The answer does not say what became of each event.")
+    return answer
 
 
 class Memory(VerbGroup):
@@ -108,7 +117,8 @@ class Memory(VerbGroup):
         a `source_event_key` gets one: `key`, by default a new one, and its position."""
         base = key or str(uuid4())
         items = [{"source_event_key": f"{base}#{n}", **event} for n, event in enumerate(events)]
-        return (yield from yield_step(Memory.post_batch.call(self, items, atomic=atomic)))
+        answer = yield from yield_step(Memory.post_batch.call(self, items, atomic=atomic))
+        return check_batch_answer(answer, len(items))
 
     @MultiRequestVerb
     def add_turn(
@@ -142,7 +152,9 @@ class Memory(VerbGroup):
             }
             for role, text in (("user", user_message), ("agent", agent_message))
         ]
-        answer = yield from yield_step(Memory.post_batch.call(self, events, atomic=True))
+        answer = check_batch_answer(
+            (yield from yield_step(Memory.post_batch.call(self, events, atomic=True))), len(events)
+        )
         receipts = [item.event for item in answer.results if item.event is not None]
         if len(receipts) < len(events):
             failures = [item for item in answer.results if item.error is not None]

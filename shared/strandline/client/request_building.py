@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import quote
 
@@ -38,6 +39,15 @@ class RequestBodyStream(Protocol):
 
 
 @dataclass(frozen=True)
+class Download:
+    """A file for the bytes of an answer that is too large to be held at once."""
+
+    path: Path
+    max_bytes: int
+    """An answer that goes on after so many is refused."""
+
+
+@dataclass(frozen=True)
 class Call[T]:
     """One request, and how to read its answer."""
 
@@ -53,6 +63,8 @@ class Call[T]:
     certainly not carried out."""
     also: Sequence[int] = ()
     """Statuses besides 2xx whose answers are no errors."""
+    download: Download | None = None
+    """Where the answer's bytes go; `parse` gets none then."""
 
 
 class VerbGroup:

@@ -56,7 +56,8 @@ class _FileBody:
                     self.progress(position, self.size)
 
 
-def _hash_file(path: Path) -> tuple[int, str]:
+def hash_file(path: Path) -> tuple[int, str]:
+    """The size of a file and its SHA-256, in hex."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
         return file.tell(), digest.hexdigest()
@@ -66,7 +67,7 @@ def put_file(
     caller: VerbGroup, file: Path, media: str, name: str, progress: Progress | None
 ) -> Steps[str]:
     """Upload a file unless it is stored already; its CID."""
-    size, digest = yield from yield_step(BlockingStep(lambda: _hash_file(file)))
+    size, digest = yield from yield_step(BlockingStep(lambda: hash_file(file)))
     place = yield from yield_step(
         LookupVerbs.prepare_upload.call(
             caller, size=size, sha256=digest, mime_type=media, name=name

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from strandline.client.answer_bodies import AnswerBody
 from strandline.client.errors import (
     ConnectionFailedError,
     ServiceError,
@@ -54,19 +55,32 @@ def is_foreign(call: Call[Any]) -> bool:
     return call.path.startswith(("https://", "http://"))
 
 
-def read_response[T](call: Call[T], response: httpx2.Response) -> T:
+def is_success(call: Call[Any], status: int) -> bool:
+    """Whether an answer with this status is what the call asks for, if it has no refusal."""
+    return 200 <= status < 300 or status in call.also
+
+
+def make_body(settings: Settings, call: Call[Any], status: int) -> AnswerBody:
+    """Where the bytes of an answer go. A file may take longer than `timeout`, a piece may not."""
+    place = call.path.partition("?")[0] if is_foreign(call) else settings.url
+    if call.download is None or not is_success(call, status):
+        return AnswerBody(place, settings.timeout)
+    return AnswerBody(place, None, file=call.download.path, max_bytes=call.download.max_bytes)
+
+
+def read_response[T](call: Call[T], response: httpx2.Response, content: bytes) -> T:
     """The answer. Raises ServiceError."""
     status = response.status_code
-    if 200 <= status < 300 or (status in call.also and _refusal(response.content) is None):
+    if 200 <= status < 300 or (status in call.also and _refusal(content) is None):
         try:
-            return call.parse(response.content)
-        except ValueError as error:
+            return call.parse(content)
+        except (ValueError, RecursionError) as error:
             raise UnexpectedAnswerError(
                 f"The answer to {call.method} {call.path} cannot be read.", status=status
             ) from error
     seconds = response.headers.get("Retry-After", "")
     retry_after = float(seconds) if seconds.isdecimal() else None
-    raise make_error(status, _refusal(response.content), retry_after)
+    raise make_error(status, _refusal(content), retry_after)
 
 
 def _refusal(content: bytes) -> Mapping[str, Any] | None:
@@ -74,7 +88,7 @@ def _refusal(content: bytes) -> Mapping[str, Any] | None:
     whose code is a number, has it in `data`, unless it is one of the protocol itself."""
     try:
         body: object = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     error = cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict):
@@ -87,8 +101,22 @@ def _refusal(content: bytes) -> Mapping[str, Any] | None:
     return cast("dict[str, Any]", data) if is_refusal else None
 
 
-def connection_error(settings: Settings, error: httpx2.TransportError) -> ServiceError:
-    """The exception for a failed exchange."""
+def exchange_error(settings: Settings, call: Call[Any], error: Exception) -> Exception:
+    """The exception for a failed exchange: an error of the client's own, but for a fault of the
+    caller's, as a key that no header can carry."""
+    import httpx2
+
+    if isinstance(error, httpx2.TransportError):
+        return _connection_error(settings, error)
+    if isinstance(error, httpx2.DecodingError):
+        return UnexpectedAnswerError(f"The answer to {call.method} {call.path} cannot be decoded.")
+    if is_foreign(call) or isinstance(error, httpx2.HTTPError | httpx2.InvalidURL):
+        place = "the address that the service named" if is_foreign(call) else settings.url
+        return ConnectionFailedError(f"{place} cannot be used ({error}).", details={"sent": False})
+    return error
+
+
+def _connection_error(settings: Settings, error: httpx2.TransportError) -> ServiceError:
     import httpx2
 
     unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
@@ -137,17 +165,22 @@ class SyncConnection:
 
         body = call.body
         try:
-            response = self._client().request(
-                call.method,
-                self.settings.address(call),
-                params=list(call.query) or None,
-                content=body if isinstance(body, bytes | None) else body.read(),
-                headers=self.settings.all_headers(call),
-                timeout=_timeout(self.settings),
-            )
-        except httpx2.TransportError as error:
-            raise connection_error(self.settings, error) from error
-        return read_response(call, response)
+            with (
+                self._client().stream(
+                    call.method,
+                    self.settings.address(call),
+                    params=list(call.query) or None,
+                    content=body if isinstance(body, bytes | None) else body.read(),
+                    headers=self.settings.all_headers(call),
+                    timeout=_timeout(self.settings),
+                ) as response,
+                make_body(self.settings, call, response.status_code) as answer,
+            ):
+                for piece in response.iter_bytes():
+                    answer.add(piece)
+        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+            raise exchange_error(self.settings, call, error) from error
+        return read_response(call, response, answer.content)
 
     def _client(self) -> httpx2.Client:
         with self._lock:
@@ -195,22 +228,35 @@ class AsyncConnection:
             self._http = httpx2.AsyncClient()
         body = call.body
         try:
-            response = await self._http.request(
+            async with self._http.stream(
                 call.method,
                 self.settings.address(call),
                 params=list(call.query) or None,
                 content=body if isinstance(body, bytes | None) else _read_in_thread(body),
                 headers=self.settings.all_headers(call),
                 timeout=_timeout(self.settings),
-            )
-        except httpx2.TransportError as error:
-            raise connection_error(self.settings, error) from error
-        return read_response(call, response)
+            ) as response:
+                with make_body(self.settings, call, response.status_code) as answer:
+                    async for piece in response.aiter_bytes():
+                        await _add_piece(answer, piece)
+        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+            raise exchange_error(self.settings, call, error) from error
+        return read_response(call, response, answer.content)
 
     async def close(self) -> None:
         """Close the connections, if they are this object's own."""
         if self._http is not None and self._is_own:
             await self._http.aclose()
+
+
+async def _add_piece(answer: AnswerBody, piece: bytes) -> None:
+    """Take a piece; the event loop does not wait for the disk."""
+    import asyncio
+
+    if answer.is_file:
+        await asyncio.to_thread(answer.add, piece)
+    else:
+        answer.add(piece)
 
 
 async def _read_in_thread(stream: RequestBodyStream) -> AsyncIterator[bytes]:

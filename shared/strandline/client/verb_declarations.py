@@ -9,6 +9,7 @@ body is empty. One declaration serves the synchronous and the asynchronous clien
   request is stored once.
 """
 
+import contextlib
 import functools
 import types
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Concatenate, Self, overload
 
 from strandline.client import answers
+from strandline.client.errors import UnexpectedAnswerError
 from strandline.client.request_building import (
     Call,
     Operation,
@@ -88,21 +90,23 @@ class Pages[**P, T](_Descriptor):
         @functools.wraps(function)
         def iterate(caller: SyncCaller, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
             call: Call[Any] | None = self.call(caller, *args, **kwargs)
+            cursors = set[str]()
             while call is not None:
                 page = caller.perform(call)
                 yield from getattr(page, self.member)
-                call = _next_page(call, page.next_cursor)
+                call = _next_page(call, page.next_cursor, cursors)
 
         @functools.wraps(function)
         async def iterate_later(
             caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs
         ) -> AsyncIterator[T]:
             call: Call[Any] | None = self.call(caller, *args, **kwargs)
+            cursors = set[str]()
             while call is not None:
                 page = await caller.perform(call)
                 for item in getattr(page, self.member):
                     yield item
-                call = _next_page(call, page.next_cursor)
+                call = _next_page(call, page.next_cursor, cursors)
 
         self._sync, self._async = iterate, iterate_later
 
@@ -123,9 +127,14 @@ class Pages[**P, T](_Descriptor):
         return self._bind(instance)
 
 
-def _next_page(call: Call[Any], cursor: str | None) -> Call[Any] | None:
+def _next_page(call: Call[Any], cursor: str | None, cursors: set[str]) -> Call[Any] | None:
+    """The call for the page after this one. `cursors` has those of the pages before. Raises
+    UnexpectedAnswerError for one that repeats, which would lead round for ever."""
     if cursor is None:
         return None
+    if cursor in cursors:
+        raise UnexpectedAnswerError(f"The pages of {call.path} repeat: a cursor came twice.")
+    cursors.add(cursor)
     query = [(name, value) for name, value in call.query if name != "cursor"]
     return replace(call, query=[*query, ("cursor", cursor)])
 
@@ -147,30 +156,31 @@ class MultiRequestVerb[**P, T](_Descriptor):
     def __init__(self, function: Callable[Concatenate[Any, P], Steps[T]]) -> None:
         @functools.wraps(function)
         def run(caller: SyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
-            steps = function(caller, *args, **kwargs)
             answer: Any = None
-            while True:
-                try:
-                    step = steps.send(answer)
-                except StopIteration as end:
-                    return end.value
-                answer = step.function() if isinstance(step, BlockingStep) else caller.perform(step)
+            with contextlib.closing(function(caller, *args, **kwargs)) as steps:
+                while True:
+                    try:
+                        step = steps.send(answer)
+                    except StopIteration as end:
+                        return end.value
+                    is_blocking = isinstance(step, BlockingStep)
+                    answer = step.function() if is_blocking else caller.perform(step)
 
         @functools.wraps(function)
         async def run_later(caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
             import asyncio  # 40 ms, which no synchronous program has to wait
 
-            steps = function(caller, *args, **kwargs)
             answer: Any = None
-            while True:
-                try:
-                    step = steps.send(answer)
-                except StopIteration as end:
-                    return end.value
-                if isinstance(step, BlockingStep):
-                    answer = await asyncio.to_thread(step.function)
-                else:
-                    answer = await caller.perform(step)
+            with contextlib.closing(function(caller, *args, **kwargs)) as steps:
+                while True:
+                    try:
+                        step = steps.send(answer)
+                    except StopIteration as end:
+                        return end.value
+                    if isinstance(step, BlockingStep):
+                        answer = await asyncio.to_thread(step.function)
+                    else:
+                        answer = await caller.perform(step)
 
         self._sync, self._async = run, run_later
 

@@ -9,7 +9,7 @@ from typing import Self, Unpack
 
 from strandline.client import answers
 from strandline.client.errors import ServiceError, TooLargeError, UnavailableError
-from strandline.client.memory import EventFields, Memory, Role
+from strandline.client.memory import EventFields, Memory, Role, check_batch_answer
 from strandline.client.outbox import (
     NotStoredError,
     Outbox,
@@ -174,7 +174,8 @@ class Writer:
 
     def _post(self, batch: Sequence[PendingEvent]) -> answers.BatchAnswer:
         call = Memory.post_batch.call(self._client, [entry.event for entry in batch])
-        return self._client.connection.perform(call, self._retry)
+        answer = self._client.connection.perform(call, self._retry)
+        return check_batch_answer(answer, len(batch))
 
     def _fail(self, batch: Sequence[PendingEvent], error: ServiceError) -> None:
         with self._condition:

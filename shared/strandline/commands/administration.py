@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import click
 
 from strandline.commands.invocation import Invocation
-from strandline.commands.output import print_json, print_table
+from strandline.commands.output import print_json, print_table, print_text
 
 type _Right = Literal["read", "write", "admin", "operator", "erase"]
 _RIGHTS = ("read", "write", "admin", "operator", "erase")
@@ -69,7 +69,7 @@ def create_key(
     if run.as_json:
         print_json(key)
     else:
-        click.echo(key.token)
+        print_text(key.token)
 
 
 @keys.command("rotate")
@@ -98,9 +98,9 @@ def rotate_key(run: Invocation, tenant: str, grace: float, days: int | None, key
     if run.as_json:
         print_json(rotation)
     else:
-        click.echo(rotation.key.token)
+        print_text(rotation.key.token)
         ends = rotation.old.expires_at
-        click.echo(
+        print_text(
             f"the old key ends {f'at {ends:%Y-%m-%d %H:%M %Z}' if ends else 'never'}", err=True
         )
 
@@ -115,7 +115,7 @@ def revoke_key(run: Invocation, tenant: str, key_id: str) -> None:
     if run.as_json:
         print_json(revoked)
     else:
-        click.echo(f"revoked: {revoked.key_id}")
+        print_text(f"revoked: {revoked.key_id}")
 
 
 @click.group()
@@ -146,7 +146,7 @@ def create_tenant(run: Invocation, tenant: str) -> None:
     if run.as_json:
         print_json(answer)
     else:
-        click.echo(f"created: {answer.tenant_id}")
+        print_text(f"created: {answer.tenant_id}")
 
 
 @click.group()
@@ -180,7 +180,7 @@ def start_job(run: Invocation, name: str) -> None:
     if run.as_json:
         print_json(started)
     else:
-        click.echo(f"{started.kind}: {started.state}, job {started.job_id}")
+        print_text(f"{started.kind}: {started.state}, job {started.job_id}")
 
 
 @jobs.command("retry")
@@ -192,7 +192,7 @@ def retry_job(run: Invocation, job_id: str) -> None:
     if run.as_json:
         print_json(again)
     else:
-        click.echo(f"{again.kind}: {again.state}, job {again.job_id}")
+        print_text(f"{again.kind}: {again.state}, job {again.job_id}")
 
 
 @click.command()
@@ -203,18 +203,18 @@ def status(run: Invocation) -> None:
     if run.as_json:
         print_json(health)
         return
-    click.echo(f"{run.client.connection.settings.url}: {health.status}")
+    print_text(f"{run.client.connection.settings.url}: {health.status}")
     print_table(("dependency", "state"), health.dependencies.items(), "")
     if health.background is not None and health.background.jobs_failed:
-        click.echo(f"failed jobs: {health.background.jobs_failed}; see `strandline jobs list`")
+        print_text(f"failed jobs: {health.background.jobs_failed}; see `strandline jobs list`")
     if health.background is not None and health.background.erasures_waiting:
         count = health.background.erasures_waiting
-        click.echo(f"erasures that wait: {count}; see `strandline erasures --state hidden`")
+        print_text(f"erasures that wait: {count}; see `strandline erasures --state hidden`")
     for warning in health.warnings:
-        click.echo(f"warning: {warning}")
+        print_text(f"warning: {warning}")
     if health.status == "ok":
         usage = run.client.usage()
-        click.echo()
+        print_text("")
         print_table(
             ("quota", "used", "at once", "limit", "per"),
             ((q.name, q.used, q.at_once, q.limit, q.per) for q in usage.quotas),

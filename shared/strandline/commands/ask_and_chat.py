@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
-from strandline.commands.output import format_value, print_json
+from strandline.commands.output import format_value, print_json, print_text
 
 if TYPE_CHECKING:
     from strandline.client import answers
@@ -89,9 +89,9 @@ def _print_turn(run: Invocation, turn: answers.TurnOut) -> None:
         return
     if turn.text is None:
         raise click.ClickException(f"the language model gave no answer: {turn.reason}")
-    click.echo("\n".join(map(format_value, turn.text.splitlines())))
+    print_text("\n".join(map(format_value, turn.text.splitlines())))
     for citation in turn.citations:
-        click.echo(f"[{citation.n}] event {citation.event_id}")
+        print_text(f"[{citation.n}] event {citation.event_id}")
 
 
 COMMANDS = (ask, chat)

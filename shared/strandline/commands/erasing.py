@@ -9,7 +9,7 @@ import click
 
 from strandline.client import answers
 from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
-from strandline.commands.output import print_json, print_table
+from strandline.commands.output import print_json, print_table, print_text
 
 
 @click.command()
@@ -47,7 +47,7 @@ def erase(
         if run.as_json:
             print_json(preview)
         else:
-            click.echo(f"{_describe(preview)} would be erased")
+            print_text(f"{_describe(preview)} would be erased")
         return
     if not yes:
         click.confirm(f"Erase {_describe(preview)}?", abort=True)
@@ -61,7 +61,7 @@ def erase(
     if run.as_json:
         print_json(erasure)
     else:
-        click.echo(f"unreadable; its receipt: strandline erasure {erasure.erasure_id}")
+        print_text(f"unreadable; its receipt: strandline erasure {erasure.erasure_id}")
 
 
 def _describe(preview: answers.ErasurePreview) -> str:
@@ -82,8 +82,8 @@ def erasure(run: Invocation, erasure_id: Any) -> None:
         print_json(status)
         return
     counts = ", ".join(f"{count:,} {name}" for name, count in sorted(status.counts.items()))
-    click.echo(f"{status.state}; unreadable since {status.unreadable_at:%Y-%m-%d %H:%M:%S}")
-    click.echo(counts or "nothing is counted yet")
+    print_text(f"{status.state}; unreadable since {status.unreadable_at:%Y-%m-%d %H:%M:%S}")
+    print_text(counts or "nothing is counted yet")
 
 
 @click.command()

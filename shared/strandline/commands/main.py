@@ -7,6 +7,7 @@ interrupted.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -32,6 +33,7 @@ from strandline.commands import (
     transfer,
 )
 from strandline.commands.invocation import Invocation
+from strandline.commands.output import print_text
 
 EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
@@ -119,22 +121,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result: Any = cli.main(args, "strandline", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        error.show()
+        message = io.StringIO()
+        error.show(message)
+        print_text(message.getvalue().rstrip("\n"), err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("strandline: interrupted", err=True)
+        print_text("strandline: interrupted", err=True)
         return EXIT_INTERRUPTED
     except ServiceError as error:
-        click.echo(f"strandline: {error}", err=True)
+        print_text(f"strandline: {error}", err=True)
         return EXIT_UNREACHABLE if isinstance(error, UnavailableError) else EXIT_REFUSED
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     except UnicodeError as error:
-        click.echo(f"strandline: a text is not UTF-8, or a key not ASCII ({error})", err=True)
+        print_text(f"strandline: a text is not UTF-8, or a key not ASCII ({error})", err=True)
         return EXIT_REFUSED
     except OSError as error:
-        click.echo(f"strandline: {error}", err=True)
+        print_text(f"strandline: {error}", err=True)
         return EXIT_REFUSED
 
 

@@ -60,13 +60,14 @@ class Bridge:
     def _receive(self, line: bytes, pool: ThreadPoolExecutor) -> None:
         try:
             body: object = json.loads(line)
-        except ValueError:
-            self._write(make_error(ProtocolError(PARSE_ERROR, "This line is not JSON."), None))
+        except (ValueError, RecursionError):
+            failure = ProtocolError(PARSE_ERROR, "This line is not JSON.")
+            self._write(_encode(make_error(failure, None)))
             return
         try:
             message = parse_message(body)
         except ProtocolError as error:
-            self._write(make_error(error, message_id(body)))
+            self._write(_encode(make_error(error, message_id(body))))
             return
         if message.method == "notifications/cancelled":
             self._cancel(message.params.get("requestId"))
@@ -89,19 +90,20 @@ class Bridge:
     def _answer(self, message: Message, line: bytes) -> None:
         try:
             answer = self._client.perform(self._make_call(message, line))
+            data = _encode({**answer, "id": message.id})  # a service that fails may not know the id
         except ServiceError as error:
-            data = {"code": error.code, "status": error.status, "retryable": error.retryable}
-            failure = ProtocolError(INTERNAL_ERROR, str(error), data)
-            answer = make_error(failure, message.id)
+            details = {"code": error.code, "status": error.status, "retryable": error.retryable}
+            failure = ProtocolError(INTERNAL_ERROR, str(error), details)
+            data = _encode(make_error(failure, message.id))
         except Exception as error:  # whatever it was, the client waits for an answer
             failure = ProtocolError(INTERNAL_ERROR, f"strandline mcp failed: {error!r}")
-            answer = make_error(failure, message.id)
+            data = _encode(make_error(failure, message.id))
         with self._lock:
             self._pending.pop(message.id, None)
             is_cancelled = message.id in self._cancellations
             self._cancellations.discard(message.id)
         if not is_cancelled:
-            self._write(answer)
+            self._write(data)
 
     def _make_call(self, message: Message, line: bytes) -> Call[Any]:
         # One key for all attempts: what a tool stores is stored once.
@@ -114,13 +116,26 @@ class Bridge:
             }
             name: object = message.params.get(NAME_PARAMETERS.get(message.method, ""))
             headers |= {NAME_HEADER: encode_header(name)} if isinstance(name, str) else {}
-        return Call("POST", "/mcp", json.loads, self._query, line, headers, also=_PROTOCOL_STATUSES)
+        return Call(
+            "POST", "/mcp", _parse_answer, self._query, line, headers, also=_PROTOCOL_STATUSES
+        )
 
-    def _write(self, answer: Mapping[str, Any]) -> None:
-        data = json.dumps(answer, ensure_ascii=False).encode(errors="backslashreplace")
+    def _write(self, data: bytes) -> None:
         with self._lock:
             self._output.write(data + b"\n")
             self._output.flush()
+
+
+def _encode(answer: Mapping[str, Any]) -> bytes:
+    return json.dumps(answer, ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def _parse_answer(content: bytes) -> Mapping[str, Any]:
+    """Raises ValueError."""
+    answer: object = json.loads(content)
+    if not isinstance(answer, dict):
+        raise ValueError("not an object")
+    return cast("Mapping[str, Any]", answer)
 
 
 @click.command()

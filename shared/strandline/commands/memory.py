@@ -9,7 +9,7 @@ import click
 from rich.progress import Progress
 
 from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
-from strandline.commands.output import make_progress, print_json, print_table
+from strandline.commands.output import make_progress, print_json, print_table, print_text
 
 _SHOWN_CHARS = 240
 """Of a text in a table."""
@@ -41,7 +41,7 @@ def add(
     if run.as_json:
         print_json(receipt)
     else:
-        click.echo(f"stored as event {receipt.event_id}, number {receipt.seq} of its scope")
+        print_text(f"stored as event {receipt.event_id}, number {receipt.seq} of its scope")
 
 
 @click.command()
@@ -78,7 +78,7 @@ def recall(
         "Nothing is known about this.",
     )
     for reason in answer.degraded:
-        click.echo(f"strandline: the answer is limited: {reason}", err=True)
+        print_text(f"strandline: the answer is limited: {reason}", err=True)
 
 
 def _cut(text: str | None, full: bool) -> str:
@@ -110,7 +110,7 @@ def context(
     if run.as_json:
         print_json(answer)
     else:
-        click.echo(answer.text)
+        print_text(answer.text)
 
 
 @click.command()
@@ -136,7 +136,7 @@ def upload(
     if run.as_json:
         print_json(receipt)
     else:
-        click.echo(f"stored as event {receipt.event_id}, CID {receipt.blob and receipt.blob.cid}")
+        print_text(f"stored as event {receipt.event_id}, CID {receipt.blob and receipt.blob.cid}")
 
 
 COMMANDS = (add, recall, context, upload)

@@ -13,15 +13,34 @@ from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 from rich.text import Text
 
+_CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+_JSON_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}
+"""Controls that JSON leaves as they are."""
+
+
+def strip_controls(text: str) -> str:
+    """A text without the characters that a terminal obeys."""
+    return text.translate(_CONTROLS)
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """Lines for people, of which a terminal obeys nothing."""
+    click.echo(strip_controls(text), err=err)
+
 
 def print_json(value: Any) -> None:
     """One JSON document; of models and lists of models."""
-    click.echo(json.dumps(_dump_models(value), ensure_ascii=False, indent=2))
+    click.echo(_to_json(value, indent=2))
 
 
 def print_json_line(value: Any) -> None:
     """One line of JSON Lines."""
-    click.echo(json.dumps(_dump_models(value), ensure_ascii=False))
+    click.echo(_to_json(value))
+
+
+def _to_json(value: Any, indent: int | None = None) -> str:
+    text = json.dumps(_dump_models(value), ensure_ascii=False, indent=indent)
+    return text.translate(_JSON_CONTROLS)
 
 
 def _dump_models(value: Any) -> Any:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.request_building import join_participants
 from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
-from strandline.commands.output import make_progress, print_json, print_table
+from strandline.commands.output import make_progress, print_json, print_table, print_text
 from strandline.commands.simulation_scenarios import (
     SCENARIOS,
     MissingRight,
@@ -148,8 +148,8 @@ def _report(run: Invocation, verdicts: list[CheckOutcome], what: str, place: str
             colours=_COLOURS,
         )
         others = [f"{count} {kind}" for kind, count in counts.items() if count and kind != PASSED]
-        click.echo(", ".join([f"{counts[PASSED]} of {len(verdicts)} {what} passed", *others]))
-        click.echo(f"of {place}", err=True)
+        print_text(", ".join([f"{counts[PASSED]} of {len(verdicts)} {what} passed", *others]))
+        print_text(f"of {place}", err=True)
     return 1 if counts[FAILED] else 0
 
 

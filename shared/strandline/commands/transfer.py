@@ -22,7 +22,7 @@ from strandline.commands.import_formats import (
     read_events,
 )
 from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
-from strandline.commands.output import make_progress, print_json, print_json_line
+from strandline.commands.output import make_progress, print_json, print_json_line, print_text
 
 BATCH = 200
 _REWRITTEN = {"parts", "model", "blob", "edges", "source_event_key"}
@@ -61,11 +61,11 @@ def import_file(run: Invocation, file: Path, user: str, agent: str) -> int:
     if run.as_json:
         print_json({"events": len(events), "stored": stored_count, "refused": refusals})
     else:
-        click.echo(f"{stored_count} of {len(events)} events of {file.name} are stored")
+        print_text(f"{stored_count} of {len(events)} events of {file.name} are stored")
         for refusal in refusals[:_SHOWN_REFUSALS]:
-            click.echo(f"refused: {refusal}", err=True)
+            print_text(f"refused: {refusal}", err=True)
         if len(refusals) > _SHOWN_REFUSALS:
-            click.echo(f"and {len(refusals) - _SHOWN_REFUSALS} more refusals", err=True)
+            print_text(f"and {len(refusals) - _SHOWN_REFUSALS} more refusals", err=True)
     return 1 if refusals else 0
 
 
@@ -128,9 +128,9 @@ def export(
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
                 count += 1
         draft.replace(out)
-    click.echo(f"{count} events exported", err=True)
+    print_text(f"{count} events exported", err=True)
     if left_out:
-        click.echo(f"left out: {len(left_out)} statements to the knowledge graph", err=True)
+        print_text(f"left out: {len(left_out)} statements to the knowledge graph", err=True)
 
 
 def _list_appendable_events(
