@@ -1,6 +1,7 @@
 """Arguments of MCP's tools as models and clients send them."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,8 +9,8 @@ import pytest
 
 from strandline.mcp.dispatch import TOOLSETS
 from strandline.mcp.tool_types import Schema, Tool
-from tests.mcp_calls import ALICE, EVERYTHING, HELPER, calls_of, post, prepare
-from tests.support import Gateway, Reply
+from tests.mcp_calls import ALICE, EVERYTHING, HELPER, call_tool, calls_of, post, prepare
+from tests.support import Gateway, Reply, ScratchDatabase
 
 TOOLS = [tool for tools in TOOLSETS.values() for tool in tools]
 UNSTORABLE = ("\ud800", "a\x00b")
@@ -91,3 +92,86 @@ def test_what_the_service_refuses_bears_the_id_of_the_request(gateway: Gateway, 
     assert (reply.status, reply.body["id"]) == (422, "q-9"), reply.text
     broken = gateway.call("POST", "/mcp", query=query, raw=b"{", key=bob)
     assert (broken.status, broken.body["id"]) == (422, None), broken.text
+
+
+# whose words -------------------------------------------------------------------------------------
+
+NODE = {"type": "entity", "name": "Petrel", "kind": "product"}
+WRITES: list[tuple[str, dict[str, Any]]] = [
+    ("add", {"content": "The buoy is red."}),
+    ("insert", {"content": "The buoy is green."}),
+    ("mie_store", {"type": "fact", "content": "The buoy is blue"}),
+    ("mie_bulk_store", {"nodes": [NODE]}),
+]
+
+
+@pytest.mark.parametrize("user", [None, ALICE])
+@pytest.mark.parametrize(
+    ("members", "speaker", "expected"),
+    [
+        ([ALICE, HELPER], None, (HELPER, "agent", "agent")),
+        ([ALICE], None, (None, "agent", "agent")),
+        ([ALICE, HELPER], ALICE, (ALICE, "user", "user")),
+        ([ALICE], f" {ALICE}", (ALICE, "user", "user")),
+        ([ALICE, HELPER], HELPER, (HELPER, "agent", "agent")),
+    ],
+)
+def test_what_is_stored_is_the_agents_unless_a_speaker_is_named(
+    gateway: Gateway,
+    scratch_db: ScratchDatabase,
+    user: str | None,
+    members: list[str],
+    speaker: str | None,
+    expected: tuple[str | None, str, str],
+) -> None:
+    own = gateway.key(user=user)
+    for tool, arguments in WRITES:
+        whole = {**arguments, "participants": members, "speaker": speaker}
+        given = {name: value for name, value in whole.items() if value is not None}
+        text, is_error = call_tool(gateway, tool, given, key=own)
+        assert not is_error, (tool, text)
+    rows = scratch_db.rows("select speaker, role, origin from events")
+    assert rows == [expected] * len(WRITES)
+    assert {trust for (trust,) in scratch_db.rows("select trust from graph_nodes")} == {expected[2]}
+    fact = re.findall(
+        r"fact:[0-9a-f-]{36}",
+        call_tool(gateway, "mie_list", {"node_type": "fact", "participants": [ALICE]}, key=own)[0],
+    )[0]
+    change = {"node_id": fact, "action": "invalidate", "reason": "It was painted."}
+    whole = {**change, "participants": members} | ({"speaker": speaker} if speaker else {})
+    text, is_error = call_tool(gateway, "mie_update", whole, key=own)
+    assert not is_error, text
+    assert scratch_db.rows(
+        "select speaker, role, origin from events order by seq desc limit 1"
+    ) == [expected]
+
+
+def test_who_may_not_speak_is_told(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+    alice = gateway.key(user=ALICE)
+    both = [ALICE, "user:bob", HELPER]
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"speaker": "user:bob", "participants": both}, "(forbidden)"),
+        ({"speaker": "user:zoe", "participants": both}, "must be one of the participants"),
+        ({"speaker": "bot:x", "participants": [*both, "bot:x"]}, "speaker: "),
+        ({"role": "user", "participants": both}, 'as in "user:alice"'),
+        ({"role": "system", "participants": both}, "role: must be one of user, agent"),
+        ({"participants": [*both, "agent:scout"]}, "name the agent that speaks"),
+    ]
+    for arguments, expected in cases:
+        text, is_error = call_tool(gateway, "add", {"content": "x", **arguments}, key=alice)
+        assert (is_error, expected in text) == (True, True), text
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
+
+
+def test_over_http_a_statement_is_a_users_by_default_and_an_agents_on_request(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
+    alice = gateway.key(user=ALICE)
+    for role, expected in ((None, (ALICE, "user", "user")), ("agent", (None, "agent", "agent"))):
+        body = {"participants": [ALICE], "nodes": [NODE], **({"role": role} if role else {})}
+        assert gateway.call("POST", "/api/v1/graph/nodes", body, key=alice).status == 201
+        rows = scratch_db.rows("select speaker, role, origin from events order by seq desc limit 1")
+        assert rows == [expected]
+    wrong = {"participants": [ALICE], "nodes": [NODE], "role": "agent", "speaker": ALICE}
+    reply = gateway.call("POST", "/api/v1/graph/nodes", wrong, key=alice)
+    assert (reply.status, reply.error["details"]["field"]) == (422, "speaker")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from strandline.client import answers
@@ -41,6 +41,7 @@ class GraphStatements(VerbGroup):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
         speaker: str | None = None,
+        role: Literal["user", "agent"] | None = None,
         idempotency_key: str | None = None,
     ) -> answers.CreateNodesAnswer:
         """State up to 50 facts, decisions, entities, events and topics, with their
@@ -56,6 +57,7 @@ class GraphStatements(VerbGroup):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
         speaker: str | None = None,
+        role: Literal["user", "agent"] | None = None,
         content: str | None = None,
         title: str | None = None,
         name: str | None = None,
@@ -83,6 +85,7 @@ class GraphStatements(VerbGroup):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
         speaker: str | None = None,
+        role: Literal["user", "agent"] | None = None,
         replacement: Fields | None = None,
         replacement_id: str | None = None,
         valid_from: Time | None = None,
@@ -100,6 +103,7 @@ class GraphStatements(VerbGroup):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
         speaker: str | None = None,
+        role: Literal["user", "agent"] | None = None,
         idempotency_key: str | None = None,
     ) -> answers.RelationsAnswer:
         """State up to 50 edges between nodes."""
@@ -114,6 +118,7 @@ class GraphStatements(VerbGroup):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
         speaker: str | None = None,
+        role: Literal["user", "agent"] | None = None,
         reason: str | None = None,
         valid_to: Time | None = None,
         idempotency_key: str | None = None,
@@ -157,6 +162,7 @@ class GraphStatements(VerbGroup):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
         speaker: str | None = None,
+        role: Literal["user", "agent"] | None = None,
         reason: str | None = None,
         idempotency_key: str | None = None,
     ) -> answers.Merge:
@@ -172,6 +178,7 @@ class GraphStatements(VerbGroup):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
         speaker: str | None = None,
+        role: Literal["user", "agent"] | None = None,
         reason: str | None = None,
         idempotency_key: str | None = None,
     ) -> answers.MergeUndo:
@@ -189,6 +196,7 @@ class GraphStatements(VerbGroup):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
         speaker: str | None = None,
+        role: Literal["user", "agent"] | None = None,
         valid_from: Time | None = None,
         why_changed: str | None = None,
         impact_expected: str | None = None,

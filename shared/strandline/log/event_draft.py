@@ -244,7 +244,8 @@ def _resolve_speaker(
     principal: Principal, request: AppendRequest, members: list[str]
 ) -> str | None:
     """The speaker: as given, or the only participant that fits the role. A bound credential speaks
-    as its user or as an agent, never as another user. Raises Invalid or Forbidden."""
+    as its user or as an agent, which has no name only where no agent takes part; never as another
+    user. Raises Invalid or Forbidden."""
     role, agents = request.role, [m for m in members if m.startswith("agent:")]
     users = [principal.user] if principal.user else [m for m in members if m.startswith("user:")]
     if request.speaker is not None:
@@ -260,7 +261,7 @@ def _resolve_speaker(
             "speaker: an agent needs the role `agent`, and that role needs an agent",
             field="speaker",
         )
-    if principal.user and role == "agent" and not is_agent:
+    if principal.user and role == "agent" and agents and not is_agent:
         raise Invalid("speaker: name the agent that speaks", field="speaker")
     if principal.user and not is_agent and speaker not in (None, principal.user):
         raise Forbidden(
@@ -273,7 +274,7 @@ def _resolve_speaker(
 def _derive_origin(principal: Principal, request: AppendRequest, speaker: str | None) -> str:
     """The event's origin, which decides how far it is trusted. No field of the request sets it."""
     if principal.user:
-        return "agent" if speaker is not None and speaker.startswith("agent:") else "user"
+        return "agent" if request.role == "agent" else "user"
     return {"observation": "tool", "upload": "document"}.get(request.type, request.role)
 
 

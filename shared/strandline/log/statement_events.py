@@ -33,6 +33,13 @@ _MAX_METADATA_BYTES = 128 * 1024
 contributed to the graph is one statement."""
 
 
+def resolve_role(speaker: str | None, role: Role | None) -> Role:
+    """The role of a statement's event: as given, else the speaker's; without both a user's."""
+    if role is not None:
+        return role
+    return "user" if speaker is None or speaker.startswith("user:") else "agent"
+
+
 @dataclass(frozen=True)
 class GraphStatement:
     """What a caller stated, before it is stored as an event."""

@@ -11,11 +11,12 @@ from strandline.mcp.tools_memory import get_context
 
 def remember(context: ToolContext, arguments: Arguments) -> str:
     """Store something so that it can be found."""
-    del context
+    users = [name for name in context.get_members() if name.startswith("user:")]
+    speaker = f"speaker {users[0]}" if len(users) == 1 else "the `speaker` who says it"
     return (
         "Remember this: first `recall` whether it is known already. If it is new, store it with "
-        "`add`, word for word; if it builds on or corrects what is known, with `insert`. Then say "
-        f"in one sentence what was stored.\n\n{arguments['text']}"
+        f"`add`, word for word, with {speaker}; if it builds on or corrects what is known, with "
+        f"`insert`. Then say in one sentence what was stored.\n\n{arguments['text']}"
     )
 
 

@@ -62,12 +62,36 @@ class ToolContext:
         participants = arguments.get("participants") or [*self.participants]
         return {"participants": participants} if participants else {}
 
-    def get_write_participants(self, arguments: Arguments) -> dict[str, list[str]]:
-        """The parameter `participants` of a write, where the credential's own user takes part.
-        Raises WrongArgument."""
-        participants = [*self.get_read_participants(arguments).get("participants", [])]
+    def get_members(self, arguments: Arguments | None = None) -> list[str]:
+        """The participants of a write, among them the credential's own user; those of the
+        connection where no call names others."""
+        participants = [*self.get_read_participants(arguments or {}).get("participants", [])]
         if self.principal.user and self.principal.user not in participants:
             participants.append(self.principal.user)
+        return participants
+
+    def get_author(self, arguments: Arguments) -> dict[str, Any]:
+        """The fields of a write that say who takes part and whose words it stores: the agent's
+        among the participants, or an agent's without a name, unless `speaker` names somebody.
+        Raises WrongArgument."""
+        members = self.get_write_participants(arguments)
+        speaker: str | None = arguments.get("speaker")
+        if speaker is None:
+            if arguments.get("role") == "user":
+                raise WrongArgument(
+                    'speaker: name the user whose words these are, as in "user:alice"; without it '
+                    "they are the agent's"
+                )
+            agents = [name for name in members["participants"] if name.startswith("agent:")]
+            named = {"speaker": agents[0]} if len(agents) == 1 else {}
+            return {**members, **named, "role": "agent"}
+        is_user = speaker.strip().startswith("user:")
+        role = arguments.get("role") or ("user" if is_user else "agent")
+        return {**members, "speaker": speaker, "role": role}
+
+    def get_write_participants(self, arguments: Arguments) -> dict[str, list[str]]:
+        """The parameter `participants` of a write. Raises WrongArgument."""
+        participants = self.get_members(arguments)
         if not participants:
             raise WrongArgument(
                 'participants: say whose memory it is, as in ["user:alice", "agent:helper"]'

@@ -57,7 +57,7 @@ def bulk_store(context: ToolContext, arguments: Arguments) -> str:
 
 
 def _create(context: ToolContext, arguments: Arguments, nodes: list[Arguments]) -> str:
-    body = context.get_write_participants(arguments) | {"nodes": [_to_node(node) for node in nodes]}
+    body = context.get_author(arguments) | {"nodes": [_to_node(node) for node in nodes]}
     answer = context.operations.call(f"POST {_NODES}", body)
     entries = [f"{node['id']} (event {node['event_id']})" for node in answer["nodes"]]
     notes = [
@@ -71,7 +71,7 @@ def _create(context: ToolContext, arguments: Arguments, nodes: list[Arguments]) 
 def _to_node(arguments: Arguments) -> dict[str, Any]:
     """A node in the form of the graph's own operation, from MIE's arguments. That operation refuses
     unknown fields."""
-    others = ("participants", "relationships")
+    others = ("participants", "relationships", "speaker")
     node = {name: value for name, value in arguments.items() if name not in others}
     if "invalidates" in node:
         node.setdefault("reason", "Replaced by a newer fact.")
@@ -126,7 +126,7 @@ def update(context: ToolContext, arguments: Arguments) -> str:
     """End a fact, or change a field of a node."""
     path, body = (
         {"node_id": arguments["node_id"]},
-        dict[str, Any](context.get_write_participants(arguments)),
+        context.get_author(arguments),
     )
     if arguments["action"] == "invalidate":
         if "reason" not in arguments:
@@ -195,6 +195,7 @@ _TYPE = choice("fact", "decision", "entity", "event", "topic")
 _KIND = choice("person", "company", "project", "product", "technology", "place", "other")
 _STATUS = choice("active", "superseded", "reversed")
 _WHO: dict[str, Schema] = {"participants": TEXTS}
+_AUTHOR: dict[str, Schema] = {**_WHO, "speaker": TEXT}
 
 TOOLS = (
     Tool(
@@ -232,7 +233,7 @@ TOOLS = (
             "relationships": OBJECTS,
             "invalidates": TEXT,
             "reason": TEXT,
-            **_WHO,
+            **_AUTHOR,
         },
         ("type",),
         is_read_only=False,
@@ -243,7 +244,7 @@ TOOLS = (
         "for edges of the same call.",
         ("write",),
         bulk_store,
-        {"nodes": OBJECTS, **_WHO},
+        {"nodes": OBJECTS, **_AUTHOR},
         ("nodes",),
         is_read_only=False,
     ),
@@ -298,7 +299,7 @@ TOOLS = (
             "reason": TEXT,
             "replacement_id": TEXT,
             "new_value": TEXT,
-            **_WHO,
+            **_AUTHOR,
         },
         ("node_id", "action"),
         is_read_only=False,

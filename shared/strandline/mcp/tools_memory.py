@@ -25,8 +25,9 @@ from strandline.mcp.tool_types import (
 
 FORMAT = choice("text", "json")
 _ROLE = choice("user", "agent", "system")
+_OWN_ROLE = choice("user", "agent")
 _FILTERS = ("session_id", "role", "since", "until")
-_EVENT_FIELDS = ("content", "role", "type", "session_id", "speaker", "occurred_at")
+_EVENT_FIELDS = ("content", "type", "session_id", "occurred_at")
 _NOTHING = "Nothing is known about this. Try other words, a longer time or other participants."
 
 
@@ -52,8 +53,8 @@ def get_context(context: ToolContext, arguments: Arguments) -> str:
 
 
 def _post_event(operation: str, context: ToolContext, arguments: Arguments) -> dict[str, Any]:
-    event = {"role": "user", **pick(arguments, *_EVENT_FIELDS, source_event_key="event_key")}
-    return context.operations.call(operation, event | context.get_write_participants(arguments))
+    event = pick(arguments, *_EVENT_FIELDS, source_event_key="event_key")
+    return context.operations.call(operation, event | context.get_author(arguments))
 
 
 def add(context: ToolContext, arguments: Arguments) -> str:
@@ -103,7 +104,7 @@ def query_references(context: ToolContext, arguments: Arguments) -> str:
 _READ: dict[str, Schema] = {"participants": TEXTS, "format": FORMAT}
 _EVENT: dict[str, Schema] = {
     "content": TEXT,
-    "role": _ROLE,
+    "role": _OWN_ROLE,
     "type": choice("message", "thought", "action", "observation"),
     "participants": TEXTS,
     "speaker": TEXT,
@@ -132,8 +133,8 @@ TOOLS = (
     ),
     Tool(
         "add",
-        "Store what was said, done or noticed, word for word. `role` is who spoke (default user). "
-        "The same `event_key` is stored once.",
+        "Store what was said, done or noticed, word for word, as yours; with speaker user:NAME as "
+        "what that user said. The same `event_key` is stored once.",
         ("write",),
         add,
         _EVENT,

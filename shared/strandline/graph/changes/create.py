@@ -14,7 +14,6 @@ from strandline.graph.changes.sentences import name_of, write_sentence
 from strandline.graph.changes.statement_writes import (
     count_writes,
     make_source,
-    speaker_role,
 )
 from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
@@ -45,7 +44,12 @@ from strandline.graph.nodes.store_read_nodes import ScopeNode
 from strandline.http.request import Request
 from strandline.log.append import make_caller
 from strandline.log.append_state import AppendResult
-from strandline.log.statement_events import GraphStatement, build_statements, store_statements
+from strandline.log.statement_events import (
+    GraphStatement,
+    build_statements,
+    resolve_role,
+    store_statements,
+)
 
 _NOT_PROPERTIES = {
     *("ref", "type", "relationships", "confidence", "valid_from", "invalidates", "reason"),
@@ -121,7 +125,7 @@ def _make_statements(body: CreateNodesRequest, key: str | None) -> list[GraphSta
     return [
         GraphStatement(
             participants=body.participants,
-            role=speaker_role(body.speaker),
+            role=resolve_role(body.speaker, body.role),
             content=write_sentence(node),
             operation={"create": _make_operation(node, refs, f"nodes.{n}")},
             speaker=body.speaker,

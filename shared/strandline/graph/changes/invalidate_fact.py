@@ -22,14 +22,13 @@ from strandline.graph.changes.statement_writes import (
     Observations,
     check_operation_size,
     open_scope,
-    speaker_role,
     store_with_observations,
 )
 from strandline.graph.changes.store_targets import NodeTarget, find_targets
 from strandline.graph.nodes.identity import format_node_id, normalise
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
 from strandline.http.request import Request
-from strandline.log.statement_events import GraphStatement
+from strandline.log.statement_events import GraphStatement, resolve_role
 
 
 def invalidate_fact(
@@ -57,7 +56,7 @@ def invalidate_fact(
 
     statement = GraphStatement(
         participants=scope.participants,
-        role=speaker_role(body.speaker),
+        role=resolve_role(body.speaker, body.role),
         content=write_invalidation(target.name, body.reason, new_name),
         operation={"invalidate": operation},
         speaker=body.speaker,
@@ -114,7 +113,7 @@ def _make_operation(
     fields = body.model_dump(
         mode="json",
         exclude_none=True,
-        exclude={"participants", "speaker", "replacement_id"},
+        exclude={"participants", "speaker", "role", "replacement_id"},
     )
     operation = {**describe_target(target), **fields}
     if end:

@@ -18,7 +18,6 @@ from strandline.graph.changes.statement_writes import (
     GraphScope,
     Observations,
     open_scope,
-    speaker_role,
     store_with_observations,
 )
 from strandline.graph.changes.store_targets import (
@@ -31,7 +30,7 @@ from strandline.graph.changes.store_targets import (
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.observations import NodeObservation, Source
 from strandline.http.request import Request
-from strandline.log.statement_events import GraphStatement
+from strandline.log.statement_events import GraphStatement, resolve_role
 
 
 def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[Merge, bool]:
@@ -65,7 +64,7 @@ def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[
 
     statement = GraphStatement(
         participants=scope.participants,
-        role=speaker_role(body.speaker),
+        role=resolve_role(body.speaker, body.role),
         content=write_merge(start.name, into.name, body.reason),
         operation={"merge": {"from": describe_target(start), "into": describe_target(into)}},
         speaker=body.speaker,
@@ -138,7 +137,7 @@ def undo_merge(
 
     statement = GraphStatement(
         participants=scope.participants,
-        role=speaker_role(body.speaker),
+        role=resolve_role(body.speaker, body.role),
         content=write_separation([move.name for move in moves], body.reason),
         operation={"undo": {"merge_id": str(merge_id)}},
         speaker=body.speaker,

@@ -30,7 +30,6 @@ from strandline.graph.changes.statement_writes import (
     check_operation_size,
     count_writes,
     open_scope,
-    speaker_role,
     store_with_observations,
 )
 from strandline.graph.changes.store_targets import EdgeWithEnds, find_edge
@@ -42,7 +41,7 @@ from strandline.graph.nodes.edge_type_rules import (
 from strandline.graph.nodes.identity import format_node_id, normalise
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
 from strandline.http.request import Request
-from strandline.log.statement_events import GraphStatement
+from strandline.log.statement_events import GraphStatement, resolve_role
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def relate_nodes(
     statements = [
         GraphStatement(
             participants=scope.participants,
-            role=speaker_role(body.speaker),
+            role=resolve_role(body.speaker, body.role),
             content=write_relation(edge.start.name, edge.link.edge, edge.link.role, edge.end.name),
             operation={"relate": _make_operation(edge, f"edges.{n}")},
             speaker=body.speaker,
@@ -192,7 +191,7 @@ def end_edge(
 
     statement = GraphStatement(
         participants=scope.participants,
-        role=speaker_role(body.speaker),
+        role=resolve_role(body.speaker, body.role),
         content=write_edge_end(
             edge.from_name, edge.type, edge.label or None, edge.to_name, body.reason
         ),

@@ -14,6 +14,7 @@ from strandline.graph.nodes.schemas import (
     EntityKind,
     FactCategory,
     NodeRef,
+    StatementRole,
     StoredEdge,
     Text,
 )
@@ -40,6 +41,8 @@ class ScopeRequest(RequestModel):
     """The exact set of participants. It determines the scope."""
     speaker: Participant | None = None
     """Who states it. May be omitted if only one participant is possible."""
+    role: StatementRole | None = None
+    """Whose words it is. By default the speaker's, and a user's if nobody speaks."""
 
 
 class NodePatch(ScopeRequest):
@@ -81,7 +84,7 @@ class NodePatch(ScopeRequest):
 
     @model_validator(mode="after")
     def _check_not_empty(self) -> Self:
-        if not self.model_fields_set - {"participants", "speaker"}:
+        if not self.model_fields_set - {"participants", "speaker", "role"}:
             raise ValueError("give at least one field to change")
         return self
 

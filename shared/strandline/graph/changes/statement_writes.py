@@ -21,7 +21,6 @@ from strandline.http.request import Request
 from strandline.log.append import make_caller
 from strandline.log.append_state import AppendBatch, AppendResult
 from strandline.log.schemas_append import Receipt
-from strandline.log.schemas_fields import Role
 from strandline.log.statement_events import GraphStatement, build_statements, store_statements
 from strandline.participants import derive_scope_id, normalize_set
 
@@ -48,11 +47,6 @@ def open_scope(request: Request, participants: Sequence[str]) -> GraphScope:
     caller = Caller(principal.tenant, tuple(members), NOBODY)
     readers = request.resources.database.connect_as(caller, request.deadline)
     return GraphScope(members, derive_scope_id(principal.tenant, members), readers)
-
-
-def speaker_role(speaker: str | None) -> Role:
-    """The role of a statement's event."""
-    return "user" if speaker is None or speaker.startswith("user:") else "agent"
 
 
 def check_operation_size(operation: Mapping[str, Any], field: str) -> None:

@@ -17,7 +17,6 @@ from strandline.graph.changes.statement_writes import (
     Observations,
     check_operation_size,
     open_scope,
-    speaker_role,
     store_with_observations,
 )
 from strandline.graph.changes.store_targets import NodeTarget
@@ -25,7 +24,7 @@ from strandline.graph.nodes.identity import NodeType, normalise
 from strandline.graph.nodes.observations import NodeObservation, Source
 from strandline.graph.nodes.schemas import FactCategory
 from strandline.http.request import Request
-from strandline.log.statement_events import GraphStatement
+from strandline.log.statement_events import GraphStatement, resolve_role
 
 _FIELDS: Mapping[NodeType, frozenset[str]] = {
     "fact": frozenset({"content", "category"}),
@@ -36,7 +35,7 @@ _FIELDS: Mapping[NodeType, frozenset[str]] = {
 }
 _FACT_CATEGORIES: Sequence[str] = get_args(FactCategory.__value__)
 _NAMES = frozenset({"content", "title", "name"})
-_COMMON = frozenset({"participants", "speaker", "confidence", "archived"})
+_COMMON = frozenset({"participants", "speaker", "role", "confidence", "archived"})
 
 
 def update_node(
@@ -69,7 +68,7 @@ def update_node(
 
     statement = GraphStatement(
         participants=scope.participants,
-        role=speaker_role(body.speaker),
+        role=resolve_role(body.speaker, body.role),
         content=write_update(target.name, fields),
         operation={"update": operation},
         speaker=body.speaker,
@@ -105,7 +104,7 @@ def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
     patch = {
         name: value
         for name, value in fields.items()
-        if name not in _NAMES and name not in ("participants", "speaker")
+        if name not in _NAMES and name not in ("participants", "speaker", "role")
     }
     if not patch:
         raise Invalid("body: changes nothing: give a field besides the name", field="body")

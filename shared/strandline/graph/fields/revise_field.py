@@ -25,7 +25,12 @@ from strandline.graph.nodes.store_read_nodes import ScopeNode
 from strandline.http.request import Request
 from strandline.log.append import make_caller
 from strandline.log.append_state import AppendBatch, AppendResult
-from strandline.log.statement_events import GraphStatement, build_statements, store_statements
+from strandline.log.statement_events import (
+    GraphStatement,
+    build_statements,
+    resolve_role,
+    store_statements,
+)
 from strandline.participants import derive_scope_id, normalize_set
 
 
@@ -120,7 +125,7 @@ def _make_statement(revision: _Revision, key: str | None) -> GraphStatement:
     body, topic = revision.body, revision.topic.name
     return GraphStatement(
         participants=body.participants,
-        role="user" if body.speaker is None or body.speaker.startswith("user:") else "agent",
+        role=resolve_role(body.speaker, body.role),
         content=write_field_sentence(
             topic, revision.field, body.value, body.why_changed, body.impact_expected
         ),

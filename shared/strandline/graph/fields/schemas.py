@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.errors import Invalid
-from strandline.graph.nodes.schemas import NodeRef
+from strandline.graph.nodes.schemas import NodeRef, StatementRole
 from strandline.schemas import (
     Count,
     Moment,
@@ -48,6 +48,8 @@ class RevisionRequest(RequestModel):
     """Exactly the topic's participants. They determine the scope."""
     speaker: Participant | None = None
     """Who states it. May be omitted if only one participant is possible."""
+    role: StatementRole | None = None
+    """Whose words it is. By default the speaker's, and a user's if nobody speaks."""
     value: Any
     """Any JSON. Null means that the field no longer has a value."""
     valid_from: Moment | None = None

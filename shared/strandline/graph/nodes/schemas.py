@@ -152,6 +152,9 @@ type NodeIn = Annotated[
 ]
 
 
+type StatementRole = Literal["user", "agent"]
+
+
 class CreateNodesRequest(RequestModel):
     """Up to 50 nodes, with edges between them and to existing nodes, stored all or none."""
 
@@ -159,6 +162,8 @@ class CreateNodesRequest(RequestModel):
     """The exact set of participants. It determines the scope."""
     speaker: Participant | None = None
     """Who states it. May be omitted if only one participant is possible."""
+    role: StatementRole | None = None
+    """Whose words it is. By default the speaker's, and a user's if nobody speaks."""
     nodes: list[NodeIn] = Field(min_length=1, max_length=MAX_NODES)
     """Each at most 15 KiB as JSON, including its relationships."""
 
