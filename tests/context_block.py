@@ -16,8 +16,9 @@ class Block:
 
 
 HEADINGS = ("Latest events:", "Topics:", "Events about the question:")
+WEAK_HEADING = "Nearest events, perhaps not about the question:"
 KNOWN_HEADING = "What is known:"
-_NOTES = ("Left out for length: ", "Shortened, ", "No stored event ", "Nothing is remembered.")
+_NOTES = ("Left out for length: ", "Shortened, ", "No event clearly ", "Nothing is remembered.")
 _DAY = r"[A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}"
 _EVENT = re.compile(
     rf"\[(\d+)\]↳? {_DAY}, "
@@ -107,7 +108,7 @@ def read_block(text: str) -> Block:
     citations: list[int] = []
     heading = ""
     for line in lines:
-        if line in (*HEADINGS, KNOWN_HEADING):
+        if line in (*HEADINGS, WEAK_HEADING, KNOWN_HEADING):
             assert line not in parts, "a heading twice"
             heading = line
             continue

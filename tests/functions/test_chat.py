@@ -194,7 +194,7 @@ def test_what_nobody_told_is_not_remembered(
     provider.otherwise = lambda _: says("I don't remember.", remembers=False)
     turn = finished_body(chat(front, key, "What is the boiling point of mercury?", *WHO))
     assert (turn["remembers"], turn["citations"]) == (False, [])
-    assert "No stored event answers the question." in provider.prompt_text()
+    assert "No event clearly answers the question." in provider.prompt_text()
 
 
 def test_without_a_model_it_says_what_to_configure(gateway: Gateway, tell: Tell) -> None:

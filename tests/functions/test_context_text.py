@@ -205,7 +205,7 @@ def test_when_nothing_answers_it_says_so(
     gateway.sweep()
     question = "Who won the chess game?"
     body = ask(gateway, key, query=question, min_relevance=1, session_id="s")
-    assert "No stored event answers the question." in body["text"]
+    assert "No event clearly answers the question." in body["text"]
     assert (lines(body, ABOUT), lines(body, TOPICS)) == ([], [])
     assert lines(body, LATEST) == ["alice: The buoy is red."]
     assert recalled_ids(scratch_db) == set()
@@ -454,7 +454,7 @@ def test_a_session_s_context_comes_as_text(
     assert "alice: A buoy for three." in lines(wider, LATEST) + lines(wider, ABOUT)
     gateway.sweep()  # too little is known of an event without a vector to leave it out
     nothing = ask_session(gateway, key, query="buoy", min_relevance=1)
-    assert "No stored event answers the question." in nothing["text"]
+    assert "No event clearly answers the question." in nothing["text"]
     latest = ask_session(gateway, key)
     assert (latest["known"], len(lines(latest, TOPICS))) == (None, 2)
 

@@ -98,7 +98,7 @@ def test_every_face_of_recall_refuses_alike(
         json = gateway.call("GET", f"{SESSION}/context", key=key, query={"query": query}).body
         assert len(json["chains"]) == is_known
         text = gateway.call("POST", "/api/v1/context", {"query": query}, key=key).body
-        assert ("No stored event answers" in text["text"]) is not is_known
+        assert ("No event clearly answers" in text["text"]) is not is_known
         assert body["known"] == json["known"] == text["known"]
 
 
@@ -124,12 +124,12 @@ def test_the_deployment_s_threshold_holds_where_the_tenant_has_none(
     get_settings.cache_clear()
     search = {"query": KNOWN_QUESTION}
     assert texts(recall(gateway, key, KNOWN_QUESTION)) == []
-    assert "No stored event" in gateway.call("POST", "/api/v1/context", search, key=key).text
+    assert "No event clearly" in gateway.call("POST", "/api/v1/context", search, key=key).text
     json = gateway.call("GET", f"{SESSION}/context", key=key, query=search | {"format": "text"})
-    assert "No stored event" in json.text
+    assert "No event clearly" in json.text
     tune(gateway, min_known=0.0)
     assert len(texts(recall(gateway, key, KNOWN_QUESTION))) == 3
-    assert "No stored event" not in gateway.call("POST", "/api/v1/context", search, key=key).text
+    assert "No event clearly" not in gateway.call("POST", "/api/v1/context", search, key=key).text
 
 
 # events without a vector -------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_a_space_without_calibration_shows_no_probability_and_refuses_nothing(
         json = gateway.call("GET", f"{SESSION}/context", key=key, query=body).body
         assert len(json["chains"]) == 1
         text = gateway.call("POST", "/api/v1/context", body, key=key).body
-        assert "No stored event" not in text["text"]
+        assert "No event clearly" not in text["text"]
         for answer in (result, chains, json, text):
             assert (answer["known"], answer["degraded"]) == (None, degraded)
     assert (

@@ -164,7 +164,7 @@ def test_nothing_is_remembered_of_an_empty_view(gateway: Gateway, key: str) -> N
     answer = ask(gateway, key, format="text")
     assert "Nothing is remembered." in answer["text"]
     answer = ask(gateway, key, query=QUESTION, format="text")
-    assert "No stored event answers the question." in answer["text"]
+    assert "No event clearly answers the question." in answer["text"]
     assert ask(gateway, key)["tree"]["scopes"] == []
 
 

@@ -47,6 +47,9 @@ _SHORT_CHARS = 40
 _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 700, 4
 """For each this many tokens of the budget, one of the best events is shown with its neighbours, up
 to a maximum."""
+_MAX_WEAK_EVENTS = 3
+"""The number of the nearest events that are shown, marked as weak, where none is relevant. A reader
+judges them better than a threshold does."""
 _LINE_BYTES = 20
 """The minimum bytes of an event's line in addition to its text."""
 
@@ -194,10 +197,13 @@ def _write_text(
 ) -> tuple[ContextTextOut, UsedSources]:
     relevant: Sequence[ScoredEvent] = ()
     best: Sequence[UUID] = ()
+    is_weak = False
     if matches.search:
         relevant = matches.search.select(request.min_relevance)[: request.limit]
+        if is_weak := not relevant and request.min_relevance is None:
+            relevant = matches.search.ranking.events[:_MAX_WEAK_EVENTS][: request.limit]
         best = _take_enough(relevant, matches.search, recent, request.budget)
-    around = request.neighbourhood_count
+    around = 0 if is_weak else request.neighbourhood_count
     neighbours = read_neighbours(access, best, around) if best else ()
     events: dict[UUID, HitEvent] = {event.event_id: event for event in neighbours}
     citing = [*matches.chains, *knowledge]
@@ -211,7 +217,7 @@ def _write_text(
             recent=[make_source(events[i], count) for i, count in recent.items() if i in events],
             topics=[_to_topic(chain) for chain in matches.chains if chain.event_ids],
             events=[make_source(events[i]) for i in event_ids],
-            is_known=bool(relevant) if matches.search else None,
+            is_known=bool(relevant) and not is_weak if matches.search else None,
             more_events=len(relevant) - len(best),
             knowledge=[source for source in knowledge if source.event_ids[0] in events],
             recent_share=request.answering.recent_share if request.answering else None,
@@ -219,7 +225,8 @@ def _write_text(
         request.budget,
     )
     answer = _to_answer(layout, matches, events, request.min_relevance)
-    return answer, _to_use(matches, layout, best) if matches.search else UsedSources()
+    used = () if is_weak else best
+    return answer, _to_use(matches, layout, used) if matches.search else UsedSources()
 
 
 def _to_answer(

@@ -14,6 +14,9 @@ from strandline.participants import display_name
 
 _EVENT_SHARE, _SUMMARY_SHARE, _KNOWN_SHARE = 1 / 4, 1 / 12, 1 / 24
 """The maximum share of a budget for the text of one event, one topic and one known fact."""
+_TOOL_SHARE = 1 / 20
+"""The maximum share for a tool's output that is not the best event: a log is long, and says what
+came of it in its first and last lines."""
 _MAX_SOURCE_CHARS = 8192
 """The maximum characters read and shown of a text."""
 _NAME_CHARS, _TOPIC_CHARS = 40, 100
@@ -78,23 +81,39 @@ class Line[Source: (EventSource, ChainSource, KnowledgeSource)]:
     """The part of the line before its text."""
     text: str
     is_shortened: bool = False
+    tail: str = ""
+    """The end of a text that is shortened in its middle."""
 
     @property
     def shown_text(self) -> str:
-        """Its text, with `…` at the end if it is shortened."""
-        return f"{self.text}…" if self.is_shortened else self.text
+        """Its text, with `…` where it is shortened."""
+        return f"{self.text}…{self.tail}" if self.is_shortened else self.text
 
     def shorten(self, max_bytes: int) -> None:
-        """Shorten a longer text to this size, `…` included, after a sentence or a word."""
+        """Shorten a longer text to this size, `…` included: after a sentence or a word, or, if it
+        has a tail, at most half of it before the `…` and the rest after it."""
         if count_bytes(self.shown_text) > max_bytes:
             room = max(0, max_bytes - count_bytes("…"))
-            cut = self.text.encode()[:room].decode(errors="ignore")
-            ends = (match.start() for match in _SENTENCE_END.finditer(cut))
-            end = max(ends, default=0)
-            if end <= len(cut) // 2:
-                end = cut.rfind(" ")
-            self.text = cut[:end] if end > len(cut) // 2 else cut
+            self.tail = _cut_end(self.tail, room // 2)
+            self.text = _cut_beginning(self.text, room - count_bytes(self.tail))
             self.is_shortened = True
+
+
+def _cut_beginning(text: str, max_bytes: int) -> str:
+    """As much of a text as fits, up to the end of a sentence or a word."""
+    cut = text.encode()[:max_bytes].decode(errors="ignore")
+    end = max((match.start() for match in _SENTENCE_END.finditer(cut)), default=0)
+    if end <= len(cut) // 2:
+        end = cut.rfind(" ")
+    return cut[:end] if end > len(cut) // 2 else cut
+
+
+def _cut_end(text: str, max_bytes: int) -> str:
+    """As much of the end of a text as fits, from the beginning of a word."""
+    if count_bytes(text) <= max_bytes:
+        return text
+    cut = text.encode()[len(text.encode()) - max_bytes :].decode(errors="ignore")
+    return cut[cut.find(" ") + 1 :] if " " in cut[: len(cut) // 2] else cut
 
 
 def format_day(moment: datetime) -> str:
@@ -103,8 +122,9 @@ def format_day(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%a} {format_date(moment)}"
 
 
-def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
-    """The line of an event without its citation, in a text of at most `max_bytes` bytes."""
+def event_line(event: EventSource, max_bytes: int, *, is_best: bool = False) -> Line[EventSource]:
+    """The line of an event without its citation, in a text of at most `max_bytes` bytes. A tool's
+    output is shortened in its middle, and to less, unless it is the best event."""
     notes = [] if event.origin == "user" else [event.origin]
     if event.stands_for > 1:
         notes.append(f"newest of {event.stands_for}")
@@ -114,7 +134,11 @@ def event_line(event: EventSource, max_bytes: int) -> Line[EventSource]:
     who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
     start = f" {format_day(event.said_at)}, {who}: "
     line = Line(event, start, *_sanitize_beginning(event.text))
-    line.shorten(int(max_bytes * _EVENT_SHARE))
+    is_output = event.origin == "tool"
+    max_text_bytes = int(max_bytes * (_TOOL_SHARE if is_output and not is_best else _EVENT_SHARE))
+    if is_output and (line.is_shortened or count_bytes(line.text) > max_text_bytes):
+        line.tail = sanitize(event.text[-_MAX_SOURCE_CHARS:])
+    line.shorten(max_text_bytes)
     return line
 
 

@@ -27,7 +27,7 @@ from strandline.context.lines import (
     drop_repeated_sentences,
     normalize_words,
 )
-from tests.context_block import HEADINGS, KNOWN_HEADING, VISIBLE, read_block
+from tests.context_block import HEADINGS, KNOWN_HEADING, VISIBLE, WEAK_HEADING, read_block
 
 START = datetime(2026, 8, 3, 9, tzinfo=UTC)
 SCOPE = uuid.UUID(int=1)
@@ -126,9 +126,9 @@ def test_a_line_says_that_it_follows_the_one_above_at_once() -> None:
 def test_it_says_that_nothing_is_known_and_when_there_is_nothing() -> None:
     nothing, unknown = lay_out(EMPTY, 100).text, lay_out(replace(EMPTY, is_known=False), 100).text
     assert read_block(nothing).parts == {"": ["Nothing is remembered."]}
-    assert read_block(unknown).parts == {"": ["No stored event answers the question."]}
+    assert read_block(unknown).parts == {"": ["No event clearly answers the question."]}
     recent = lay_out(replace(EMPTY, recent=[event(1)], is_known=False), 200).text
-    assert read_block(recent).parts[""] == ["No stored event answers the question."]
+    assert read_block(recent).parts[""] == ["No event clearly answers the question."]
     assert "answers" not in lay_out(replace(EMPTY, recent=[event(1)]), 200).text
 
 
@@ -263,7 +263,7 @@ def test_what_does_not_fit_is_counted_and_said() -> None:
     assert 200 < sizes[0] <= 400
     assert sizes[1] <= 1000
     assert layout.cut[:3] == (10 - len(recent), 10 - len(topics), 35 - len(events))
-    left_out = "9 latest events, {} topics, {} events about the question".format(*layout.cut[1:3])
+    left_out = "9 latest events, {} topics, {} less relevant events".format(*layout.cut[1:3])
     assert block.parts[""][0].startswith(f"Left out for length: {left_out}.")
     newest = [line.partition("mara: ")[2][:2] for line in recent]
     assert newest == ["40"]
@@ -308,6 +308,32 @@ def test_one_long_event_leaves_room_for_others() -> None:
     assert len(first) < 450
     assert first.endswith("word…")
     assert (second[-9:], layout.cut) == ("Number 2.", (0, 0, 0, 1))
+
+
+def test_events_that_are_only_near_are_marked_so() -> None:
+    weak = lay_out(replace(EMPTY, events=[event(1)], is_known=False), 300).text
+    parts = read_block(weak).parts
+    assert parts[WEAK_HEADING] == ["[1] Mon 3 August 2026, mara: Number 1."]
+    assert parts[""] == ["No event clearly answers the question."]
+    strong = lay_out(replace(EMPTY, events=[event(1)], is_known=True), 300).text
+    assert WEAK_HEADING not in read_block(strong).parts
+
+
+def test_a_tool_s_output_shows_its_first_and_last_words_in_a_twentieth() -> None:
+    log = f"collected 900 items {'tests/x.py .... ' * 300} FAILED tests/test_rate.py 1 failed"
+    output = event(2, log, origin="tool", speaker=None)
+    text = lay_out(replace(EMPTY, events=[event(1), output], is_known=True), 1000).text
+    line = read_block(text).parts["Events about the question:"][1]
+    assert "(tool): collected 900 items" in line
+    assert line.endswith("FAILED tests/test_rate.py 1 failed")
+    assert len(line.partition("(tool): ")[2].encode()) <= 1000 * 4 // 20
+    first = lay_out(replace(EMPTY, events=[output, event(1)], is_known=True), 1000).text
+    line = read_block(first).parts["Events about the question:"][1]
+    assert 900 < len(line.encode()) <= 1000 + len("[2] Mon 3 August 2026, (tool): ")
+    assert "1 failed" in line
+    short = event(2, "1 failed", origin="tool", speaker=None)
+    text = lay_out(replace(EMPTY, events=[event(1), short], is_known=True), 1000).text
+    assert read_block(text).parts["Events about the question:"][1].endswith("(tool): 1 failed")
 
 
 def test_a_cut_ends_after_a_sentence_or_a_word() -> None:
