@@ -5,7 +5,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, cast
 
 from pydantic import (
@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from strandline import participants
+from strandline import moments, participants
 from strandline.errors import Invalid, Malformed
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -183,24 +183,6 @@ def _rephrase(path: str, message: str, known_fields: Collection[str]) -> str:
 # types -------------------------------------------------------------------------------------------
 
 
-def _parse_moment(value: object) -> datetime:
-    """Parse RFC 3339 with an offset, or Unix seconds (C-10), to a UTC datetime. Raises
-    ValueError."""
-    try:
-        if isinstance(value, bool):
-            raise ValueError
-        if isinstance(value, (int, float)):
-            return datetime.fromtimestamp(value, UTC)
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-        if moment.tzinfo is None:
-            raise ValueError
-        return moment.astimezone(UTC)
-    except (ValueError, OverflowError, OSError):
-        raise ValueError(
-            "must be RFC 3339 with a time zone (2026-05-08T13:56:00Z) or Unix seconds"
-        ) from None
-
-
 def _parse_int(value: object) -> int:
     """Parse a whole number, also one in the text of a query string. Raises ValueError."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
@@ -233,13 +215,20 @@ _PARTICIPANT_SCHEMA = {
     "pattern": r"^\s*[a-z][a-z0-9_-]{0,31}:[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$",
 }
 """A first check; `participants.normalize` decides."""
-_MOMENT_SCHEMA = {
-    "anyOf": [
-        {"type": "string", "format": "date-time"},
-        {"type": "number", "minimum": -62135596800, "maximum": 253402300799},
-    ]
-}
-type Moment = Annotated[datetime, BeforeValidator(_parse_moment), WithJsonSchema(_MOMENT_SCHEMA)]
+_MOMENT_FORMS = [
+    {"type": "string", "format": "date-time"},
+    {"type": "number", "minimum": moments.MIN_SECONDS, "maximum": moments.MAX_SECONDS},
+]
+type Moment = Annotated[
+    datetime, BeforeValidator(moments.parse_moment), WithJsonSchema({"anyOf": _MOMENT_FORMS})
+]
+"""A time that a caller, a file or a model gives: no other type takes one."""
+type DateOrMoment = Annotated[
+    datetime,
+    BeforeValidator(moments.parse_date_or_moment),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date"}, *_MOMENT_FORMS]}),
+]
+"""A moment, or a date alone: the first moment of that day in UTC."""
 PARSE_COUNT = BeforeValidator(_parse_int)
 PARSE_NUMBER = BeforeValidator(_parse_number_text)
 """For a nullable parameter they stand after its limits, as in `Annotated[int, Field(ge=1),

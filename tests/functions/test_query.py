@@ -274,6 +274,7 @@ def test_the_dependency_map_needs_a_key(gateway: Gateway) -> None:
             "turns_late": 0,
             "erasures_waiting": 0,
             "oldest_erasure_seconds": 0,
+            "rows_unreadable": 0,
         },
         "warnings": [],
     }

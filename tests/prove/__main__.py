@@ -106,6 +106,7 @@ PARALLEL = (
         "tests/functions/test_ingest_json.py tests/strandline/log/test_cid.py"
         " tests/strandline/log/test_event_builder.py tests/strandline/log/test_fulltext_input.py"
         " tests/strandline/test_schemas.py tests/strandline/test_participants.py"
+        " tests/strandline/test_moments.py tests/functions/test_times_everywhere.py"
         " tests/strandline/topics/test_walk.py tests/strandline/chains/test_heat.py"
         " tests/strandline/chains/test_segmentation.py tests/strandline/chains/test_quality.py",
         8,

@@ -15,9 +15,12 @@ from typing import Any, LiteralString, cast
 
 import psycopg
 from psycopg import errors, generators
+from psycopg.abc import AdaptContext
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
+
+from strandline.db.nearest_moments import NearestMomentContext
 
 type Statement = tuple[LiteralString, Mapping[str, object]]
 """A statement with placeholders `%(name)s`, and the values by name."""
@@ -63,12 +66,22 @@ def parse_rows[Row](
     connection: psycopg.Connection[Any], row_type: type[Row], result: PGresult
 ) -> list[Row]:
     """The rows of a result as `row_type`. A dataclass has its fields from the columns of their
-    names, and other columns are left out: a view of a newer schema may have more. Raises TypeError
-    if a column is missing."""
+    names, and other columns are left out: a view of a newer schema may have more. A time that
+    Python cannot hold is a NearestMoment. Raises TypeError if a column is missing."""
     names = tuple((result.fname(column) or b"").decode() for column in range(result.nfields))
-    transformer = Transformer(connection)
+    factory = _row_factory(row_type, names)
+    try:
+        return _load_rows(connection, result, factory)
+    except psycopg.DataError:  # a time that Python cannot hold: the rest must be read all the same
+        return _load_rows(NearestMomentContext(connection), result, factory)
+
+
+def _load_rows[Row](
+    context: AdaptContext, result: PGresult, factory: Callable[[Sequence[Any]], Row]
+) -> list[Row]:
+    transformer = Transformer(context)
     transformer.set_pgresult(result)
-    return transformer.load_rows(0, result.ntuples, _row_factory(row_type, names))
+    return transformer.load_rows(0, result.ntuples, factory)
 
 
 @functools.lru_cache(maxsize=1024)

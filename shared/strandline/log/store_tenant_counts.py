@@ -77,6 +77,8 @@ class BackgroundFailures:
     """Erasures that are not complete."""
     oldest_erasure_seconds: int
     """How long ago the oldest of them was asked for."""
+    rows_unreadable: int
+    """Nodes and edges with a time that is shown as the nearest one, see `db/nearest_moments`."""
 
 
 def count_background_failures(access: TenantDb) -> BackgroundFailures:
@@ -90,7 +92,13 @@ def count_background_failures(access: TenantDb) -> BackgroundFailures:
             (select count(*) from jobs where state = 'failed') as jobs_failed,
             (select count(*) from turns where tenant_id = current_tenant() and state = 'waiting'
                 and created_at < now() - interval '10 minutes') as turns_late,
-            erasure_totals.*
+            erasure_totals.*,
+            (select count(*) from graph_nodes
+                where tenant_id = current_tenant() and (valid_from <> nearest_moment(valid_from)
+                    or valid_to <> nearest_moment(valid_to)))
+            + (select count(*) from graph_edges
+                where tenant_id = current_tenant() and (valid_from <> nearest_moment(valid_from)
+                    or valid_to <> nearest_moment(valid_to))) as rows_unreadable
         from (
             select count(*) as erasures_waiting, greatest(0, coalesce(
                 extract(epoch from now() - min(asked_at)), 0))::int as oldest_erasure_seconds

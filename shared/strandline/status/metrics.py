@@ -72,6 +72,12 @@ _METRICS = (
         "Age of the oldest erasure not complete yet.",
         "oldest_erasure_seconds",
     ),
+    (
+        "strandline_rows_unreadable",
+        "gauge",
+        "Rows with a time that cannot be shown as it is.",
+        "rows_unreadable",
+    ),
     ("strandline_jobs_failed", "gauge", "Jobs failed and not tried again.", "jobs_failed"),
     ("strandline_breakers_open", "gauge", "Models with an open circuit breaker.", "breakers_open"),
     ("strandline_model_calls_month", "gauge", "Requests to models this month.", "model_calls"),
@@ -102,6 +108,7 @@ def render_tenant_metrics(access: TenantDb, space: str) -> str:
         "unfolded_seconds": due_work.unfolded_seconds,
         "erasures_waiting": due_work.erasures,
         "oldest_erasure_seconds": due_work.erasure_seconds,
+        "rows_unreadable": count_failures(access).rows_unreadable,
         "model_calls": model_spend.calls,
         "model_usd": model_spend.cost_usd,
     }

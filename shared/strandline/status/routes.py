@@ -44,7 +44,8 @@ def health(request: Request) -> Response:
             statuses[name] = type(error).__name__
     is_up = statuses["database"] == "ok"
     background = _background_state(request) if is_up else None
-    is_healthy = set(statuses.values()) == {"ok"} and not (background and background.scopes_stuck)
+    needs_operator = background and (background.scopes_stuck or background.rows_unreadable)
+    is_healthy = set(statuses.values()) == {"ok"} and not needs_operator
     status = "ok" if is_healthy else "degraded" if is_up else "unavailable"
     headers = {} if is_up else {"Retry-After": "2"}
     language = LanguageState(provider=resources.llm.model_name)

@@ -35,6 +35,9 @@ class BackgroundState(ResponseModel):
     """Incomplete erasures: the data is unreadable already, but there is no receipt yet."""
     oldest_erasure_seconds: int
     """The age of the oldest incomplete erasure in seconds; 0 if there is none."""
+    rows_unreadable: int
+    """Nodes and edges of the graph with a time outside of the years 1 to 9999. Answers show the
+    nearest time that can be shown; an export fails and names the row."""
 
 
 class Health(ResponseModel):

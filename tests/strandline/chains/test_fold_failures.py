@@ -43,6 +43,7 @@ QUIET = {
     "turns_late": 0,
     "erasures_waiting": 0,
     "oldest_erasure_seconds": 0,
+    "rows_unreadable": 0,
 }
 POISON = "poison"
 LINK = "https://example.com/reset/" + "Zm9vYmFy" * 43

@@ -645,6 +645,7 @@ UNASKED = {
     "may_hold": "select may_hold(now(), null, false, null, true) where false",
     "topic_members": "select m.node_id::text from graph_nodes g, topic_members(g.node_id, null) m",
     "halve": "select halve(1, 2) where false",
+    "nearest_moment": "select nearest_moment(now()) where false",
     "halving_mean": "select 1 from (select halving_mean(1)) pure where false",
     "merge_patches": "select 1 from (select merge_patches('{}')) pure where false",
     "is_statement": "select is_statement('message') where false",

@@ -4,6 +4,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -97,6 +98,50 @@ def test_chains_from_before_the_topic_index_get_their_positions(empty: ScratchDa
     assert empty.rows(POSITIONS) == [(6, 6, 1, 6, True)] * 4
     waiting = "select tenant_id, waiting, last_position, oldest_at <= now() from topic_work"
     assert sorted(empty.rows(waiting)) == [("acme", 6, 6, True)] * 2 + [("globex", 6, 6, True)] * 2
+
+
+UNREADABLE_TIMES = """
+insert into tenants (tenant_id) values ('acme'), ('globex');
+insert into scopes (tenant_id, scope_id, participants, last_seq)
+    select tenant_id, gen_random_uuid(), array['user:ada'], 1 from tenants;
+set session_replication_role = replica;
+insert into graph_nodes (tenant_id, node_id, scope_id, participants, type, name, name_hash, ordinal,
+    identity, trust, valid_from, valid_to, created_at, updated_at)
+select tenant_id, gen_random_uuid(), scope_id, participants, 'fact', said, said::bytea, 0, '',
+    'user', '2026-01-01Z', said::timestamptz, now(), now()
+from scopes, unnest(array['9999-12-31T23:59:59-14:00', '0001-01-01T00:00:00+14:00',
+    '2026-05-08T13:56:00+02:00']) said;
+insert into graph_observations (tenant_id, target_id, source_id, scope_id, participants, patch,
+    trust, observed_at, valid_from)
+select tenant_id, node_id, gen_random_uuid(), scope_id, participants,
+    jsonb_build_object('valid_to', name, 'reason', 'sold'), 'user', now(), now()
+from graph_nodes;
+"""
+ENDS = """
+select distinct n.name, n.valid_to at time zone 'UTC', o.patch ->> 'valid_to', o.patch ->> 'reason'
+from graph_nodes n join graph_observations o on o.target_id = n.node_id order by 1
+"""
+
+
+def test_ends_that_no_client_can_load_become_the_nearest_moment(empty: ScratchDatabase) -> None:
+    """In every tenant, though the owner sees none of them by itself; others stay as they are."""
+    files = list_migrations()
+    run(empty, [file for file in files if file.number < 56])
+    empty.rows(UNREADABLE_TIMES)
+    run(empty, files)
+    first, last = datetime(1, 1, 1), datetime.max  # noqa: DTZ001, DTZ901
+    assert empty.rows(ENDS) == [
+        ("0001-01-01T00:00:00+14:00", first, "0001-01-01T00:00:00.000000+00:00", "sold"),
+        (
+            "2026-05-08T13:56:00+02:00",
+            datetime(2026, 5, 8, 11, 56),  # noqa: DTZ001
+            "2026-05-08T13:56:00+02:00",
+            "sold",
+        ),
+        ("9999-12-31T23:59:59-14:00", last, "9999-12-31T23:59:59.999999+00:00", "sold"),
+    ]
+    with pytest.raises(psycopg.errors.CheckViolation):
+        empty.rows("update graph_nodes set valid_to = '10000-01-01Z'")
 
 
 def test_a_second_run_applies_nothing(empty: ScratchDatabase) -> None:

@@ -21,6 +21,7 @@ from strandline.graph.nodes.schemas import (
 from strandline.schemas import (
     PARSE_NUMBER,
     Count,
+    DateOrMoment,
     Moment,
     Participant,
     Participants,
@@ -65,7 +66,7 @@ class NodePatch(ScopeRequest):
     alternatives: Annotated[list[Alternative], Field(max_length=10)] | None = None
     description: Text | None = None
     """Null removes it."""
-    event_date: Moment | None = None
+    event_date: DateOrMoment | None = None
     """Null: the date is no longer known."""
     confidence: Confidence | None = None
     """How sure the caller is. If given, the change counts as one more observation of the node."""

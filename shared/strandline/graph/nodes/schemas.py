@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from strandline.graph.nodes.identity import NodeType, normalise
 from strandline.schemas import (
+    DateOrMoment,
     Moment,
     Participant,
     Participants,
@@ -130,7 +131,7 @@ class EventIn(_NodeIn):
     type: Literal["event"]
     title: Name
     description: str | None = Field(default=None, max_length=4000)
-    event_date: Moment | None = None
+    event_date: DateOrMoment | None = None
 
     _check_title = field_validator("title")(_check_not_blank)
 

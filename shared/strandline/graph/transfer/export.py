@@ -11,7 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.errors import NotFound, TooLarge
+from strandline.db.nearest_moments import find_nearest_moments
+from strandline.errors import NotFound, StrandlineError, TooLarge
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.transfer import store_export
 from strandline.graph.transfer.hashed_lines import (
@@ -137,6 +138,7 @@ class _Exporter:
         previous, ordinal = None, 0
         rows = store_export.iter_nodes(self._access, scope_id, with_vectors=self._with_vectors)
         for row in rows:
+            _require_exact_times(row, f"the node {format_node_id(row.type, row.node_id)}")
             name = row.type, row.name_hash
             ordinal = ordinal + 1 if name == previous else 0
             previous = name
@@ -148,12 +150,15 @@ class _Exporter:
         for start in range(0, len(node_ids), _NODE_PAGE):
             rows = store_export.list_edges(self._access, node_ids[start : start + _NODE_PAGE])
             for row in sorted(rows, key=lambda row: _edge_key(row, numbers)):
+                _require_exact_times(row, f"the edge {row.edge_id}")
                 numbers.edges[row.edge_id] = self._add(
                     "edges", "edge", _describe_edge(row, numbers)
                 )
 
     def _add_statements(self, scope: ExportScope, numbers: _NumbersById) -> None:
         for statement in _iter_statements(self._access, scope.scope_id):
+            for row in (*statement.observations, statement.revision):
+                _require_exact_times(row, f"the statement {statement.key[1]}")
             members = describe_statement(
                 statement, scope.participants, numbers.nodes, numbers.edges
             )
@@ -193,6 +198,18 @@ def _iter_statements(access: TenantDb, scope_id: UUID) -> Iterator[ExportStateme
         for other in rest:
             first.extend(other)
         yield first
+
+
+def _require_exact_times(row: object, name: str) -> None:
+    """Raise StrandlineError, which names the row, if a time of it cannot be written as it is: an
+    export is exact, or there is none."""
+    for field_name in find_nearest_moments(row):
+        raise StrandlineError(
+            f"`{field_name}` of {name} lies outside of the years 1 to 9999 in UTC, and cannot be"
+            " exported. Erase the event that states it, or correct the row, then export again.",
+            row=name,
+            field=field_name,
+        )
 
 
 def _describe_computed_state(row: ExportNode | ExportEdge) -> dict[str, Any]:

@@ -34,6 +34,11 @@ _CATEGORIES: Mapping[NodeType, frozenset[str]] = {
     "fact": frozenset(get_args(FactCategory.__value__)),
     "entity": frozenset(get_args(EntityKind.__value__)),
 }
+_TYPES_WITH: Mapping[str, Sequence[NodeType]] = {
+    "category": ("fact", "entity", "topic"),
+    "event_date": ("event",),
+}
+"""Which nodes have a field whose values are not free."""
 
 
 def read_file(data: bytes, may_write: Callable[[Sequence[str]], bool]) -> GraphFile:
@@ -215,6 +220,11 @@ class FileReader:
             )
         if "identity" in patch and node.type == "fact":
             raise make_line_error(line.number, "facts cannot be merged")
+        for name, types in _TYPES_WITH.items():
+            if patch.get(name) is not None and node.type not in types:
+                raise make_line_error(
+                    line.number, f"`{name}` is no field of {node.type}: only of {', '.join(types)}"
+                )
         categories = _CATEGORIES.get(node.type)
         if categories and patch.get("category") is not None and patch["category"] not in categories:
             raise make_line_error(

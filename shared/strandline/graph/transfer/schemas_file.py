@@ -1,6 +1,5 @@
 """The lines of an export file by kind, as an import reads them."""
 
-from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
@@ -12,6 +11,7 @@ from strandline.graph.nodes.identity import NodeType, normalise
 from strandline.graph.nodes.schemas import Alternative, DecisionStatus, RelationType, Text
 from strandline.log.schemas_fields import Origin, Role
 from strandline.log.statement_events import MAX_STATEMENT_CHARS
+from strandline.moments import format_moment, parse_date_or_moment, parse_moment
 from strandline.schemas import Moment, Participant, Participants, RequestModel
 
 _MAX_LABEL = 200
@@ -25,15 +25,18 @@ def _check_trimmed(value: str) -> str:
     return value
 
 
-def _check_time_text(value: str) -> str:
-    """Check a time's format, which must be one that every reader of a patch accepts."""
-    moment = datetime.fromisoformat(value)
-    if moment.tzinfo is None:
-        raise ValueError("must be RFC 3339 with a time zone")
-    return moment.isoformat()
+def _normalise_moment(value: str) -> str:
+    return parse_moment(value).isoformat()
 
 
-type TimeText = Annotated[str, Field(max_length=40), AfterValidator(_check_time_text)]
+def _normalise_date(value: str) -> str:
+    return format_moment(parse_date_or_moment(value))
+
+
+type MomentText = Annotated[str, Field(max_length=40), AfterValidator(_normalise_moment)]
+"""A moment within a patch, in UTC and in the form that patches have."""
+type DateText = Annotated[str, Field(max_length=40), AfterValidator(_normalise_date)]
+"""The date of an event within a patch, likewise."""
 
 
 class FileLine(RequestModel):
@@ -92,7 +95,7 @@ class PatchFields(RequestModel):
     """The fields that an observation sets."""
 
     upkeep: Literal[True] | None = None
-    valid_to: TimeText | None = None
+    valid_to: MomentText | None = None
     reason: str | None = Field(default=None, max_length=1000)
     identity: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     """The hash of the name that a merged node is read as."""
@@ -103,7 +106,7 @@ class PatchFields(RequestModel):
     alternatives: Annotated[list[Alternative], Field(max_length=10)] | None = None
     description: str | None = Field(default=None, max_length=4000)
     summary: str | None = Field(default=None, max_length=4000)
-    event_date: Annotated[str, Field(max_length=40)] | None = None
+    event_date: DateText | None = None
     nuance: str | None = Field(default=None, max_length=1000)
 
 

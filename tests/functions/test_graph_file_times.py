@@ -1,0 +1,143 @@
+"""Times in a graph file: one that no reader could load is refused, and one that lies in the
+database all the same takes no list, context or search down."""
+
+from typing import Any
+
+import pytest
+
+from strandline.db.database import Caller
+from strandline.graph.nodes.store_observations import compute_from_observations
+from strandline.moments import LAST_MOMENT
+from tests.graph_calls import WHO, Graph
+from tests.graph_files import import_text, lines_of, rehash, tell_entity
+from tests.support import Gateway, Reply, ScratchDatabase, user_message
+
+PAST_THE_LAST, BEFORE_THE_FIRST = "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"
+LAST, FIRST = "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00Z"
+FACT = "The Petrel is Ada's boat"
+
+
+def file_with_patch(node_type: str, name: str, **patch: object) -> bytes:
+    """A file of one node, of which its statement says this."""
+    lines = lines_of(tell_entity(name, WHO))
+    lines[2]["type"] = node_type
+    lines[3]["says"][0]["patch"] = patch
+    return rehash(lines)
+
+
+def read_all(gateway: Gateway, key: str, base: ScratchDatabase) -> dict[str, Reply]:
+    """Every way in which what was imported is read."""
+    graph, who = Graph(gateway, key), {"participants": WHO}
+    ((row_id,),) = base.rows("select node_id from graph_nodes")
+    node_id = f"fact:{row_id}"
+
+    def post(path: str, **fields: Any) -> Reply:
+        return gateway.call("POST", f"/api/v1/{path}", {**who, **fields}, key=key)
+
+    modes = ("semantic", "exact", "graph")
+    return {
+        "list": graph.ask("nodes"),
+        "list with ended": graph.ask("nodes", type="fact", valid_only=False),
+        "list of facts": graph.ask("nodes", type="fact", sort="name", as_of="2100-01-01T00:00:00Z"),
+        "node": graph.ask(f"nodes/{node_id}"),
+        "history": graph.ask(f"nodes/{node_id}/history"),
+        "as of": graph.ask(f"nodes/{node_id}", as_of="2100-01-01T00:00:00Z"),
+        "traverse": post("graph/traverse", node_id=node_id, hops=2),
+        **{mode: post("graph/search", query=FACT, mode=mode) for mode in modes},
+        "context": post("context", query=FACT),
+        "recall": post("recall", query=FACT),
+        "conflicts": post("graph/conflicts", content=FACT),
+        "provenance": gateway.call("GET", f"/api/v1/provenance/{node_id}", key=key, query=who),
+    }
+
+
+def plant_unreadable_end(base: ScratchDatabase, end: str) -> None:
+    """What an earlier release let in: a fact whose end the driver cannot load. The node is not
+    computed again, as the migration does it."""
+    base.rows("alter table graph_nodes drop constraint graph_nodes_times")
+    base.rows("update graph_nodes set valid_to = %s where name = %s", end, FACT)
+    base.rows("update graph_observations set patch = jsonb_build_object('valid_to', %s::text)", end)
+
+
+@pytest.mark.parametrize(
+    "end", [PAST_THE_LAST, BEFORE_THE_FIRST, "2026-01-01T00:00:00+23:59", "infinity", "2026-01-01"]
+)
+def test_an_end_that_nobody_could_read_is_refused(
+    gateway: Gateway, scratch_db: ScratchDatabase, end: str
+) -> None:
+    key = gateway.key()
+    for name in ("valid_to", "event_date"):
+        node_type = "fact" if name == "valid_to" else "event"
+        if (name, end) == ("event_date", "2026-01-01"):
+            continue  # a date is one
+        reply = import_text(gateway, key, file_with_patch(node_type, FACT, **{name: end}))
+        assert reply.status == 422, (name, reply.text)
+        assert name in reply.error["message"]
+    assert scratch_db.rows("select count(*) from events") == [(0,)]
+
+
+@pytest.mark.parametrize("end", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_the_first_and_the_last_second_are_read_wherever_they_stand(
+    gateway: Gateway, scratch_db: ScratchDatabase, end: str
+) -> None:
+    key = gateway.key(rights=["read", "write", "admin"])
+    reply = import_text(gateway, key, file_with_patch("fact", FACT, valid_to=end))
+    assert reply.status == 201, reply.text
+    assert {
+        n: r.status for n, r in read_all(gateway, key, scratch_db).items() if r.status != 200
+    } == {}
+    exported = gateway.call("POST", "/api/v1/graph/exports", {"participants": WHO}, key=key)
+    assert exported.status == 201, exported.text
+
+
+@pytest.mark.parametrize(("end", "shown"), [(PAST_THE_LAST, LAST), (BEFORE_THE_FIRST, FIRST)])
+def test_an_unreadable_row_takes_nothing_else_down(
+    gateway: Gateway, scratch_db: ScratchDatabase, end: str, shown: str
+) -> None:
+    key = gateway.key(rights=["read", "write", "admin"])
+    message = user_message("Ada rows.", *WHO)
+    assert gateway.call("POST", "/api/v1/events", message, key=key).status == 201
+    reply = import_text(gateway, key, file_with_patch("fact", FACT, valid_to="2090-01-01T00:00Z"))
+    assert reply.status == 201, reply.text
+    health = gateway.call("GET", "/api/v1/health", key=key).body
+    assert health["background"]["rows_unreadable"] == 0
+    plant_unreadable_end(scratch_db, end)
+    answers = read_all(gateway, key, scratch_db)
+    assert {n: r.status for n, r in answers.items() if r.status != 200} == {}
+    (node,) = answers["list with ended"].body["nodes"]
+    assert node["valid_to"] == shown, "it is shown, with the nearest time that can be read"
+    assert answers["node"].body["valid_to"] == shown, "computed from its observations, it is that"
+    health = gateway.call("GET", "/api/v1/health", key=key).body
+    assert (health["status"], health["background"]["rows_unreadable"]) == ("degraded", 1)
+    metrics = gateway.call("GET", "/metrics", key=key).text
+    assert "strandline_rows_unreadable 1\n" in metrics
+    exported = gateway.call("POST", "/api/v1/graph/exports", {"participants": WHO}, key=key)
+    assert exported.status == 500
+    assert node["id"] in exported.error["message"]
+    assert "valid_to" in exported.error["message"]
+
+
+def test_what_an_old_statement_says_is_computed_to_the_nearest_moment(
+    gateway: Gateway, scratch_db: ScratchDatabase
+) -> None:
+    """So a graph that is derived again from events of an earlier release is the corrected one."""
+    reply = import_text(gateway, gateway.key(), file_with_patch("fact", FACT, valid_to=LAST))
+    assert reply.status == 201, reply.text
+    said = "update graph_observations set patch = jsonb_build_object('valid_to', %s::text)"
+    scratch_db.rows(said, PAST_THE_LAST)
+    access = gateway.database.connect_as(Caller.background("acme"))
+    ((node_id,),) = scratch_db.rows("update graph_nodes set valid_to = now() returning node_id")
+    with access.transaction():
+        compute_from_observations(access, [node_id])
+    ends = scratch_db.rows("select valid_to from graph_nodes")
+    assert ends == [(LAST_MOMENT,)]
+
+
+def test_another_tenant_is_not_told_of_it(gateway: Gateway, scratch_db: ScratchDatabase) -> None:
+    key = gateway.key()
+    reply = import_text(gateway, key, file_with_patch("fact", FACT, valid_to="2090-01-01T00:00Z"))
+    assert reply.status == 201, reply.text
+    plant_unreadable_end(scratch_db, PAST_THE_LAST)
+    for tenant, count in (("globex", 0), ("acme", 1)):
+        health = gateway.call("GET", "/api/v1/health", key=gateway.key(tenant)).body
+        assert health["background"]["rows_unreadable"] == count
