@@ -16,7 +16,8 @@ StrandlineError
 ├── Unavailable              503  a dependency is down: try again
 │   ├── EmbeddingUnavailable
 │   ├── ModelUnavailable
-│   │   └── ModelTimeout
+│   │   ├── ModelTimeout
+│   │   └── ModelMisconfigured  503  its settings are wrong: trying again is of no use
 │   └── OutcomeUnknown       503  the connection broke during a commit
 ├── EmbeddingRefused         a text that the embedding model will never accept
 ├── PayloadMissing           an event's payload is not in the store, or is empty
@@ -164,6 +165,13 @@ class ModelTimeout(ModelUnavailable):
     """The language model did not answer in time."""
 
     code = "model_late"
+
+
+class ModelMisconfigured(ModelUnavailable):
+    """The language model's provider does not accept the deployment's settings."""
+
+    code = "model_misconfigured"
+    retryable = False
 
 
 class PayloadMissing(StrandlineError):

@@ -6,6 +6,7 @@ called against the real service.
 """
 
 import json
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,11 +16,25 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from strandline.aws import client_factory
-from strandline.errors import InvalidModelAnswer, ModelRefused, ModelTimeout, ModelUnavailable
+from strandline.errors import (
+    InvalidModelAnswer,
+    ModelMisconfigured,
+    ModelRefused,
+    ModelTimeout,
+    ModelUnavailable,
+)
 from strandline.llm.provider import ModelReply, ModelRequest
 
 MAX_CHARACTERS = 64 * 1024
 """A longer answer is rejected."""
+_MISCONFIGURED = {
+    "AccessDeniedException": "the function's role may not use this model",
+    "ExpiredTokenException": "the credentials are out of date",
+    "ResourceNotFoundException": "it has no such model in this Region: check STRANDLINE_LLM_MODEL",
+    "UnrecognizedClientException": "it does not accept the credentials",
+}
+"""Refusals of the settings, and what they mean."""
+_CODE = re.compile(r"[A-Za-z]{1,60}")
 _TIMEOUT_MESSAGE = "The language model did not answer in time."
 
 
@@ -92,14 +107,18 @@ def _parse_reply(answer: dict[str, Any]) -> ModelReply:
         raise ModelRefused
     parts: list[dict[str, Any]] = answer.get("output", {}).get("message", {}).get("content", [])
     texts = [json.dumps(part["toolUse"]["input"]) for part in parts if "toolUse" in part]
-    texts += [part["text"] for part in parts if "text" in part]
-    text = texts[0] if texts else ""
+    text = texts[0] if texts else "".join(part["text"] for part in parts if "text" in part)
     if len(text) > MAX_CHARACTERS:
         raise InvalidModelAnswer(
             f"The language model's answer is over {MAX_CHARACTERS} characters."
         )
-    usage: dict[str, int] = answer.get("usage", {})
-    return ModelReply(text, usage.get("inputTokens"), usage.get("outputTokens"))
+    usage: dict[str, int | None] = answer.get("usage") or {}
+    return ModelReply(
+        text,
+        usage.get("inputTokens"),
+        usage.get("outputTokens"),
+        is_cut=answer.get("stopReason") == "max_tokens",
+    )
 
 
 def _converse(client: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -108,12 +127,15 @@ def _converse(client: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 def _error_code(error: ClientError) -> str:
     response = cast("dict[str, dict[str, str]]", error.response)
-    return response.get("Error", {}).get("Code", "an error without a code")
+    code = str(response.get("Error", {}).get("Code", ""))
+    return code if _CODE.fullmatch(code) else "an error without a code"
 
 
-def _to_error(code: str) -> ModelUnavailable | ModelRefused | ModelTimeout:
+def _to_error(code: str) -> ModelUnavailable | ModelRefused:
     if code == "ModelTimeoutException":
         return ModelTimeout(_TIMEOUT_MESSAGE)
     if code == "ValidationException":
         return ModelRefused("Bedrock refused the request (ValidationException).")
+    if code in _MISCONFIGURED:
+        return ModelMisconfigured(f"Bedrock answered {code}: {_MISCONFIGURED[code]}.")
     return ModelUnavailable(f"Bedrock answered {code}.")

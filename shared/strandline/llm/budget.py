@@ -3,6 +3,7 @@ Limits are leased from the database in blocks and cached for seconds, so that no
 trip. While events of a tenant are being erased, each call costs a round trip, to check whether its
 text is among them."""
 
+import math
 import threading
 import time
 from collections.abc import Generator
@@ -18,14 +19,16 @@ from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Unavailable
 from strandline.llm import store_calls
-from strandline.llm.store_calls import ModelCall
+from strandline.llm.store_calls import FailedAnswer, ModelCall
 from strandline.llm.types import TaskContext
 from strandline.observability import logger
 
 type DenialReason = Literal[
-    "budget_spent", "rate_limited", "breaker_open", "unavailable", "erasing"
+    "budget_spent", "rate_limited", "breaker_open", "unavailable", "erasing", "misconfigured"
 ]
-type Outcome = Literal["ok", "invalid_output", "format_refused", "refused", "late", "unavailable"]
+type Outcome = Literal[
+    "ok", "invalid_output", "format_refused", "refused", "late", "unavailable", "misconfigured"
+]
 
 CACHE_SECONDS = 5.0
 """How long the cached state of a tenant's limits is used, in seconds."""
@@ -46,11 +49,21 @@ _CALLS_PER_RUN = 4
 class CallDenied(Exception):
     """The call may not be made; `reason` says why."""
 
-    def __init__(self, reason: DenialReason, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        reason: DenialReason,
+        retry_after: float | None = None,
+        text: str = "",
+        tried_again_in: float | None = None,
+    ) -> None:
         super().__init__(reason)
         self.reason: DenialReason = reason
         self.retry_after = retry_after
         """Seconds after which the call may be made; None where waiting does not help."""
+        self.text = text
+        """What happened before, in sentences for the caller; may be empty."""
+        self.tried_again_in = tried_again_in
+        """Seconds after which a model that failed is tried again; None if it did not fail."""
 
 
 @dataclass
@@ -73,6 +86,9 @@ class _TenantLimitState:
     """In time.monotonic() seconds."""
     output_mode: str | None = None
     failures: int = 0
+    failure: str | None = None
+    """The kind of the last failure; None: the last answer was usable."""
+    failure_text: str | None = None
     breaker_open_until: float = 0.0
     """In time.monotonic() seconds."""
     spent_usd: float = 0.0
@@ -102,6 +118,9 @@ class LlmBudget:
         self._model_name = model
         self._accounts: dict[str, _TenantLimitState] = {}
         self._lock = threading.Lock()
+        self._refusal: tuple[float, str] | None = None
+        """Until when, in time.monotonic() seconds, no tenant's call is made, because the provider
+        refuses the deployment's settings; and what it was."""
 
     def _account(self, tenant: str) -> _TenantLimitState:
         with self._lock:
@@ -111,6 +130,8 @@ class LlmBudget:
         """Call before a task. Returns the output mode that the model is known to accept, or None.
         Raises CallDenied while the breaker is open; when it has been open long enough, one caller
         may probe the model, and the others wait for the time of one answer."""
+        if self._refusal is not None and time.monotonic() < self._refusal[0]:
+            raise _deny_misconfigured(self._refusal[1], self._refusal[0])
         account = self._account(task.tenant)
         with account.lock:
             is_probe = (
@@ -118,8 +139,19 @@ class LlmBudget:
                 and self._refresh(account, task, 0, may_probe=True).is_probe
             )
             if account.failures >= self._settings.llm_breaker_failures and not is_probe:
-                raise CallDenied("breaker_open")
+                raise self._deny_by_breaker(account)
             return account.output_mode
+
+    def _deny_by_breaker(self, account: _TenantLimitState) -> CallDenied:
+        text = account.failure_text or "Its last answers were of no use."
+        if account.failure == "misconfigured":
+            self._refusal = account.breaker_open_until, text
+            return _deny_misconfigured(text, account.breaker_open_until)
+        seconds = max(0.0, account.breaker_open_until - time.monotonic())
+        text = f"{account.failures} calls in a row failed, the last one so: {text}"
+        return CallDenied(
+            "breaker_open", None, f"{text} {_describe_pause(seconds)}", tried_again_in=seconds
+        )
 
     def _needs_refresh(self, account: _TenantLimitState) -> bool:
         """Whether the cached state is too old, or the breaker's pause is over."""
@@ -217,6 +249,7 @@ class LlmBudget:
             settings.llm_usd_per_month if grant.usd_per_month is None else grant.usd_per_month
         )
         account.output_mode, account.failures = grant.output_mode, grant.failures
+        account.failure, account.failure_text = grant.failure, grant.failure_text
         account.is_erasing = grant.is_erasing
         account.breaker_open_until = now + grant.breaker_seconds
         account.spent_usd, account.budget_usd, account.refreshed_at = (
@@ -230,6 +263,7 @@ class LlmBudget:
         """Record that the model gave a usable answer in this output mode. Costs a round trip only
         where that changes the stored state."""
         account = self._account(task.tenant)
+        self._refusal = None
         with account.lock:
             if account.failures or account.output_mode != output_mode:
                 store_calls.record_success(self._connect(task), self._model_name, output_mode)
@@ -239,17 +273,26 @@ class LlmBudget:
                     0.0,
                 )
 
-    def record_failure(self, task: TaskContext) -> None:
-        """Record that the model gave no usable answer; all processes share the count."""
+    def record_failure(self, task: TaskContext, failure: FailedAnswer) -> None:
+        """Record that the model gave no usable answer; all processes share the count. Where the
+        provider refuses the settings, no tenant of this process asks it again for a while."""
         account, settings = self._account(task.tenant), self._settings
+        if failure.is_final:
+            self._refusal = time.monotonic() + settings.llm_breaker_seconds, failure.text
+        logger.warning(
+            "model failed",
+            extra={"model": self._model_name, "reason": failure.kind, "failure": failure.text},
+        )
         with account.lock:
             state = store_calls.record_failure(
                 self._connect(task),
                 self._model_name,
+                failure,
                 settings.llm_breaker_failures,
                 settings.llm_breaker_seconds,
             )
             account.failures = state.failures
+            account.failure, account.failure_text = failure.kind, failure.text
             account.breaker_open_until = time.monotonic() + state.breaker_seconds
 
     def record_call(
@@ -308,3 +351,14 @@ class LlmBudget:
 
     def _connect(self, task: TaskContext) -> TenantDb:
         return self._database.connect_as(Caller.background(task.tenant), task.deadline)
+
+
+def _deny_misconfigured(text: str, until: float) -> CallDenied:
+    seconds = max(0.0, until - time.monotonic())
+    return CallDenied(
+        "misconfigured", None, f"{text} {_describe_pause(seconds)}", tried_again_in=seconds
+    )
+
+
+def _describe_pause(seconds: float) -> str:
+    return f"It is tried again in {math.ceil(seconds)} s."

@@ -4,7 +4,7 @@ at all."""
 import math
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import BaseModel
@@ -13,6 +13,7 @@ from strandline.config import ServiceSettings
 from strandline.errors import (
     InvalidModelAnswer,
     ModelFormatUnsupported,
+    ModelMisconfigured,
     ModelRefused,
     ModelTimeout,
     ModelUnavailable,
@@ -23,9 +24,10 @@ from strandline.llm.budget import CallDenied, DenialReason, LlmBudget, Outcome
 from strandline.llm.parsing import UnusableOutput
 from strandline.llm.prompts import PromptData, TaskName
 from strandline.llm.provider import ModelReply, ModelRequest, Provider
+from strandline.llm.store_calls import FailedAnswer
 from strandline.llm.types import TaskContext
 
-type ModelFailure = Literal["late", "refused", "invalid_output", "unavailable"]
+type ModelFailure = Literal["late", "refused", "invalid_output", "unavailable", "misconfigured"]
 type FallbackReason = DenialReason | ModelFailure | Literal["out_of_time"]
 
 _MIN_SECONDS = 0.5
@@ -38,17 +40,38 @@ _ANSWER_TASKS = frozenset({"answer", "reply"})
 _ANSWER_SECONDS = 60.0
 """How long an answer is waited for, in seconds, where its caller has the time: such an answer has
 no fallback."""
-_UNBILLED_OUTCOMES = frozenset({"format_refused", "unavailable"})
+_UNBILLED_OUTCOMES = frozenset({"format_refused", "unavailable", "misconfigured"})
+_YES_NO_TASKS = frozenset({"continues", "contradicts"})
+_YES_NO_TOKENS = 10
+"""The most tokens of an answer that is yes or no, where the provider takes such a limit."""
+_LONG_YES_NO = " long"
+"""Ends the output mode of a model that needs more for yes or no, such as one that thinks first."""
+_UNUSABLE_TEXT = "The language model's answers are not what its tasks ask for."
 
 
 class Fallback(Exception):
     """The model gave no usable answer, or was not called; `reason` says why."""
 
-    def __init__(self, reason: FallbackReason, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        reason: FallbackReason,
+        retry_after: float | None = None,
+        text: str = "",
+        tried_again_in: float | None = None,
+    ) -> None:
         super().__init__(reason)
         self.reason: FallbackReason = reason
         self.retry_after = retry_after
         """Seconds after which the model may be called; None where waiting does not help."""
+        self.text = text
+        """What happened, in sentences for the caller without text of the provider; may be empty."""
+        self.tried_again_in = tried_again_in
+        """Seconds after which a model that is paused is tried again; None if it is not."""
+
+    @classmethod
+    def from_denial(cls, denial: CallDenied) -> "Fallback":
+        """Of a call that may not be made."""
+        return cls(denial.reason, denial.retry_after, denial.text, denial.tried_again_in)
 
 
 @dataclass
@@ -63,6 +86,25 @@ class _PendingRequest:
     output_mode: str
     is_proven: bool
     """The model has accepted this output mode before."""
+
+    @property
+    def provider_mode(self) -> str:
+        """The output mode as the provider knows it."""
+        return self.output_mode.removesuffix(_LONG_YES_NO)
+
+    def set_simpler_mode(self, mode: str) -> None:
+        """Ask in another output mode, which the provider has named."""
+        suffix = _LONG_YES_NO if self.output_mode.endswith(_LONG_YES_NO) else ""
+        self.output_mode, self.is_proven = mode + suffix, False
+
+    def lift_limit(self, max_tokens: int) -> None:
+        """Ask without the low limit of yes or no."""
+        self.request = replace(self.request, max_tokens=max_tokens)
+        self.output_mode = self.provider_mode + _LONG_YES_NO
+
+
+class _AnswerCut(Exception):
+    """The answer ends at the low limit of yes or no."""
 
 
 class LlmClient:
@@ -90,19 +132,21 @@ class LlmClient:
         try:
             output_mode = self._meter.check_breaker(task)
         except CallDenied as denial:
-            raise Fallback(denial.reason, denial.retry_after) from None
+            raise Fallback.from_denial(denial) from None
+        mode = output_mode or self._provider.output_mode
         prompt = prompts.load_prompt(verb)
         schema = parsing.make_strict_schema(result_type)
-        request = ModelRequest(
-            verb, prompt.text, data.json_lines, schema, self._settings.llm_max_tokens
-        )
+        max_tokens = self._settings.llm_max_tokens
+        if verb in _YES_NO_TASKS and not mode.endswith(_LONG_YES_NO):
+            max_tokens = min(_YES_NO_TOKENS, max_tokens)
+        request = ModelRequest(verb, prompt.text, data.json_lines, schema, max_tokens)
         pending = _PendingRequest(
             task,
             verb,
             prompt.name,
             request,
             data,
-            output_mode or self._provider.output_mode,
+            mode,
             output_mode is not None,
         )
         value = self._ask_until_valid(pending, result_type, counters)
@@ -116,11 +160,15 @@ class LlmClient:
             try:
                 return self._send_once(pending, result_type, counters)
             except ModelFormatUnsupported as error:
-                pending.output_mode, pending.is_proven = error.simpler_format, False
+                pending.set_simpler_mode(error.simpler_format)
+            except _AnswerCut:
+                pending.lift_limit(self._settings.llm_max_tokens)
             except UnusableOutput as invalid_answer:
                 if pending.request.fault:
-                    self._meter.record_failure(pending.task)
-                    raise Fallback("invalid_output") from None
+                    self._meter.record_failure(
+                        pending.task, FailedAnswer("invalid_output", _UNUSABLE_TEXT)
+                    )
+                    raise Fallback("invalid_output", text=_UNUSABLE_TEXT) from None
                 pending.request = pending.request.with_fault(str(invalid_answer))
 
     def _send_once[Value: BaseModel](
@@ -136,16 +184,20 @@ class LlmClient:
             with self._meter.reserve(pending.task, _estimate_input_tokens(pending.request)):
                 return self._call_provider(pending, result_type, seconds, counters)
         except CallDenied as denial:
-            raise Fallback(denial.reason, denial.retry_after) from None
+            raise Fallback.from_denial(denial) from None
         except ModelFormatUnsupported:
             raise
         except (ModelRefused, ModelUnavailable, InvalidModelAnswer) as error:
             # A refusal is about the text, and a model with too little time is not to blame.
             if isinstance(error, ModelTimeout) and seconds < time_limit:
                 raise Fallback("out_of_time", 0.0) from None
+            kind = _failure_of(error)
             if not isinstance(error, ModelRefused):
-                self._meter.record_failure(pending.task)
-            raise Fallback(_failure_of(error)) from None
+                is_final = isinstance(error, ModelMisconfigured)
+                self._meter.record_failure(
+                    pending.task, FailedAnswer(kind, error.message, is_final)
+                )
+            raise Fallback(kind, text=error.message) from None
 
     def _call_provider[Value: BaseModel](
         self,
@@ -160,10 +212,10 @@ class LlmClient:
         outcome: Outcome = "unavailable"
         try:
             reply = self._provider.ask(
-                pending.request, pending.output_mode, is_proven=pending.is_proven, timeout=seconds
+                pending.request, pending.provider_mode, is_proven=pending.is_proven, timeout=seconds
             )
             outcome = "invalid_output"
-            value = parsing.parse_output(reply.text, result_type, pending.data.text)
+            value = self._parse(pending, result_type, reply)
             outcome = "ok"
             return value
         except StrandlineError as error:
@@ -175,6 +227,18 @@ class LlmClient:
             raise
         finally:
             self._record(pending, outcome, reply, time.monotonic() - start, counters)
+
+    def _parse[Value: BaseModel](
+        self, pending: _PendingRequest, result_type: type[Value], reply: ModelReply
+    ) -> Value:
+        try:
+            return parsing.parse_output(reply.text, result_type, pending.data.text)
+        except UnusableOutput:
+            if not reply.is_cut:
+                raise
+            if pending.request.max_tokens < self._settings.llm_max_tokens:
+                raise _AnswerCut from None
+            raise UnusableOutput("it is longer than it may be, and cut off") from None
 
     def _record(
         self,
@@ -219,6 +283,8 @@ def _failure_of(error: StrandlineError) -> ModelFailure:
     match error:
         case ModelTimeout():
             return "late"
+        case ModelMisconfigured():
+            return "misconfigured"
         case ModelUnavailable():
             return "unavailable"
         case ModelRefused():

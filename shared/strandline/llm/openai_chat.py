@@ -3,16 +3,17 @@ Gemini's compatible endpoint, Ollama, a gateway."""
 
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 # httpx2 is openai's own transport. While a body is read, its errors are not wrapped.
 import httpx2
 import openai
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from strandline.errors import (
     InvalidModelAnswer,
     ModelFormatUnsupported,
+    ModelMisconfigured,
     ModelRefused,
     ModelTimeout,
     ModelUnavailable,
@@ -31,11 +32,19 @@ MAX_BYTES = 256 * 1024
 _REFUSALS = frozenset({400, 413, 422})
 _MAYBE_REFUSALS = frozenset({500, 501})
 """Some servers fail on a format that they do not know, and name it in the error."""
-_MISCONFIGURED = frozenset({401, 403, 404})
+_MISCONFIGURED = {
+    401: "it does not accept the key: check STRANDLINE_LLM_API_KEY",
+    403: "the key may not use this model: check STRANDLINE_LLM_API_KEY and STRANDLINE_LLM_MODEL",
+    404: "it has no such model or address: check STRANDLINE_LLM_MODEL and STRANDLINE_LLM_BASE_URL",
+}
+"""Refusals of the settings, by status, and what to do. What the provider itself says may quote the
+request or the key, and is not repeated."""
 _RESPONSE_FORMATS = ("json_schema", "json_object_schema", "json_object", "text")
 _TOKEN_LIMITS = ("max_completion_tokens", "max_tokens", "no_limit")
 _MENTIONS_FORMAT = re.compile(r"response_format|json_schema|json_object|structured|schema", re.I)
 _MENTIONS_LIMIT = re.compile(r"max_completion_tokens|max_tokens", re.I)
+_SAYS_CUT = re.compile(r"could not finish|output limit was reached", re.I)
+"""What a reasoning model's error says if it thought up to the limit of its answer."""
 
 
 class _OutputMode(NamedTuple):
@@ -70,8 +79,32 @@ class _OutputMode(NamedTuple):
         return None
 
 
+def _join_text_parts(content: object) -> object:
+    """The text of a content that is a list of parts: without thoughts and unknown parts."""
+    if not isinstance(content, list):
+        return content
+    texts: list[str] = []
+    for part in cast("list[object]", content):
+        fields = cast("dict[str, object]", part) if isinstance(part, dict) else {}
+        text = fields.get("text")
+        if fields.get("type", "text") in ("text", "output_text") and isinstance(text, str):
+            texts.append(text)
+    return "".join(texts)
+
+
+def _count_or_none(value: object) -> int | None:
+    """A number of tokens; None for what is none, which must not cost the answer."""
+    if isinstance(value, int | float) and 0 <= value < 2**31:
+        return int(value)
+    return None
+
+
+def _object_or_none(value: object) -> object:
+    return cast("object", value) if isinstance(value, dict) else None
+
+
 class _Message(BaseModel):
-    content: str | None = None
+    content: Annotated[str | None, BeforeValidator(_join_text_parts)] = None
     refusal: str | None = None
 
 
@@ -81,15 +114,15 @@ class _Choice(BaseModel):
 
 
 class _Usage(BaseModel):
-    prompt_tokens: int = Field(default=0, ge=0, lt=2**31)
-    completion_tokens: int = Field(default=0, ge=0, lt=2**31)
+    prompt_tokens: Annotated[int | None, BeforeValidator(_count_or_none)] = None
+    completion_tokens: Annotated[int | None, BeforeValidator(_count_or_none)] = None
 
 
 class _Answer(BaseModel):
     """The part of an answer that is used; compatible endpoints differ in the rest."""
 
     choices: Annotated[list[_Choice], Field(min_length=1)]
-    usage: _Usage | None = None
+    usage: Annotated[_Usage | None, BeforeValidator(_object_or_none)] = None
 
 
 class ChatModel:
@@ -155,6 +188,8 @@ class ChatModel:
         except UnusableAnswer as error:
             raise InvalidModelAnswer(f"The language model's answer {error}") from None
         except openai.APIStatusError as error:
+            if error.status_code == 400 and _SAYS_CUT.search(_error_text(error)):
+                return ModelReply("", None, None, is_cut=True)
             # Without its cause: providers quote the text, and the transport quotes the key.
             raise _to_error(error, output_mode, is_proven) from None
         except (openai.APITimeoutError, httpx2.TimeoutException):
@@ -202,6 +237,7 @@ def _parse_reply(body: bytes) -> ModelReply:
         choice.message.content or "",
         usage and usage.prompt_tokens,
         usage and usage.completion_tokens,
+        is_cut=choice.finish_reason == "length",
     )
 
 
@@ -215,8 +251,10 @@ def _to_error(error: openai.APIStatusError, mode: _OutputMode, is_proven: bool) 
             return ModelFormatUnsupported(message, str(simpler_mode))
     if is_refusal:
         return ModelRefused(message)
-    hint = ": check STRANDLINE_LLM_*" if status in _MISCONFIGURED else ""
-    return ModelUnavailable(f"The language model's provider answered HTTP {status}{hint}.")
+    answered = f"The language model's provider answered HTTP {status}"
+    if status in _MISCONFIGURED:
+        return ModelMisconfigured(f"{answered}, {_MISCONFIGURED[status]}.")
+    return ModelUnavailable(f"{answered}.")
 
 
 def _error_text(error: openai.APIStatusError) -> str:

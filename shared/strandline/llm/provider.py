@@ -50,6 +50,8 @@ class ModelReply:
     tokens_in: int | None
     """None where the provider does not say."""
     tokens_out: int | None
+    is_cut: bool = False
+    """Whether the answer ends where the limit of its length is."""
 
 
 class Provider(Protocol):
@@ -67,6 +69,7 @@ class Provider(Protocol):
         model has accepted it before, `timeout` is in seconds.
 
         Raises ModelFormatUnsupported (there is a simpler mode), ModelRefused, ModelUnavailable,
-        ModelTimeout, InvalidModelAnswer.
+        ModelTimeout, ModelMisconfigured, InvalidModelAnswer. What they say holds no text of the
+        provider.
         """
         ...

@@ -23,7 +23,10 @@ class ModelCallOut(ResponseModel):
     tokens_out: int
     cost_usd: float
     milliseconds: float
-    outcome: Literal["ok", "invalid_output", "format_refused", "refused", "late", "unavailable"]
+    outcome: Literal[
+        "ok", "invalid_output", "format_refused", "refused", "late", "unavailable", "misconfigured"
+    ]
+    """`misconfigured`: the provider does not accept the deployment's key, model or address."""
     scope_id: UUID | None
     """The scope whose text the model was given."""
     job: str | None

@@ -31,6 +31,11 @@ class CallRateLease:
     """The tenant's budget; None: the deployment's default."""
     is_erasing: bool
     """Events of the tenant are out of view, and not yet erased."""
+    failure: str | None
+    """The kind of the last failure, as in the outcome of a call; None: its last answer was
+    usable."""
+    failure_text: str | None
+    """What it was, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +76,11 @@ def lease_calls(
         CallRateLease,
         """
         select l.*, exists (
-                select from erasure_marks m where m.tenant_id = current_tenant()) as is_erasing
+                select from erasure_marks m where m.tenant_id = current_tenant()) as is_erasing,
+            s.failure, s.failure_text
         from lease_model(%(model)s, %(subject)s, %(max_calls)s, %(limit)s, %(failures)s,
             %(may_probe)s, %(probe_seconds)s) l
+        left join model_states s on s.tenant_id = current_tenant() and s.model = %(model)s
         """,
         {
             "model": model,
@@ -106,36 +113,85 @@ def record_success(access: TenantDb, model: str, output_mode: str) -> None:
             values (current_tenant(), %(model)s, %(output_mode)s)
         on conflict (tenant_id, model)
             do update set output_mode = excluded.output_mode, failures = 0,
-                breaker_open_until = '-infinity'
+                breaker_open_until = '-infinity', failure = null, failure_text = null,
+                failed_at = null
         returning failures, 0::float8 as breaker_seconds
         """,
         {"model": model, "output_mode": output_mode},
     )
 
 
+@dataclass(frozen=True)
+class FailedAnswer:
+    """Why a model gave no usable answer."""
+
+    kind: str
+    """As in the outcome of a call."""
+    text: str
+    """What happened, in a sentence of at most 300 characters, without text of the provider."""
+    is_final: bool = False
+    """Whether no other request can succeed until the settings change."""
+
+
 def record_failure(
-    access: TenantDb, model: str, max_failures: int, pause_seconds: float
+    access: TenantDb, model: str, failure: FailedAnswer, max_failures: int, pause_seconds: float
 ) -> BreakerState:
-    """Record a failure; `max_failures` in a row open the breaker for `pause_seconds`. The known
-    output mode stays."""
+    """Record a failure; `max_failures` in a row, or one that is final, open the breaker for
+    `pause_seconds`. The known output mode stays."""
     (state,) = access.fetch(
         BreakerState,
         """
-        insert into model_states as s (tenant_id, model, failures, breaker_open_until)
-        values (current_tenant(), %(model)s, 1,
-            case when %(failures)s <= 1 then now() + make_interval(secs => %(seconds)s)
-                else '-infinity' end)
+        insert into model_states as s (tenant_id, model, failures, breaker_open_until, failure,
+            failure_text, failed_at)
+        values (current_tenant(), %(model)s, %(step)s,
+            case when %(step)s >= %(failures)s then now() + make_interval(secs => %(seconds)s)
+                else '-infinity' end, %(kind)s, %(text)s, now())
         on conflict (tenant_id, model) do update set
-            failures = s.failures + 1,
-            breaker_open_until = case when s.failures + 1 >= %(failures)s
-                then now() + make_interval(secs => %(seconds)s) else s.breaker_open_until end
+            failures = greatest(s.failures + 1, excluded.failures),
+            breaker_open_until = case
+                when greatest(s.failures + 1, excluded.failures) >= %(failures)s
+                then now() + make_interval(secs => %(seconds)s) else s.breaker_open_until end,
+            failure = excluded.failure, failure_text = excluded.failure_text,
+            failed_at = excluded.failed_at
         returning s.failures, greatest(0, coalesce(extract(
             epoch from nullif(s.breaker_open_until, '-infinity') - now()),
                 0))::float8 as breaker_seconds
         """,
-        {"model": model, "failures": max_failures, "seconds": pause_seconds},
+        {
+            "model": model,
+            "kind": failure.kind,
+            "text": failure.text,
+            "step": max_failures if failure.is_final else 1,
+            "failures": max_failures,
+            "seconds": pause_seconds,
+        },
     )
     return state
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """Whether a model can be used now."""
+
+    failure_text: str | None
+    """What its last failure was; None: its last answer was usable, or it was never asked."""
+    failed_at: datetime | None
+    resting_until: datetime | None
+    """Until when it is not called; None: it is called."""
+
+
+def read_state(access: TenantDb, model: str) -> ModelState:
+    """The state of a model for the caller's tenant."""
+    rows = access.fetch(
+        ModelState,
+        """
+        select s.failure_text, s.failed_at,
+            case when s.breaker_open_until > now() then s.breaker_open_until end as resting_until
+        from model_states s where s.tenant_id = current_tenant() and s.model = %(model)s
+        """,
+        {"model": model},
+    )
+    return rows[0] if rows else ModelState(None, None, None)
 
 
 @dataclass(frozen=True)

@@ -263,8 +263,8 @@ class ModelResult[Value: BaseModel]:
     fallback_reason: str | None = None
     """Why the heuristic model answered although a model is configured: `budget_spent`,
     `rate_limited`, `breaker_open`, `late`, `out_of_time` (the worker's), `unavailable`, `refused`,
-    `invalid_output`, `request_failed`, `erasing` (events of the scope are being erased). Or
-    `heuristic_failed`: the heuristic model failed too, and the plain model answered."""
+    `misconfigured`, `invalid_output`, `request_failed`, `erasing` (events of the scope are being
+    erased). Or `heuristic_failed`: the heuristic model failed too, and the plain model answered."""
     retry_after: float | None = None
     """Seconds after which the model may be called again; a caller that can wait gets its answer
     then."""

@@ -17,7 +17,7 @@ from strandline.context.layout import BYTES_PER_TOKEN
 from strandline.context.schemas import MIN_BUDGET, ContextTextOut, ContextTextRequest
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
-from strandline.errors import ModelUnavailable, StateConflict
+from strandline.errors import ModelMisconfigured, ModelUnavailable, StateConflict
 from strandline.llm.client import Fallback
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import MemoryAnswer, MessageToAnswer, ModelResult, TaskContext
@@ -176,9 +176,9 @@ def make_failure(failure: Fallback, key: str | None, input_id: UUID | None) -> M
     details: dict[str, object] = {"reason": failure.reason}
     if input_id is not None:
         details |= {"input_id": str(input_id), "idempotency_key": key}
-    error = ModelUnavailable(
-        f"The language model gave no answer ({failure.reason}).{note}", **details
-    )
-    if failure.retry_after:
-        error.retry_after = math.ceil(failure.retry_after)
+    failed = ModelMisconfigured if failure.reason == "misconfigured" else ModelUnavailable
+    what = f" {failure.text}" if failure.text else ""
+    error = failed(f"The language model gave no answer ({failure.reason}).{what}{note}", **details)
+    if seconds := failure.retry_after or failure.tried_again_in:
+        error.retry_after = math.ceil(seconds)
     return error

@@ -17,6 +17,7 @@ from strandline.errors import (
     InvalidModelAnswer,
     Misconfigured,
     ModelFormatUnsupported,
+    ModelMisconfigured,
     ModelRefused,
     ModelTimeout,
     ModelUnavailable,
@@ -191,7 +192,7 @@ def test_by_default_there_is_none() -> None:
 # --- what comes back
 
 
-@pytest.mark.parametrize("status", [302, 307, 401, 403, 404, 408, 429, 500, 503])
+@pytest.mark.parametrize("status", [302, 307, 408, 429, 500, 503])
 def test_a_status_that_does_not_blame_the_request_is_an_outage(
     server: ModelServer, model: ChatModel, status: int
 ) -> None:
@@ -200,6 +201,19 @@ def test_a_status_that_does_not_blame_the_request_is_an_outage(
     ]
     assert f"HTTP {status}" in tell_usage(model, ModelUnavailable)
     assert len(server.requests) == 1, "retried, or carried elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("status", "setting"), [(401, "API_KEY"), (403, "API_KEY"), (404, "MODEL"), (404, "BASE_URL")]
+)
+def test_a_status_that_blames_the_settings_names_them(
+    server: ModelServer, model: ChatModel, status: int, setting: str
+) -> None:
+    server.script = [error(status, f"Incorrect key {KEY}, asked about {SECRET}")]
+    message = tell_usage(model, ModelMisconfigured)
+    assert f"HTTP {status}" in message
+    assert f"STRANDLINE_LLM_{setting}" in message
+    assert not ModelMisconfigured.retryable
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
@@ -480,7 +494,9 @@ def test_bedrock_gives_structure_as_a_tools_input(
     ("code", "kind"),
     [
         ("ThrottlingException", ModelUnavailable),
-        ("AccessDeniedException", ModelUnavailable),
+        ("AccessDeniedException", ModelMisconfigured),
+        ("ResourceNotFoundException", ModelMisconfigured),
+        ("Bad <code>", ModelUnavailable),
         ("ModelTimeoutException", ModelTimeout),
         ("ValidationException", ModelRefused),
     ],
@@ -494,6 +510,7 @@ def test_bedrocks_errors_have_their_meaning(
         model.ask(REQUEST, model.output_mode, is_proven=False, timeout=3.7)
     assert type(failure.value) is kind
     assert SECRET not in f"{failure.value!r} {failure.value.__cause__!r}"
+    assert "<code>" not in failure.value.message
 
 
 def test_bedrocks_guardrail_is_a_refusal(bedrock: tuple[BedrockModel, Any]) -> None:

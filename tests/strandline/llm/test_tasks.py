@@ -3,6 +3,7 @@ model takes over, why, and at whose expense."""
 
 import hashlib
 import json
+import re
 import threading
 import time
 import uuid
@@ -20,12 +21,14 @@ from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
 from strandline.llm import budget, prompts, store_calls
+from strandline.llm.client import Fallback
 from strandline.llm.factory import make_provider
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.openai_chat import ChatModel
 from strandline.llm.prompts import ANSWER_VERSIONS, PROMPT_VERSIONS
 from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import (
+    MessageToAnswer,
     ModelResult,
     PromptEvent,
     Summary,
@@ -441,6 +444,172 @@ def test_a_refusal_of_everything_is_not_remembered_as_a_way(
     provider.otherwise = lambda _: error(400)
     assert fell(llm_tasks.topic(task(), TALK)) == "refused"
     assert scratch_db.rows("select * from model_states") == []
+
+
+# --- answers as endpoints have given them
+
+
+def parts(text: str) -> Says:
+    """A content of parts: a thought, an unknown part without text, and the text in two."""
+    content = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": 'hm {"topic": "no"}'}]},
+        {"type": "reference", "reference_ids": [1]},
+        *({"type": "text", "text": piece} for piece in (text[:9], text[9:])),
+    ]
+    return completion("", content=content)
+
+
+def with_usage(text: str, usage: object) -> Says:
+    body: Any = completion(text, tokens=None).body
+    return Says({**body, "usage": usage})
+
+
+def cut(text: str) -> Says:
+    body: Any = completion(text).body
+    body["choices"][0]["finish_reason"] = "length"
+    return Says(body)
+
+
+GOOD = '{"topic": "The launch"}'
+FENCED = f"<think>\nFirst {{draft}}\n</think>\n\nHere it is:\n```json\n{GOOD}\n```\nElse?"
+NULLS = {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        pytest.param(parts(GOOD), id="content in parts"),
+        pytest.param(with_usage(GOOD, NULLS), id="usage of nulls"),
+        pytest.param(with_usage(GOOD, {"prompt_tokens": "many"}), id="usage of words"),
+        pytest.param(with_usage(GOOD, [7]), id="usage is a list"),
+        pytest.param(completion(FENCED), id="fence and thoughts"),
+    ],
+)
+def test_an_unusual_answer_that_is_right_is_used(
+    provider: ModelServer, llm_tasks: LlmTasks, says: Says
+) -> None:
+    provider.script = [says]
+    topic = llm_tasks.topic(task(), TALK)
+    assert (fell(topic), topic.value.topic, len(provider.requests)) == (None, "The launch", 1)
+
+
+ECHO = '{"$defs": {}, "properties": {"topic": {"type": "string"}}, "type": "object"}'
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        pytest.param(completion(ECHO), "topic: Field required", id="the schema"),
+        pytest.param(cut('{"topic": "The boat was'), "cut off", id="cut off"),
+        pytest.param(parts(""), "not a JSON object", id="thoughts alone"),
+    ],
+)
+def test_an_answer_that_is_wrong_is_counted_and_repaired_once(
+    scratch_db: ScratchDatabase,
+    database: Database,
+    provider: ModelServer,
+    llm_tasks: LlmTasks,
+    says: Says,
+    why: str,
+) -> None:
+    provider.script = [says]
+    assert fell(llm_tasks.topic(task(), TALK)) is None
+    assert why in provider.prompt_text()
+    provider.script = [says, says]
+    assert fell(llm_tasks.topic(task(), TALK)) == "invalid_output"
+    llm_tasks.store_call_records(database.connect_as(Caller.background("acme")))
+    outcomes = [row[1] for row in write(scratch_db)]
+    assert outcomes == ["invalid_output", "ok", "invalid_output", "invalid_output"]
+
+
+def limits(provider: ModelServer) -> list[int]:
+    return [request["max_tokens"] for request in provider.requests]
+
+
+def test_yes_or_no_has_ten_tokens(provider: ModelServer, llm_tasks: LlmTasks) -> None:
+    assert fell(llm_tasks.continues(task(), TALK[:1], TALK[1], [])) is None
+    assert fell(llm_tasks.contradicts(task(), "Friday", "Monday")) is None
+    assert fell(llm_tasks.topic(task(), TALK)) is None
+    assert limits(provider) == [10, 10, 100]
+
+
+def test_a_model_that_thinks_first_gets_more_and_that_is_remembered(
+    scratch_db: ScratchDatabase, provider: ModelServer, make: Callable[..., LlmTasks]
+) -> None:
+    provider.script = [cut("<think>Let me")]
+    first = make().continues(task(), TALK[:1], TALK[1], [])
+    assert (fell(first), limits(provider)) == (None, [10, 100])
+    assert "could not be used" not in provider.prompt_text()
+    assert fell(make().continues(task(), TALK[:1], TALK[1], [])) is None
+    assert limits(provider) == [10, 100, 100]
+    provider.script = [error(400, "response_format")]
+    assert fell(make().topic(task(), TALK)) is None
+    assert scratch_db.rows("select output_mode from model_states") == [
+        ("json_object_schema max_tokens long",)
+    ]
+
+
+def test_an_error_that_says_cut_is_no_refusal_of_a_limit(
+    provider: ModelServer, llm_tasks: LlmTasks
+) -> None:
+    text = "Could not finish the message because max_tokens or model output limit was reached."
+    provider.script = [error(400, text)]
+    assert fell(llm_tasks.continues(task(), TALK[:1], TALK[1], [])) is None
+    assert limits(provider) == [10, 100]
+
+
+# --- settings that the provider refuses
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_settings_that_are_refused_pause_the_model_for_all_tenants(
+    scratch_db: ScratchDatabase,
+    provider: ModelServer,
+    make: Callable[..., LlmTasks],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    provider.otherwise = lambda _: error(status, "Incorrect API key provided: sk-the-key")
+    model, other = make(llm_api_key="sk-the-key"), make(llm_api_key="sk-the-key")
+    result = model.topic(task(), TALK)
+    assert (fell(result), result.retry_after) == ("misconfigured", None)
+    assert fell(model.topic(task("globex"), TALK)) == "misconfigured"
+    assert fell(other.topic(task(), TALK)) == "misconfigured"
+    assert len(provider.requests) == 1
+    assert f"HTTP {status}" in str([vars(record) for record in caplog.records])
+    assert "sk-the-key" not in str([vars(record) for record in caplog.records])
+    ((failure, text, pause),) = scratch_db.rows(
+        "select failure, failure_text, extract(epoch from breaker_open_until - now())::int"
+        " from model_states"
+    )
+    assert failure == "misconfigured"
+    assert f"HTTP {status}" in text
+    assert "sk-the-key" not in text
+    assert 50 < pause <= 60
+    scratch_db.rows("update model_states set breaker_open_until = now()")
+    later(monkeypatch, 61)
+    provider.otherwise = right
+    assert fell(model.topic(task(), TALK)) is None
+    assert scratch_db.rows("select failures, failure, failure_text from model_states") == [
+        (0, None, None)
+    ]
+    assert fell(model.topic(task("globex"), TALK)) is None
+
+
+def test_the_pause_says_what_broke_and_when_it_ends(
+    provider: ModelServer, llm_tasks: LlmTasks
+) -> None:
+    provider.otherwise = lambda _: error(500)
+    for _ in range(5):
+        llm_tasks.topic(task(), TALK)
+    message = MessageToAnswer("When?", "question", AT)
+    with pytest.raises(Fallback) as denial:
+        llm_tasks.answer(task(), "answer", "[1] On Friday.", 1, message)
+    assert denial.value.reason == "breaker_open"
+    assert "HTTP 500" in denial.value.text
+    assert re.search(r"again in (59|60) s", denial.value.text)
+    assert denial.value.tried_again_in == pytest.approx(60, abs=2)
 
 
 # --- the breaker
