@@ -1,5 +1,6 @@
 """The settings, read once from the environment: each one's name, default and meaning."""
 
+import difflib
 import functools
 import os
 import re
@@ -14,6 +15,16 @@ from strandline.tuning import DEFAULTS, Tuning
 
 PREFIX = "STRANDLINE_"
 type McpToolset = Literal["memory", "graph", "personas", "admin"]
+_OTHER_NAMES = frozenset(
+    {
+        *("URL", "API_KEY", "DATA_DIR", "PORT", "PG_PORT"),
+        *("TLS", "TLS_CERT", "TLS_KEY", "TLS_CLIENT_CA"),
+        *("SECRETS", "STATE_MACHINE", "SCHEDULE_GROUP", "SCHEDULER_ROLE", "FIRST_KEY_SECRET"),
+        *("OWNER_DATABASE_URL", "ADMINISTRATOR_DATABASE_URL", "ADMINISTRATOR_SECRET"),
+    }
+)
+"""What else is read from the environment, after the prefix: by the client, by `make run`, by the
+scheduler and by a release."""
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
@@ -175,6 +186,18 @@ def _variable(location: tuple[int | str, ...]) -> str:
     """The name of the invalid variable, or of a member of its JSON."""
     variable, *within = (str(part) for part in location)
     return ".".join((PREFIX + variable.upper(), *within))
+
+
+def find_unknown_settings(environment: Mapping[str, str]) -> list[str]:
+    """A warning for each variable that looks like a setting and is none, with the nearest name."""
+    known = {name.upper() for name in (*ServiceSettings.model_fields, *_OTHER_NAMES)}
+    names = {name.removeprefix(PREFIX) for name in environment if name.startswith(PREFIX)}
+    warnings: list[str] = []
+    for name in sorted(names - known):
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f" Is it {PREFIX}{near[0]}?" if near else ""
+        warnings.append(f"{PREFIX}{name[:100]} is no setting and has no effect.{hint}")
+    return warnings
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from strandline.aws.blobs import BlobStore
 from strandline.aws.run_requests import JobQueue, min_spacing_by_job
 from strandline.aws.work_queue import WorkQueue
 from strandline.clock import Clock, utc_now
-from strandline.config import get_settings
+from strandline.config import find_unknown_settings, get_settings
 from strandline.db.database import Database
 from strandline.embeddings.embedder import Embedder
 from strandline.embeddings.factory import make_embedder
@@ -68,6 +68,7 @@ class Resources:
         if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
             secrets.load_into_env(os.environ)
             require_complete_provider(get_settings())
+            log_unknown_settings()
             if load_auth:
                 _ = self.authenticator
             if load_model:
@@ -123,3 +124,12 @@ class Resources:
         from strandline.llm.tasks import LlmTasks
 
         return LlmTasks(self.database, get_settings(), make_provider(get_settings()))
+
+
+def log_unknown_settings() -> list[str]:
+    """Log a warning for each variable of the environment that looks like a setting and is none.
+    Returns the warnings."""
+    warnings = find_unknown_settings(os.environ)
+    for warning in warnings:
+        logger.warning("unknown setting", extra={"warning": warning})
+    return warnings

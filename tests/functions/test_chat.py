@@ -2,6 +2,7 @@
 request that is cut short, repeated, late, or without a model."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
@@ -161,6 +162,49 @@ def test_a_model_that_fails_leaves_the_message_and_is_told(
     provider.script = [*bad]
     failed = query(front, key, "When does the buoy go out?")
     assert (failed.status, failed.error["details"]) == (503, {"reason": reason})
+
+
+def test_a_wrong_key_of_the_model_is_named_everywhere(
+    front: Gateway, provider: ModelServer, key: str, facts: list[str]
+) -> None:
+    def health() -> Any:
+        return front.call("GET", "/api/v1/health", key=key).body
+
+    del facts
+    assert health()["language"]["failure"] is None
+    provider.otherwise = lambda _: error(401, "Incorrect API key provided: sk-mine")
+    replies = [query(front, key, "When does the buoy go out?") for _ in range(2)]
+    for reply in replies:
+        assert (reply.status, reply.error["code"]) == (503, "model_misconfigured")
+        assert reply.error["details"] == {"reason": "misconfigured"}
+        assert not reply.error["retryable"]
+        assert "Retry-After" not in reply.headers
+        assert "HTTP 401" in reply.error["message"]
+        assert "STRANDLINE_LLM_API_KEY" in reply.error["message"]
+        assert "sk-mine" not in reply.text
+    assert re.search(r"again in \d+ s", replies[1].error["message"])
+    assert len(provider.requests) == 1
+    state = health()
+    assert state["status"] == "degraded"
+    assert "HTTP 401" in state["language"]["failure"]
+    assert state["language"]["resting_until"] is not None
+    assert "HTTP 401" in state["warnings"][0]
+
+
+def test_a_model_that_rests_says_what_broke_it_and_when_it_is_tried_again(
+    front: Gateway, provider: ModelServer, key: str, facts: list[str]
+) -> None:
+    del facts
+    provider.otherwise = lambda _: completion("no JSON")
+    for _ in range(5):
+        query(front, key, "When does the buoy go out?")
+    reply = query(front, key, "When does the buoy go out?")
+    assert reply.error["details"] == {"reason": "breaker_open"}
+    assert "not what its tasks ask for" in reply.error["message"]
+    seconds = re.search(r"again in (\d+) s", reply.error["message"])
+    assert seconds is not None
+    assert abs(int(reply.headers["Retry-After"]) - int(seconds[1])) <= 1
+    assert 50 < int(seconds[1]) <= 60
 
 
 def test_a_query_answers_and_stores_nothing(

@@ -267,7 +267,12 @@ def test_the_dependency_map_needs_a_key(gateway: Gateway) -> None:
     assert reply.body == {
         "status": "ok",
         "dependencies": dict.fromkeys(names, "ok"),
-        "language": {"provider": None},
+        "language": {
+            "provider": None,
+            "failure": None,
+            "failed_at": None,
+            "resting_until": None,
+        },
         "background": {
             "scopes_stuck": 0,
             "jobs_failed": 0,
@@ -276,11 +281,25 @@ def test_the_dependency_map_needs_a_key(gateway: Gateway) -> None:
             "oldest_erasure_seconds": 0,
             "rows_unreadable": 0,
         },
+        "memory": None,
         "warnings": [],
     }
     for key in (None, "strandline_made-up", gateway.key()[:-2] + "AA"):
         response = gateway.call("GET", "/api/v1/health", key=key)
         assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+
+
+def test_an_admin_reads_what_memory_holds_and_what_is_made_next(gateway: Gateway) -> None:
+    key, who = gateway.key(rights=("read", "write", "admin")), ["user:alice"]
+    for text in ("The buoy goes out on Friday.", "It is red."):
+        body = {"participants": who, "role": "user", "content": text}
+        assert gateway.call("POST", "/api/v1/events", body, key=key).status == 201
+    fact = {"type": "fact", "content": "Alice lives in Oslo", "category": "personal"}
+    body = {"participants": who, "nodes": [fact]}
+    assert gateway.call("POST", "/api/v1/graph/nodes", body, key=key).status == 201
+    memory = gateway.call("GET", "/api/v1/health", key=key).body["memory"]
+    assert memory.pop("chains_due_at") is not None
+    assert memory == {"events": 3, "scopes": 1, "topics": 0, "facts": 1}
 
 
 def test_the_dependency_map_names_a_database_that_is_down(

@@ -1,8 +1,11 @@
 """Settings from the environment: what is missing is named, and no secret is made up."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from strandline.config import ServiceSettings, get_settings
+from strandline.config import ServiceSettings, find_unknown_settings, get_settings
 from strandline.db.database import Database
 from strandline.errors import Misconfigured
 from tests.support import KEY_SECRET, ScratchDatabase
@@ -198,3 +201,31 @@ def test_the_application_role_is_served(scratch_db: ScratchDatabase) -> None:
     database = Database(scratch_db.url)
     assert database.connection().execute("select 1").fetchone() == (1,)
     database.close()
+
+
+def test_a_variable_that_is_no_setting_is_told_with_the_nearest_name() -> None:
+    known = {"STRANDLINE_LLM_PROVIDER": "openai", "STRANDLINE_DATA_DIR": "x", "PATH": "y"}
+    assert find_unknown_settings(known) == []
+    unknown = {"STRANDLINE_LLM_PROVDER": "openai", "STRANDLINE_QQQQ": "secret"}
+    assert find_unknown_settings(known | unknown) == [
+        "STRANDLINE_LLM_PROVDER is no setting and has no effect. Is it STRANDLINE_LLM_PROVIDER?",
+        "STRANDLINE_QQQQ is no setting and has no effect.",
+    ]
+
+
+@pytest.mark.source
+def test_every_variable_that_the_source_names_is_known() -> None:
+    """Names in words and in f-strings; those that end in an underscore are the beginnings of
+    several. The shell's completion has a variable of its own."""
+    root = Path(__file__).parents[2]
+    files = [
+        file
+        for folder in ("shared", "functions", "infra", "layers")
+        for file in (root / folder).rglob("*.py")
+    ]
+    names = {
+        name
+        for file in [*files, root / "Makefile"]
+        for name in re.findall(r"\bSTRANDLINE_[A-Z_]*[A-Z]\b", file.read_text())
+    }
+    assert find_unknown_settings(dict.fromkeys(names, "x")) == []

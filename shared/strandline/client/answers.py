@@ -85,7 +85,9 @@ if TYPE_CHECKING:
     from strandline.sessions.schemas import TopicsOut as TopicsOut
     from strandline.sessions.schemas_context import ContextOut as ContextOut
     from strandline.status.schemas import Health as Health
+    from strandline.status.schemas import LanguageState as LanguageState
     from strandline.status.schemas import Liveness as Liveness
+    from strandline.status.schemas import MemoryState as MemoryState
     from strandline.topics.schemas_admin import DifferencePage as DifferencePage
     from strandline.topics.schemas_admin import SnapshotDetail as SnapshotDetail
     from strandline.topics.schemas_admin import SnapshotOut as SnapshotOut
@@ -127,7 +129,7 @@ _MODULES = {
         " TopicsOut"
     ),
     "sessions.schemas_context": "ContextOut",
-    "status.schemas": "Health Liveness",
+    "status.schemas": "Health LanguageState Liveness MemoryState",
     "topics.schemas_admin": (
         "DifferencePage SnapshotDetail SnapshotOut SnapshotsPage TopicIndexState"
     ),

@@ -18,6 +18,7 @@ ServiceError
 │   ├── ThrottledError           more requests than the deployment takes at once
 │   ├── OutcomeUnknownError      the connection to the database broke during a commit
 │   ├── EmbeddingUnavailableError, ModelUnavailableError, ModelLateError
+│   ├── ModelMisconfiguredError  its settings are wrong: not repeated
 │   ├── GatewayTimeoutError      the gateway got no answer from a function in time
 │   └── ConnectionFailedError    no connection to the service, or no answer in time
 ├── InternalError                a fault of the service
@@ -194,6 +195,13 @@ class ModelLateError(ModelUnavailableError):
     """The language model did not answer in time."""
 
     code = "model_late"
+
+
+class ModelMisconfiguredError(ModelUnavailableError):
+    """The language model's provider does not accept the deployment's settings."""
+
+    code = "model_misconfigured"
+    hint = "Correct the setting that the message names, and restart the service."
 
 
 class GatewayTimeoutError(UnavailableError):

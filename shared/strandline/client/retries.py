@@ -38,6 +38,14 @@ class Retry:
         return seconds if elapsed + seconds <= self.seconds else None
 
 
+def choose_error(first: ServiceError, last: ServiceError) -> ServiceError:
+    """Which error of a repeated request is raised: the last, unless it says only that the language
+    model rests after failures of which the first is one."""
+    is_rest = last.details.get("reason") == "breaker_open"
+    has_reason = isinstance(first.details.get("reason"), str)
+    return first if is_rest and has_reason else last
+
+
 def may_repeat(call: Call[Any], error: ServiceError) -> bool:
     """Whether the same request may succeed later, and does nothing a second time."""
     if not error.retryable:

@@ -17,7 +17,7 @@ from strandline.client.errors import (
     make_error,
 )
 from strandline.client.request_building import Call, RequestBodyStream, VerbGroup
-from strandline.client.retries import Retry
+from strandline.client.retries import Retry, choose_error
 
 if TYPE_CHECKING:
     import httpx2
@@ -149,14 +149,16 @@ class SyncConnection:
         Raises ServiceError."""
         retry = retry or self.settings.retry
         start, attempt = time.monotonic(), 0
+        first_error: ServiceError | None = None
         while True:
             try:
                 return self._send(call)
             except ServiceError as error:
+                first_error = first_error or error
                 elapsed = time.monotonic() - start
                 pause = retry.pause(call, error, attempt, elapsed)
                 if pause is None:
-                    raise
+                    raise choose_error(first_error, error)  # noqa: B904 - mostly the same one
             time.sleep(pause)
             attempt += 1
 
@@ -210,14 +212,16 @@ class AsyncConnection:
 
         retry = retry or self.settings.retry
         start, attempt = time.monotonic(), 0
+        first_error: ServiceError | None = None
         while True:
             try:
                 return await self._send(call)
             except ServiceError as error:
+                first_error = first_error or error
                 elapsed = time.monotonic() - start
                 pause = retry.pause(call, error, attempt, elapsed)
                 if pause is None:
-                    raise
+                    raise choose_error(first_error, error)  # noqa: B904 - mostly the same one
             await asyncio.sleep(pause)
             attempt += 1
 

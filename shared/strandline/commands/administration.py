@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 import click
 
+from strandline.client import answers
 from strandline.commands.invocation import Invocation
 from strandline.commands.output import print_json, print_table, print_text
 
@@ -205,6 +206,10 @@ def status(run: Invocation) -> None:
         return
     print_text(f"{run.client.connection.settings.url}: {health.status}")
     print_table(("dependency", "state"), health.dependencies.items(), "")
+    print_text(f"model: {_describe_model(health.language)}")
+    if health.memory is not None:
+        build_due_at = run.client.admin.topic_index().due_at
+        print_text(_describe_memory(health.memory, build_due_at))
     if health.background is not None and health.background.jobs_failed:
         print_text(f"failed jobs: {health.background.jobs_failed}; see `strandline jobs list`")
     if health.background is not None and health.background.erasures_waiting:
@@ -212,7 +217,7 @@ def status(run: Invocation) -> None:
         print_text(f"erasures that wait: {count}; see `strandline erasures --state hidden`")
     for warning in health.warnings:
         print_text(f"warning: {warning}")
-    if health.status == "ok":
+    if health.status != "unavailable":
         usage = run.client.usage()
         print_text("")
         print_table(
@@ -220,6 +225,22 @@ def status(run: Invocation) -> None:
             ((q.name, q.used, q.at_once, q.limit, q.per) for q in usage.quotas),
             "",
         )
+
+
+def _describe_model(language: answers.LanguageState) -> str:
+    if language.provider is None:
+        return "none; the heuristic model does its tasks"
+    rest = language.resting_until
+    return f"{language.provider}{f', paused until {rest:%H:%M:%S} UTC' if rest else ''}"
+
+
+def _describe_memory(memory: answers.MemoryState, build_due_at: datetime | None) -> str:
+    dues = (("chains", memory.chains_due_at), ("topic index", build_due_at))
+    next_runs = [f"{what} {at:%Y-%m-%d %H:%M} UTC" for what, at in dues if at is not None]
+    return (
+        f"memory: {memory.events} events in {memory.scopes} scopes, {memory.topics} topics,"
+        f" {memory.facts} facts\nnext: {', '.join(next_runs) or 'nothing is waiting'}"
+    )
 
 
 COMMANDS = (keys, tenants, jobs, status)

@@ -117,10 +117,10 @@ class Request:
             self._principal = principal
             principal.require_right(right)
 
-    def get_credential_tenant(self) -> str:
-        """The tenant of the credential, for a route that does not look the credential up. Raises
-        Unauthorized or Unavailable."""
-        return self.resources.authenticator.authenticate(self._auth_request, self.deadline).tenant
+    def get_credential_principal(self) -> Principal:
+        """The caller, for a route that does not look the credential up. Raises Unauthorized or
+        Unavailable."""
+        return self.resources.authenticator.authenticate(self._auth_request, self.deadline)
 
     def authenticate(self) -> Principal:
         """The caller, whatever its rights, for a route that performs operations which check them.

@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 
 import psycopg
 
+from strandline.config import get_settings
 from strandline.errors import StrandlineError
 from strandline.local import run_interruptible
 from strandline.local.log_file import log_file
@@ -86,6 +87,7 @@ def format_greeting(service: RunningService, seconds: float) -> str:
     return f"""
 Strandline answers at {service.url} (ready in {seconds:.1f} s; data in {service.directory})
 The log, with a line for each request:  {log_file(service.directory)}
+Language model: {_describe_model()}
 {warnings}
 The API key of tenant "local", {service.key_notice}. It sees all of its tenant, and is stored in
 {admin_key_file(service.directory)}, which no other account can read:
@@ -101,6 +103,14 @@ A first memory, and a first question:
 {certificate_example}`make demo` in another terminal stores a whole conversation.
 Ctrl-C stops everything.
 """
+
+
+def _describe_model() -> str:
+    """The language model in use. Which address and key it has is not shown."""
+    settings = get_settings()
+    if settings.llm_provider == "none":
+        return "none; the heuristic model does its tasks (docs/models.md)"
+    return f"{settings.llm_provider}:{settings.llm_model}"
 
 
 def _curl_trust_option(service: RunningService) -> str:

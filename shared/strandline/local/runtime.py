@@ -45,7 +45,7 @@ from strandline.local.schedule_starter import GROUP, ROLE, LocalScheduler, creat
 from strandline.local.state_machine import StateMachine
 from strandline.local.tls import PeerCertificateProtocol, TlsFiles
 from strandline.observability import logger
-from strandline.resources import Resources
+from strandline.resources import Resources, log_unknown_settings
 
 HOST = "127.0.0.1"
 TENANT = "local"
@@ -130,6 +130,7 @@ def run_local_service(
         stack.callback(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(_SWITCH_SECONDS)
         stack.enter_context(log_to(log_file(directory)))
+        warnings = [*warnings, *log_unknown_settings()]
         tls_files = tls.load_configured_tls(directory)
         listener = stack.enter_context(closing(_listen(port)))
         stored_secrets = _load_secrets(directory)

@@ -1,5 +1,7 @@
 """HTTP routes of health and metrics."""
 
+from dataclasses import dataclass
+
 from strandline.db.database import Caller
 from strandline.errors import StrandlineError
 from strandline.http.request import Request
@@ -10,8 +12,15 @@ from strandline.http.routes_and_responses import (
     json_response,
     text_response,
 )
-from strandline.status import metrics
-from strandline.status.schemas import BackgroundState, Health, LanguageState, Liveness
+from strandline.llm.store_calls import ModelState, read_state
+from strandline.status import metrics, store_memory
+from strandline.status.schemas import (
+    BackgroundState,
+    Health,
+    LanguageState,
+    Liveness,
+    MemoryState,
+)
 
 _METRICS_TYPE = AnswerMediaType("text/plain; version=0.0.4")
 
@@ -43,31 +52,68 @@ def health(request: Request) -> Response:
         except Exception as error:  # a dependency's failure is reported, not raised
             statuses[name] = type(error).__name__
     is_up = statuses["database"] == "ok"
-    background = _background_state(request) if is_up else None
+    tenant_state = _read_tenant_state(request) if is_up else _NOTHING_KNOWN
+    background, model = tenant_state.background, tenant_state.model
     needs_operator = background and (background.scopes_stuck or background.rows_unreadable)
-    is_healthy = set(statuses.values()) == {"ok"} and not needs_operator
+    is_healthy = set(statuses.values()) == {"ok"} and not (needs_operator or model.resting_until)
     status = "ok" if is_healthy else "degraded" if is_up else "unavailable"
     headers = {} if is_up else {"Retry-After": "2"}
-    language = LanguageState(provider=resources.llm.model_name)
+    name = resources.llm.model_name
     body = Health(
         status=status,
         dependencies=statuses,
-        language=language,
+        language=LanguageState(
+            provider=name,
+            failure=model.failure_text,
+            failed_at=model.failed_at,
+            resting_until=model.resting_until,
+        ),
         background=background,
-        warnings=list(resources.warnings),
+        memory=tenant_state.memory,
+        warnings=[*resources.warnings, *_describe_model_failure(name, model)],
     )
     return json_response(body, 200 if is_up else 503, headers)
 
 
-def _background_state(request: Request) -> BackgroundState | None:
-    """The background failures of the credential's tenant; None if the credential is not valid or
-    the database failed."""
+@dataclass(frozen=True)
+class _TenantState:
+    """What is told of the credential's tenant."""
+
+    background: BackgroundState | None
+    model: ModelState
+    memory: MemoryState | None
+
+
+_NOTHING_KNOWN = _TenantState(None, ModelState(None, None, None), None)
+
+
+def _read_tenant_state(request: Request) -> _TenantState:
+    """The state of the credential's tenant; nothing is known if the credential is not valid or the
+    database failed."""
+    resources = request.resources
     try:
-        tenant = request.get_credential_tenant()
-        access = request.resources.database.connect_as(Caller.background(tenant), request.deadline)
-        return BackgroundState(**vars(metrics.count_failures(access)))
+        principal = request.get_credential_principal()
+        caller = Caller.background(principal.tenant)
+        access = resources.database.connect_as(caller, request.deadline)
+        name = resources.llm.model_name
+        return _TenantState(
+            BackgroundState(**vars(metrics.count_failures(access))),
+            _NOTHING_KNOWN.model if name is None else read_state(access, name),
+            MemoryState(**vars(store_memory.count_memory(access)))
+            if principal.has_right("admin")
+            else None,
+        )
     except StrandlineError:
-        return None
+        return _NOTHING_KNOWN
+
+
+def _describe_model_failure(name: str | None, model: ModelState) -> list[str]:
+    if model.failure_text is None or model.failed_at is None:
+        return []
+    return [
+        f"The language model {name} failed at {model.failed_at:%Y-%m-%d %H:%M} UTC:"
+        f" {model.failure_text} The heuristic model answers while it fails."
+    ]
 
 
 def get_metrics(request: Request) -> Response:

@@ -1,5 +1,6 @@
 """Response types for the health of the service."""
 
+from datetime import datetime
 from typing import Literal
 
 from strandline.schemas import ResponseModel
@@ -16,8 +17,28 @@ class LanguageState(ResponseModel):
 
     provider: str | None
     """The model, as in `openai:gpt-4o-mini`. Null: none is configured, and the heuristic model does
-    its tasks. Whether calls are paused after failures depends on the tenant: see
-    `models.resting_until` of its usage."""
+    its tasks."""
+    failure: str | None
+    """What went wrong when the model was last called for the tenant; null: nothing, or it was never
+    called, or the credential is not valid."""
+    failed_at: datetime | None
+    resting_until: datetime | None
+    """Until when the model is not called for the tenant, and the heuristic model does its tasks;
+    null: it is called."""
+
+
+class MemoryState(ResponseModel):
+    """What the tenant's memory holds, and what is made next."""
+
+    events: int
+    scopes: int
+    topics: int
+    """Chains in mid-term memory."""
+    facts: int
+    """Facts of the knowledge graph that hold."""
+    chains_due_at: datetime | None
+    """When the next events are folded into chains; null: all are, or their topics are still
+    open."""
 
 
 class BackgroundState(ResponseModel):
@@ -49,5 +70,7 @@ class Health(ResponseModel):
     language: LanguageState
     background: BackgroundState | None
     """Null while the database is unavailable, and for a credential that is not valid."""
+    memory: MemoryState | None
+    """Null while the database is unavailable, and for a credential without the right `admin`."""
     warnings: list[str]
     """Warnings for the operator of this process, each with the action to take."""

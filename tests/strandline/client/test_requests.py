@@ -263,6 +263,26 @@ def test_retry_after_is_kept_and_so_is_the_limit() -> None:
     assert len(away.requests) > 3
 
 
+def test_a_model_that_rests_does_not_hide_what_broke_it() -> None:
+    broken, rests = (
+        error_response(503, "model_unavailable", retryable=True, reason=reason)
+        for reason in ("invalid_output", "breaker_open")
+    )
+    with pytest.raises(errors.ModelUnavailableError) as failure:
+        Script(broken, rests).client(Retry(seconds=0.05, base=0.001)).query("x", user="alice")
+    assert failure.value.details["reason"] == "invalid_output"
+    with pytest.raises(errors.ModelUnavailableError) as only:
+        Script(rests).client(Retry(seconds=0.05, base=0.001)).query("x", user="alice")
+    assert only.value.details["reason"] == "breaker_open"
+
+
+def test_settings_that_the_provider_refuses_are_not_tried_again() -> None:
+    script = Script(error_response(503, "model_misconfigured", reason="misconfigured"))
+    with pytest.raises(errors.ModelMisconfiguredError, match="setting"):
+        script.client().query("x", user="alice")
+    assert len(script.requests) == 1
+
+
 def test_pauses_grow_and_differ() -> None:
     error = errors.UnavailableError("x", status=503, retryable=True)
     call = Strandline.ping.call(Strandline(URL))

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -172,6 +173,9 @@ def test_operators_and_admins(run: Run, service: HttpService) -> None:
     code, out, _ = run("status")
     assert code == 0
     assert "database" in out
+    assert "model: none" in out
+    assert re.search(r"memory: \d+ events in \d+ scopes, 0 topics, 0 facts", out)
+    assert "next: " in out
     assert "appends" in out
     assert "_STRANDLINE_COMPLETE" in run("completion", "bash")[1]
 
