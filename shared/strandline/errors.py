@@ -18,6 +18,7 @@ StrandlineError
 │   ├── ModelUnavailable
 │   │   ├── ModelTimeout
 │   │   └── ModelMisconfigured  503  its settings are wrong: trying again is of no use
+│   ├── LoginRefused         503  the database does not take the service's password
 │   └── OutcomeUnknown       503  the connection broke during a commit
 ├── EmbeddingRefused         a text that the embedding model will never accept
 ├── PayloadMissing           an event's payload is not in the store, or is empty
@@ -135,6 +136,11 @@ class Unavailable(StrandlineError):
 
     code = "unavailable"
     retryable = True
+
+
+class LoginRefused(Unavailable):
+    """The database refuses the service's login. Unless it was changed just now, somebody must
+    correct the role's password, or the rights of its token."""
 
 
 class OutcomeUnknown(Unavailable):

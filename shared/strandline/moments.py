@@ -16,6 +16,8 @@ _MILLISECONDS = f"{_RULE}: a number this large is milliseconds or less; send sec
 _OUT_OF_RANGE = f"{_RULE}, within the years 1 to 9999 in UTC"
 _OFFSET = f"{_RULE}: its offset must be below 16 hours"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_SECONDS = re.compile(r"-?\d{9,20}(\.\d{1,9})?", re.ASCII)
+"""Unix seconds in an address, where all is text. With fewer digits it could be a date."""
 
 
 def parse_moment(value: object) -> datetime:
@@ -25,6 +27,8 @@ def parse_moment(value: object) -> datetime:
         return _from_seconds(value)
     if not isinstance(value, (str, datetime)):
         raise ValueError(_RULE)
+    if isinstance(value, str) and _SECONDS.fullmatch(value):
+        return _from_seconds(float(value))
     moment = value if isinstance(value, datetime) else _from_text(value)
     offset = moment.utcoffset()
     if offset is None:

@@ -638,3 +638,17 @@ def test_an_injection_comes_back_as_data_from_every_tool(gateway: Gateway, key: 
         read_fence(block[0])
         assert "SYSTEM" in block[0], (name, text)
         assert "SYSTEM" not in text.replace(block[0], ""), name
+
+
+def test_names_of_participants_keep_their_case_and_a_plus_its_escape(
+    gateway: Gateway, key: str
+) -> None:
+    for name in ("recall", "context"):
+        asked = {"query": "rowing", "participants": ["user:ALICE"]}
+        text, is_error = call_tool(gateway, name, asked, key=key)
+        assert not is_error
+        assert "names keep their case" in text
+        assert "no_scope_in_view" not in text
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    query = {"participants": "user:ann work@example.com"}
+    assert "%2B" in gateway.call("POST", "/mcp", message, key=key, query=query).text

@@ -28,6 +28,8 @@ OFFSETS = st.integers(-(16 * 60 - 1), 16 * 60 - 1).map(lambda m: timezone(timede
         ("2026-05-08T12:00:00.000Z", NOON),
         (1778241600, NOON),
         (1778241600.0, NOON),
+        ("1778241600.000", NOON),
+        ("1778241600.00", NOON),
         (NOON.astimezone(timezone(timedelta(hours=-8))), NOON),
         ("0001-01-01T00:00:00Z", FIRST_MOMENT),
         ("9999-12-31T23:59:59.999999Z", LAST_MOMENT),
@@ -44,6 +46,8 @@ def test_a_time_is_one_in_utc(value: object, moment: datetime) -> None:
     [
         (1778241600000, "milliseconds"),
         (1778241600000000, "milliseconds"),
+        ("1778241600000.0", "milliseconds"),
+        ("20260508", "no time zone"),
         (1e30, "years 1 to 9999"),
         (-1e15, "years 1 to 9999"),
         (float("nan"), "years 1 to 9999"),

@@ -3,6 +3,7 @@
 Each step finds out what is left to do, so that a run may be repeated, interrupted or doubled.
 """
 
+import itertools
 import json
 import time
 from collections.abc import Generator, Mapping
@@ -22,7 +23,13 @@ from strandline.db.connection import AuthMode, Connection, connect
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.db.migrate import list_newer, list_pending, migrate, prepare_roles
 from strandline.embeddings.factory import require_valid_embedder
-from strandline.errors import MigrationFailed, Misconfigured, Unauthorized, Unavailable
+from strandline.errors import (
+    LoginRefused,
+    MigrationFailed,
+    Misconfigured,
+    Unauthorized,
+    Unavailable,
+)
 from strandline.llm.factory import require_complete_provider
 from strandline.observability import logger, trace_header
 from strandline.tenants.store_audit import AuditContext
@@ -32,7 +39,8 @@ OPERATOR_TENANT = "ops"
 _KEY_LOCK = 7_265_310_482_119_848  # any constant: its holder makes the first key
 _API_KEY_PREFIX = "strandline_"
 _RETRY_PAUSES = (1.0, 5.0, 10.0, 20.0)
-"""Pauses between attempts to connect, in seconds: a paused Aurora needs a while to resume."""
+"""Pauses between attempts to connect, in seconds: a paused Aurora needs a while to resume. The last
+one is repeated until the deadline."""
 
 
 class ReleaseProgress(NamedTuple):
@@ -58,9 +66,11 @@ def prepare_release(env: Mapping[str, str], deadline: float) -> ReleaseProgress:
         _require_valid_settings(env)
     with _redact_database_errors():
         if administrator_url := env.get(PREFIX + "ADMINISTRATOR_DATABASE_URL"):
-            _prepare_roles(administrator_url, env.get(PREFIX + "ADMINISTRATOR_SECRET", ""))
+            _prepare_roles(
+                administrator_url, env.get(PREFIX + "ADMINISTRATOR_SECRET", ""), deadline
+            )
         with closing(
-            _connect_with_retries(_require_setting(env, "OWNER_DATABASE_URL"), auth)
+            _connect_with_retries(_require_setting(env, "OWNER_DATABASE_URL"), auth, deadline)
         ) as owner:
             # A killed function leaves its session open: these end it, and its locks, soon after.
             owner.execute("set idle_session_timeout = '60s'")
@@ -103,7 +113,7 @@ def _migrate_schema(owner: Connection, deadline: float) -> tuple[list[str], list
     return names, [file.name for file in list_pending(owner)]
 
 
-def _prepare_roles(url: str, secret: str) -> None:
+def _prepare_roles(url: str, secret: str, deadline: float) -> None:
     """Create roles and extensions as the administrator, whose user name and password are in
     `secret`."""
     if secret:
@@ -111,18 +121,23 @@ def _prepare_roles(url: str, secret: str) -> None:
         if not {"username", "password"} <= credentials.keys():
             raise Misconfigured(f"{PREFIX}ADMINISTRATOR_SECRET: needs username and password.")
         url = make_conninfo(url, user=credentials["username"], password=credentials["password"])
-    with closing(_connect_with_retries(url, "password")) as administrator:
+    with closing(_connect_with_retries(url, "password", deadline)) as administrator:
         prepare_roles(administrator, {})
 
 
-def _connect_with_retries(url: str, auth: AuthMode) -> Connection:
-    """Connect to a database that may be resuming from a pause. Raises Unavailable."""
-    for pause in _RETRY_PAUSES:
+def _connect_with_retries(url: str, auth: AuthMode, deadline: float) -> Connection:
+    """Connect to a database that may be resuming from a pause: after each of _RETRY_PAUSES, then
+    until `deadline`, but for a login that is refused. Raises Unavailable."""
+    for attempt in itertools.count():
         try:
             return connect(url, auth)
-        except Unavailable:
-            time.sleep(pause)
-    return connect(url, auth)
+        except Unavailable as error:
+            if attempt >= len(_RETRY_PAUSES):
+                is_late = not _RETRY_PAUSES or time.monotonic() + _RETRY_PAUSES[-1] > deadline
+                if is_late or isinstance(error, LoginRefused):
+                    raise
+            time.sleep(_RETRY_PAUSES[min(attempt, len(_RETRY_PAUSES) - 1)])
+    raise AssertionError("counting ends with an answer")
 
 
 def _ensure_operator_key(owner: Connection, secret: str, key_secret: str) -> None:

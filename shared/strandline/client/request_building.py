@@ -11,13 +11,15 @@ import typing
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import quote
 
 from strandline.client import answers
+from strandline.client.errors import InvalidFieldError
+from strandline.moments import parse_date_or_moment, parse_moment
 
 
 class Keep(Enum):
@@ -134,7 +136,7 @@ def _pairs(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def to_json(value: Any) -> Any:
     """A value as JSON has it: times in RFC 3339, ids as text, models as objects."""
-    if isinstance(value, datetime):
+    if isinstance(value, date | datetime):
         return value.isoformat()
     if isinstance(value, uuid.UUID):
         return str(value)
@@ -145,6 +147,37 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         return [to_json(item) for item in cast("Iterable[Any]", value)]
     return value
+
+
+_TIMES = frozenset(
+    ("occurred_at", "timestamp", "valid_from", "valid_to", "as_of", "since", "until", "now")
+) | {"expires_at", "event_date"}
+_WITH_TIMES = frozenset(("events", "nodes", "edges"))
+
+
+def check_times(fields: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """The fields, and seconds among their times as datetimes: in an address a number is text.
+    Raises InvalidFieldError, before anything is sent, for a time that the service would refuse."""
+    checked = dict(fields)
+    for name, value in fields.items():
+        if name in _TIMES and value is not None:
+            parse = parse_date_or_moment if name == "event_date" else parse_moment
+            try:
+                moment = parse(value)
+            except ValueError as error:
+                raise InvalidFieldError(
+                    f"{place}{name}: {error}", details={"field": f"{place}{name}"}
+                ) from None
+            checked[name] = moment if isinstance(value, int | float) else value
+        elif name in _WITH_TIMES and isinstance(value, list | tuple):
+            items = cast("Sequence[Any]", value)
+            checked[name] = [
+                check_times(cast("Mapping[str, Any]", item), f"{place}{name}.{n}.")
+                if isinstance(item, Mapping)
+                else item
+                for n, item in enumerate(items)
+            ]
+    return checked
 
 
 def join_participants(
@@ -221,7 +254,7 @@ class VerbSignature:
             for name, value in arguments.items()
             if value is not KEEP and not (value is None and self.defaults[name] is None)
         }
-        return {**caller.bound, **fields}
+        return {**caller.bound, **check_times(fields)}
 
     def build[T](
         self,

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
 
 from strandline.client.answer_bodies import AnswerBody
 from strandline.client.errors import (
@@ -20,6 +21,8 @@ from strandline.client.request_building import Call, RequestBodyStream, VerbGrou
 from strandline.client.retries import Retry, choose_error
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     import httpx2
 
 _CONNECT_SECONDS = 5.0
@@ -199,11 +202,16 @@ class SyncConnection:
 
 
 class AsyncConnection:
-    """Connections of an asynchronous client, for the tasks of one event loop."""
+    """Connections of an asynchronous client. Each event loop that uses it has connections of its
+    own, because those of another one, or of one that ended, cannot be used."""
 
     def __init__(self, settings: Settings, http: httpx2.AsyncClient | None = None) -> None:
         self.settings = settings
-        self._http, self._is_own = http, http is None
+        self._http = http
+        self._by_loop: WeakKeyDictionary[AbstractEventLoop, httpx2.AsyncClient] = (
+            WeakKeyDictionary()
+        )
+        self._lock = threading.Lock()
 
     async def perform[T](self, call: Call[T], retry: Retry | None = None) -> T:
         """Send a request, again where that may help: as `retry` says, else as the settings do.
@@ -228,11 +236,9 @@ class AsyncConnection:
     async def _send[T](self, call: Call[T]) -> T:
         import httpx2
 
-        if self._http is None:
-            self._http = httpx2.AsyncClient()
         body = call.body
         try:
-            async with self._http.stream(
+            async with self._client().stream(
                 call.method,
                 self.settings.address(call),
                 params=list(call.query) or None,
@@ -247,10 +253,28 @@ class AsyncConnection:
             raise exchange_error(self.settings, call, error) from error
         return read_response(call, response, answer.content)
 
+    def _client(self) -> httpx2.AsyncClient:
+        if self._http is not None:
+            return self._http
+        import asyncio
+
+        import httpx2
+
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop not in self._by_loop:
+                self._by_loop[loop] = httpx2.AsyncClient()
+            return self._by_loop[loop]
+
     async def close(self) -> None:
-        """Close the connections, if they are this object's own."""
-        if self._http is not None and self._is_own:
-            await self._http.aclose()
+        """Close the connections of this event loop, if they are this object's own. Those of a loop
+        that ended are closed with it."""
+        import asyncio
+
+        with self._lock:
+            http = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if http is not None:
+            await http.aclose()
 
 
 async def _add_piece(answer: AnswerBody, piece: bytes) -> None:

@@ -78,7 +78,14 @@ def recall(
         "Nothing is known about this.",
     )
     for reason in answer.degraded:
-        print_text(f"strandline: the answer is limited: {reason}", err=True)
+        note = _LIMIT_NOTES.get(reason, f"the answer is limited: {reason}")
+        print_text(f"strandline: {note}", err=True)
+
+
+_LIMIT_NOTES = {
+    "no_scope_in_view": "these participants never took part together; is each name written as when "
+    "it was stored? Names keep their case"
+}
 
 
 def _cut(text: str | None, full: bool) -> str:

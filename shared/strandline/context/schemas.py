@@ -81,7 +81,8 @@ class ContextTextOut(ResponseModel):
     degraded: list[str]
     """The limitations of this answer, empty if there are none. `no_query_vector`: it was searched
     by words alone. `not_calibrated`: `min_relevance` left nothing out, because the embedding space
-    has no calibration."""
+    has no calibration. `no_scope_in_view`: the participants, as their names are written, never took
+    part together; names keep their case."""
     read_token: str
     """An opaque token of the state that this answer is based on: database snapshot, time, embedding
     space. It is not a credential."""

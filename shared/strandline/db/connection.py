@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import socket
 import sys
 import time
@@ -17,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ConnStatus, TransactionStatus
 
 from strandline.aws.sigv4 import Signer
-from strandline.errors import Misconfigured, OutcomeUnknown, Unavailable
+from strandline.errors import LoginRefused, Misconfigured, OutcomeUnknown, Unavailable
 
 type Connection = psycopg.Connection[Any]
 type AuthMode = Literal["password", "iam"]
@@ -28,6 +29,7 @@ _UNACKNOWLEDGED_MS = 5000
 """How long a connected peer may leave what was sent without acknowledgement, in ms."""
 _TOKEN_SECONDS = 600
 """How long an IAM token serves new connections; it is valid for 15 minutes."""
+_LOGIN_REFUSED = re.compile("(password|PAM) authentication failed")
 _LIVENESS_TTL_SECONDS = 1.0
 """A connection used within this time is not checked for being alive."""
 
@@ -37,7 +39,7 @@ def connect(
 ) -> Connection:
     """Open a connection for the role that `url` names, without checking its privileges. With `iam`,
     the password is a token, made from the process's AWS credentials. Waits 2 to 20 seconds, by
-    `seconds`. Raises Unavailable."""
+    `seconds`. Raises Unavailable, or LoginRefused, which is one."""
     token = _iam_token(url) if auth == "iam" else None
     try:
         connection = psycopg.connect(
@@ -55,6 +57,10 @@ def connect(
         )
     except psycopg.OperationalError as error:
         _sign_token.cache_clear()  # if the token was refused, the next attempt makes another
+        # The driver tells of a connection that failed in words alone, without an SQLSTATE. Aurora
+        # refuses other logins while it resumes, with "no pg_hba.conf entry": that one passes.
+        if _LOGIN_REFUSED.search(str(error)):
+            raise LoginRefused from error
         raise Unavailable("The database is unreachable or still starting. Try again.") from error
     _limit_unacknowledged(connection)
     return connection

@@ -3,6 +3,7 @@
 import base64
 import functools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote, unquote
@@ -24,6 +25,8 @@ type RequiredRight = Right | Literal["issued"] | None
 """The right that a route's credential needs. `issued`: any credential of this deployment, not
 looked up; None: no credential."""
 _CREDENTIAL_HEADERS = ("authorization", "x-api-key", "x-jwt-token")
+_LOST_PLUS = re.compile(r"[a-z][a-z0-9_-]*:[^\s@]+( +[^\s@]+)+@[^\s@]+", re.ASCII)
+"""A participant named by an e-mail address whose plus was read as a space."""
 
 
 class Request:
@@ -220,6 +223,14 @@ class Request:
         for name, values in raw.items():
             if name in field_names and name != "participants" and len(values) > 1:
                 raise Invalid(f"{name}: is given {len(values)} times; send it once", field=name)
+        for value in raw.get("participants") or ():
+            if _LOST_PLUS.fullmatch(value):
+                raise Invalid(
+                    "participants: a name has a space where an e-mail address has none. In an"
+                    " address a + means a space: write it as %2B, as in"
+                    " user:ann%2Bwork@example.com",
+                    field="participants",
+                )
         parameters = {n: v if n == "participants" else v[-1] for n, v in raw.items()}
         return validate(model, check_storable(parameters))
 

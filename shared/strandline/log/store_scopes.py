@@ -39,6 +39,20 @@ def get_scope(access: TenantDb, scope_id: UUID) -> Scope | None:
 
 
 @dataclass(frozen=True)
+class _HasScope:
+    has_scope: bool
+
+
+def has_scope_in_view(access: TenantDb) -> bool:
+    """Whether there is any scope that the caller can see: for a reader, one in which all whom it
+    reads for took part."""
+    (row,) = access.fetch(
+        _HasScope, "select coalesce(cardinality(scopes_in_view()), 1) > 0 as has_scope", {}
+    )
+    return row.has_scope
+
+
+@dataclass(frozen=True)
 class _ScopeId:
     scope_id: UUID
 

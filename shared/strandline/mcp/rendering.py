@@ -109,6 +109,14 @@ def citations_note(items: Iterable[Item]) -> str:
     return f"\nEvents: {ids}" if ids else ""
 
 
+_NO_SCOPE_NOTE = (
+    "\nThe participants, as their names are written here, have never taken part together: names"
+    " keep their case."
+)
+
+
 def limits_note(codes: Sequence[str]) -> str:
     """How an answer is limited; empty if it is not."""
-    return f"\nLimited: {', '.join(codes)}." if codes else ""
+    limits = [code for code in codes if code != "no_scope_in_view"]
+    note = f"\nLimited: {', '.join(limits)}." if limits else ""
+    return note + (_NO_SCOPE_NOTE if len(limits) < len(codes) else "")

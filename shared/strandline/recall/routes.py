@@ -6,6 +6,7 @@ from strandline.config import get_settings
 from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
+from strandline.log.store_scopes import has_scope_in_view
 from strandline.recall import routes_write
 from strandline.recall.recall import recall, record_use
 from strandline.recall.schemas import RecallAnswer, RecallRequest
@@ -31,6 +32,8 @@ def post_recall(request: Request) -> Response:
     response = recall(
         access, embedder, body, now, timeout, settings.tuning.min_known, sona_id=sona_id
     )
+    if not response.hits and not has_scope_in_view(access):
+        response.degraded.append("no_scope_in_view")
     is_recorded = record_use(access, response, now)
     request.metrics |= {
         "SearchHits": len(response.hits),

@@ -113,7 +113,9 @@ class RecallAnswer(ResponseModel):
     degraded: list[str]
     """The limitations of this answer, empty if there are none. `no_query_vector`: it was searched
     by words alone. `not_calibrated`: `min_relevance` left nothing out, because the embedding space
-    has no calibration. `cut_by_size`: the response was full before `limit` hits."""
+    has no calibration. `cut_by_size`: the response was full before `limit` hits.
+    `no_scope_in_view`: the participants, as their names are written, never took part together;
+    names keep their case."""
     not_yet_embedded: int
     """The number of visible events, at most 50, that have no vector yet and are found by words
     alone."""

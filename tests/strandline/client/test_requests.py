@@ -117,7 +117,10 @@ def test_paths_and_query_strings_are_escaped() -> None:
         client.graph.field("topic:1", "a/b ?", user="ann ä", as_of=1.5)
     url = script.requests[0].url
     assert url.raw_path.split(b"?")[0] == b"/api/v1/graph/topics/topic%3A1/fields/a%2Fb%20%3F"
-    assert dict(url.params) == {"participants": "user:ann ä", "as_of": "1.5"}
+    assert dict(url.params) == {
+        "participants": "user:ann ä",
+        "as_of": "1970-01-01T00:00:01.500000+00:00",
+    }
     with pytest.raises(errors.NotFoundError):
         next(client.graph.nodes(archived=True, participants=["user:a", "user:b"]))
     assert script.requests[1].url.params.get_list("participants") == ["user:a", "user:b"]
@@ -144,6 +147,42 @@ def test_what_is_left_out_is_not_sent_and_null_only_where_it_is_said() -> None:
         client.add("x", colour="red")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="participants: give a list"):
         client.add("x", participants="user:alice")
+
+
+WRONG_TIMES: Sequence[tuple[Callable[[Strandline], object], str, str]] = [
+    (lambda c: c.add("x", user="ann", occurred_at=1767583930285), "occurred_at", "seconds"),
+    (lambda c: c.add("x", user="ann", occurred_at="2026-05-08T13:56:00"), "occurred_at", "Z "),
+    (lambda c: c.add("x", user="ann", occurred_at=datetime(2026, 1, 5)), "occurred_at", "zone"),  # noqa: DTZ001
+    (
+        lambda c: c.add_batch([{"content": "x"}, {"content": "y", "occurred_at": "soon"}]),
+        "events.1.occurred_at",
+        "RFC 3339",
+    ),
+    (lambda c: c.recall("x", user="ann", since="2026-05-08"), "since", "no time zone"),
+    (
+        lambda c: c.graph.field("topic:1", "x", user="ann", as_of=1e300),
+        "as_of",
+        "years 1 to 9999",
+    ),
+    (
+        lambda c: c.graph.add([{"type": "event", "title": "x", "event_date": "May"}], user="ann"),
+        "nodes.0.event_date",
+        "a date",
+    ),
+]
+
+
+@pytest.mark.parametrize(("send", "field", "way_out"), WRONG_TIMES)
+def test_a_time_that_would_be_refused_is_named_before_anything_is_sent(
+    send: Callable[[Strandline], object], field: str, way_out: str
+) -> None:
+    script = Script(stored_response())
+    with pytest.raises(errors.InvalidFieldError) as refusal:
+        send(script.client())
+    assert refusal.value.details["field"] == field
+    assert str(refusal.value).startswith(f"{field}: ")
+    assert way_out in str(refusal.value)
+    assert script.requests == []
 
 
 def test_names_and_values_on_the_wire() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypedDict
 from uuid import UUID
@@ -307,6 +308,29 @@ def test_32_tasks_share_a_client(service: HttpService) -> None:
         for verb in ("says", "writes")
     }
     assert count == Counter(expected)
+
+
+def test_one_client_serves_one_event_loop_after_the_other_and_two_at_once(
+    service: HttpService,
+) -> None:
+    """As of a module whose function each call of a Lambda runs in a loop of its own."""
+    client = AsyncStrandline(service.url, service.gateway.key())
+
+    async def count() -> int:
+        await client.add("Hello.", user="alice")
+        return len([event async for event in client.get_all(user="alice")])
+
+    assert [asyncio.run(count()) for _ in range(3)] == [1, 2, 3]
+    with ThreadPoolExecutor(2) as threads:
+        counts = [threads.submit(asyncio.run, count()) for _ in range(4)]
+        assert max(one.result() for one in counts) == 7
+    asyncio.run(client.close())
+
+    async def block() -> int:
+        with service.client() as blocking:
+            return len(list(blocking.get_all(user="alice")))
+
+    assert asyncio.run(block()) == 7
 
 
 async def use_async_verbs(url: str, key: str, file: Path) -> None:

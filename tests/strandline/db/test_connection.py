@@ -1,15 +1,19 @@
 """How a connection is opened: how long it waits, and what bounds it once it is open."""
 
+import itertools
 import socket
+import struct
 import threading
 import time
-from contextlib import ExitStack, closing
+from collections.abc import Generator
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from strandline.admin import prepare_release
 from strandline.db.connection import connect
-from strandline.errors import Unavailable
+from strandline.errors import LoginRefused, Unavailable
 from tests.support import ScratchDatabase
 
 pytestmark = pytest.mark.own_sessions
@@ -84,3 +88,81 @@ def test_an_attempt_ends_when_its_time_does() -> None:
         with pytest.raises(Unavailable):
             connect(f"host=127.0.0.1 port={port} user=any dbname=any", seconds=2)
         assert 1.5 < time.monotonic() - begin < 4
+
+
+def refuse(near: socket.socket, words: str) -> None:
+    """Answer a login as a server that lets nobody in."""
+    while near.recv(8)[4:] == b"\x04\xd2\x16\x2f":  # a request for TLS
+        near.sendall(b"N")
+    near.recv(65536)
+    fields = b"".join(
+        kind + text.encode() + b"\0"
+        for kind, text in ((b"S", "FATAL"), (b"V", "FATAL"), (b"C", "28000"), (b"M", words))
+    )
+    near.sendall(b"E" + struct.pack("!i", len(fields) + 5) + fields + b"\0")
+    near.close()
+
+
+@contextmanager
+def resuming_server(words: str, refusals: int, port: int) -> Generator[str]:
+    """A server that refuses the first logins in these words, then is the one at `port`."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+        def serve() -> None:
+            for n in itertools.count():
+                try:
+                    near = stack.enter_context(listener.accept()[0])
+                except OSError:
+                    return
+                if n < refusals:
+                    refuse(near, words)
+                    continue
+                far = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=copy, args=pair, daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield str(listener.getsockname()[1])
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+NO_ENTRY = 'no pg_hba.conf entry for host "10.0.0.7", user "strandline_app", SSL encryption'
+
+
+def test_a_database_that_resumes_is_unavailable_then_there(scratch_db: ScratchDatabase) -> None:
+    with resuming_server(NO_ENTRY, 2, scratch_db.server.port) as port:
+        url = make_conninfo(scratch_db.url, host="127.0.0.1", port=port, sslmode="disable")
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="still starting") as refusal:
+                connect(url)
+            assert (refusal.value.code, refusal.value.retryable) == ("unavailable", True)
+        with closing(connect(url)) as connection:
+            assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_a_login_that_is_refused_is_not_said_to_be_starting(scratch_db: ScratchDatabase) -> None:
+    for words in ('password authentication failed for user "a"', "PAM authentication failed"):
+        with resuming_server(words, 1, scratch_db.server.port) as port:
+            url = make_conninfo(scratch_db.url, host="127.0.0.1", port=port, sslmode="disable")
+            with pytest.raises(LoginRefused, match="password"):
+                connect(url)
+
+
+def test_a_release_waits_for_a_database_that_resumes_until_its_deadline(
+    scratch_db: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare_release, "_RETRY_PAUSES", (0.01, 0.02))
+    with resuming_server(NO_ENTRY, 8, scratch_db.server.port) as port:
+        url = make_conninfo(scratch_db.owner_url, host="127.0.0.1", port=port, sslmode="disable")
+        env = {"STRANDLINE_OWNER_DATABASE_URL": url}
+        with pytest.raises(Unavailable):
+            prepare_release.prepare_release(env, time.monotonic())
+        assert prepare_release.prepare_release(env, time.monotonic() + 30).left == []
+    refused = 'password authentication failed for user "strandline_owner"'
+    with resuming_server(refused, 8, scratch_db.server.port) as port:
+        url = make_conninfo(scratch_db.owner_url, host="127.0.0.1", port=port, sslmode="disable")
+        with pytest.raises(LoginRefused):
+            prepare_release.prepare_release(
+                {"STRANDLINE_OWNER_DATABASE_URL": url}, time.monotonic() + 30
+            )
