@@ -118,7 +118,6 @@ class KeyConflictError(ServiceError):
     """The key was used before with another request."""
 
     code = "key_conflict"
-    hint = "Use another key, or send the first request again unchanged."
 
 
 class StateConflictError(ServiceError):

@@ -3,99 +3,95 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TextColumn
 
 from strandline.client import answers
 from strandline.client.clients import Strandline
-from strandline.client.errors import TooLargeError, make_error
+from strandline.client.errors import ServiceError
 from strandline.client.memory import EventFields
-from strandline.client.outbox import MAX_BATCH_BYTES
 from strandline.client.request_building import join_participants
-from strandline.commands.import_formats import (
-    DefaultParticipants,
-    Event,
-    UnreadableFile,
-    read_events,
-)
+from strandline.commands.imports.items import Event, ImportOptions
+from strandline.commands.imports.reading import FORMATS, read_paths
+from strandline.commands.imports.sending import ImportTally, batch_events, store_batch
 from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
 from strandline.commands.output import make_progress, print_json, print_json_line, print_text
 
-BATCH = 200
 _REWRITTEN = {"parts", "model", "blob", "edges", "source_event_key"}
 _PORTABLE = (
     *("participants", "role", "content", "session_id"),
     *sorted(EventFields.__optional_keys__ - _REWRITTEN),
 )
 """Fields of an event that an append takes back as they are."""
-_SHOWN_REFUSALS = 5
+_SHOWN = 5
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument(
+    "paths",
+    metavar="PATH...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+)
 @click.option("--user", default="user", show_default=True, help="The person's name.")
 @click.option("--agent", default="assistant", show_default=True, help="The agent's name.")
+@click.option(
+    "--include-do-not-remember",
+    is_flag=True,
+    help="Also conversations that ChatGPT was told not to remember, and temporary ones.",
+)
 @click.pass_obj
-def import_file(run: Invocation, file: Path, user: str, agent: str) -> int:
-    """Import conversations from a file.
+def import_paths(
+    run: Invocation,
+    paths: tuple[Path, ...],
+    user: str,
+    agent: str,
+    include_do_not_remember: bool,
+) -> int:
+    """Import conversations from files, folders and ZIP archives.
 
-    FILE is JSON Lines as export writes them, conversations.json of ChatGPT or Claude, or LoCoMo's
-    JSON. Interrupted, it can be run again: each message is stored once, in order, with its time.
+    PATH is JSON Lines as export writes them, conversations.json of ChatGPT or Claude, LoCoMo's
+    JSON, or a folder or a ZIP archive with such files. Interrupted, it can be run again: each
+    message is stored once, in order, with its time.
     """
+    options = ImportOptions(user, agent, include_do_not_remember)
+    tally = ImportTally()
     try:
-        events = [*read_events(file, DefaultParticipants(user, agent))]
-    except (UnreadableFile, UnicodeDecodeError, OSError) as error:
-        raise click.ClickException(str(error)) from None
-    stored_count, refusals = 0, list[str]()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with make_progress(*columns, TimeRemainingColumn()) as progress:
-        task = progress.add_task(file.name, total=len(events))
-        for batch in _batches(events):
-            batch_refusals = _store(run.patient_client, batch)
-            stored_count += len(batch) - len(batch_refusals)
-            refusals += batch_refusals
-            progress.advance(task, len(batch))
+        with make_progress(TextColumn("{task.description}"), MofNCompleteColumn()) as progress:
+            task = progress.add_task("read", total=None)
+            for batch in batch_events(tally.count(read_paths(paths, options))):
+                store_batch(run.patient_client, batch, tally)
+                progress.update(task, completed=tally.read_count)
+    except (ServiceError, KeyboardInterrupt):
+        print_text(f"so far {tally.describe()}; import it again to go on", err=True)
+        raise
+    _report(run, tally)
+    return 1 if tally.refused_count or not tally.read_count else 0
+
+
+def _report(run: Invocation, tally: ImportTally) -> None:
     if run.as_json:
-        print_json({"events": len(events), "stored": stored_count, "refused": refusals})
-    else:
-        print_text(f"{stored_count} of {len(events)} events of {file.name} are stored")
-        for refusal in refusals[:_SHOWN_REFUSALS]:
-            print_text(f"refused: {refusal}", err=True)
-        if len(refusals) > _SHOWN_REFUSALS:
-            print_text(f"and {len(refusals) - _SHOWN_REFUSALS} more refusals", err=True)
-    return 1 if refusals else 0
-
-
-def _batches(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """The events in requests of a size that the service takes."""
-    batch: list[Event] = []
-    size = 0
-    for event in events:
-        size += len(json.dumps(event))
-        if batch and (len(batch) == BATCH or size > MAX_BATCH_BYTES):
-            yield batch
-            batch, size = [], len(json.dumps(event))
-        batch.append(event)
-    if batch:
-        yield batch
-
-
-def _store(client: Strandline, batch: Sequence[Event]) -> list[str]:
-    """Store events; what was refused, with the reason. Raises ServiceError."""
-    try:
-        answer = client.add_batch(batch)
-    except TooLargeError as error:
-        if len(batch) > 1:
-            raise
-        return [f"{batch[0].get('source_event_key')}: {error}"]
-    return [
-        f"{event.get('source_event_key')}: {make_error(item.status, item.error.model_dump(), None)}"
-        for event, item in zip(batch, answer.results, strict=True)
-        if item.error is not None
-    ]
+        print_json(tally.as_json())
+        return
+    print_text(tally.describe())
+    if tally.left_out:
+        kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(tally.left_out.items()))
+        print_text(f"left out: {kinds}")
+    for heading, sentences, count in (
+        ("refused", tally.refusals, tally.refused_count),
+        ("note", tally.notes, tally.note_count),
+        ("skipped", tally.skipped_files, tally.skipped_count),
+    ):
+        for sentence in sentences[:_SHOWN]:
+            print_text(f"{heading}: {sentence}", err=True)
+        if count > _SHOWN:
+            print_text(f"{heading}: {count - _SHOWN} more", err=True)
+    if not tally.read_count:
+        print_text(FORMATS, err=True)
 
 
 @click.command("export")
@@ -163,4 +159,4 @@ def _to_appendable_event(event: answers.EventOut) -> Event:
     return line
 
 
-COMMANDS = (import_file, export)
+COMMANDS = (import_paths, export)

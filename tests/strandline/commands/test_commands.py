@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from strandline.commands.imports.sending import ImportTally, store_batch
 from strandline.commands.main import main
 from strandline.db.database import TenantDb
 from strandline.recall.importance import rerank
@@ -231,9 +232,9 @@ def test_what_is_exported_can_be_imported(run: Run, service: HttpService, tmp_pa
     assert (code, "left out: 1 statement" in err) == (0, True)
     assert run("export", "--user", "alice")[1] == file.read_text()
     other = service.gateway.key("other", rights=("read", "write", "admin"))
-    for _ in range(2):
+    for counts in ("2 stored, 0 known", "0 stored, 2 known"):
         code, out, _ = run("--key", other, "import", str(file))
-        assert (code, out) == (0, "2 of 2 events of out.jsonl are stored\n")
+        assert (code, out) == (0, f"2 read: {counts}, 0 refused, 0 left out\n")
     from strandline import Strandline
 
     with Strandline(service.url, other) as copy:
@@ -250,8 +251,8 @@ def test_refused_lines_are_named_and_the_rest_is_stored(run: Run, tmp_path: Path
     lines: list[Any] = [good, good | {"role": "wrong"}]
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     code, out, err = run("import", str(file))
-    assert (code, out) == (1, "1 of 2 events of lines.jsonl are stored\n")
-    assert "refused: lines.jsonl:2: role" in err
+    assert (code, out) == (1, "2 read: 1 stored, 0 known, 1 refused, 0 left out\n")
+    assert "refused: lines.jsonl, line 2: role" in err
 
 
 def test_long_messages_are_imported_and_a_giant_is_named(run: Run, tmp_path: Path) -> None:
@@ -262,8 +263,121 @@ def test_long_messages_are_imported_and_a_giant_is_named(run: Run, tmp_path: Pat
     file = tmp_path / "long.jsonl"
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     code, out, err = run("import", str(file))
-    assert (code, out) == (1, "70 of 71 events of long.jsonl are stored\n")
-    assert "refused: long.jsonl:71: body" in err
+    assert (code, out) == (1, "71 read: 70 stored, 0 known, 1 refused, 0 left out\n")
+    assert "refused: long.jsonl, line 71: body" in err
+
+
+EXPORTS = Path(__file__).parent / "exports"
+
+
+def test_real_exports_are_stored_and_every_item_is_counted(run: Run, service: HttpService) -> None:
+    """All of them at once, then again: nothing twice, and the counts add up by kind."""
+    arguments = ("--json", "import", str(EXPORTS), "--user", "ann", "--agent", "helper")
+    code, out, _ = run(*arguments)
+    first = json.loads(out)
+    assert code == 1, "one conversation is malformed"
+    assert (first["refused"], first["known"]) == (1, 1), "one conversation is in two files"
+    stored_count, left_out_count = first["stored"], sum(first["left_out"].values())
+    assert first["read"] == stored_count + 1 + 1 + left_out_count
+    code, out, _ = run(*arguments)
+    again = json.loads(out)
+    assert (again["stored"], again["known"]) == (0, stored_count + 1)
+    assert {name: again[name] for name in ("read", "refused", "left_out")} == {
+        name: first[name] for name in ("read", "refused", "left_out")
+    }
+    with service.client() as memory:
+        events = [*memory.get_all(user="ann")]
+        assert len(events) == stored_count
+        texts = {event.content or "": event for event in events}
+        assert not [text for text in texts if "not supported on your current device" in text]
+        assert not [text for text in texts if "rumpet" in text or "blood test" in text]
+        assert texts["49"].type == "observation"
+        days = {event.occurred_at.year for event in texts.values() if event.occurred_at}
+        assert days == {2023, 2026}
+        for question, answer in (
+            ("When does Runa move?", "My sister Runa moves to Tromsø in May."),
+            ("Who takes over the harbour budget?", "Ilse takes over the harbour budget"),
+        ):
+            hits = memory.recall(question, user="ann", limit=3).hits
+            assert any(answer in (hit.text or "") for hit in hits)
+
+
+def test_an_import_says_what_it_left_out_and_what_it_changed(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("import", str(EXPORTS / "chatgpt_tools_hidden.json"))
+    assert code == 0
+    assert out == (
+        "14 read: 9 stored, 0 known, 0 refused, 5 left out\n"
+        "left out: hidden prompts (2), pictures without text (1), thoughts (2)\n"
+    )
+    code, out, err = run("import", str(EXPORTS / "nul.jsonl"))
+    assert (code, "5 read: 5 stored" in out) == (0, True)
+    assert "note: nul.jsonl, line 2: content: 1 character became U+FFFD" in err
+    code, out, err = run("import", str(EXPORTS / "claude_users.json"))
+    assert (code, out) == (1, "0 read: 0 stored, 0 known, 0 refused, 0 left out\n")
+    assert "skipped: claude_users.json: it holds no conversation" in err
+    assert "Import reads JSON Lines" in err
+    users, parts = str(EXPORTS / "claude_users.json"), str(EXPORTS / "chatgpt_export.zip")
+    assert run("import", users, parts)[0] == 0
+    lines = tmp_path / "bad.jsonl"
+    good = json.dumps({"participants": ["user:a"], "role": "user", "content": "x"})
+    lines.write_text(f"{good}\n{{\n{good}\n")
+    code, out, err = run("import", str(lines))
+    assert (code, out) == (1, "3 read: 2 stored, 0 known, 1 refused, 0 left out\n")
+    assert "refused: bad.jsonl, line 2: it is not JSON" in err
+
+
+def test_another_user_than_at_the_first_import_is_named(run: Run) -> None:
+    file = str(EXPORTS / "chatgpt_voice.json")
+    assert run("import", file, "--user", "ann")[0] == 0
+    code, out, err = run("import", file, "--user", "bo")
+    assert (code, "3 refused" in out) == (1, True)
+    assert "stored before with other participants" in err
+    assert "give the same --user and --agent" in err
+
+
+def test_an_event_at_fault_costs_itself_alone(run: Run, tmp_path: Path) -> None:
+    """Each of these is refused by the service, some with the whole request."""
+    good = {"participants": ["user:a"], "role": "user", "content": "x"}
+    bad_values = [
+        {"metadata": {"x": float("nan")}},
+        {
+            "metadata": {
+                "x": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]
+            }
+        },
+        {"content": "y" * 5_000_000},
+        {"occurred_at": "9999-12-31T23:59:59-14:00"},
+        {"participants": 5},
+        {"role": "\0"},
+    ]
+    lines = [json.dumps(good | bad) for bad in bad_values]
+    file = tmp_path / "lines.jsonl"
+    file.write_text("".join(f"{json.dumps(good)}\n{line}\n" for line in lines))
+    code, out, err = run("import", str(file))
+    assert (code, out) == (1, "12 read: 6 stored, 0 known, 6 refused, 0 left out\n")
+    assert "line 2: metadata" in err
+
+
+def test_what_was_stored_is_said_where_the_service_goes_away(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from strandline.client.errors import ConnectionFailedError
+
+    sizes = list[int]()
+
+    def store_once(client: Any, batch: Sequence[Any], tally: ImportTally) -> None:
+        sizes.append(len(batch))
+        if len(sizes) > 1:
+            raise ConnectionFailedError("gone.")
+        store_batch(client, batch, tally)
+
+    monkeypatch.setattr("strandline.commands.transfer.store_batch", store_once)
+    good = json.dumps({"participants": ["user:a"], "role": "user", "content": "x"})
+    file = tmp_path / "lines.jsonl"
+    file.write_text(f"{good}\n" * 300)
+    code, _, err = run("import", str(file))
+    assert code == 3
+    assert "so far 200 read: 200 stored, 0 known, 0 refused, 0 left out; import it again" in err
 
 
 def count_events(service: HttpService) -> int:
@@ -301,7 +415,8 @@ def test_an_interrupted_import_is_resumed(
         assert process.returncode in (0, 130)
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     total = count + 5
-    assert result.stdout == f"{total} of {total} events of conversations.json are stored\n"
+    assert sum(map(int, re.findall(r"(\d+) (?:stored|known)", result.stdout))) == total
+    assert ", 0 refused, 3 left out\n" in result.stdout
     with service.client() as memory:
         (scope,) = memory.scopes(user="user")
         events = [*memory.events(scope.scope_id, user="user", page_size=500)]

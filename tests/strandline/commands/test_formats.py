@@ -1,19 +1,33 @@
 """Files of conversations become events with their order, their times and keys that stay."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from strandline.commands.import_formats import (
-    DefaultParticipants,
-    UnreadableFile,
-    parse_locomo_time,
-    read_events,
+from strandline.commands.imports.items import (
+    Event,
+    ImportOptions,
+    Item,
+    LeftOut,
+    NewEvent,
+    Refusal,
+    parse_iso,
 )
+from strandline.commands.imports.locomo import parse_locomo_time
+from strandline.commands.imports.reading import read_paths
 
-PEOPLE = DefaultParticipants("alice", "helper")
+PEOPLE = ImportOptions("alice", "helper")
+
+
+def read_items(*paths: Path, options: ImportOptions = PEOPLE) -> list[Item]:
+    return [*read_paths(paths, options)]
+
+
+def read_events(*paths: Path, options: ImportOptions = PEOPLE) -> list[Event]:
+    return [i.event for i in read_items(*paths, options=options) if isinstance(i, NewEvent)]
 
 
 def write(tmp_path: Path, name: str, content: Any) -> Path:
@@ -60,7 +74,7 @@ def chatgpt(count: int = 0) -> dict[str, Any]:
 
 
 def test_chatgpt_s_last_branch(tmp_path: Path) -> None:
-    events = [*read_events(write(tmp_path, "conversations.json", [chatgpt()]), PEOPLE)]
+    events = read_events(write(tmp_path, "conversations.json", [chatgpt()]))
     assert [(e["role"], e["content"], e.get("type")) for e in events] == [
         ("user", "Is the Petrel free?", None),
         ("agent", "On which day?", None),
@@ -77,10 +91,10 @@ def test_chatgpt_s_last_branch(tmp_path: Path) -> None:
         "content": "",
         "occurred_at": "2024-04-24T23:06:40.500000+00:00",
     }
-    assert "occurred_at" not in events[-1]
+    assert events[-1]["occurred_at"] == "2024-04-24T23:07:12+00:00", "as the message before it"
     no_leaf = {name: value for name, value in chatgpt().items() if name != "current_node"}
-    newest = [*read_events(write(tmp_path, "c.json", no_leaf), PEOPLE)]
-    assert newest[-1]["content"] == '{"free": true}', "up from the newest node"
+    newest = read_events(write(tmp_path, "c.json", no_leaf))
+    assert newest[-1]["content"] == "Yes.", "the branch with the newest time"
 
 
 def test_claude(tmp_path: Path) -> None:
@@ -96,7 +110,7 @@ def test_claude(tmp_path: Path) -> None:
         {"uuid": "3", "sender": "human", "text": " ", "created_at": "2026-05-08T13:57:00Z"},
     ]
     file = write(tmp_path, "conversations.json", [{"uuid": "c", "chat_messages": messages}])
-    events = [*read_events(file, PEOPLE)]
+    events = read_events(file)
     assert [(e["role"], e["content"], e["occurred_at"]) for e in events] == [
         ("user", "Hello.", "2026-05-08T13:56:00Z"),
         ("agent", "Good day.", "2026-05-08T13:56:09Z"),
@@ -114,7 +128,7 @@ def test_locomo(tmp_path: Path) -> None:
         "session_2_date_time": "1:56 pm on 8 May, 2023",
     }
     sample: dict[str, Any] = {"sample_id": "conv-1", "conversation": conversation, "qa": []}
-    events = [*read_events(write(tmp_path, "locomo.json", [sample]), PEOPLE)]
+    events = read_events(write(tmp_path, "locomo.json", [sample]))
     assert [e["content"] for e in events] == ["First.", "Later."], "sessions in order of number"
     assert events[0]["participants"] == ["user:Ann", "user:Bo"]
     assert events[0]["speaker"] == "user:Ann"
@@ -124,30 +138,120 @@ def test_locomo(tmp_path: Path) -> None:
 
 def test_lines_keep_their_keys_or_get_one(tmp_path: Path) -> None:
     lines = '{"content": "a", "source_event_key": "k"}\n\n{"content": "b"}\n'
-    events = [*read_events(write(tmp_path, "events.jsonl", lines), PEOPLE)]
+    events = read_events(write(tmp_path, "events.jsonl", lines))
     assert events == [
         {"content": "a", "source_event_key": "k"},
         {"content": "b", "channel": "import", "source_event_key": "events.jsonl:3"},
     ]
 
 
-UNREADABLE: list[tuple[str, Any, str]] = [
-    ("x.json", "{", "not JSON"),
-    ("x.json", "[1]", "entry 0 is no conversation"),
+def chatgpt_of(**nodes: Any) -> dict[str, Any]:
+    return {"title": "T", "id": "c", "mapping": nodes}
+
+
+A = chatgpt_node("a", None, "user", "hi", 1.7e9)
+UNREADABLE: list[tuple[str, Any, int, str]] = [
+    ("x.json", "{", 0, "entry 0: it is not JSON"),
+    ("x.json", "", 0, "skipped"),
+    ("x.json", "[1]", 0, "skipped"),
     (
         "x.json",
-        [{"chat_messages": []}, {"chat_messages": [{"text": "x"}]}],
-        "entry 1 cannot be read",
+        [{"a": 1}, {"chat_messages": []}, 1],
+        0,
+        "entry 0 and 1 more: it is no conversation",
     ),
-    ("x.json", [{"mapping": {}, "conversation_id": "c", "current_node": "gone"}], "KeyError"),
-    ("x.jsonl", '{"a": 1}\n{', "line 2 is not JSON"),
-    ("x.jsonl", "[]", "line 1 is no object"),
+    ("x.json", [{"uuid": "u", "chat_messages": [{"text": "x"}]}], 0, "message 1: uuid or sender"),
+    ("x.json", [{"uuid": "u", "chat_messages": [5, None, "x"]}], 0, "message 2: uuid or sender"),
+    ("x.json", [{"uuid": {}, "chat_messages": [5]}], 0, "it has no uuid"),
+    ("x.json", [{"mapping": [1, 2]}], 0, "empty conversations"),
+    ("x.json", [chatgpt_of(a=A) | {"current_node": "gone"}], 1, "current_node names no message"),
+    ("x.json", [chatgpt_of(a=A | {"parent": "zzz"})], 1, "message zzz, which another one follows"),
+    ("x.json", [chatgpt_of(a=A | {"parent": "a"})], 1, "circle"),
+    ("x.json", [chatgpt_of(a=A | {"parent": "b"}, b=A | {"parent": "a"})], 2, "circle"),
+    ("x.json", [chatgpt_of(a=A | {"parent": {"x": 1}})], 1, ""),
+    ("x.json", [chatgpt_of(a=5, b=A)], 1, ""),
+    (
+        "x.json",
+        [{"conversation": {"speaker_a": "a", "session_1": None}}],
+        0,
+        "speaker_a or speaker_b",
+    ),
+    (
+        "x.json",
+        [{"conversation": {"speaker_a": "a", "speaker_b": "b", "session_1": [1]}}],
+        0,
+        "session 1: its time cannot be read",
+    ),
+    ("x.json", "[" * 300_000 + "]" * 300_000, 0, "it is not JSON"),
+    ("x.jsonl", '{"a": 1}\n{\n{"a": 2}', 2, "line 2: it is not JSON"),
+    ("x.jsonl", "[" * 300_000 + '\n{"a": 2}', 1, "line 1: it is not JSON"),
+    ("x.jsonl", '{"a":' * 300_000 + '\n{"a": 2}', 1, "line 1: it is not JSON"),
+    ("x.jsonl", '{"a":' + "9" * 5000 + "}", 0, "line 1: it is not JSON"),
+    ("x.jsonl", "[]", 0, "line 1: it is no object"),
+    ("x.jsonl", "\n\n", 0, "skipped"),
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "message"), UNREADABLE)
-def test_what_cannot_be_read_is_named(
-    tmp_path: Path, name: str, content: Any, message: str
+@pytest.mark.parametrize(
+    ("name", "content", "count", "message"),
+    UNREADABLE,
+    ids=[str(n) for n in range(len(UNREADABLE))],
+)
+def test_what_cannot_be_read_is_named_and_costs_itself_alone(
+    tmp_path: Path, name: str, content: Any, count: int, message: str
 ) -> None:
-    with pytest.raises(UnreadableFile, match=message):
-        list(read_events(write(tmp_path, name, content), PEOPLE))
+    items = read_items(write(tmp_path, name, content))
+    assert sum(isinstance(item, NewEvent) for item in items) == count
+    texts = [f"{i.place}: {i.reason}" if isinstance(i, Refusal) else str(i) for i in items]
+    assert message.replace("skipped", "it holds no conversation") in "\n".join(texts)
+
+
+@pytest.mark.parametrize("moment", [None, 0, -1, 1e30, math.nan, math.inf, True, "x", [], 1e13])
+def test_what_is_no_time_is_that_of_the_message_before(tmp_path: Path, moment: Any) -> None:
+    nodes = {"a": A, "b": chatgpt_node("b", "a", "assistant", "x", moment)}
+    events = read_events(write(tmp_path, "c.json", json.dumps([chatgpt_of(**nodes)])))
+    assert [e["occurred_at"] for e in events] == ["2023-11-14T22:13:20+00:00"] * 2
+    messages = [
+        {"uuid": "1", "sender": "human", "text": "a", "created_at": "2026-02-10T01:00:00Z"},
+        {"uuid": "2", "sender": "human", "text": "b", "created_at": moment},
+    ]
+    file = write(tmp_path, "k.json", [{"uuid": "u", "chat_messages": messages}])
+    assert [e["occurred_at"] for e in read_events(file)] == ["2026-02-10T01:00:00Z"] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-02-10T01:00:00.123456Z", "2026-02-10T01:00:00.123456Z"),
+        ("2026-02-10 01:00:00", "2026-02-10T01:00:00+00:00"),
+        ("2026-02-10T01:00:00.5", "2026-02-10T01:00:00.500000+00:00"),
+        ("2026-02-10T01:00:00+0230", "2026-02-10T01:00:00+0230"),
+        ("2026-02-30T01:00:00Z", None),
+        ("9999-12-31T23:59:59-14:00", None),
+        ("0001-01-01T00:00:00+14:00", None),
+        ("1970-01-01T00:00:00Z", None),
+    ],
+)
+def test_times_of_a_file(text: str, moment: str | None) -> None:
+    assert parse_iso(text) == moment
+
+
+def test_long_ids_stay_distinct(tmp_path: Path) -> None:
+    conversations = [chatgpt_of(a=A) | {"id": "c" * 100_000 + end} for end in "xy"]
+    events = read_events(write(tmp_path, "c.json", conversations))
+    assert len({e["source_event_key"] for e in events}) == 2
+    assert len({e["session_id"] for e in events}) == 2
+    assert max(len(e["session_id"]) for e in events) == 128
+
+
+def test_everything_is_counted_once(tmp_path: Path) -> None:
+    """Of a tree with two branches, each message is an event or left out."""
+    items = read_items(write(tmp_path, "conversations.json", [chatgpt()]))
+    left_out = {item.kind: item.count for item in items if isinstance(item, LeftOut)}
+    assert left_out == {
+        "system messages": 1,
+        "empty messages": 1,
+        "messages of other branches": 1,
+    }
+    assert not [item for item in items if isinstance(item, Refusal)]
+    assert sum(left_out.values()) + 5 == 8

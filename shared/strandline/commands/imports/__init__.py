@@ -1,0 +1,2 @@
+"""What `strandline import` reads: files, folders and archives as events, and what it does not take,
+counted by kind."""

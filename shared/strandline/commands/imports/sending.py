@@ -1,0 +1,159 @@
+"""Stores what was read, and counts what became of each item."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from strandline.client import answers
+from strandline.client.clients import Strandline
+from strandline.client.errors import (
+    InvalidFieldError,
+    KeyConflictError,
+    MalformedRequestError,
+    ServiceError,
+    TooLargeError,
+    make_error,
+)
+from strandline.client.outbox import MAX_BATCH_BYTES
+from strandline.commands.imports.items import (
+    Item,
+    LeftOut,
+    NewEvent,
+    Note,
+    Refusal,
+    SkippedFile,
+)
+
+_BATCH = 200
+_MAX_SENTENCES = 100
+"""Of each kind; beyond, only their number is kept."""
+
+
+class ImportTally:
+    """What became of everything that was read: it is stored, was known, was refused or was left
+    out, and each is counted once."""
+
+    def __init__(self) -> None:
+        self.stored_count = self.known_count = self.refused_count = 0
+        self.left_out: Counter[str] = Counter()
+        self.note_count = self.skipped_count = 0
+        self.refusals: list[str] = []
+        self.notes: list[str] = []
+        self.skipped_files: list[str] = []
+
+    @property
+    def read_count(self) -> int:
+        """Everything whose fate is known."""
+        counts = (self.stored_count, self.known_count, self.refused_count)
+        return sum(counts) + sum(self.left_out.values())
+
+    def count(self, items: Iterable[Item]) -> Iterator[NewEvent]:
+        """The events among the items; all others are counted."""
+        for item in items:
+            if isinstance(item, NewEvent):
+                yield item
+            elif isinstance(item, LeftOut):
+                self.left_out[item.kind] += item.count
+            elif isinstance(item, Refusal):
+                self.refuse(f"{item.place}: {item.reason}", item.count)
+            elif isinstance(item, Note):
+                self.note_count += 1
+                _append(self.notes, item.text)
+            else:
+                self._skip(item)
+
+    def refuse(self, sentence: str, count: int = 1) -> None:
+        """Count what is not stored."""
+        self.refused_count += count
+        _append(self.refusals, sentence)
+
+    def _skip(self, file: SkippedFile) -> None:
+        self.skipped_count += 1
+        _append(self.skipped_files, f"{file.name}{file.reason and f': {file.reason}'}")
+
+    def describe(self) -> str:
+        """The counts in a sentence."""
+        left_out_count = sum(self.left_out.values())
+        return (
+            f"{self.read_count} read: {self.stored_count} stored, {self.known_count} known, "
+            f"{self.refused_count} refused, {left_out_count} left out"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts for programs; the first hundred sentences of each kind."""
+        return {
+            "read": self.read_count,
+            "stored": self.stored_count,
+            "known": self.known_count,
+            "refused": self.refused_count,
+            "left_out": dict(sorted(self.left_out.items())),
+            "refusals": self.refusals,
+            "notes": self.notes,
+            "skipped_files": self.skipped_files,
+        }
+
+
+def _append(sentences: list[str], sentence: str) -> None:
+    if len(sentences) < _MAX_SENTENCES:
+        sentences.append(sentence)
+
+
+def batch_events(items: Iterable[NewEvent]) -> Iterator[list[NewEvent]]:
+    """The events in requests of a size that the service takes."""
+    batch: list[NewEvent] = []
+    size = 0
+    for item in items:
+        item_size = len(json.dumps(item.event))
+        if batch and (len(batch) == _BATCH or size + item_size > MAX_BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        size += item_size
+        batch.append(item)
+    if batch:
+        yield batch
+
+
+def store_batch(client: Strandline, batch: Sequence[NewEvent], tally: ImportTally) -> None:
+    """Store events, and count what became of each. A request that is refused whole is sent again
+    in halves, so that the event at fault costs itself alone. Raises ServiceError."""
+    try:
+        answer = client.add_batch([item.event for item in batch])
+    except (TooLargeError, MalformedRequestError, InvalidFieldError) as error:
+        if len(batch) == 1:
+            tally.refuse(f"{batch[0].place}: {_explain(error)}")
+            return
+        middle = len(batch) // 2
+        store_batch(client, batch[:middle], tally)
+        store_batch(client, batch[middle:], tally)
+        return
+    for item, result in zip(batch, answer.results, strict=True):
+        _count_result(item, result, tally)
+
+
+def _count_result(item: NewEvent, result: answers.BatchItem, tally: ImportTally) -> None:
+    if result.error is None:
+        if result.is_replay:
+            tally.known_count += 1
+        else:
+            tally.stored_count += 1
+        return
+    error = make_error(result.status, result.error.model_dump(), None)
+    known_id = error.details.get("event_id") if isinstance(error, KeyConflictError) else None
+    if known_id is not None and known_id == item.event_id:
+        tally.known_count += 1  # an export fills in what its event left out
+    else:
+        tally.refuse(f"{item.place}: {_explain(error)}")
+
+
+def _explain(error: ServiceError) -> str:
+    if not isinstance(error, KeyConflictError):
+        return str(error)
+    fields = ", ".join(map(str, error.details.get("fields") or ()))
+    difference = f"another value of: {fields}" if fields else "other participants or another text"
+    return (
+        f"it was stored before with {difference}, and stays as it was. Where an earlier import "
+        "named other people, give the same --user and --agent."
+    )

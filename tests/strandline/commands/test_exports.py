@@ -1,0 +1,174 @@
+"""Exports as ChatGPT and Claude write them, with all that is odd in them: what becomes an event, as
+whose, and what is left out."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strandline.commands.imports.items import (
+    Event,
+    ImportOptions,
+    Item,
+    LeftOut,
+    NewEvent,
+    Note,
+    Refusal,
+    SkippedFile,
+)
+from strandline.commands.imports.reading import read_paths
+
+EXPORTS = Path(__file__).parent / "exports"
+
+
+def read(*names: str, **options: Any) -> list[Item]:
+    people = ImportOptions("ann", "helper", **options)
+    return [*read_paths([EXPORTS / name for name in names], people)]
+
+
+def events_of(items: list[Item]) -> list[Event]:
+    return [item.event for item in items if isinstance(item, NewEvent)]
+
+
+def left_out_of(items: list[Item]) -> dict[str, int]:
+    kinds = Counter[str]()
+    for item in items:
+        if isinstance(item, LeftOut):
+            kinds[item.kind] += item.count
+    return dict(kinds)
+
+
+def said(items: list[Item]) -> list[tuple[str, str | None, str]]:
+    return [(e["role"], e.get("type"), e["content"]) for e in events_of(items)]
+
+
+def test_one_malformed_conversation_costs_itself_alone() -> None:
+    items = read("chatgpt_one_bad.json")
+    assert [text for _, _, text in said(items)] == [
+        "My kayak is called Heron.",
+        "Noted: Heron.",
+        "The lock code of the shed is on the blue tag.",
+        "The paddle is 2.2 metres long.",
+        "Good length.",
+    ]
+    (note,) = [item.text for item in items if isinstance(item, Note)]
+    assert note.endswith("“Broken”: current_node names no message; the newest branch is taken")
+    (refusal,) = [item for item in items if isinstance(item, Refusal)]
+    assert refusal.place == "chatgpt_one_bad.json, entry 1 “Broken”, message b2"
+
+
+def test_both_sides_of_a_voice_chat() -> None:
+    assert said(read("chatgpt_voice.json")) == [
+        ("user", None, "My sister Runa moves to Tromsø in May."),
+        ("agent", None, "Then you will see the midnight sun when you visit."),
+        ("user", None, "And this one I typed."),
+    ]
+
+
+def test_hidden_prompts_code_tools_and_what_the_model_remembers() -> None:
+    items = read("chatgpt_tools_hidden.json")
+    code = "from datetime import date\nprint((date(2023,6,21)-date(2023,5,3)).days)"
+    assert said(items) == [
+        ("user", None, "How many days from 3 May to 21 June?"),
+        ("agent", "action", code),
+        ("agent", "observation", "49"),
+        ("agent", None, "There are 49 days."),
+        ("agent", "action", "User bakes rye bread on Thursdays."),
+        ("agent", "observation", "Model set context updated."),
+        ("user", None, "Which bread is this?"),
+        ("agent", "observation", "Rye needs a sourdough."),
+        ("agent", None, "It is a rye loaf."),
+    ]
+    assert events_of(items)[4]["metadata"] == {"tool": "bio"}
+    assert left_out_of(items) == {"hidden prompts": 2, "thoughts": 2, "pictures without text": 1}
+
+
+def test_a_message_without_a_time_has_that_of_the_one_before() -> None:
+    days = [event["occurred_at"][:19] for event in events_of(read("chatgpt_null_times.json"))]
+    begin, later = "2023-11-14T22:13:20", "2023-11-14T22:21:40"
+    assert days == [begin, begin, later, later]
+
+
+def test_what_is_not_to_be_remembered_is_left_out_unless_asked_for() -> None:
+    items = read("chatgpt_do_not_remember.json")
+    assert [text for _, _, text in said(items)] == ["I play the cello."]
+    assert left_out_of(items) == {"messages not to be remembered": 2}
+    items = read("chatgpt_do_not_remember.json", include_do_not_remember=True)
+    assert (len(events_of(items)), left_out_of(items)) == (3, {})
+
+
+def test_an_archive_as_it_was_downloaded() -> None:
+    items = read("chatgpt_export.zip")
+    assert [e["source_event_key"] for e in events_of(items)] == [
+        "chatgpt:c-s0:s0",
+        "chatgpt:c-s1:s1",
+    ]
+    skipped = [item.name for item in items if isinstance(item, SkippedFile)]
+    assert skipped == ["chat.html", "shared_conversations.json", "user.json"]
+    assert not [item for item in items if isinstance(item, Refusal)]
+
+
+def test_several_files_and_a_folder(tmp_path: Path) -> None:
+    items = read("claude_users.json", "chatgpt_bom.json")
+    assert [type(item) for item in items] == [SkippedFile, NewEvent]
+    folder = read(".")
+    assert len(events_of(folder)) > 40
+    assert {i.name for i in folder if isinstance(i, SkippedFile)} >= {
+        "claude_users.json",
+        "user.json",
+    }
+
+
+def test_what_was_pasted_is_the_person_s() -> None:
+    items = read("claude_attachments.json")
+    assert said(items) == [
+        ("user", None, "paste.txt\nMeeting notes: Ilse takes over the harbour budget from June."),
+        ("agent", None, "Ilse takes over in June."),
+    ]
+    assert events_of(items)[0]["metadata"] == {"file": "paste.txt"}
+    assert left_out_of(items) == {"files without text": 1, "empty conversations": 1}
+
+
+def test_blocks_win_over_the_text_with_placeholders() -> None:
+    items = read("claude_tools.json")
+    assert said(items) == [
+        ("user", None, "What does the tide table say for Friday?"),
+        ("agent", "action", '{"query": "tide table Friday"}'),
+        ("agent", "observation", "High water 14:10."),
+        ("agent", None, "Let me check."),
+        ("agent", "action", "Plan\n# Plan\nLeave at 13:30."),
+        ("agent", None, "High water is at 14:10."),
+        ("user", None, "Remind me that the slipway is closed on Sundays."),
+    ]
+    assert len({e["source_event_key"] for e in events_of(items)}) == 7
+    assert left_out_of(items) == {"thoughts": 1}
+
+
+def test_only_the_branch_that_was_shown_last() -> None:
+    items = read("claude_branches.json")
+    keys = [e["source_event_key"].rpartition(":")[2] for e in events_of(items)]
+    assert keys == ["br1", "br2", "br3b", "br4c"]
+    assert left_out_of(items) == {"messages of other branches": 3}
+
+
+def test_a_question_comes_before_its_answer_of_the_same_time() -> None:
+    texts = [text for _, _, text in said(read("claude_same_time.json"))]
+    assert [text.split()[0] for text in texts] == ["Question", "Answer"] * 2
+
+
+@pytest.mark.parametrize(("name", "count"), [("bom.jsonl", 2), ("utf16.jsonl", 1)])
+def test_byte_order_marks(name: str, count: int) -> None:
+    events = events_of(read(name))
+    assert (len(events), events[0]["content"]) == (count, "The gate code is on the fridge.")
+
+
+def test_what_no_database_holds_is_replaced_and_named() -> None:
+    items = read("nul.jsonl")
+    texts = [text for _, _, text in said(items)]
+    assert texts[1:3] == ["ls: binary\ufffdtail of the tool output", "emoji cut in half \ufffd"]
+    assert (len(texts), texts[3]) == (5, "\x1b[31mred\x1b[0m log line")
+    assert [item.text for item in items if isinstance(item, Note)] == [
+        "nul.jsonl, line 2: content: 1 character became U+FFFD",
+        "nul.jsonl, line 3: content: 1 character became U+FFFD",
+    ]
