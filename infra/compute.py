@@ -215,6 +215,10 @@ def build_environment(
             "administrator_secret": database.master_secret_arn,
             "first_key_secret": storage.first_key.secret_arn,
         }
+    instances = settings.reserved_concurrency(fn)
+    if fn.waits and instances:
+        own_limit = settings.service_settings.function_waits
+        variables["function_waits"] = str(min(own_limit, instances // 10))
     variables |= {name: str(getattr(settings, name)) for name in fn.stack_settings}
     if "job_queue" in fn.needs:
         variables["job_queue_url"] = storage.job_queue.queue_url

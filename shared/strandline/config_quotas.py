@@ -86,6 +86,13 @@ class QuotaSettings(AuthSettings):
     """How many seconds' worth of a rate a tenant may use at once, and at least one unit. In any
     minute it can use a minute's worth plus this."""
 
+    tenant_waits: int = Field(default=2, ge=0, le=1000)
+    """Requests of a tenant that may wait at once for something to come, such as the next act. One
+    more is answered at once."""
+    function_waits: int = Field(default=10, ge=0, le=1000)
+    """Requests of one function that may wait at once, of all tenants. The stack sets at most a
+    tenth of the function's instances."""
+
     @property
     def quota_defaults(self) -> Mapping[Quota, int]:
         """The default limit of each quota, in the order of QUOTAS."""

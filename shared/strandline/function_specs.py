@@ -49,6 +49,8 @@ class FunctionSpec:
     """Names from layers/build.py, lowest first."""
     reserved_concurrency: int = 0
     """The most instances at once, each with its own database connection; 0: not limited."""
+    waits: bool = False
+    """Whether its requests may wait for something to come: a tenth of its instances at most."""
     actions: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]], hash=False
     )
@@ -235,6 +237,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         # uploads that inserts cite; it never removes a payload
         actions={**QUERY_ACTIONS, "s3:DeleteObject": ("bucket/_uploads/*",)},
         reserved_concurrency=100,
+        waits=True,
         layers=MODEL_LAYERS,
         routes=QUERY_ROUTE_KEYS,
     ),
@@ -296,6 +299,7 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
         needs=frozenset({"database", "blobs", "work_queue", "job_queue", "model"}),
         actions=QUERY_ACTIONS,
         reserved_concurrency=20,
+        waits=True,
         layers=MODEL_LAYERS,
         protocol="MCP",
         routes=(

@@ -20,6 +20,7 @@ from strandline.errors import StrandlineError
 from strandline.llm.factory import make_provider, require_complete_provider
 from strandline.observability import logger
 from strandline.tenants.quotas import QuotaManager
+from strandline.tenants.waits import WaitLimits
 
 if TYPE_CHECKING:
     from strandline.llm.tasks import LlmTasks
@@ -116,6 +117,10 @@ class Resources:
     @lazy_property
     def quotas(self) -> QuotaManager:
         return QuotaManager(self.database, get_settings())
+
+    @lazy_property
+    def waits(self) -> WaitLimits:
+        return WaitLimits(get_settings())
 
     @lazy_property
     def llm(self) -> "LlmTasks":

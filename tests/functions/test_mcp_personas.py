@@ -11,6 +11,7 @@ from tests.chat_service import deliver_turn, front, provider, says
 from tests.context_block import read_fence
 from tests.functions.conftest import Tell
 from tests.functions.test_chat_sonas import ROOM, forty, shown_memories, tell_roles
+from tests.functions.test_waits import make_sona
 from tests.mcp_calls import ALICE, HELPER, call_tool, post
 from tests.model_server import ModelServer, error
 from tests.support import Gateway, ScratchDatabase
@@ -135,3 +136,20 @@ def test_a_thread_is_continued_after_the_head_that_is_told(
         reply = post(front, "resources/read", uri, key=who, toolsets=toolsets).body
         assert ("result" in reply) is is_there, reply
         assert ("Harbour master" in str(reply)) is is_there
+
+
+def test_a_stream_that_may_not_wait_says_when_to_call_again(
+    front: Gateway, key: str, scratch_db: ScratchDatabase
+) -> None:
+    sona = make_sona(front, key)
+    scratch_db.rows(
+        "insert into waits (tenant_id, function, expires_at)"
+        " select 'acme', 'test', now() + interval '20 s' from generate_series(1, 2)"
+    )
+    text, is_error = call(front, key, "act_stream", sona=sona, wait=3)
+    assert not is_error
+    assert re.match(
+        r"No further act\. Too many requests wait already: call again in 5 s\.\n"
+        r"Head: None\. Go on with cursor=\S+$",
+        text,
+    )

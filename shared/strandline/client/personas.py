@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from strandline.client import answers
 from strandline.client.memory import Fields
 from strandline.client.request_building import VerbGroup
-from strandline.client.verb_declarations import operation, pages
+from strandline.client.verb_declarations import (
+    MultiRequestVerb,
+    Steps,
+    operation,
+    pages,
+    pause,
+    yield_step,
+)
 
 _SONA = "/api/v1/sonas/{uuid}"
 _ID = {"sona_id": "uuid"}
@@ -86,7 +95,7 @@ class Personas(VerbGroup):
         ...
 
     @operation(f"GET {_SONA}/acts", names=_ID)
-    def acts(
+    def _acts_now(
         self,
         sona_id: UUID | str,
         *,
@@ -97,9 +106,38 @@ class Personas(VerbGroup):
         agent: str | None = None,
         participants: Iterable[str] | None = None,
     ) -> answers.ActsPage:
-        """The acts after a cursor, in order; `wait` is in seconds. Go on with the answer's
-        `cursor`."""
+        """One request of `acts`."""
         ...
+
+    @MultiRequestVerb
+    def acts(
+        self,
+        sona_id: UUID | str,
+        *,
+        cursor: str | None = None,
+        wait: float | None = None,
+        limit: int | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        participants: Iterable[str] | None = None,
+    ) -> Steps[answers.ActsPage]:
+        """The acts after a cursor, in order; waits `wait` seconds for one. Where the service lets
+        no more requests wait, it is asked again when it says so. Go on with the answer's
+        `cursor`."""
+        readers: dict[str, Any] = {"user": user, "agent": agent, "participants": participants}
+        end, seconds = time.monotonic() + (wait or 0.0), wait
+        while True:
+            page = yield from yield_step(
+                Personas._acts_now.call(
+                    self, sona_id, cursor=cursor, wait=seconds, limit=limit, **readers
+                )
+            )
+            seconds_left = end - time.monotonic()
+            if page.retry_after is None or seconds_left <= 0:
+                return page
+            spread = random.uniform(1.0, 1.5)  # noqa: S311 - spreads clients, hides nothing
+            yield from pause(min(page.retry_after * spread, seconds_left))
+            seconds = max(0.0, end - time.monotonic())
 
     # Answers --------------------------------------------------------------------------------------
 

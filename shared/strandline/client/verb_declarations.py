@@ -11,6 +11,7 @@ body is empty. One declaration serves the synchronous and the asynchronous clien
 
 import contextlib
 import functools
+import time
 import types
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass, replace
@@ -146,7 +147,14 @@ class BlockingStep[T]:
     function: Callable[[], T]
 
 
-type Steps[T] = Generator[Call[Any] | BlockingStep[Any], Any, T]
+@dataclass(frozen=True)
+class Pause:
+    """A step that only lets time pass."""
+
+    seconds: float
+
+
+type Steps[T] = Generator[Call[Any] | BlockingStep[Any] | Pause, Any, T]
 """Several requests in a row: yields each, is sent its answer, and returns the result."""
 
 
@@ -163,8 +171,12 @@ class MultiRequestVerb[**P, T](_Descriptor):
                         step = steps.send(answer)
                     except StopIteration as end:
                         return end.value
-                    is_blocking = isinstance(step, BlockingStep)
-                    answer = step.function() if is_blocking else caller.perform(step)
+                    if isinstance(step, Pause):
+                        time.sleep(step.seconds)
+                    elif isinstance(step, BlockingStep):
+                        answer = step.function()
+                    else:
+                        answer = caller.perform(step)
 
         @functools.wraps(function)
         async def run_later(caller: AsyncCaller, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -177,7 +189,9 @@ class MultiRequestVerb[**P, T](_Descriptor):
                         step = steps.send(answer)
                     except StopIteration as end:
                         return end.value
-                    if isinstance(step, BlockingStep):
+                    if isinstance(step, Pause):
+                        await asyncio.sleep(step.seconds)
+                    elif isinstance(step, BlockingStep):
                         answer = await asyncio.to_thread(step.function)
                     else:
                         answer = await caller.perform(step)
@@ -199,6 +213,11 @@ class MultiRequestVerb[**P, T](_Descriptor):
 def yield_step[T](step: Call[T] | BlockingStep[T]) -> Steps[T]:
     """One step of a procedure: `answer = yield from ask(call)`."""
     return (yield step)
+
+
+def pause(seconds: float) -> Steps[None]:
+    """Let so many seconds pass: `yield from pause(1.0)`."""
+    yield Pause(seconds)
 
 
 class _VerbDecorator:

@@ -117,6 +117,7 @@ HOLDS_NO_MEMORY = {
     "scope_work": "what is due",
     "embedding_progress": "a position",
     "quotas": "counts",
+    "waits": "leases of seconds",
     "model_rates": "counts",
     "model_states": "of models",
     "monthly_spend": "costs",

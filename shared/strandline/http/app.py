@@ -67,7 +67,8 @@ def serve(
     # raises Misconfigured: an unconfigured process serves nothing
     origins = get_settings().cors_origins
     seconds_left = context.get_remaining_time_in_millis() / 1000 - 2
-    request = Request(resources, event, start + min(_REQUEST_SECONDS, seconds_left))
+    deadline = start + min(_REQUEST_SECONDS, seconds_left)
+    request = Request(resources, event, deadline, context.function_name)
     with trace_context(request.trace):
         try:
             result = _preflight_response(request, origins) or _dispatch(routes, request)

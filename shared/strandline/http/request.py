@@ -33,8 +33,16 @@ class Request:
     """One API Gateway proxy event (format 1.0), its caller, and the resources that serve it. Each
     event gets an object of its own: no request's state outlives it or reaches another request."""
 
-    def __init__(self, resources: Resources, event: Mapping[str, Any], deadline: float) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        event: Mapping[str, Any],
+        deadline: float,
+        function_name: str = "",
+    ) -> None:
         self.resources = resources
+        self.function_name = function_name
+        """The function that serves it."""
         self.deadline = deadline
         """When this request must be done, in time.monotonic() seconds."""
         self.metrics: dict[str, float] = {}

@@ -5,7 +5,6 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from strandline.local.proxy_event import (
     proxy_event,
 )
 from strandline.local.tls import PEER, to_client_cert
+from strandline.local.worker_threads import WorkerThreads
 
 logger = logging.getLogger(__name__)
 
@@ -53,10 +53,11 @@ class ClientDisconnected(Exception):
 class GatewayApp:
     """Serves `{"METHOD /path": handler}` as a REST API does; an ASGI application for uvicorn.
 
-    Handlers run in `workers` threads. `seconds` is how long a request may take before the gateway
-    answers 504. Its own answers are those of the deployed gateway, with one exception: for a method
-    that a path lacks this one answers 405 with `Allow`, while API Gateway answers 404 as for an
-    unknown path. `origins` are those whose pages may read these answers.
+    Handlers run in `workers` threads, and those that wait in `waiting` more. `seconds` is how long
+    a request may take before the gateway answers 504. Its own answers are those of the deployed
+    gateway, with one exception: for a method that a path lacks this one answers 405 with `Allow`,
+    while API Gateway answers 404 as for an unknown path. `origins` are those whose pages may read
+    these answers.
     """
 
     def __init__(
@@ -64,12 +65,13 @@ class GatewayApp:
         routes: Mapping[str, Handler],
         *,
         workers: int = 8,
+        waiting: int = 0,
         seconds: float = INTEGRATION_SECONDS,
         origins: Sequence[str] = (),
     ) -> None:
         self._cors_headers = gateway_generated_responses.gateway_cors_headers(origins)
         self._routes = Routes(routes)
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="lambda")
+        self._threads = WorkerThreads(workers, waiting)
         self._seconds = seconds
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -90,7 +92,7 @@ class GatewayApp:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
-                self._pool.shutdown(wait=False, cancel_futures=True)
+                self._threads.shutdown(wait=False, cancel_futures=True)
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return
@@ -123,7 +125,8 @@ class GatewayApp:
     async def _invoke(self, handler: Handler, request: HttpRequest, match: Match) -> HttpResponse:
         event, seconds, request_id = proxy_event(request, match), self._seconds, request.request_id
         context = LambdaContext(function_name_of(handler), seconds, request_id)
-        future = asyncio.get_running_loop().run_in_executor(self._pool, handler, event, context)
+        loop, threads = asyncio.get_running_loop(), self._threads
+        future = loop.run_in_executor(threads, threads.run, handler, event, context)
         done, _ = await asyncio.wait({future}, timeout=seconds)
         if not done:
             logger.error("%s: no answer in %s s, request %s", request.path, seconds, request_id)

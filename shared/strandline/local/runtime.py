@@ -318,10 +318,12 @@ def _serve_http(
     listener: socket.socket,
     tls_files: TlsFiles | None,
 ) -> None:
-    origins = get_settings().cors_origins
+    settings = get_settings()
+    origins = settings.cors_origins
+    waiting = settings.function_waits * sum(spec.waits for spec in FUNCTIONS)
     table = {route: handlers[name] for route, name in route_table(preflights=bool(origins)).items()}
     config = uvicorn.Config(
-        GatewayApp(table, origins=origins),
+        GatewayApp(table, origins=origins, waiting=waiting),
         http=PeerCertificateProtocol,
         log_level="warning",
         access_log=False,

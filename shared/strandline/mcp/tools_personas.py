@@ -92,6 +92,8 @@ def stream_acts(context: ToolContext, arguments: Arguments) -> str:
     )
     lines = [act_line(act) for act in page["acts"]]
     text = fence_lines(lines) if lines else "No further act."
+    if seconds := page["retry_after"]:
+        text = f"{text} Too many requests wait already: call again in {seconds} s."
     return f"{text}\nHead: {page['head']}. Go on with cursor={page['cursor']}"
 
 

@@ -2,6 +2,8 @@
 memory, and is visible to those who can see its memory."""
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -11,6 +13,8 @@ from strandline.personas import store_acts, store_memories
 from strandline.personas.schemas_acts import ActIn, ActOut, ActsPage, NextAct
 from strandline.personas.store_acts import ActStep, SonaThread
 from strandline.sealing import UnsealError
+from strandline.tenants import waits
+from strandline.tenants.waits import RETRY_SECONDS, WaitLimits
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 1.0
@@ -81,35 +85,65 @@ def read_next(access: TenantDb, sona_id: UUID, after: UUID | None) -> NextAct:
     return NextAct(act=_to_out(rows[0]) if rows else None, head=thread.head_id)
 
 
+@dataclass(frozen=True)
+class Wait:
+    """How long a request may wait for an act, and who decides whether it may at all."""
+
+    limits: WaitLimits
+    function: str
+    """The function that serves the request."""
+    seconds: float
+    deadline: float
+    """The request's, in time.monotonic() seconds."""
+
+    def end(self) -> float:
+        """When a wait that begins now ends, in time.monotonic() seconds."""
+        return min(time.monotonic() + self.seconds, self.deadline - _RESERVE_SECONDS)
+
+
 def read_stream(
-    access: TenantDb,
-    sona_id: UUID,
-    *,
-    cursor: str | None,
-    limit: int,
-    wait: float,
-    deadline: float,
+    access: TenantDb, sona_id: UUID, *, cursor: str | None, limit: int, wait: Wait
 ) -> ActsPage:
-    """The visible acts after a cursor, in order. If there is none, waits up to `wait` seconds for
-    one, but not beyond the request's `deadline` (in time.monotonic() seconds). Raises NotFound, or
-    Malformed for an invalid cursor."""
+    """The visible acts after a cursor, in order. If there is none, waits for one, but not beyond
+    the request's deadline; where too many requests wait already the page is empty at once and
+    names `retry_after`. Raises NotFound, or Malformed for an invalid cursor."""
     step = _unseal(access, sona_id, cursor)
-    end = min(time.monotonic() + wait, deadline - _RESERVE_SECONDS)
-    pause = _FIRST_PAUSE_SECONDS
-    while True:
-        thread = _require_thread(access, sona_id)
-        acts = store_acts.list_after(access, sona_id, step, limit)
-        seconds_left = end - time.monotonic()
-        if acts or seconds_left <= 0:
-            break
-        time.sleep(min(pause, seconds_left))
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+    end = wait.end()
+    thread, acts = _read_after(access, sona_id, step, limit)
+    retry_after = None
+    if not acts and (seconds := end - time.monotonic()) > 0:
+        with wait.limits.lease(access, wait.function, seconds) as may_wait:
+            if may_wait:
+                thread, acts = _wait_for_acts(access, sona_id, step, limit, end)
+            else:
+                retry_after = RETRY_SECONDS
     last = acts[-1].step if acts else step
     return ActsPage(
         acts=[_to_out(act) for act in acts],
         cursor=access.sealer.seal("acts", access.caller.tenant, [str(sona_id), last]),
         head=thread.head_id,
+        retry_after=retry_after,
     )
+
+
+def _read_after(
+    access: TenantDb, sona_id: UUID, step: int, limit: int
+) -> tuple[SonaThread, Sequence[ActStep]]:
+    thread = _require_thread(access, sona_id)
+    return thread, store_acts.list_after(access, sona_id, step, limit)
+
+
+def _wait_for_acts(
+    access: TenantDb, sona_id: UUID, step: int, limit: int, end: float
+) -> tuple[SonaThread, Sequence[ActStep]]:
+    """Read again and again until an act comes, at the latest until `end`."""
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        waits.sleep(min(pause, max(0.0, end - time.monotonic())))
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        thread, acts = _read_after(access, sona_id, step, limit)
+        if acts or time.monotonic() >= end:
+            return thread, acts
 
 
 def _unseal(access: TenantDb, sona_id: UUID, cursor: str | None) -> int:

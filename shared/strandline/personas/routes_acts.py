@@ -6,6 +6,7 @@ from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.log.append import make_caller
 from strandline.log.routes_write import REPLAYED_HEADER
 from strandline.personas import acts
+from strandline.personas.acts import Wait
 from strandline.personas.routes_sonas import SONA
 from strandline.personas.schemas_acts import (
     ActIn,
@@ -40,8 +41,9 @@ def next_act(request: Request) -> Response:
 
 def stream_acts(request: Request) -> Response:
     """Read a sona's thread in order, and wait for more. If no act comes after the cursor, the
-    answer waits up to `wait` seconds for one. It always has a cursor for the next request. No act
-    is missed or returned twice, even after a broken connection."""
+    answer waits up to `wait` seconds for one, unless too many requests wait already. It always
+    has a cursor for the next request. No act is missed or returned twice, even after a broken
+    connection."""
     query = request.parse_query(ActsQuery)
     access = request.connect_reader(query.participants)
     page = acts.read_stream(
@@ -49,10 +51,12 @@ def stream_acts(request: Request) -> Response:
         request.path_id("uuid"),
         cursor=query.cursor,
         limit=query.limit,
-        wait=query.wait,
-        deadline=request.deadline,
+        wait=Wait(
+            request.resources.waits, request.function_name, query.wait, deadline=request.deadline
+        ),
     )
-    return json_response(page)
+    headers = {} if page.retry_after is None else {"Retry-After": str(page.retry_after)}
+    return json_response(page, 200, headers)
 
 
 ROUTES = {
@@ -64,6 +68,12 @@ ROUTES = {
         response_headers={REPLAYED_HEADER: "`true` when this act was already pushed."},
         errors=(StateConflict,),
     ),
-    f"GET {SONA}/acts": Route(stream_acts, "read", {200: ActsPage}, query=ActsQuery),
+    f"GET {SONA}/acts": Route(
+        stream_acts,
+        "read",
+        {200: ActsPage},
+        query=ActsQuery,
+        response_headers={"Retry-After": "Seconds after which to ask again, if it could not wait."},
+    ),
     f"GET {SONA}/acts/next": Route(next_act, "read", {200: NextAct}, query=NextActQuery),
 }

@@ -39,7 +39,8 @@ class ActsQuery(ParticipantsQuery):
     cursor: str | None = Field(default=None, max_length=4096)
     """`cursor` of the previous answer. Omit it to start with the first act."""
     wait: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS), PARSE_NUMBER] = 0.0
-    """Seconds to wait for an act if there is none after the cursor."""
+    """Seconds to wait for an act if there is none after the cursor. Two requests of a tenant may
+    wait at once; another one is answered at once, with Retry-After."""
     limit: Count = Field(default=50, ge=1, le=500)
     """The maximum number of acts."""
 
@@ -74,3 +75,6 @@ class ActsPage(ResponseModel):
     """Send it with the next request: no act is missed or returned twice."""
     head: UUID | None
     """As in the answer for one act."""
+    retry_after: int | None = None
+    """Seconds after which to ask again with `cursor`. Null unless the request had to wait and could
+    not, because too many requests wait already."""

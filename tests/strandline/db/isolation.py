@@ -446,6 +446,7 @@ def populate(gateway: Gateway, base: ScratchDatabase) -> None:
             administrator.execute(erasure)
         for rates_and_ledger in (
             "insert into model_rates select tenant_id, scope_id::text, now(), 1 from scopes",
+            "insert into waits select tenant_id, uuidv7(), 'query', now() from tenants",
             "insert into model_states select tenant_id, 'openai:tiny', 'text', 1 from tenants",
             "insert into monthly_spend select tenant_id, '2026-11-01', 1, 0, 1, 1, 0.1"
             " from tenants",
