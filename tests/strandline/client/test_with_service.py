@@ -1,6 +1,7 @@
 """The client against the real handlers, over HTTP."""
 
 import asyncio
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,9 @@ from multiformats import CID, multihash
 
 from strandline import AsyncStrandline, Strandline
 from strandline.client import errors
+from strandline.personas import acts
 from tests.strandline.client.conftest import HttpService
+from tests.support import ScratchDatabase
 from tests.uploads import cid_of
 
 TASKS, EVENTS_EACH = 32, 8
@@ -360,3 +363,33 @@ def test_the_asynchronous_client_has_the_same_verbs(service: HttpService, tmp_pa
     file.write_text("Ines.")
     key = service.gateway.key(rights=("read", "write", "admin"))
     asyncio.run(use_async_verbs(service.url, key, file))
+
+
+def test_a_client_that_may_not_wait_asks_again_until_its_time_is_over(
+    client: Strandline,
+    service: HttpService,
+    scratch_db: ScratchDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(acts, "RETRY_SECONDS", 1)
+    sona = client.find_sona("Harbour master").uuid
+    scratch_db.rows(
+        "insert into waits (tenant_id, function, expires_at)"
+        " select 'acme', 'query', now() + interval '20 s' from generate_series(1, 2)"
+    )
+    start = time.monotonic()
+    page = client.acts(sona, wait=2.5, user="alice")
+    assert time.monotonic() - start >= 2.5
+    assert not page.acts
+
+    async def push_meanwhile() -> float:
+        async with AsyncStrandline(service.url, service.gateway.key()) as other:
+            event = await other.add("The buoy is out.", user="alice")
+            waiting = asyncio.create_task(other.acts(sona, wait=20, user="alice"))
+            await asyncio.sleep(0.5)
+            await other.push_act(sona, event.event_id)
+            began = time.monotonic()
+            assert [act.event_id for act in (await waiting).acts] == [event.event_id]
+            return time.monotonic() - began
+
+    assert asyncio.run(push_meanwhile()) < 5

@@ -79,7 +79,7 @@ _PLAIN = {
     "model_states": {"tenant_id", "model", "output_mode"},
     "monthly_spend": {"tenant_id"},
     "quotas": {"tenant_id", "quota"},
-    "waits": {"tenant_id", "function"},
+    "waits": {"tenant_id", "wait_id", "function"},
     "schema_migrations": {"name", "checksum"},
     "scope_members": {"tenant_id", "participant", "scope_id", "participants"},
     "scope_work": {"tenant_id", "scope_id", "participants", "last_error"},

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -16,6 +17,7 @@ import uvicorn
 
 from strandline.local.http_server import GatewayApp, Message
 from strandline.local.lambda_context import Event, Handler, LambdaContext, function_name_of
+from strandline.tenants import waits
 
 MIB = 1024 * 1024
 
@@ -360,3 +362,25 @@ def test_handlers_run_side_by_side() -> None:
 def test_a_table_with_a_mistake_is_refused() -> None:
     with pytest.raises(ValueError, match="not a route"):
         GatewayApp({"/api": echo})
+
+
+def test_a_request_that_waits_leaves_its_place_to_another() -> None:
+    is_asleep, may_end = threading.Event(), threading.Event()
+
+    def wait(event: Event, context: LambdaContext) -> Event:
+        with waits.leave_worker.get()():
+            is_asleep.set()
+            assert may_end.wait(10)
+        return {"statusCode": 200}
+
+    routes = {"GET /wait": wait, "GET /now": make_handler("now")}
+    with (
+        serving_app(GatewayApp(routes, workers=1, waiting=1)) as port,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        waiting = pool.submit(call, port, "GET", "/wait")
+        assert is_asleep.wait(10)
+        assert call(port, "GET", "/now").status == 200, "another one has its place meanwhile"
+        may_end.set()
+        assert waiting.result().status == 200
+        assert call(port, "GET", "/now").status == 200, "the place is free again"
