@@ -10,6 +10,7 @@ StrandlineError
 │   └── StateConflict        409  it exists already, or has ended
 ├── Gone                     410  an answer that cannot be given again
 ├── TooLarge                 413  over a size limit
+├── UnsupportedMediaType     415  a body that is not JSON, where a browser could forge it
 ├── BatchRefused             424  another item of an atomic batch was refused
 ├── QuotaExceeded            429  the tenant used up a quota for now
 ├── Unsupported              501  a well-formed request for what the service does not do
@@ -106,6 +107,12 @@ class TooLarge(StrandlineError):
     """The request is over a size limit."""
 
     code = "too_large"
+
+
+class UnsupportedMediaType(StrandlineError):
+    """The body's content type is not one that this request may have."""
+
+    code = "unsupported_media_type"
 
 
 class BatchRefused(StrandlineError):

@@ -122,6 +122,7 @@ SEQUENTIAL = (
     ("restarts", "tests/prove/test_restarts.py", 10),
     ("quotas", "tests/prove/test_quotas.py", 10),
     ("noisy tenant", "tests/prove/test_noisy_tenant.py", 12),
+    ("waits", "tests/prove/test_waits.py", 8),
     ("due times", "tests/prove/test_due_times.py", 6),
     ("erasure size", "tests/prove/test_erasure_size.py", 12),
 )

@@ -15,6 +15,7 @@ from strandline.errors import (
     TooLarge,
     Unauthorized,
     Unavailable,
+    UnsupportedMediaType,
 )
 from strandline.http.app import STATUS
 from strandline.http.routes_and_responses import Route
@@ -57,6 +58,8 @@ def list_errors(name: str, route: Route) -> frozenset[type[StrandlineError]]:
     ignores_body = route.right is None or name.startswith("GET ")
     if route.body or not ignores_body:  # a route without a body refuses one that is not empty
         errors |= {Malformed, Invalid, TooLarge}
+    if route.right is not None and not name.startswith("GET "):
+        errors.add(UnsupportedMediaType)  # to a client certificate alone
     models = [model for model in (route.query, route.body) if model]
     if any("cursor" in model.model_fields for model in models):
         errors.add(Malformed)

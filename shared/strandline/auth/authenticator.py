@@ -63,6 +63,12 @@ class Authenticator:
             _intersect, [method.authenticate(c, deadline) for method, c in credentials]
         )
 
+    def is_ambient(self, request: AuthRequest) -> bool:
+        """Whether a browser sends by itself, for any page, all that authenticates this request:
+        client certificates alone. Raises Unauthorized when a credential is missing."""
+        credentials = self._select_deciding_credentials(request)
+        return all(method is self._certificates for method, _ in credentials)
+
     def forget_key(self, key_id: str) -> None:
         """Drop this key from the cache: it was just revoked or rotated. Other processes see the
         change within a minute."""

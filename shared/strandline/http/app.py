@@ -24,6 +24,7 @@ from strandline.errors import (
     Unauthorized,
     Unavailable,
     Unsupported,
+    UnsupportedMediaType,
 )
 from strandline.http import audit, gateway_generated_responses
 from strandline.http.request import Request
@@ -42,6 +43,7 @@ STATUS: Mapping[type[StrandlineError], int] = {
     Conflict: 409,
     Gone: 410,
     TooLarge: 413,
+    UnsupportedMediaType: 415,
     Invalid: 422,
     BatchRefused: 424,
     QuotaExceeded: 429,

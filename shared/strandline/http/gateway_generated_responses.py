@@ -58,6 +58,11 @@ TOO_LARGE = GatewayResponse(
     413,
     {"field": "body"},
 )
+FOREIGN_HOST = GatewayResponse(
+    "foreign_host",
+    "Host: this service answers on its own machine alone. Call it as localhost or 127.0.0.1.",
+    421,
+)
 MALFORMED_REQUEST = GatewayResponse(
     "malformed_request",
     "The gateway refused the request: it is malformed, or there is no such method and path.",

@@ -13,9 +13,17 @@ from pydantic import BaseModel
 
 from strandline.auth.credentials import AuthRequest
 from strandline.auth.principals import Principal, Right
+from strandline.config import get_settings
 from strandline.config_quotas import Quota
 from strandline.db.database import NOBODY, Caller, TenantDb
-from strandline.errors import Invalid, Malformed, NotFound, TooLarge
+from strandline.errors import (
+    Forbidden,
+    Invalid,
+    Malformed,
+    NotFound,
+    TooLarge,
+    UnsupportedMediaType,
+)
 from strandline.observability import ensure_trace_id
 from strandline.resources import Resources
 from strandline.schemas import MAX_BODY_BYTES, check_storable, parse_json, validate
@@ -122,11 +130,35 @@ class Request:
         Forbidden or Unavailable."""
         if right == "issued":
             self.resources.authenticator.require_issued(self._auth_request)
+            self._refuse_forgery()
         elif right is not None:
             principal = self.resources.authenticator.authenticate(self._auth_request, self.deadline)
             # set before the right is checked: a refusal is audited with the principal
             self._principal = principal
+            self._refuse_forgery()
             principal.require_right(right)
+
+    def _refuse_forgery(self) -> None:
+        """Refuse what a foreign page could have a browser send that holds a client certificate, and
+        that may change something: a request of another origin than those in the settings, or one
+        whose content type needs no preflight. Raises Forbidden or UnsupportedMediaType."""
+        if self._event.get("httpMethod") in ("GET", "HEAD"):
+            return  # changes nothing, and no page may read its answer
+        if not self.resources.authenticator.is_ambient(self._auth_request):
+            return
+        origin = self.headers.get("origin")
+        if origin is not None and origin not in get_settings().cors_origins:
+            raise Forbidden(
+                "Origin: pages of this origin may not call with a client certificate. An operator "
+                "can name it in STRANDLINE_CORS_ORIGINS; `*` is not enough."
+            )
+        content_type = self.headers.get("content-type", "")
+        is_json = content_type.partition(";")[0].strip().lower() == "application/json"
+        if not is_json and (content_type or self._event.get("body")):
+            raise UnsupportedMediaType(
+                "Content-Type: with a client certificate as its only credential a request must be "
+                "`application/json`."
+            )
 
     def get_credential_principal(self) -> Principal:
         """The caller, for a route that does not look the credential up. Raises Unauthorized or
@@ -157,7 +189,12 @@ class Request:
             "resource": resource,
             "path": resource,
             "httpMethod": method,
-            "headers": {**own, "x-amzn-trace-id": f"Root={self.trace}", **headers},
+            "headers": {
+                **own,
+                "content-type": "application/json",
+                "x-amzn-trace-id": f"Root={self.trace}",
+                **headers,
+            },
             "multiValueQueryStringParameters": {n: [*v] for n, v in query.items()} or None,
             "pathParameters": {name: quote(value, safe="") for name, value in path.items()},
             "requestContext": self._event.get("requestContext"),

@@ -57,7 +57,8 @@ class GatewayApp:
     a request may take before the gateway answers 504. Its own answers are those of the deployed
     gateway, with one exception: for a method that a path lacks this one answers 405 with `Allow`,
     while API Gateway answers 404 as for an unknown path. `origins` are those whose pages may read
-    these answers.
+    these answers. With `hosts` a request to another name is a 421: a page whose name leads here may
+    not call.
     """
 
     def __init__(
@@ -68,11 +69,13 @@ class GatewayApp:
         waiting: int = 0,
         seconds: float = INTEGRATION_SECONDS,
         origins: Sequence[str] = (),
+        hosts: Sequence[str] | None = None,
     ) -> None:
         self._cors_headers = gateway_generated_responses.gateway_cors_headers(origins)
         self._routes = Routes(routes)
         self._threads = WorkerThreads(workers, waiting)
         self._seconds = seconds
+        self._hosts = hosts
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -99,6 +102,8 @@ class GatewayApp:
 
     async def _serve(self, scope: Message, receive: Receive) -> HttpResponse:
         request_id = str(uuid.uuid4())
+        if self._hosts is not None and not _is_host_among(self._hosts, scope["headers"]):
+            raise GatewayError(gateway_generated_responses.FOREIGN_HOST, request_id)
         path = scope["raw_path"].decode("latin-1")
         match = self._routes.find(path)
         if match is None:
@@ -147,6 +152,23 @@ class GatewayApp:
             raise GatewayError(
                 replace(gateway_generated_responses.FUNCTION_FAILED, status=502), request_id
             ) from None
+
+
+def _is_host_among(hosts: Sequence[str], headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether each name that the request says it calls is one of `hosts`, where `*.` stands for one
+    label. HTTP/1.0 needs to name none."""
+    names = [value.decode("latin-1") for name, value in headers if name == b"host"]
+    return all(_matches_host(hosts, _strip_port(name)) for name in names)
+
+
+def _strip_port(name: str) -> str:
+    if name.startswith("["):
+        return name.partition("]")[0].removeprefix("[")
+    return name.partition(":")[0].removesuffix(".").lower()
+
+
+def _matches_host(hosts: Sequence[str], name: str) -> bool:
+    return name in hosts or f"*.{name.partition('.')[2]}" in hosts
 
 
 def _parse_content_length(headers: Sequence[tuple[bytes, bytes]]) -> int:

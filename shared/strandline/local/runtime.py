@@ -48,6 +48,8 @@ from strandline.observability import logger
 from strandline.resources import Resources, log_unknown_settings
 
 HOST = "127.0.0.1"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""The names by which this machine calls itself."""
 TENANT = "local"
 _DATABASE = "strandline"
 _OWNER, _APP = "strandline_owner", "strandline_app"
@@ -323,7 +325,12 @@ def _serve_http(
     waiting = settings.function_waits * sum(spec.waits for spec in FUNCTIONS)
     table = {route: handlers[name] for route, name in route_table(preflights=bool(origins)).items()}
     config = uvicorn.Config(
-        GatewayApp(table, origins=origins, waiting=waiting),
+        GatewayApp(
+            table,
+            origins=origins,
+            waiting=waiting,
+            hosts=[*LOOPBACK, *(tls_files.names if tls_files else ())],
+        ),
         http=PeerCertificateProtocol,
         log_level="warning",
         access_log=False,

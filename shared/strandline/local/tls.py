@@ -41,6 +41,18 @@ class TlsFiles:
             context.load_cert_chain(self.client, self.client_key)
         return context
 
+    @property
+    def names(self) -> list[str]:
+        """The names that the server's certificate is for, in lower case."""
+        from cryptography import x509
+
+        certificate = x509.load_pem_x509_certificate(self.certificate.read_bytes())
+        try:
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        except x509.ExtensionNotFound:
+            return []
+        return [name.lower() for name in names.value.get_values_for_type(x509.DNSName)]
+
     def uvicorn_options(self) -> dict[str, Any]:
         """uvicorn's options for TLS. A client certificate is optional, because a key can
         authenticate too; one of another authority ends the handshake."""

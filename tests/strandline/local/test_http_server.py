@@ -384,3 +384,30 @@ def test_a_request_that_waits_leaves_its_place_to_another() -> None:
         may_end.set()
         assert waiting.result().status == 200
         assert call(port, "GET", "/now").status == 200, "the place is free again"
+
+
+HOSTS = ("localhost", "127.0.0.1", "::1", "memory.example", "*.lan.example")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((name, 200) for name in ("localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.1:80")),
+        *(
+            (name, 200)
+            for name in ("[::1]:8080", "localhost.", "memory.example:1", "a.lan.example")
+        ),
+        *((name, 421) for name in ("evil.example", "evil.example:8080", "localhost.evil.example")),
+        *((name, 421) for name in ("127.0.0.1.evil.example", "a.b.lan.example", "lan.example", "")),
+        ("[::2]", 421),
+    ],
+)
+def test_a_service_of_one_machine_answers_to_its_own_names_alone(host: str, status: int) -> None:
+    with serving_app(GatewayApp(ROUTES, hosts=HOSTS)) as port:
+        for path in ("/echo", "/no-such-path"):
+            answer = call(port, "GET", path, None, {"Host": host})
+            if status == 421:
+                assert_error(answer, 421, "foreign_host")
+                assert "evil" not in answer.body.decode()
+            else:
+                assert answer.status == (200 if path == "/echo" else 404)
