@@ -43,6 +43,7 @@ PROBED = (
     "tenants_with_work",
     "tenants_by_name",
     "tenants_to_recount",
+    "count_waits",
     "pending_upload_bytes",
     "tenants_with_expired_uploads",
     "writers_of_expired_uploads",
@@ -327,6 +328,23 @@ def test_whether_agents_share_is_all_that_is_told_of_a_tenant(app: Connection[An
         ask(app, "acme", "{}", "*")
         app.execute("update tenants set agents_share = true")
         assert [rows(app, call, name) for name in names] == [[True], *[[False]] * 5]
+
+
+def test_how_many_wait_is_all_that_is_told_of_waits(app: Connection[Any]) -> None:
+    """Of all tenants together, without their names."""
+    with app.transaction(force_rollback=True):
+        counts = list[tuple[int]]()
+        for tenant in ("acme", "globex"):
+            ask(app, tenant, "{}", "*")
+            assert app.execute("select begin_wait('query', 1, 9, 9) is null").fetchall() == [
+                (False,)
+            ]
+            counts += app.execute("select count_waits('query')").fetchall()
+            own = app.execute("select distinct tenant_id from waits").fetchall()
+            assert own == [(tenant,)]
+        assert counts == [(1,), (2,)]
+        for function in ("que", "%", "", None):
+            assert app.execute("select count_waits(%s)", (function,)).fetchall() == [(0,)]
 
 
 def test_the_hash_of_a_secret_cannot_be_read(app: Connection[Any]) -> None:
@@ -732,6 +750,10 @@ UNASKED = {
     "pending_upload_bytes": "select 1 where pending_upload_bytes() <> 0",
     "quota_limit": "select 1 where quota_limit('requests', null) is not null",
     "lease_quota": "select * from lease_quota('requests', 1, 1, 1) where false",
+    "may_wait": "select 1 where may_wait('query', 1, 1) is null",
+    "begin_wait": "select 1 where begin_wait('query', 0, 0, 1) is not null",
+    "end_wait": "select 1 where end_wait(gen_random_uuid())",
+    "count_waits": "select 1 where count_waits('nobody') > 0",
     "lease_model": "select * from lease_model('m', 's', 1, 1, 1, true, 1) where false",
     "quota_at_once": "select quota_at_once('requests', 1, 1) where false",
     "quota_used": "select quota_used(null::quotas, 1, 1, now()) where false",
@@ -988,6 +1010,7 @@ def test_nobody_can_append(app: Connection[Any]) -> None:
     [
         "select * from lease_quota('requests', 1, 1, 1)",
         "select * from lease_model('m', 's', 1, 1, 1, true, 1)",
+        "select begin_wait('query', 1, 1, 1)",
     ],
 )
 def test_nobody_can_lease(app: Connection[Any], lease: LiteralString) -> None:
