@@ -255,6 +255,14 @@ def test_what_functions_are_told() -> None:
     assert "STRANDLINE_ADMINISTRATOR_SECRET" in migrate
     assert "STRANDLINE_ADMINISTRATOR_SECRET" not in ingest
     assert "user=strandline_owner" in json.dumps(migrate["STRANDLINE_OWNER_DATABASE_URL"])
+    waits = {
+        fn.name: int(limit)
+        for fn in FUNCTIONS
+        if (limit := _environment_of(template(), fn.name).get("STRANDLINE_FUNCTION_WAITS"))
+    }
+    assert waits == {
+        fn.name: fn.reserved_concurrency // 10 for fn in FUNCTIONS if fn.name in ("query", "mcp")
+    }
     days = {
         fn.name: _environment_of(stack, fn.name).get("STRANDLINE_BACKUP_DAYS") for fn in FUNCTIONS
     }
