@@ -141,3 +141,30 @@ def test_another_tenant_is_not_told_of_it(gateway: Gateway, scratch_db: ScratchD
     for tenant, count in (("globex", 0), ("acme", 1)):
         health = gateway.call("GET", "/api/v1/health", key=gateway.key(tenant)).body
         assert health["background"]["rows_unreadable"] == count
+
+
+@pytest.mark.parametrize("day", ["2026-01-15", "2026-01-15T01:00:00+01:00", 1768435200])
+def test_the_date_of_an_event_may_be_a_day(gateway: Gateway, day: str | int) -> None:
+    graph = Graph(gateway, gateway.key())
+    event = {"type": "event", "title": "Regatta", "event_date": day}
+    (node_id,) = graph.create(event)
+    assert graph.read(f"nodes/{node_id}")["properties"]["event_date"] == "2026-01-15T00:00:00Z"
+    graph.write("PATCH", f"nodes/{node_id}", event_date=None)
+    graph.write("PATCH", f"nodes/{node_id}", event_date=day)
+    assert graph.read(f"nodes/{node_id}")["properties"]["event_date"] == "2026-01-15T00:00:00Z"
+    reply = graph.send("PATCH", f"nodes/{node_id}", {"event_date": "not a date"})
+    assert (reply.status, reply.error["details"]["field"]) == (422, "event_date")
+    if isinstance(day, str):
+        data = file_with_patch("event", "Launch", event_date=day)
+        assert import_text(gateway, graph.key, data).status == 201
+        nodes = graph.read("nodes", sort="name", order="asc")["nodes"]
+        assert nodes[0]["properties"]["event_date"] == "2026-01-15T00:00:00Z"
+
+
+@pytest.mark.parametrize("node_type", ["decision", "event"])
+def test_a_file_gives_no_category_to_what_has_none(gateway: Gateway, node_type: str) -> None:
+    reply = import_text(gateway, gateway.key(), file_with_patch(node_type, "x", category="any"))
+    assert reply.status == 422
+    assert "`category` is no field of" in reply.error["message"]
+    dated = file_with_patch("topic", "x", event_date="2026-01-15")
+    assert import_text(gateway, gateway.key(), dated).status == 422

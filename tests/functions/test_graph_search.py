@@ -358,3 +358,22 @@ def test_who_was_not_there_finds_nothing(gateway: Gateway) -> None:
         assert (stated["conflicts"], stated["compared"]) == ([], 0)
     together = ask(gateway, gateway.key(), "search", query="Ada", participants=[*WHO, "user:bo"])
     assert together["nodes"] == []
+
+
+def test_an_edge_tells_when_it_was_first_and_last_seen(gateway: Gateway) -> None:
+    graph = Graph(gateway, gateway.key())
+    ada, boat = graph.create(entity("Ada"), entity("the Petrel"))
+    moments = [
+        graph.recorded_at(graph.relate("USES", ada, boat)["event_id"]),
+        graph.recorded_at(graph.relate("USES", ada, boat)["event_id"]),
+    ]
+
+    def traverse(**more: Any) -> Any:
+        fields = {"participants": graph.who, "node_id": ada, **more}
+        reply = gateway.call("POST", "/api/v1/graph/traverse", fields, key=graph.key)
+        (edge,) = reply.body["edges"]
+        return edge["created_at"], edge["last_seen"]
+
+    assert traverse() == (moments[0], moments[1])
+    assert moments[0] < moments[1]
+    assert traverse(as_of=moments[0]) == (moments[0], moments[0])

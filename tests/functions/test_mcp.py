@@ -652,3 +652,9 @@ def test_names_of_participants_keep_their_case_and_a_plus_its_escape(
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     query = {"participants": "user:ann work@example.com"}
     assert "%2B" in gateway.call("POST", "/mcp", message, key=key, query=query).text
+
+
+def test_the_date_of_an_event_may_be_a_day(gateway: Gateway, key: str) -> None:
+    event = {"type": "event", "title": "Regatta", "event_date": "2026-01-15"}
+    text, is_error = call_tool(gateway, "mie_store", event | {"participants": [ALICE]}, key=key)
+    assert not is_error, text

@@ -139,7 +139,7 @@ _EDGES: LiteralString = """
 """
 _EDGES_NOW: LiteralString = """
         select e.edge_id, e.from_id, e.to_id, e.type, e.label, e.properties, e.confidence, e.weight,
-            e.heat, e.trust, e.valid_from, e.valid_to, e.last_seen
+            e.heat, e.trust, e.valid_from, e.valid_to, e.created_at, e.last_seen
         from graph_edges e
         where e.tenant_id = current_tenant() and e.edge_id = any ((select ids from wanted)::uuid[])
         order by e.weight desc, e.heat desc, e.edge_id
@@ -147,7 +147,7 @@ _EDGES_NOW: LiteralString = """
 _EDGES_AS_OF: LiteralString = """
         select s.target_id as edge_id, e.from_id, e.to_id, e.type, e.label, s.properties,
             s.confidence, s.weight, s.heat, s.trust, s.valid_from, s.valid_to,
-            s.last_at as last_seen
+            s.first_at as created_at, s.last_at as last_seen
         from observed_state((select ids from wanted), %(as_of)s, %(halves)s) s
         cross join lateral (
             select e.from_id, e.to_id, e.type, e.label from graph_edges e
@@ -174,6 +174,7 @@ class EdgeRow:
     trust: str
     valid_from: datetime
     valid_to: datetime | None
+    created_at: datetime
     last_seen: datetime
 
 

@@ -80,5 +80,7 @@ def _join_edges(rows: Sequence[EdgeRow], start: JoinedNode, end: JoinedNode) -> 
             "trust": least_trusted(row.trust for row in rows),
             "valid_from": min(row.valid_from for row in rows),
             "valid_to": max(ends) if len(ends) == len(rows) else None,
+            "created_at": min(row.created_at for row in rows),
+            "last_seen": max(row.last_seen for row in rows),
         }
     )

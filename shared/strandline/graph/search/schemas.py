@@ -118,6 +118,10 @@ class GraphEdge(ResponseModel):
     valid_from: datetime
     valid_to: datetime | None
     """Null: it still holds."""
+    created_at: datetime
+    """When it was first observed."""
+    last_seen: datetime
+    """When it was last observed."""
 
 
 class GraphOut(ResponseModel):

@@ -185,7 +185,8 @@ def read_edges_between(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[R
                 and may_hold(e.valid_from, e.valid_to, false, null, false)
             order by e.weight desc, e.heat desc, e.edge_id limit %(max_rows)s)
         select e.edge_id, e.from_id, e.to_id, e.type, e.label, e.properties, e.confidence, e.weight,
-            e.heat, e.trust, e.valid_from, e.valid_to, e.last_seen, c.event_ids
+            e.heat, e.trust, e.valid_from, e.valid_to, e.created_at, e.last_seen,
+            c.event_ids
         from heaviest e
         cross join lateral (select array[e.edge_id] as target_ids) cited
         """  # noqa: S608
