@@ -21,10 +21,13 @@ TABLES = (
 """What an import writes."""
 
 
-def export(gateway: Gateway, key: str, *who: str, **fields: Any) -> tuple[Any, bytes]:
+def export(
+    gateway: Gateway, key: str, *who: str, everybody: bool = False, **fields: Any
+) -> tuple[Any, bytes]:
     """An export on behalf of these; its answer, and the file behind its address."""
     body = {**({"participants": who} if who else {}), **fields}
-    reply = gateway.call("POST", EXPORTS, body, key=key)
+    query = {"everybody": "true"} if everybody else None
+    reply = gateway.call("POST", EXPORTS, body, key=key, query=query)
     assert reply.status == 201, reply.text
     with urllib.request.urlopen(reply.body["url"], timeout=10) as answer:  # noqa: S310
         data = answer.read()

@@ -169,6 +169,7 @@ def post(
     key: str | None,
     toolsets: str | None = None,
     participants: list[str] | None = None,
+    everybody: bool = False,
     modern: bool = False,
     headers: Mapping[str, str] | None = None,
     id: object = 1,
@@ -195,6 +196,8 @@ def post(
         query["toolsets"] = toolsets
     if participants is not None:
         query["participants"] = participants
+    if everybody:
+        query["everybody"] = "true"
     return gateway.call(
         "POST",
         "/mcp",

@@ -88,18 +88,13 @@ def _check(value: Any, path: str, depth: int) -> None:
 
 
 def _check_text(text: str, path: str) -> None:
-    is_plain = text.isascii() and "\x00" not in text
-    match = None if is_plain else _UNSTORABLE.search(text)
-    if match is not None:
-        name = "NUL" if match[0] == "\x00" else "half of a character, a lone surrogate"
-        raise Invalid(
-            f"{path or 'body'}: contains U+{ord(match[0]):04X} ({name}) at position "
-            f"{match.start()}, which cannot be stored; send U+FFFD in its place, or leave it out",
-            field=path or "body",
-        )
+    if "\x00" in text:
+        raise Invalid(f"{path or 'body'}: contains a NUL character", field=path or "body")
+    if not text.isascii() and _SURROGATE.search(text):
+        raise Invalid(f"{path or 'body'}: contains a lone surrogate", field=path or "body")
 
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_MESSAGES = {
     "Input should be a valid dictionary": "must be a JSON object",
     "Extra inputs are not permitted": "is not a known field",
@@ -282,6 +277,9 @@ class ParticipantsQuery(RequestModel):
     """The participants to read for (repeat the parameter for several): the answer contains only
     what all of them took part in, together with those that the body names. A bound user is added
     automatically."""
+    everybody: Switch = False
+    """`true`: read all of the tenant, whoever took part, instead of naming participants. Only for
+    an admin's credential that is not bound to a user."""
 
 
 class ParticipantsPagingQuery(ParticipantsQuery):

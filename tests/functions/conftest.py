@@ -13,12 +13,13 @@ type Tell = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def keeps_its_contract(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every answer that a test here sees is one that the document promises."""
+    """Every answer that a test here sees is one that the document promises. MCP is not in it."""
     call = Gateway.call
 
     def call_checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:
         reply = call(front, method, path, *body, **more)
-        contract.check(method, path, reply)
+        if path != "/mcp":
+            contract.check(method, path, reply)
         return reply
 
     monkeypatch.setattr(Gateway, "call", call_checked)

@@ -56,6 +56,16 @@ def check(method: str, path: str, reply: Reply) -> None:
         assert error is None, f"{name} {reply.status}: {error}"
 
 
+def takes(method: str, path: str, parameter: str) -> bool:
+    """Whether the operation that serves a path has a parameter in its query string."""
+    match = _table().find(path)
+    operation: dict[str, Any] = {}
+    if match is not None:
+        operation = operations().get(f"{method} {match.resource.path}", {})
+    parameters: list[dict[str, Any]] = operation.get("parameters", [])
+    return any((p["in"], p["name"]) == ("query", parameter) for p in parameters)
+
+
 def fill_path(path: str, values: Mapping[str, str]) -> str:
     """A route's path with these values; of several segments where it takes them."""
     for name, value in values.items():

@@ -17,6 +17,7 @@ from tests.support import Gateway, ScratchDatabase
 
 ADA, BO = ["user:ada", "agent:helper"], ["user:bo"]
 COMMUNITIES = "/api/v1/graph/communities"
+EVERYBODY = {"everybody": "true"}
 STORED_ROWS = """
     select 'c', c.community_id::text, c.scope_id::text, c.size, c.bridges, c.neighbours::text,
         c.analysed_at from graph_communities c
@@ -183,10 +184,12 @@ def test_nodes_that_were_merged_are_one(gateway: Gateway, scratch_db: ScratchDat
     gateway.run_job("analytics", "acme")
     assert scratch_db.rows("select sum(size) from graph_communities") == [(11,)]
     key = gateway.key(rights=("admin",))
-    body = gateway.call("GET", COMMUNITIES, key=key, query={"node_id": ids["Nils B."]}).body
+    body = gateway.call(
+        "GET", COMMUNITIES, key=key, query={"node_id": ids["Nils B."], **EVERYBODY}
+    ).body
     (community,) = body["communities"]
     place = f"{COMMUNITIES}/{community['community_id']}"
-    nodes = gateway.call("GET", place, key=key).body["nodes"]
+    nodes = gateway.call("GET", place, key=key, query=EVERYBODY).body["nodes"]
     (nils,) = [node for node in nodes if node["name"].startswith("Nils")]
     assert (nils["id"], set(nils["members"])) == (ids["Nils"], {ids["Nils"], ids["Nils B."]})
 

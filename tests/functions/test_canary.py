@@ -504,10 +504,12 @@ def test_nor_where_no_language_model_is_configured(
     """That error holds the block for a prompt: of what is stored, which is nothing here, and not of
     the request."""
     monkeypatch.delitem(service_of("query").__dict__, "llm")
-    hunt.send("POST", "/api/v1/query", {"query": hunt.value("question")})
     who = [f"user:{hunt.name('the chat')}", "agent:helper"]
-    for query in ({}, {"participants": who}):
-        hunt.send("POST", "/api/v1/query", {"query": hunt.value("question"), **query})
+    readers: tuple[dict[str, object], ...] = ({}, {}, {"participants": who})
+    for reader in readers:
+        body = {"query": hunt.value("question"), **reader}
+        query = {} if reader else {"everybody": "true"}
+        hunt.send("POST", "/api/v1/query", body, query=query)
     chat = {"participants": who, "message": hunt.value("message"), "sona": hunt.value("sona")}
     fields = {"session_id": hunt.name("the session"), "metadata": {"note": hunt.value("note")}}
     key = {"Idempotency-Key": hunt.value("Idempotency-Key")}

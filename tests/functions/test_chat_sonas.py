@@ -195,16 +195,18 @@ def test_a_late_answer_for_the_whole_tenant_is_for_who_sees_all_of_it(
     tell: Tell,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An admin's unbound key that names no participants gets a turn to poll, which neither a user
-    nor a key that names participants can fetch."""
+    """An admin that means everybody gets a turn to poll, which neither a user nor a key that names
+    participants can fetch."""
     admin, plain = front.key(rights=("read", "admin")), front.key()
+    everybody = {"everybody": "true"}
     event_ids = [
         tell(plain, f"The buoy of {who} goes out on Friday.", who)["event_id"]
         for who in (ALICE, BOB)
     ]
     with monkeypatch.context() as patch:
         patch.setattr("strandline.personas.answer_generation.RESERVE_SECONDS", 25.0)
-        late = query(front, admin, "When does the buoy go out?")
+        body = {"query": "When does the buoy go out?"}
+        late = front.call("POST", QUERY, body, key=admin, query=everybody)
     assert (late.status, late.body["state"]) == (202, "waiting")
     path = f"{TURNS}/{late.body['turn_id']}"
     strangers: list[tuple[str, dict[str, str]]] = [
@@ -212,14 +214,14 @@ def test_a_late_answer_for_the_whole_tenant_is_for_who_sees_all_of_it(
         (front.key(user=ALICE, rights=("read", "admin")), {}),
         (plain, {"participants": ALICE}),
         (admin, {"participants": ALICE}),
-        (front.key("globex", rights=("read", "admin")), {}),
+        (front.key("globex", rights=("read", "admin")), everybody),
     ]
     for state in ("waiting", "done"):
-        got = front.call("GET", path, key=admin).body
+        got = front.call("GET", path, key=admin, query=everybody).body
         assert got["state"] == state
         for stranger, who in strangers:
             assert front.call("GET", path, key=stranger, query=who).status == 404
         assert deliver_turn(late.body["turn_id"]) == []
-    got = front.call("GET", path, key=admin).body
+    got = front.call("GET", path, key=admin, query=everybody).body
     assert {citation["event_id"] for citation in got["citations"]} == {*event_ids}
     assert len(provider.requests) == 1

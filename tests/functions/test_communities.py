@@ -150,14 +150,21 @@ def test_who_was_not_there_finds_nothing(
     assert (len(own), len(bos), own & bos) == (2, 1, set())
     whole = {one["community_id"] for one in read(gateway, admin, TENANT_LIST)["communities"]}
     assert not whole & (own | bos), "the tenant's are others"
-    strangers = (gateway.key(user="user:bo"), gateway.key("globex", rights=("read", "admin")))
-    for key in strangers:
-        assert not own & {one["community_id"] for one in read(gateway, key)["communities"]}
-        assert read(gateway, key, node_id=ids["Petrel"])["communities"] == []
+    everybody = {"everybody": "true"}
+    strangers: tuple[tuple[str, dict[str, str]], ...] = (
+        (gateway.key(user="user:bo"), {}),
+        (gateway.key("globex", rights=("read", "admin")), everybody),
+    )
+    for key, query in strangers:
+        result = read(gateway, key, **query)["communities"]
+        assert not own & {one["community_id"] for one in result}
+        assert read(gateway, key, node_id=ids["Petrel"], **query)["communities"] == []
         for community in own | whole:
-            assert gateway.call("GET", f"{LIST}/{community}", key=key).status == 404
+            reply = gateway.call("GET", f"{LIST}/{community}", key=key, query=query)
+            assert reply.status == 404
     for community in whole:
-        assert gateway.call("GET", f"{LIST}/{community}", key=admin).status == 404
+        reply = gateway.call("GET", f"{LIST}/{community}", key=admin, query=everybody)
+        assert reply.status == 404
 
 
 def test_the_tenants_communities_are_an_unbound_admins(

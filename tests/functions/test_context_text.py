@@ -315,9 +315,10 @@ def test_an_admin_s_whole_tenant_has_answers_and_no_short_term_memory(
 ) -> None:
     admin = gateway.key(rights=("read", "admin"))
     tell(gateway.key(), "The buoy is red.", ALICE)
-    body = ask(gateway, admin, query="buoy")
+    everybody = {"everybody": "true"}
+    body = gateway.call("POST", PATH, {"query": "buoy"}, key=admin, query=everybody).body
     assert (lines(body, LATEST), lines(body, ABOUT)) == ([], ["alice: The buoy is red."])
-    reply = gateway.call("POST", PATH, {}, key=admin)
+    reply = gateway.call("POST", PATH, {}, key=admin, query=everybody)
     assert (reply.status, reply.error["details"]) == (422, {"field": "participants"})
     assert "whole tenant" in reply.error["message"]
 

@@ -25,6 +25,7 @@ ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 CANARY, STEM = "zyxcanary", "zyxcanar"
 """A word, and what an index of words has of it."""
 ERASURES = "/api/v1/erasures"
+EVERYBODY = {"everybody": "true"}
 SESSION = "zyxcanary-session"
 
 
@@ -121,7 +122,7 @@ def test_an_erased_event_is_in_no_answer_and_no_table(
     ]
     assert lines == []
     assert traces(scratch_db) == []
-    reply = gateway.call("GET", f"/api/v1/events/{ids[2]}", key=eraser)
+    reply = gateway.call("GET", f"/api/v1/events/{ids[2]}", key=eraser, query=EVERYBODY)
     assert (reply.status, reply.error["details"]["seq"]) == (410, 3)
 
     totals = gateway.run_job("eraser")

@@ -12,7 +12,7 @@ from strandline import cli
 from strandline.erasure import receipts
 from strandline.local.aws import LocalAws
 from tests.functions.conftest import Tell
-from tests.functions.test_erasure import ALICE, BOB, ERASURES, HELPER, erase, eraser
+from tests.functions.test_erasure import ALICE, BOB, ERASURES, EVERYBODY, HELPER, erase, eraser
 from tests.functions.test_erasure_lists import MAY_ERASE, forget
 from tests.support import Gateway, Reply, ScratchDatabase
 from tests.uploads import cid_of, citing, objects, upload_file
@@ -180,7 +180,8 @@ def test_a_key_of_erasures_means_one_request(gateway: Gateway, tell: Tell, erase
         assert (reply.status, reply.error["code"]) == (409, "key_conflict"), selector
     again = post(gateway, eraser, "k", event_ids=[receipt["event_id"]])
     assert again.body["erasure_id"] == first.body["erasure_id"]
-    event = gateway.call("GET", f"/api/v1/events/{message['event_id']}", key=eraser)
+    path = f"/api/v1/events/{message['event_id']}"
+    event = gateway.call("GET", path, key=eraser, query=EVERYBODY)
     assert event.status == 200
     assert post(gateway, gateway.key("globex", rights=MAY_ERASE), "k", tenant=True).status == 404
     for name in ("", "k" * 600, "k\u00e9"):

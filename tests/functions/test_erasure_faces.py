@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from strandline.erasure import erase_events as erasing
-from tests.functions import contract
 from tests.functions.conftest import Tell
 from tests.functions.test_blocks import RAW, data_of, get, read_car
 from tests.functions.test_erasure import ALICE, CANARY, ERASURES, HELPER, eraser
@@ -28,20 +27,6 @@ TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mie_list", {"node_type": "topic"}),
     ("mie_list", {"node_type": "fact"}),
 )
-
-
-@pytest.fixture(autouse=True)
-def keeps_its_contract(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The document does not have MCP; other answers are checked as everywhere here."""
-    call = Gateway.call
-
-    def call_checked(front: Gateway, method: str, path: str, *body: object, **more: Any) -> Reply:
-        reply = call(front, method, path, *body, **more)
-        if path != "/mcp":
-            contract.check(method, path, reply)
-        return reply
-
-    monkeypatch.setattr(Gateway, "call", call_checked)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from tests.functions.test_erasure import (
     BOB,
     CANARY,
     ERASURES,
+    EVERYBODY,
     HELPER,
     READS,
     eraser,
@@ -79,8 +80,10 @@ def test_many_events_are_out_of_view_at_once_and_tombstones_after_the_job(
 
     assert visible_ids(gateway, eraser) == []
     for event_id in (ids[2], large["event_id"]):
-        assert gateway.call("GET", f"/api/v1/events/{event_id}", key=eraser).status == 410
-    assert gateway.call("GET", f"/file/{cid_of(LARGE.encode())}", key=eraser).status == 404
+        reply_of_it = gateway.call("GET", f"/api/v1/events/{event_id}", key=eraser, query=EVERYBODY)
+        assert reply_of_it.status == 410
+    file = f"/file/{cid_of(LARGE.encode())}"
+    assert gateway.call("GET", file, key=eraser, query=EVERYBODY).status == 404
     again = gateway.call("DELETE", f"/api/v1/events/{ids[2]}", key=eraser)
     assert again.body["erasure_id"] == reply.body["erasure_id"]
     replay = user_message("anything", session_id="harbour", source_event_key="key 2")
@@ -89,7 +92,8 @@ def test_many_events_are_out_of_view_at_once_and_tombstones_after_the_job(
     assert (late.status, late.error["details"]["field"]) == (410, "cursor")
     node = {"participants": [ALICE, HELPER], "nodes": [{"type": "topic", "name": "The Petrel"}]}
     assert gateway.call("POST", "/api/v1/graph/nodes", node, key=eraser).status == 503
-    view_status = gateway.call("GET", f"/api/v1/events/{others['event_id']}", key=eraser).status
+    path = f"/api/v1/events/{others['event_id']}"
+    view_status = gateway.call("GET", path, key=eraser, query=EVERYBODY).status
     assert view_status == (410 if kind == "tenant" else 200)
     fresh = tell(eraser, "The tide is fresh.", session_id="harbour")
 
@@ -98,7 +102,8 @@ def test_many_events_are_out_of_view_at_once_and_tombstones_after_the_job(
     assert scratch_db.rows("select count(*) from erasure_marks") == [(0,)]
     assert traces(scratch_db) == []
     for event_id, status in ((fresh["event_id"], 200), (others["event_id"], view_status)):
-        assert gateway.call("GET", f"/api/v1/events/{event_id}", key=eraser).status == status
+        reply_of_it = gateway.call("GET", f"/api/v1/events/{event_id}", key=eraser, query=EVERYBODY)
+        assert reply_of_it.status == status
     assert gateway.call("POST", "/api/v1/graph/nodes", node, key=eraser).status == 201
     scratch_db.rows("update blob_removals set marked_at = marked_at - interval '1 hour'")
     gateway.run_job("eraser", "acme")
@@ -144,15 +149,16 @@ def test_a_mark_ends_the_lists_of_those_who_saw_it_alone(
     for n in range(3):
         tell(eve, f"eve {n}", "user:eve")
         tell(eraser, f"alice {n}", ALICE, BOB, speaker=ALICE)
-    pages = {
-        key: gateway.call("GET", "/memories/list", key=key, query={"limit": 1}).body["next_cursor"]
-        for key in (eve, bob, eraser)
+    pages: dict[str, dict[str, object]] = {
+        key: {"limit": 1, **(EVERYBODY if key == eraser else {})} for key in (eve, bob, eraser)
     }
+    for key, page in pages.items():
+        first = gateway.call("GET", "/memories/list", key=key, query=page)
+        page["cursor"] = first.body["next_cursor"]
     assert gateway.call("POST", ERASURES, {"participant": ALICE}, key=eraser).status == 202
 
     def go_on(key: str) -> int:
-        page = {"limit": 1, "cursor": pages[key]}
-        return gateway.call("GET", "/memories/list", key=key, query=page).status
+        return gateway.call("GET", "/memories/list", key=key, query=pages[key]).status
 
     assert [go_on(key) for key in (eve, bob, eraser)] == [200, 410, 410]
     gateway.run_job("eraser", "acme")

@@ -278,7 +278,7 @@ def test_only_those_who_were_there_are_told(graph: Graph, ids: list[str]) -> Non
         gateway.key(user="user:bo"): [": Ada owes Bo a boat"],
         gateway.key(user="user:eve"): [],
         gateway.key("globex", user="user:ada"): [],
-        gateway.key("globex", rights=("read", "admin")): [],
+        gateway.key("globex", user="user:ada", rights=("read", "admin")): [],
     }
     for key, expected in others.items():
         reply = gateway.call("POST", "/api/v1/context", {"query": "Ada?"}, key=key)

@@ -342,7 +342,7 @@ def test_who_was_not_there_finds_nothing(gateway: Gateway) -> None:
     strangers = {
         gateway.key(user="user:bo"): [],
         gateway.key("globex"): ["user:ada"],
-        gateway.key("globex", rights=("read", "admin")): [],
+        gateway.key("globex", user="user:ada", rights=("read", "admin")): [],
     }
     for key, who in strangers.items():
         more: dict[str, object] = {"participants": who} if who else {"participants": None}

@@ -8,8 +8,8 @@ from tests.support import Gateway, ScratchDatabase
 NONE = {"total": 0, "current": 0, "ended": 0, "archived": 0, "merged": 0}
 
 
-def status(gateway: Gateway, key: str, *who: str) -> Any:
-    query = {"participants": who} if who else {}
+def status(gateway: Gateway, key: str, *who: str, everybody: str = "false") -> Any:
+    query = {"participants": who} if who else {"everybody": everybody}
     reply = gateway.call("GET", "/api/v1/graph/status", key=key, query=query)
     assert reply.status == 200, reply.text
     return reply.body
@@ -73,7 +73,7 @@ def test_it_counts_what_is_in_view(gateway: Gateway, scratch_db: ScratchDatabase
         "nodes_refused": 0,
     }
     assert status(gateway, key, "user:bo")["nodes"] == {"fact": {**NONE, "total": 1, "current": 1}}
-    whole = status(gateway, gateway.key(rights=("read", "admin")))
+    whole = status(gateway, gateway.key(rights=("read", "admin")), everybody="true")
     assert (whole["scopes"], whole["nodes"]["fact"]["total"]) == (2, 2)
 
 

@@ -271,8 +271,9 @@ def check(gateway: Gateway) -> Callable[[str, object], None]:
             assert item["status"] in (201, 403, 409, 422), item
             if item["status"] == 201:
                 event = item["event"]
-                assert gateway.call("GET", f"{EVENTS}/{event['event_id']}", key=admin).status == 200
-                assert gateway.call("GET", f"/ipfs/{event['cid']}", key=admin).status == 200
+                for place in (f"{EVENTS}/{event['event_id']}", f"/ipfs/{event['cid']}"):
+                    reply = gateway.call("GET", place, key=admin, query={"everybody": "true"})
+                    assert reply.status == 200, reply.text
 
     return send
 

@@ -436,7 +436,7 @@ def test_a_retried_write_is_stored_once(
 
 def test_an_admins_call_is_in_the_audit_trail(gateway: Gateway, key: str) -> None:
     call_tool(gateway, "jobs", {"action": "start", "job": "archiver"}, key=key)
-    call_tool(gateway, "recall", {"query": "x"}, key=key)  # on behalf of the whole tenant
+    call_tool(gateway, "recall", {"query": "x", "everybody": True}, key=key)
     operator = gateway.key(rights=["operator"])
     trail = gateway.call("GET", "/api/v1/admin/tenants/acme/audit", key=operator).body["entries"]
     routes = [entry["route"] for entry in trail]

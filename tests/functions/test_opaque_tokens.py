@@ -10,10 +10,12 @@ import pytest
 
 from strandline.sealing import Sealer
 from tests.functions.conftest import Tell
+from tests.functions.contract import takes
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase
 
 QUERY, SESSION = "/api/v1/events/query", "/api/v1/sessions/dock"
 ALICE, HELPER = "user:alice", "agent:helper"
+EVERYBODY = {"everybody": "true"}
 
 
 @pytest.fixture
@@ -48,7 +50,8 @@ def _words(gateway: Gateway, key: str) -> Iterator[tuple[str, str]]:
         ("GET", f"{SESSION}/context", None, {"query": "note"}),
         ("POST", f"{SESSION}/context/search", {"query": "note"}, None),
     ):
-        reply = gateway.call(method, path, body, key=key, query=query)
+        whole = EVERYBODY if takes(method, path, "everybody") else {}
+        reply = gateway.call(method, path, body, key=key, query={**(query or {}), **whole})
         assert reply.status == 200, reply.text
         results = {name: reply.body.get(name) for name in ("mark", "next_cursor", "read_token")}
         words = [(f"{path} {name}", word) for name, word in results.items() if word]
@@ -89,22 +92,21 @@ def test_they_show_no_counter_of_transactions(
 def test_a_page_asked_for_again_is_the_same_to_the_byte(
     gateway: Gateway, key: str, tell: Tell
 ) -> None:
-    first = gateway.call("POST", QUERY, {"limit": 1}, key=key).body
+    first = gateway.call("POST", QUERY, {"limit": 1}, key=key, query=EVERYBODY).body
     query = {"limit": 1, "cursor": first["next_cursor"]}
-    second = gateway.call("POST", QUERY, query, key=key)
+    second = gateway.call("POST", QUERY, query, key=key, query=EVERYBODY)
     tell(gateway.key("acme"), "elsewhere")
-    assert gateway.call("POST", QUERY, query, key=key).text == second.text
+    assert gateway.call("POST", QUERY, query, key=key, query=EVERYBODY).text == second.text
     assert second.body["mark"] == first["mark"]
 
 
 def test_another_tenant_s_cursor_is_none(gateway: Gateway, key: str) -> None:
-    cursor = gateway.call("POST", QUERY, {"limit": 1}, key=key).body["next_cursor"]
+    cursor = gateway.call("POST", QUERY, {"limit": 1}, key=key, query=EVERYBODY).body["next_cursor"]
     other = gateway.key("acme", rights=("read", "admin"))
     for method, path, place in (("POST", QUERY, "body"), ("GET", "/memories/list", "query")):
         headers: dict[str, Any] = {place: {"cursor": cursor}}
-        reply = gateway.call(
-            method, path, headers.get("body"), query=headers.get("query"), key=other
-        )
+        query = {**headers.get("query", {}), **EVERYBODY}
+        reply = gateway.call(method, path, headers.get("body"), query=query, key=other)
         assert (reply.status, reply.error["details"]["field"]) == (400, "cursor")
         assert "send next_cursor unchanged" in reply.error["message"]
 
@@ -126,5 +128,5 @@ def test_one_that_is_not_sealed_would_be_noticed(
 
 
 def test_every_process_of_a_deployment_reads_them(gateway: Gateway, key: str) -> None:
-    cursor = gateway.call("POST", QUERY, {"limit": 1}, key=key).body["next_cursor"]
+    cursor = gateway.call("POST", QUERY, {"limit": 1}, key=key, query=EVERYBODY).body["next_cursor"]
     assert Sealer(KEY_SECRET).unseal("cursor", "beta", cursor)

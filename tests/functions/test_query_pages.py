@@ -214,7 +214,7 @@ def test_scopes_of_many_long_names_end_by_bytes_too(
             (NAMES,),
         )
     results: list[str] = []
-    query: dict[str, object] = {"limit": 500}
+    query: dict[str, object] = {"limit": 500, "everybody": "true"}
     while "cursor" not in query or query["cursor"]:
         reply = gateway.call("GET", "/api/v1/scopes", key=key, query=query)
         assert len(reply.text.encode()) < 5 * MIB

@@ -482,7 +482,8 @@ def test_sessions_are_listed_newest_first_page_by_page(gateway: Gateway) -> None
                 break
         assert sorted(names[:4]) == [f"batch-{n}" for n in range(4)]
         assert names[4:] == [s["session_id"] for s in reversed(uploads) if s["session_id"] != "s-3"]
-    everything = gateway.call("GET", SESSIONS, key=gateway.key(rights=["admin"])).body["sessions"]
+    admin, query = gateway.key(rights=["admin"]), {"everybody": "true"}
+    everything = gateway.call("GET", SESSIONS, key=admin, query=query).body["sessions"]
     assert len(everything) == 11
     reply = gateway.call("GET", SESSIONS, key=gateway.key())
     assert (reply.status, reply.error["details"]["field"]) == (422, "participants")

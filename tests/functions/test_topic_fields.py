@@ -285,7 +285,8 @@ def test_an_answer_counts_as_a_use_of_what_it_gave(
     get(gateway, key, berth)
     get(gateway, key, all_fields)
     get(gateway, key, all_fields, detail="minimal")  # gives no value
-    get(gateway, gateway.key(rights=("read", "admin")), all_fields)  # who reads for nobody
+    admin = gateway.key(rights=("read", "admin"))
+    get(gateway, admin, all_fields, everybody="true")  # who reads for nobody
     (first,) = get(gateway, key, berth, limit=1)["history"]
     assert scratch_db.rows("select event_ids[1]::text from recall_answers limit 1") == [
         (first["event_id"],)

@@ -346,7 +346,7 @@ def test_it_is_throttled_and_its_log_holds_no_body_key_or_name() -> None:
 def test_a_base_path_changes_nothing(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    key = gateway.key(rights=("read", "write", "admin"))
+    key = gateway.key(user="user:alice")
     plain = gateway.call("GET", path, key=key)
     real = support.proxy_event
 

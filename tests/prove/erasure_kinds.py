@@ -218,7 +218,8 @@ class Kinds:
         finally:
             for name, before in tasks.items():
                 use_model(before, name)
-        assert self.call("GET", f"/api/v1/turns/{turn_id}")["state"] == "done"
+        turn = self.call("GET", f"/api/v1/turns/{turn_id}", query={"participants": WHO[0]})
+        assert turn["state"] == "done"
         sona = self.call("POST", SONAS, {"name": "Keeper"})["uuid"]
         active = {"event_ids": [reply["input_id"], reply["answer_id"]]}
         self.call("POST", f"{SONAS}/{sona}/memories", active)

@@ -28,6 +28,7 @@ from strandline.tenants.store_audit import AuditContext
 from strandline.topics import store_publish, store_snapshot_admin
 from strandline.topics.store_publish import NewSnapshot
 from tests.chat_service import ScriptedTasks, use_model, waiting_turn
+from tests.functions.contract import takes
 from tests.graph_files import tell_entity
 from tests.prove.append_history import TENANT, WRITER, AckedAppend, AppendOp, History, make_rng
 from tests.support import Gateway, Reply, user_message
@@ -69,6 +70,8 @@ READS = {
     f"POST {SESSION}/context/search": {"query": "before"},
 }
 """Operations that read, and are no GET, with a body."""
+type ReadCall = tuple[str, str, object, dict[str, str], int]
+"""Method, path, body, query string, and the status of its answer while all is well."""
 ROUTES = {route for fn in FUNCTIONS if fn.protocol == "REST" for route in fn.routes}
 WRITES = {route for route in ROUTES if not route.startswith("GET ")} - {*READS, f"POST {EVENTS}"}
 SCOPES = [("user:alice", "user:bob"), ("user:alice",), ("agent:helper", "user:alice")]
@@ -91,7 +94,7 @@ class Load:
 
     gateway: Gateway
     key: str
-    reads: list[tuple[str, str, object, int]]
+    reads: list[ReadCall]
     """Method, path, body, and the status while the database is up."""
     history: History = field(default_factory=History)
     faults: list[str] = field(default_factory=list[str])
@@ -150,12 +153,15 @@ class Load:
         body: object,
         expected: int,
         headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
         **ids: str,
     ) -> Reply:
         """One call, judged; the path is a route's, filled in with these ids."""
         operation, start = f"{method} {path}", time.monotonic()
         url_path = path.format(**ids)
-        reply = self.gateway.call(method, url_path, body, key=self.key, headers=headers)
+        reply = self.gateway.call(
+            method, url_path, body, key=self.key, headers=headers, query=query
+        )
         if time.monotonic() - start > PATIENCE_SECONDS:
             self.faults.append(f"{operation}: {time.monotonic() - start:.0f} s")
         if reply.status == expected:
@@ -594,8 +600,8 @@ class Load:
 
     def _read(self, number: int) -> None:
         for turn in self._iterations():
-            method, path, body, expected = self.reads[(turn + number * 3) % len(self.reads)]
-            if self._call(method, path, body, expected).status == 503:
+            method, path, body, query, expected = self.reads[(turn + number * 3) % len(self.reads)]
+            if self._call(method, path, body, expected, query=query).status == 503:
                 time.sleep(0.02)
 
     def _sweep(self) -> None:
@@ -646,7 +652,7 @@ def _state_first(gateway: Gateway, key: str) -> dict[str, str]:
     return {"node_id": node_id, "topic_id": topic_id, "community_id": community_id}
 
 
-def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]:
+def list_reads(gateway: Gateway, key: str) -> list[ReadCall]:
     """Every operation that reads, of whatever function, with its answer while all is well. From
     then on there is a language model that answers."""
     use_model(ScriptedTasks())
@@ -677,11 +683,13 @@ def list_reads(gateway: Gateway, key: str) -> list[tuple[str, str, object, int]]
         "uuid": sona,
         "turn_id": waiting_turn(gateway, "user:alice", "*", TENANT),
     }
-    reads: list[tuple[str, str, object, int]] = []
+    reads: list[ReadCall] = []
     for route in sorted(ROUTES - WRITES - {f"POST {EVENTS}"}):
         method, path = route.format(**path_values).split()
         body = READS.get(route)
         if route.endswith("/traverse"):
             body = {"node_id": path_values["node_id"]}
-        reads.append((method, path, body, gateway.call(method, path, body, key=key).status))
+        query = {"everybody": "true"} if takes(method, path, "everybody") else {}
+        status = gateway.call(method, path, body, key=key, query=query).status
+        reads.append((method, path, body, query, status))
     return reads

@@ -162,7 +162,7 @@ READS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("GET", "/api/v1/admin/tenants/acme/audit", {}),
     ("GET", "/metrics", {}),
 )
-UNSCOPED = ("/metrics", "/admin/", "/sessions/", "/scopes", "/model-calls", "/usage", "/sonas")
+UNSCOPED = ("/metrics", "/admin/", "/sessions/", "/model-calls", "/usage", "/sonas")
 """Reads that name nobody."""
 
 

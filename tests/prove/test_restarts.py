@@ -54,7 +54,7 @@ def live_service(
     gateway = Gateway(url)
     key = gateway.key(rights=["read", "write", "admin", "operator", "erase"])
     reads = list_reads(gateway, key)
-    unserved = [path for _, path, _, status in reads if status not in (200, 201, 307)]
+    unserved = [path for _, path, _, _, status in reads if status not in (200, 201, 307)]
     refusals = ("/api/v1/admin/communities/", "/api/v1/admin/snapshots/1/difference", "/file/")
     assert all(path.startswith(refusals) for path in unserved), "a scope's, no `from`, no payload"
     assert len(unserved) == len(refusals)

@@ -37,6 +37,7 @@ from tests.support import (
 
 ALICE = "user:alice"
 EVENTS = "/api/v1/events"
+EVERYBODY = {"everybody": "true"}
 
 
 @pytest.fixture
@@ -129,13 +130,14 @@ def goes_on(front: Gateway, base: ScratchDatabase, keys: dict[str, str]) -> None
     for key in keys.values():
         listing, cursor = list[str](), None
         while True:
-            query = {"limit": 20} | ({"cursor": cursor} if cursor else {})
+            query = {"limit": 20, **EVERYBODY} | ({"cursor": cursor} if cursor else {})
             page = front.call("GET", "/memories/list", key=key, query=query).body
             listing += [event["event_id"] for event in page["events"]]
             cursor = page["next_cursor"]
             if cursor is None:
                 break
-        scopes = front.call("GET", "/api/v1/scopes", key=key, query={"limit": 500}).body["scopes"]
+        query = {"limit": 500, **EVERYBODY}
+        scopes = front.call("GET", "/api/v1/scopes", key=key, query=query).body["scopes"]
         assert len(set(listing)) == len(listing) == sum(scope["last_seq"] for scope in scopes)
         last = max(scope["last_seq"] for scope in scopes)
         assert tell(front, key, "After.", ALICE, "agent:0")["seq"] == last + 1
@@ -177,13 +179,16 @@ def test_what_is_brought_back_is_whole_and_guarded_and_goes_on(
         with psycopg.connect(back.owner_url, autocommit=True) as owner:
             assert migrate(owner) == []
         with serving(back, aws) as front:
-            reply = front.call("GET", f"{EVENTS}/{later.body['event_id']}", key=key)
+            reply = front.call(
+                "GET", f"{EVENTS}/{later.body['event_id']}", key=key, query=EVERYBODY
+            )
             assert reply.status == 404
             again = front.call("POST", EVENTS, body, key=key, headers=headers)
             assert (again.status, again.body["cid"]) == (201, later.body["cid"])
             assert again.body["seq"] == later.body["seq"]
             assert again.body["event_id"] != later.body["event_id"]
-            revoked = front.call("GET", "/memories/list", key=source.spare.token)
+            spare = source.spare.token
+            revoked = front.call("GET", "/memories/list", key=spare, query=EVERYBODY)
             assert revoked.status == 200  # until it is revoked anew
             goes_on(front, back, source.keys)
 

@@ -40,7 +40,8 @@ Agents append **events** to a log; **recall** answers questions from the log and
 Bearer`, or `X-JWT-Token`) or a client certificate (mutual TLS), as this deployment accepts. \
 It determines the tenant.
 - **Who sees what**: a read asks on behalf of `participants`, and sees an event if all of them \
-took part in it. A credential bound to a user adds that user automatically. Where an operator set \
+took part in it. A credential bound to a user adds that user automatically. An admin's that is \
+bound to nobody reads all of its tenant with `?everybody=true`. Where an operator set \
 `agents_share` for the tenant, agents beside users do not count.
 - **Exactly once**: the same `Idempotency-Key`, or the same (`channel`, `source_event_key`), gives \
 the first answer again, with `Idempotent-Replayed`; with another request it is a 409.

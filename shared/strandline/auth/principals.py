@@ -35,21 +35,52 @@ class Principal:
         """Whether the credential has this right, by itself or as an admin's."""
         return right in self.rights or ("admin" in self.rights and right in ("read", "write"))
 
-    def resolve_viewer(self, participants: Sequence[str] | None) -> tuple[str, ...]:
+    @property
+    def may_read_everybody(self) -> bool:
+        """Whether the credential may read on behalf of nobody, and so all of the tenant."""
+        return "admin" in self.rights and self.user is None
+
+    def resolve_viewer(
+        self, participants: Sequence[str] | None, *, everybody: bool = False
+    ) -> tuple[str, ...]:
         """The set Q that this reader asks for, sorted: the named participants, and always the bound
-        user. Where the tenant's agents share, a Q with others in it has no agents. Only reads may
-        use it. Raises Invalid for an empty set, except for an admin, who then sees everything."""
+        user. It is empty, and then everything is in view, only where `everybody` says so. Where the
+        tenant's agents share, a Q with others in it has no agents. Only reads may use it. Raises
+        Invalid for nobody, and for `everybody` beside participants; Forbidden for `everybody` of
+        another credential than an unbound admin's."""
+        if everybody:
+            self._require_everybody(participants)
+            return ()
         viewers = set(normalize_set(participants)) if participants else set[str]()
         if self.user:
             viewers.add(self.user)
-        if not viewers and "admin" not in self.rights:
+        if not viewers:
+            way_out = (
+                "say that you mean everybody of the tenant (`?everybody=true`)"
+                if self.may_read_everybody
+                else "use a credential bound to a user"
+            )
             raise Invalid(
-                "participants: name on whose behalf you ask (`?participants=user:alice`), or use a "
-                "credential bound to a user",
+                "participants: name on whose behalf you ask (`?participants=user:alice`), or "
+                f"{way_out}",
                 field="participants",
             )
         members = sorted(viewers)
         return tuple(drop_agents(members) if self.agents_share else members)
+
+    def _require_everybody(self, participants: Sequence[str] | None) -> None:
+        if not self.may_read_everybody:
+            raise Forbidden(
+                "everybody: needs an admin's credential that is not bound to a user; name "
+                "participants instead.",
+                field="everybody",
+            )
+        if participants:
+            raise Invalid(
+                "everybody: is for a read without participants; send one of the two (a session has "
+                "participants of its own)",
+                field="everybody",
+            )
 
     def require_own_ids(self, tenant_id: str | None, user_id: str | None) -> None:
         """Raise Forbidden if a body names another tenant or user than the credential (C-05);

@@ -140,6 +140,7 @@ class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         page_size: int | None = None,
     ) -> Iterator[answers.EventOut]:
         """The events of a scope in order, from the one after `after_seq`: nothing missing, nothing
@@ -148,7 +149,11 @@ class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
         readers = join_participants(user, agent, participants)
         while True:
             page = self.feed_page(
-                scope_id, after_seq=after_seq, participants=readers, limit=page_size
+                scope_id,
+                after_seq=after_seq,
+                participants=readers,
+                everybody=everybody,
+                limit=page_size,
             )
             yield from page.events
             after_seq = _advance(after_seq, page)
@@ -240,6 +245,7 @@ class AsyncStrandline(Memory, LookupVerbs, Erasures, Personas, AsyncCaller):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         page_size: int | None = None,
     ) -> AsyncIterator[answers.EventOut]:
         """The events of a scope in order, as of Strandline.events: `async for`."""
@@ -248,7 +254,11 @@ class AsyncStrandline(Memory, LookupVerbs, Erasures, Personas, AsyncCaller):
         readers = join_participants(user, agent, participants)
         while True:
             page = await self.feed_page(
-                scope_id, after_seq=after_seq, participants=readers, limit=page_size
+                scope_id,
+                after_seq=after_seq,
+                participants=readers,
+                everybody=everybody,
+                limit=page_size,
             )
             for event in page.events:
                 yield event

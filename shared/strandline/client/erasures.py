@@ -57,6 +57,7 @@ class Erasures(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         page_size: int | None = None,
         cursor: str | None = None,
     ) -> answers.ErasureItem:
@@ -72,6 +73,7 @@ class Erasures(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
     ) -> answers.ErasureOut:
         """An erasure, with its signed receipt once it is complete. Raises NotFoundError."""
         ...
@@ -84,6 +86,7 @@ class Erasures(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         after: int | None = None,
         limit: int | None = None,
     ) -> answers.ErasureFeed:

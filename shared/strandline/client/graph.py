@@ -36,6 +36,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         as_of: Time | None = None,
     ) -> answers.NodeOut:
         """A node, now or as it was known at a time. Raises NotFoundError."""
@@ -48,6 +49,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         type: NodeType | None = None,
         category: str | None = None,
         status: str | None = None,
@@ -70,6 +72,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> answers.NodeHistory:
@@ -84,6 +87,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         mode: Literal["semantic", "exact", "graph"] | None = None,
         types: Sequence[NodeType] | None = None,
         as_of: Time | None = None,
@@ -101,6 +105,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         as_of: Time | None = None,
         archived: bool | None = None,
         limit: int | None = None,
@@ -116,6 +121,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         traversal: str | None = None,
         hops: int | None = None,
         min_confidence: float | None = None,
@@ -133,6 +139,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         content: str | None = None,
         node_id: str | None = None,
         category: str | None = None,
@@ -150,6 +157,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         content_type: Literal["conversation", "statement", "decision", "event"] | None = None,
         limit: int | None = None,
     ) -> answers.AnalyzeOut:
@@ -164,6 +172,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         scope_id: UUID | str | None = None,
         min_similarity: float | None = None,
         archived: bool | None = None,
@@ -180,6 +189,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         detail: Literal["minimal", "current"] | None = None,
         as_of: Time | None = None,
         limit: int | None = None,
@@ -197,6 +207,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         as_of: Time | None = None,
         limit: int | None = None,
         cursor: str | None = None,
@@ -215,6 +226,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         node_id: str | None = None,
         page_size: int | None = None,
         cursor: str | None = None,
@@ -230,6 +242,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> answers.CommunityDetail:
@@ -243,6 +256,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
     ) -> answers.GraphStatus:
         """The graph's counts and size, the progress of promotion and analysis, and its use."""
         ...
@@ -254,6 +268,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         scope_id: UUID | str | None = None,
         vectors: bool | None = None,
     ) -> answers.GraphExport:
@@ -269,6 +284,7 @@ class GraphQuestions(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         scope_id: UUID | str | None = None,
         vectors: bool | None = None,
     ) -> Steps[answers.GraphExport]:
@@ -280,6 +296,7 @@ class GraphQuestions(VerbGroup):
                 user=user,
                 agent=agent,
                 participants=participants,
+                everybody=everybody,
                 scope_id=scope_id,
                 vectors=vectors,
             )

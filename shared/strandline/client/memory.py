@@ -63,7 +63,8 @@ class Memory(VerbGroup):
     """Verbs that every client has. `user="alice"`, `agent="helper"` and
     `participants=["user:alice", …]`, alone or together, name the participants for whom a call
     reads, or who take part in an event; a credential that is bound to a user adds that user to
-    reads automatically."""
+    reads automatically. An admin's credential that means all of the tenant says
+    `everybody=True`."""
 
     # Append -----------------------------------------------------------------------------------
 
@@ -172,6 +173,7 @@ class Memory(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         limit: int | None = None,
         min_relevance: float | None = None,
         expand: int | None = None,
@@ -203,6 +205,7 @@ class Memory(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         session_id: str | None = None,
         scope_id: UUID | str | None = None,
         budget: int | None = None,
@@ -221,6 +224,7 @@ class Memory(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         format: Literal["json", "text"] | None = None,
         budget: int | None = None,
         limit: int | None = None,
@@ -246,6 +250,7 @@ class Memory(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
     ) -> answers.EventOut:
         """One event. Raises NotFoundError."""
         ...
@@ -257,6 +262,7 @@ class Memory(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         page_size: int | None = None,
         cursor: str | None = None,
     ) -> answers.EventOut:
@@ -271,6 +277,7 @@ class Memory(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         mode: Literal["words", "exact"] | None = None,
         scope_id: UUID | str | None = None,
         session_id: str | None = None,
@@ -296,6 +303,7 @@ class Memory(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> answers.ProvenanceOut:

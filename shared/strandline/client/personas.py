@@ -42,6 +42,7 @@ class Personas(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         include: Literal["centroid"] | None = None,
     ) -> answers.SonaDetail:
         """A sona, with the number and, on request, the centroid of its memories in view. Raises
@@ -90,6 +91,7 @@ class Personas(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
     ) -> answers.NextAct:
         """The act after another one, or the first."""
         ...
@@ -105,6 +107,7 @@ class Personas(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
     ) -> answers.ActsPage:
         """One request of `acts`."""
         ...
@@ -149,6 +152,7 @@ class Personas(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         sona: UUID | str | None = None,
         budget: int | None = None,
         min_relevance: float | None = None,
@@ -191,6 +195,7 @@ class Personas(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
     ) -> answers.TurnOut:
         """An answer that a request did not wait for, or how far it is."""
         ...

@@ -67,8 +67,6 @@ class Call[T]:
     """Statuses besides 2xx whose answers are no errors."""
     download: Download | None = None
     """Where the answer's bytes go; `parse` gets none then."""
-    see_headers: Callable[[Mapping[str, str]], None] | None = None
-    """Called with the headers of the answer."""
 
 
 class VerbGroup:
@@ -80,6 +78,9 @@ class VerbGroup:
 
 
 # Requests -----------------------------------------------------------------------------------------
+
+_EVERYBODY = "everybody"
+"""The parameter of every read that has its place in the query string alone."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ class Operation:
             path = path.replace(f"{{{name}}}", quote(text, safe=""))
             path = path.replace(f"{{{name}+}}", quote(text))
         fields |= self.constants
-        in_query = [n for n in fields if method in ("GET", "DELETE") or n in self.in_query]
+        names = (*self.in_query, _EVERYBODY)
+        in_query = [n for n in fields if method in ("GET", "DELETE") or n in names]
         query = [pair for name in in_query for pair in _pairs(name, fields.pop(name))]
         has_own_key = "source_event_key" in fields
         return Call(

@@ -91,6 +91,7 @@ class LookupVerbs(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         page_size: int | None = None,
         cursor: str | None = None,
     ) -> answers.ScopeOut:
@@ -105,6 +106,7 @@ class LookupVerbs(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
     ) -> answers.ScopeOut:
         """One scope. Raises NotFoundError."""
         ...
@@ -118,6 +120,7 @@ class LookupVerbs(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         limit: int | None = None,
     ) -> answers.FeedPage:
         """The events of a scope after a `seq`; `events()` iterates over all of them."""
@@ -131,6 +134,7 @@ class LookupVerbs(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
     ) -> answers.EventOut:
         """The earliest visible event with this block. Raises NotFoundError."""
         ...
@@ -143,6 +147,7 @@ class LookupVerbs(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         format: BlockForm | None = None,
         dag_scope: Literal["block", "entity", "all"] | None = None,
         entity_bytes: str | None = None,
@@ -164,6 +169,7 @@ class LookupVerbs(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         format: BlockForm | None = None,
         dag_scope: Literal["block", "entity", "all"] | None = None,
         entity_bytes: str | None = None,
@@ -184,6 +190,7 @@ class LookupVerbs(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
     ) -> answers.FileOut:
         """Where to download a payload: a URL that is valid for a short time. Raises
         NotFoundError."""
@@ -253,6 +260,7 @@ class LookupVerbs(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
         page_size: int | None = None,
         cursor: str | None = None,
     ) -> answers.SessionOut:

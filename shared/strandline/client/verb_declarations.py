@@ -4,7 +4,8 @@ body is empty. One declaration serves the synchronous and the asynchronous clien
 - A parameter in the path goes there, those of a GET and those named in `in_query` into the query
   string, all others into the body. What is None is left out.
 - `KEEP` is the default of what a change leaves as it is; there None is sent, as null.
-- `user`, `agent` and `participants` together become `participants`.
+- `user`, `agent` and `participants` together become `participants`. `everybody` of a read goes
+  into the query string.
 - A verb with `idempotency_key` sends one, of its own if the caller gives none, so that a repeated
   request is stored once.
 """

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
+from strandline.commands.invocation import (
+    Invocation,
+    ParticipantArguments,
+    ReaderArguments,
+    participant_options,
+    reader_options,
+)
 from strandline.commands.output import format_value, print_json, print_text
 
 if TYPE_CHECKING:
@@ -24,14 +30,14 @@ _sona_weight = click.option(
 
 @click.command()
 @click.argument("query")
-@participant_options
+@reader_options
 @click.option("--sona", help="The sona that answers, by id or name.")
 @_sona_weight
 @click.pass_obj
 def ask(
     run: Invocation,
     query: str,
-    people: ParticipantArguments,
+    people: ReaderArguments,
     sona: str | None,
     sona_weight: float,
 ) -> None:
@@ -68,13 +74,13 @@ def chat(
         sona=sona,
         weights={"sona": sona_weight} if sona_weight else None,
     )
-    _print_turn(run, _wait(run, turn, people))
+    _print_turn(run, _wait(run, turn, ReaderArguments(**people, everybody=None)))
 
 
 def _wait(
     run: Invocation,
     turn: answers.TurnOut,
-    people: ParticipantArguments,
+    people: ReaderArguments,
 ) -> answers.TurnOut:
     """The turn once it is finished."""
     while turn.state == "waiting" and turn.turn_id is not None:

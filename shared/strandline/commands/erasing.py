@@ -8,7 +8,7 @@ from typing import Any, Literal
 import click
 
 from strandline.client import answers
-from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
+from strandline.commands.invocation import Invocation, ReaderArguments, reader_options
 from strandline.commands.output import print_json, print_table, print_text
 
 
@@ -87,11 +87,11 @@ def erasure(run: Invocation, erasure_id: Any) -> None:
 
 
 @click.command()
-@participant_options
+@reader_options
 @click.option("--state", type=click.Choice(["hidden", "complete"]), help="Only these.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
 @click.pass_obj
-def erasures(run: Invocation, people: ParticipantArguments, state: Any, limit: int) -> None:
+def erasures(run: Invocation, people: ReaderArguments, state: Any, limit: int) -> None:
     """List erasures, newest first.
 
     A key with the right to erase that is bound to nobody sees them all.

@@ -39,6 +39,25 @@ class ParticipantArguments(TypedDict):
     participants: tuple[str, ...]
 
 
+class ReaderArguments(ParticipantArguments):
+    """On whose behalf to read, as the client's reading verbs take it."""
+
+    everybody: bool | None
+
+
+def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that say on whose behalf to read; the command gets them as `people`."""
+
+    @click.option("--everybody", is_flag=True, help="All of the tenant, with an admin's key.")
+    @participant_options
+    @functools.wraps(command)
+    def gather(*args: Any, people: ParticipantArguments, everybody: bool, **more: Any) -> Any:
+        readers = ReaderArguments(**people, everybody=everybody or None)
+        return command(*args, people=readers, **more)
+
+    return gather
+
+
 def participant_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that say who takes part; the command gets them as `people`."""
 

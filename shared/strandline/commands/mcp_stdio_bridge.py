@@ -16,7 +16,7 @@ import click
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError
 from strandline.client.request_building import Call, join_participants
-from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
+from strandline.commands.invocation import Invocation, ReaderArguments, reader_options
 from strandline.mcp.protocol import (
     INTERNAL_ERROR,
     METHOD_HEADER,
@@ -139,7 +139,7 @@ def _parse_answer(content: bytes) -> Mapping[str, Any]:
 
 
 @click.command()
-@participant_options
+@reader_options
 @click.option(
     "--toolsets",
     default="memory",
@@ -149,15 +149,17 @@ def _parse_answer(content: bytes) -> Mapping[str, Any]:
 @click.pass_obj
 def mcp(
     run: Invocation,
-    people: ParticipantArguments,
+    people: ReaderArguments,
     toolsets: str,
 ) -> None:
     """Serve MCP over standard input and output, for an agent's configuration.
 
     The participants are those of every call that names none.
     """
-    names = join_participants(**people) or []
+    names = join_participants(people["user"], people["agent"], people["participants"]) or []
     query = [("toolsets", toolsets), *(("participants", name) for name in names)]
+    if people["everybody"]:
+        query.append(("everybody", "true"))
     Bridge(run.client, query, sys.stdout.buffer).run(sys.stdin.buffer)
 
 

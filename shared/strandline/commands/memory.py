@@ -8,7 +8,13 @@ from pathlib import Path
 import click
 from rich.progress import Progress
 
-from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
+from strandline.commands.invocation import (
+    Invocation,
+    ParticipantArguments,
+    ReaderArguments,
+    participant_options,
+    reader_options,
+)
 from strandline.commands.output import make_progress, print_json, print_table, print_text
 
 _SHOWN_CHARS = 240
@@ -46,7 +52,7 @@ def add(
 
 @click.command()
 @click.argument("query")
-@participant_options
+@reader_options
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
 @click.option("--session", "session_id", help="Only events of this session.")
 @click.option("--full", is_flag=True, help="Show long texts whole.")
@@ -54,7 +60,7 @@ def add(
 def recall(
     run: Invocation,
     query: str,
-    people: ParticipantArguments,
+    people: ReaderArguments,
     limit: int,
     session_id: str | None,
     full: bool,
@@ -96,14 +102,14 @@ def _cut(text: str | None, full: bool) -> str:
 
 @click.command()
 @click.argument("query", required=False)
-@participant_options
+@reader_options
 @click.option("--budget", type=click.IntRange(100, 8000), help="The most tokens of the text.")
 @click.option("--session", "session_id", help="The session whose latest events are shown.")
 @click.pass_obj
 def context(
     run: Invocation,
     query: str | None,
-    people: ParticipantArguments,
+    people: ReaderArguments,
     budget: int | None,
     session_id: str | None,
 ) -> None:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.request_building import join_participants
-from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
+from strandline.commands.invocation import Invocation, ReaderArguments, reader_options
 from strandline.commands.output import make_progress, print_json, print_table, print_text
 from strandline.commands.simulation_scenarios import (
     SCENARIOS,
@@ -75,7 +75,7 @@ def _bind_scenario(scenario: Scenario, world: ScenarioEnvironment) -> Callable[[
 
 
 @click.command()
-@participant_options
+@reader_options
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
@@ -86,23 +86,21 @@ def _bind_scenario(scenario: Scenario, world: ScenarioEnvironment) -> Callable[[
 @click.pass_obj
 def verify(
     run: Invocation,
-    people: ParticipantArguments,
+    people: ReaderArguments,
     sample: int,
 ) -> int:
     """Check what is stored: log, blocks, payloads, edges, chains, communities.
 
-    Everything that the key sees, or with --user, --agent or --participant what those took part in.
-    The exit code is 1 if a check fails.
+    All that a user's key sees; with another key what --user, --agent or --participant took part in,
+    or --everybody. The exit code is 1 if a check fails.
     """
-    readers = join_participants(**people)
-    store = StoredData(run.client, readers, sample)
+    store = StoredData(run.client, people, sample)
     with make_progress(TextColumn("{task.description}"), MofNCompleteColumn()) as progress:
         task = progress.add_task("events read", total=None)
         store.read(lambda count: progress.advance(task, count))
     verdicts = [_judge(check.name, _bind_check(check, store)) for check in CHECKS]
-    return _report(
-        run, verdicts, "checks", ", ".join(readers) if readers else "all that is visible"
-    )
+    names = join_participants(people["user"], people["agent"], people["participants"])
+    return _report(run, verdicts, "checks", ", ".join(names or ["all that is visible"]))
 
 
 def _bind_check(check: Check, store: StoredData) -> Callable[[], str]:

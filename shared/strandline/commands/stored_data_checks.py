@@ -14,6 +14,7 @@ from uuid import UUID
 from strandline.client import answers
 from strandline.client.clients import Strandline
 from strandline.client.errors import NotFoundError, TooLargeError
+from strandline.commands.invocation import ReaderArguments
 
 _MAX_FAULTS, _READERS = 3, 8
 _LARGE = "too large"
@@ -41,7 +42,7 @@ class StoredData:
     """What the caller sees, read once for all checks."""
 
     client: Strandline
-    readers: list[str] | None
+    readers: ReaderArguments
     sample: int
     """How many blocks and payloads are read at most."""
     scopes: list[answers.ScopeOut] = field(default_factory=list["answers.ScopeOut"])
@@ -49,11 +50,9 @@ class StoredData:
 
     def read(self, advance: Callable[[int], None]) -> None:
         """Read all scopes with their events. `advance` is called with 1 for each event."""
-        self.scopes = [*self.client.scopes(participants=self.readers)]
+        self.scopes = [*self.client.scopes(**self.readers)]
         for scope in self.scopes:
-            for event in self.client.events(
-                scope.scope_id, page_size=500, participants=self.readers
-            ):
+            for event in self.client.events(scope.scope_id, page_size=500, **self.readers):
                 self.events[event.event_id] = event
                 advance(1)
 
@@ -62,9 +61,7 @@ class StoredData:
         seqs = set[int]()
         after = 0
         while True:
-            page = self.client.erasures(
-                scope_id, after=after, limit=1000, participants=self.readers
-            )
+            page = self.client.erasures(scope_id, after=after, limit=1000, **self.readers)
             seqs.update(event.seq for event in page.erasures)
             if not page.erasures:
                 return seqs, page.erasing
@@ -138,7 +135,7 @@ def _compare_hashes(store: StoredData, cids: Sequence[str]) -> tuple[list[str], 
 def _compare_hash(store: StoredData, cid: str) -> str:
     """The fault of the bytes under a CID; empty if they hash to it."""
     try:
-        data = store.client.block(cid, participants=store.readers, format="raw")
+        data = store.client.block(cid, **store.readers, format="raw")
     except NotFoundError:
         return f"{cid} is not there"
     except TooLargeError:
@@ -173,7 +170,7 @@ def check_chains(store: StoredData) -> Findings:
     findings = Findings("")
     chain_of: dict[UUID, UUID] = {}
     chains: set[UUID] = set()
-    for session in store.client.sessions(participants=store.readers):
+    for session in store.client.sessions(**store.readers):
         bound = store.client.session(session.session_id, scope_id=session.scope_id)
         for chain in bound.chains(include="all", page_size=200):
             if chain.chain_id in chains:
@@ -198,11 +195,9 @@ def check_communities(store: StoredData) -> Findings:
     """Communities of the knowledge graph have the nodes and bridges that they say."""
     findings = Findings("")
     count = 0
-    for community in store.client.graph.communities(participants=store.readers):
+    for community in store.client.graph.communities(**store.readers):
         count += 1
-        detail = store.client.graph.community(
-            community.community_id, participants=store.readers, limit=500
-        )
+        detail = store.client.graph.community(community.community_id, **store.readers, limit=500)
         scores = [node.bridge_score for node in detail.nodes]
         if len(detail.nodes) > detail.size:
             findings.faults.append(

@@ -13,11 +13,10 @@ from strandline.client import answers
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError
 from strandline.client.memory import EventFields
-from strandline.client.request_building import join_participants
 from strandline.commands.imports.items import Event, ImportOptions
 from strandline.commands.imports.reading import FORMATS, read_paths
 from strandline.commands.imports.sending import ImportTally, batch_events, store_batch
-from strandline.commands.invocation import Invocation, ParticipantArguments, participant_options
+from strandline.commands.invocation import Invocation, ReaderArguments, reader_options
 from strandline.commands.output import make_progress, print_json, print_json_line, print_text
 
 _REWRITTEN = {"parts", "model", "blob", "edges", "source_event_key"}
@@ -95,14 +94,14 @@ def _report(run: Invocation, tally: ImportTally) -> None:
 
 
 @click.command("export")
-@participant_options
+@reader_options
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="By default standard output."
 )
 @click.pass_obj
 def export(
     run: Invocation,
-    people: ParticipantArguments,
+    people: ReaderArguments,
     out: Path | None,
 ) -> None:
     """Write all visible events as JSON Lines.
@@ -131,14 +130,13 @@ def export(
 
 def _list_appendable_events(
     client: Strandline,
-    people: ParticipantArguments,
+    people: ReaderArguments,
     left_out: list[str],
 ) -> Iterator[Event]:
     """The events as an append takes them. `left_out` gets the ids of statements, which no append
     takes."""
-    readers = join_participants(**people)
-    for scope in client.scopes(participants=readers):
-        for event in client.events(scope.scope_id, page_size=500, participants=readers):
+    for scope in client.scopes(**people):
+        for event in client.events(scope.scope_id, page_size=500, **people):
             if event.type == "statement":
                 left_out.append(str(event.event_id))
             else:

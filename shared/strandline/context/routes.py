@@ -40,7 +40,7 @@ def post_context(request: Request) -> Response:
     session = _find_session(request, body)
     members = [*(body.participants or ()), *(query.participants or ())]
     access = request.connect_reader(
-        sessions.narrow_participants(session, members or None) if session else members
+        query, sessions.narrow_participants(session, members or None) if session else members
     )
     now, settings = datetime.now(UTC), get_settings()
     response, use = build_context_text(

@@ -1,6 +1,5 @@
 """HTTP routes that erase events and end sessions."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from strandline import participants
@@ -113,7 +112,7 @@ def delete_session(request: Request) -> Response:
 def get_erasure(request: Request) -> Response:
     """Get an erasure, with its receipt once it is complete. An erasure by a user is visible to that
     user and to admins. An erasure by an unbound credential is visible to such credentials."""
-    access = _connect_reader(request, request.parse_query(ParticipantsQuery).participants)
+    access = _connect_reader(request, request.parse_query(ParticipantsQuery))
     erasure = store.get_erasure(access, request.path_id("erasure_id"))
     if erasure is None:
         raise NotFound
@@ -124,7 +123,7 @@ def list_erasures(request: Request) -> Response:
     """List erasures, newest first: all that `GET /api/v1/erasures/{erasure_id}` would return. The
     list names no events and has no receipts."""
     query = request.parse_query(ErasuresQuery)
-    access = _connect_reader(request, query.participants)
+    access = _connect_reader(request, query)
     caller = access.caller
     cursors = Cursors(access.sealer, caller.tenant, "erasures", caller.viewer, query.state)
     after = cursors.decode(query.cursor)
@@ -162,7 +161,7 @@ def feed_erasures(request: Request) -> Response:
     """Read a scope's erasures after a position, in order. A client that keeps a copy of the scope's
     events must delete these."""
     query = request.parse_query(ErasureFeedQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     scope_id = request.path_id("scope_id")
     if get_scope(access, scope_id) is None:
         raise NotFound
@@ -187,12 +186,13 @@ def _connect(request: Request) -> TenantDb:
     return request.resources.database.connect_as(make_caller(request.principal), request.deadline)
 
 
-def _connect_reader(request: Request, named: Sequence[str] | None) -> TenantDb:
+def _connect_reader(request: Request, query: ParticipantsQuery) -> TenantDb:
     """The database on behalf of the caller who reads erasures. An unbound credential with the right
     to erase sees all erasures without naming participants."""
     principal = request.principal
-    may_see_all = principal.user is None and not named and "erase" in principal.rights
-    return _connect(request) if may_see_all else request.connect_reader(named)
+    is_bound = principal.user is not None
+    may_see_all = not is_bound and not query.participants and "erase" in principal.rights
+    return _connect(request) if may_see_all else request.connect_reader(query)
 
 
 def _parse_body(request: Request) -> ErasureRequest:

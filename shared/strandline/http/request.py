@@ -26,7 +26,13 @@ from strandline.errors import (
 )
 from strandline.observability import ensure_trace_id
 from strandline.resources import Resources
-from strandline.schemas import MAX_BODY_BYTES, check_storable, parse_json, validate
+from strandline.schemas import (
+    MAX_BODY_BYTES,
+    ParticipantsQuery,
+    check_storable,
+    parse_json,
+    validate,
+)
 from strandline.tenants.store_audit import AuditContext
 
 type RequiredRight = Right | Literal["issued"] | None
@@ -206,12 +212,17 @@ class Request:
         """Spend `units` of the tenant's quota. Raises QuotaExceeded, TooLarge or Unavailable."""
         self.resources.quotas.spend(self.principal.tenant, quota, units, self.deadline)
 
-    def connect_reader(self, *participants: Sequence[str] | None) -> TenantDb:
-        """The database for a read on behalf of the caller and all `participants`: those of the body
-        and those of the query string. Where the tenant's agents share, agents beside users are left
-        out. Raises Invalid."""
+    def connect_reader(
+        self, query: ParticipantsQuery | None, *participants: Sequence[str] | None
+    ) -> TenantDb:
+        """The database for a read on behalf of the caller and all participants: those of the query
+        string, which is None on a route without them, and further ones. Where the tenant's agents
+        share, agents beside users are left out. Raises Invalid, and Forbidden for an `everybody`
+        that is not the credential's to say."""
         principal = self.principal
-        viewer = principal.resolve_viewer([name for names in participants for name in names or ()])
+        query = query or ParticipantsQuery()
+        named = [name for names in (query.participants, *participants) for name in names or ()]
+        viewer = principal.resolve_viewer(named, everybody=query.everybody)
         self.sees_whole_tenant = not viewer
         caller = Caller(principal.tenant, viewer, principal.user or NOBODY)
         return self.resources.database.connect_as(caller, self.deadline)

@@ -18,7 +18,6 @@ from strandline.local.log_file import log_file
 from strandline.local.postgres_installation import PostgresUnusable
 from strandline.local.runtime import (
     RunningService,
-    admin_key_file,
     environment_port,
     run_local_service,
 )
@@ -83,18 +82,24 @@ def format_greeting(service: RunningService, seconds: float) -> str:
     warnings = "".join(f"\nWARNING: {warning}\n" for warning in service.warnings)
     certificate_example = _certificate_example(service, question)
     curl = f"curl -s{_curl_trust_option(service)}"
-    headers = f"-H 'X-API-Key: {service.key}' -H 'Content-Type: application/json'"
+    key = service.agents.token
+    headers = f"-H 'X-API-Key: {key}' -H 'Content-Type: application/json'"
     return f"""
 Strandline answers at {service.url} (ready in {seconds:.1f} s; data in {service.directory})
 The log, with a line for each request:  {log_file(service.directory)}
 Language model: {_describe_model()}
 {warnings}
-The API key of tenant "local", {service.key_notice}. It sees all of its tenant, and is stored in
-{admin_key_file(service.directory)}, which no other account can read:
-  {service.key}
+The API key for your agents, {service.agents.notice}. It reads and writes the memory of tenant
+"local", always on behalf of somebody, and is stored in {service.agents.file}:
+  {key}
+
+The admin's key, {service.admin.notice}. It also starts jobs, and reads everybody where a
+call says so. It is stored in {service.admin.file}:
+  {service.admin.token}
+No other account can read these files.
 
 For the Python client and the command line:
-  export STRANDLINE_URL={service.url} STRANDLINE_API_KEY={service.key}
+  export STRANDLINE_URL={service.url} STRANDLINE_API_KEY={key}
 
 A first memory, and a first question:
   {curl} {service.url}/api/v1/events {headers} -d '{body}'

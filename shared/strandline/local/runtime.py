@@ -33,9 +33,9 @@ from strandline.function_specs import (
 )
 from strandline.llm.factory import require_complete_provider
 from strandline.local import handler_lookup, postgres_installation, sync_detection, tls
-from strandline.local.admin_key import AdminKey, load_or_create_admin_key
 from strandline.local.aws import LocalAws
 from strandline.local.http_server import GatewayApp
+from strandline.local.kept_keys import ADMIN, AGENTS, KeptKey, KeyKeeper, write_private
 from strandline.local.lambda_context import Handler
 from strandline.local.log_file import log_file, log_to
 from strandline.local.postgres import EmbeddedPostgres
@@ -71,26 +71,26 @@ class RunningService:
     """A running service."""
 
     url: str
-    key: str
-    """A key of tenant `local` with all rights but `operator`, the same at each start."""
+    admin: KeptKey
+    """A key of tenant `local` with the rights to read, to write and of an admin."""
+    agents: KeptKey
+    """A key of it for agents: it reads and writes."""
     directory: Path
     postgres: EmbeddedPostgres
     warnings: Sequence[str] = ()
     """Risks to the data, each with what to do."""
     tls: TlsFiles | None = None
     """The certificates of HTTPS; None for plain HTTP."""
-    key_notice: str = ""
-    """Where the key comes from, for the greeting."""
+
+    @property
+    def key(self) -> str:
+        """The admin's key."""
+        return self.admin.token
 
 
 def connection_file(directory: Path) -> Path:
     """The file with the address and key of the latest start. It is in the requested directory."""
     return directory / "local.json"
-
-
-def admin_key_file(directory: Path) -> Path:
-    """The file of the key that is the same at each start."""
-    return directory / "admin.key"
 
 
 def _log_data_loss(message: str) -> None:
@@ -108,7 +108,7 @@ def _write_connection_file(
         "environment": environment,
         "tls": None if paths is None else {name: str(path) for name, path in paths if path},
     }
-    _write_private(connection_file(directory), content)
+    write_private(connection_file(directory), json.dumps(content))
 
 
 @contextmanager
@@ -148,28 +148,30 @@ def run_local_service(
         _migrate(postgres, stored_secrets)
         url = postgres.dsn(_DATABASE, _APP, stored_secrets["app_password"])
         environment = _configure(url, aws, machine, stored_secrets["key_secret"], tls_files)
-        key = _open_admin_key(stack, url, stored_secrets["key_secret"], directory, tls_files)
+        keys = _open_keys(stack, url, stored_secrets["key_secret"], directory, tls_files)
         handlers = _load_handlers(stack, warnings, clock)
         _start_background(stack, handlers, aws, machine, clock)
         _serve_http(stack, handlers, listener, tls_files)
         scheme = "https" if tls_files else "http"
         service = RunningService(
             f"{scheme}://{HOST}:{listener.getsockname()[1]}",
-            *(key.token, directory, postgres, warnings, tls_files, key.notice),
+            *(*keys, directory, postgres, warnings, tls_files),
         )
         _write_connection_file(requested_directory, service, environment | aws.environment())
         yield service
 
 
-def _open_admin_key(
+def _open_keys(
     stack: ExitStack, url: str, key_secret: str, directory: Path, tls_files: TlsFiles | None
-) -> AdminKey:
-    """The key, the same at each start. Registers the certificate of this machine's client."""
+) -> tuple[KeptKey, KeptKey]:
+    """The keys of the admin and of agents. Registers the certificate of this machine's client."""
     database = Database(url)
     stack.callback(database.close)
-    key = load_or_create_admin_key(database, TENANT, key_secret, admin_key_file(directory))
+    keeper = KeyKeeper(database, TENANT, key_secret)
+    admin = keeper.load_or_create(directory / "admin.key", ADMIN)
+    agents = keeper.load_or_create(directory / "agents.key", AGENTS)
     tls.register_client(database.connect_as(Caller(TENANT, ())), tls_files)
-    return key
+    return admin, agents
 
 
 def _start_background(
@@ -235,16 +237,8 @@ def _load_secrets(directory: Path) -> dict[str, str]:
     file = directory / _SECRETS
     if not file.exists():
         names = ("key_secret", "owner_password", "app_password")
-        _write_private(file, {name: secrets.token_urlsafe(32) for name in names})
+        write_private(file, json.dumps({name: secrets.token_urlsafe(32) for name in names}))
     return json.loads(file.read_text())
-
-
-def _write_private(file: Path, content: Mapping[str, object]) -> None:
-    temporary_file = file.with_suffix(".draft")
-    temporary_file.unlink(missing_ok=True)
-    with open(os.open(temporary_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        json.dump(content, out)
-    temporary_file.replace(file)
 
 
 def _migrate(postgres: EmbeddedPostgres, stored_secrets: dict[str, str]) -> None:

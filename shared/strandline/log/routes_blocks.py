@@ -65,7 +65,7 @@ def get_dag(request: Request) -> Response:
 
 
 def _make_lookup(request: Request, query: BlockQuery) -> BlockLookup:
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     return BlockLookup(access, request.resources.blobs, request.deadline)
 
 

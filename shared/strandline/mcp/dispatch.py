@@ -167,7 +167,8 @@ def _explain(refusal: Refusal) -> str:
         if key := refusal.details.get("idempotency_key"):
             advice = f"{advice} Give event_key={key}, so that nothing is stored twice."
     elif refusal.details.get("field") == "participants":
-        advice = 'Give `participants`, as in ["user:alice"].'
+        or_all = ", or `everybody`: true" if "everybody" in refusal.message else ""
+        advice = f'Give `participants`, as in ["user:alice"]{or_all}.'
     elif refusal.status >= 500:
         advice = f"It is not your fault. Report it with the id {refusal.request_id}."
     elif refusal.details.get("head"):

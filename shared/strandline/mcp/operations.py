@@ -61,6 +61,9 @@ class Operations:
         key = key or self.request.headers.get("idempotency-key")
         has_own_key = body is not None and "source_event_key" in body
         headers = {} if key is None or has_own_key else {"idempotency-key": key}
+        if body is not None and "everybody" in body:  # its place is the query string alone
+            query = {**(query or {}), "everybody": body["everybody"]}
+            body = {name: value for name, value in body.items() if name != "everybody"}
         event = self.request.make_event(operation, path or {}, query or {}, body, headers)
         self.count += 1
         response = self._perform(event)

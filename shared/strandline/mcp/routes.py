@@ -79,7 +79,9 @@ def post_message(request: Request, perform: Perform) -> Response:
             field="toolsets",
         )
     operations = Operations(request, perform)
-    context = ToolContext(operations, principal, query.participants or ())
+    context = ToolContext(
+        operations, principal, query.participants or (), everybody=query.everybody
+    )
     response = _answer(request, context, tuple(dict.fromkeys(query.toolsets)))
     if not operations.count:  # each operation spends the quota itself
         request.spend_quota("requests", 1)

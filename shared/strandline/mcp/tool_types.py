@@ -56,11 +56,19 @@ class ToolContext:
     principal: Principal
     participants: Sequence[str]
     """Those of the connection, where a call names none."""
+    everybody: bool = False
+    """Whether the connection reads all of the tenant, where a call says nothing else."""
 
     def get_read_participants(self, arguments: Arguments) -> dict[str, list[str]]:
-        """The parameter `participants` of a read: those of the call, else of the connection."""
-        participants = arguments.get("participants") or [*self.participants]
-        return {"participants": participants} if participants else {}
+        """The parameter `participants` of a read, or `everybody`: those of the call, else of the
+        connection."""
+        participants: list[str] = arguments.get("participants") or []
+        everybody = arguments.get("everybody", self.everybody and not participants)
+        if not participants and "everybody" not in arguments:
+            participants = [*self.participants]
+        return ({"participants": participants} if participants else {}) | (
+            {"everybody": ["true"]} if everybody else {}
+        )
 
     def get_members(self, arguments: Arguments | None = None) -> list[str]:
         """The participants of a write, among them the credential's own user; those of the
@@ -141,7 +149,11 @@ class Tool:
             check_storable(arguments)
         except Invalid as error:
             raise WrongArgument(sanitize(str(error))) from None
-        unknown = arguments.keys() - self.properties.keys()
+        properties = self.properties
+        if self.is_read_only and "participants" in properties:
+            # An admin's word, which a refusal tells: in a list it would cost every model tokens.
+            properties = {**properties, "everybody": SWITCH}
+        unknown = arguments.keys() - properties.keys()
         if unknown:
             names = ", ".join(self.properties) or "none"
             # Not the name that was sent: a model may put anything there.
@@ -150,7 +162,7 @@ class Tool:
             if name not in arguments:
                 raise WrongArgument(f"{name}: is required")
         for name, value in arguments.items():
-            _check(name, self.properties[name], value)
+            _check(name, properties[name], value)
 
 
 def _check(name: str, schema: Schema, value: object) -> None:

@@ -35,7 +35,7 @@ def next_act(request: Request) -> Response:
     """Get the act after another one, or the first of a sona's thread. Only acts whose memories are
     in view count."""
     query = request.parse_query(NextActQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     return json_response(acts.read_next(access, request.path_id("uuid"), query.after))
 
 
@@ -45,7 +45,7 @@ def stream_acts(request: Request) -> Response:
     has a cursor for the next request. No act is missed or returned twice, even after a broken
     connection."""
     query = request.parse_query(ActsQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     page = acts.read_stream(
         access,
         request.path_id("uuid"),

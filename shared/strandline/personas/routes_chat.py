@@ -35,7 +35,7 @@ def answer_question(request: Request) -> Response:
     have been sent. The model is shown only that block and the question, and is offered no tools."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(AnswerRequest)
-    access = request.connect_reader(body.participants, query.participants)
+    access = request.connect_reader(query, body.participants)
     resources, now = request.resources, datetime.now(UTC)
     question = _make_question(request, body, now)
     recollection = recall_for(access, resources.embedder, question, now)
@@ -104,7 +104,7 @@ def get_turn(request: Request) -> Response:
     """Get the answer of a turn, or its progress. Only the caller who asked can read it, for a day
     after it is finished."""
     query = request.parse_query(ParticipantsQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     turn_id = request.path_id("turn_id")
     return json_response(
         deferred_turns.read_turn(access, request.resources, turn_id, request.deadline)

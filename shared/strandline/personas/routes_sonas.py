@@ -44,7 +44,7 @@ def get_sona(request: Request) -> Response:
     """Get a sona by its id. Its centroid is the mean of the vectors of the events in view in which
     it was active. For a sona that was merged, returns the sona that it was merged into."""
     query = request.parse_query(SonaQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     space = request.resources.embedder.space
     with_centroid = query.include == "centroid"
     return json_response(

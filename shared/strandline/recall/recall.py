@@ -233,11 +233,7 @@ def recall(
     hits = fit_to_page(fitting)
     is_cut = len(hits) < len(fitting)
     if request.order == "time":
-        hits = sort_by_time(
-            hits,
-            lambda n: (UUID(edge["event_id"]) for edge in events[n].edges),
-            lambda n: (events[n].recorded_at, events[n].scope_id, events[n].seq),
-        )
+        hits = sort_by_time(hits, lambda n: (UUID(edge["event_id"]) for edge in events[n].edges))
     return RecallAnswer(
         known=search_result.known,
         hits=hits,

@@ -18,9 +18,9 @@ def post_recall(request: Request) -> Response:
     """Search visible events by words and by meaning. Hits are sorted best first, each with its
     relevance. The answer is empty if no event is relevant enough. The chains of the best ten hits
     are warmed."""
-    participants = request.parse_query(ParticipantsQuery).participants
+    query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(RecallRequest)
-    access = request.connect_reader(body.participants, participants)
+    access = request.connect_reader(query, body.participants)
     now, settings = datetime.now(UTC), get_settings()
     embedder, timeout = request.resources.embedder, settings.query_vector_seconds
     threshold = thresholds_for(embedder.space, settings.tuning).merge

@@ -31,7 +31,7 @@ def list_sessions(request: Request) -> Response:
     """List the visible sessions that have not ended, newest first by when they began."""
     page = request.parse_query(ParticipantsPagingQuery)
     return json_response(
-        sessions.list_sessions(request.connect_reader(page.participants), page.limit, page.cursor)
+        sessions.list_sessions(request.connect_reader(page), page.limit, page.cursor)
     )
 
 
@@ -79,7 +79,7 @@ def make_session_view(
     NotFound or StateConflict as `find_session`; Invalid for a participant who is not in the
     session."""
     session = sessions.require_open_to_read(find_session(request, query))
-    access = request.connect_reader(sessions.narrow_participants(session, participants))
+    access = request.connect_reader(None, sessions.narrow_participants(session, participants))
     tuning = get_settings().tuning.with_overrides(session.tuning)
     return SessionReadContext(access, session, tuning, datetime.now(UTC), only_session)
 

@@ -27,9 +27,9 @@ def post_references(request: Request) -> Response:
     topics from the roots down and the newest events. With `format=text`, the tree is one block of
     text for a prompt. With the `read_token` of an earlier answer, the same question gets the same
     answer, byte for byte. The chains of the events used are warmed."""
-    participants = request.parse_query(ParticipantsQuery).participants
+    query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(ReferencesRequest)
-    access = request.connect_reader(body.participants, participants)
+    access = request.connect_reader(query, body.participants)
     now, settings = datetime.now(UTC), get_settings()
     if body.read_token is not None:
         return json_response(repeat_answer(access, body, now))
@@ -76,7 +76,7 @@ def get_provenance(request: Request) -> Response:
     from it. For a chain, a topic (by slot or by node), a snapshot, or a node or edge of the graph:
     what it is derived from, down to the events."""
     query = request.parse_query(ProvenanceQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     row_id = request.path_parameter("row_id")
     node_id = parse_node_id(row_id)[1] if ":" in row_id else request.path_id("row_id")
     return json_response(trace_provenance(access, node_id, query.limit, query.cursor))

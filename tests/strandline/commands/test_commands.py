@@ -66,6 +66,19 @@ def test_add_recall_context_for_people_and_programs(run: Run) -> None:
     assert out == "Nothing is known about this.\n"
 
 
+def test_an_admins_key_reads_everybody_where_it_says_so(run: Run) -> None:
+    for name in ("alice", "bob"):
+        assert run("add", f"{name} likes herring.", "--user", name)[0] == 0
+    for command in (["recall", "herring"], ["context", "herring"], ["export"], ["verify"]):
+        code, _, err = run(*command)
+        assert (code, "--user NAME" in err, "--everybody" in err) == (1, True, True)
+        code, out, _ = run(*command, "--everybody")
+        assert code == 0
+        assert command[0] == "verify" or ("alice likes" in out and "bob likes" in out)
+        assert run(*command, "--everybody", "--user", "alice")[0] == 1
+    assert run("erasures", "--everybody")[1] == "There are no erasures.\n"
+
+
 def test_answers_have_their_citations(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a scripted model; one that is late is waited for, and without one it is said."""
     code, _, err = run("ask", "When does the buoy go out?", "--user", "alice")

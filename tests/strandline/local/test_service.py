@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,17 @@ def stored_usage(service: RunningService) -> Any:
 
 def test_it_serves_survives_its_database_and_keeps_everything(shared_place: Path) -> None:
     with run_local_service(shared_place, 0) as service:
-        exports = f"export STRANDLINE_URL={service.url} STRANDLINE_API_KEY={service.key}"
-        assert exports in format_greeting(service, 1.0)
+        agents, greeting = service.agents, format_greeting(service, 1.0)
+        exports = f"export STRANDLINE_URL={service.url} STRANDLINE_API_KEY={agents.token}"
+        assert exports in greeting
+        assert service.key in greeting
+        assert f"-H 'X-API-Key: {agents.token}'" in greeting
+        assert agents.file.read_text().strip() == agents.token
+        question = "/api/v1/recall", {"query": "When does the buoy go out?"}
+        with pytest.raises(urllib.error.HTTPError) as refusal:
+            call(replace(service, admin=agents), *question)
+        assert refusal.value.code == 422
+        assert json.load(refusal.value)["error"]["details"] == {"field": "participants"}
         before = call(service, "/api/v1/events", EVENT)
         postmaster = service.postgres.directory / "pgdata" / "postmaster.pid"
         os.kill(int(postmaster.read_text().split()[0]), signal.SIGKILL)
@@ -240,7 +250,7 @@ def test_keys_are_made_listed_and_revoked(
         monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
         assert cli.main(["key", "--tenant", "acme", "--user", "user:alice", "--days", "1"]) == 0
         token = capsys.readouterr().out.strip()
-        mine = RunningService(service.url, token, service.directory, service.postgres)
+        mine = replace(service, admin=service.admin._replace(token=token))
         assert call(mine, "/api/v1/events", EVENT)["seq"] == 1
         assert cli.main(["keys", "--tenant", "acme"]) == 0
         (document,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -249,8 +259,7 @@ def test_keys_are_made_listed_and_revoked(
         assert cli.main(["rotate", "--tenant", "acme", "--key", document["key_id"]]) == 0
         successor = capsys.readouterr().out.strip()
         both = [
-            RunningService(service.url, key, shared_place, service.postgres)
-            for key in (token, successor)
+            replace(service, admin=service.admin._replace(token=key)) for key in (token, successor)
         ]
         assert [call(one, "/api/v1/events", EVENT)["seq"] for one in both] == [2, 3]
         assert cli.main(["revoke", "--tenant", "acme", "--key", document["key_id"]]) == 0

@@ -24,7 +24,7 @@ from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_installation import PostgresUnusable
 from strandline.local.postgres_supervisor import PostgresSupervisor, summarize_error
 from strandline.local.run_interruptible import EXIT_INTERRUPTED
-from strandline.local.runtime import RunningService, admin_key_file, run_local_service
+from strandline.local.runtime import RunningService, run_local_service
 from tests.strandline.local.programs import (
     ROOT,
     RUN,
@@ -487,28 +487,32 @@ def test_ctrl_c_ends_the_set_up_too(
 
 
 @pytest.mark.proof
-def test_the_admin_key_is_the_same_at_each_start_until_it_is_no_use(fresh: Path) -> None:
+def test_the_keys_are_the_same_at_each_start_until_they_are_no_use(fresh: Path) -> None:
     with run_local_service(fresh, 0) as service:
-        first = service.key
-        assert "created just now" in service.key_notice
-        file = admin_key_file(service.directory)
+        first, agents = service.key, service.agents.token
+        assert "created just now" in service.admin.notice
+        file = service.admin.file
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(service.agents.file.stat().st_mode) == 0o600
         body = call(service.url, first, "/api/v1/usage")
         assert body
     with run_local_service(fresh, 0) as service:
-        assert service.key == first
-        assert "the same" in service.key_notice
+        assert (service.key, service.agents.token) == (first, agents)
+        assert "the same" in service.admin.notice
         with psycopg.connect(service.postgres.dsn("strandline"), autocommit=True) as administrator:
             (count,) = administrator.execute("select count(*) from api_keys").fetchone() or (0,)
-            assert count == 1
+            assert count == 2
             administrator.execute("update api_keys set revoked_at = now()")
     with run_local_service(fresh, 0) as service:
         assert service.key != first
-        assert "was revoked" in service.key_notice
+        assert service.agents.token != agents
+        assert "was revoked" in service.admin.notice
+        service.agents.file.write_text(service.key)
         assert append(service, "by the new one")
     file.write_text("strandline_of_another_directory")
     with run_local_service(fresh, 0) as service:
-        assert "not from this data directory" in service.key_notice
+        assert "not from this data directory" in service.admin.notice
+        assert "has other rights" in service.agents.notice, "an admin's key is none for agents"
         assert append(service, "by the newest")
 
 

@@ -31,7 +31,7 @@ def get_node(request: Request) -> Response:
     """A node of the graph by its id. It is joined with the nodes of the same name in all scopes in
     view. With `as_of`, the node as it was known then."""
     query = request.parse_query(GetNodeQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     node_type, node_id = parse_node_id(request.path_parameter("node_id"))
     row = store_read_nodes.find_joined_node(
         access, node_id, query.as_of, combines_by_halving=combines_by_halving_by_default()

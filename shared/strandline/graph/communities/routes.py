@@ -16,7 +16,7 @@ def list_communities(request: Request) -> Response:
     each other than to others. Each belongs to one scope's graph and shows its last analysis. A
     graph that changes is analysed at the next 03:00 UTC."""
     query = request.parse_query(CommunitiesQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     page = read_communities.list_communities(
         access, "scopes", query.node_id, query.cursor, query.limit
     )
@@ -27,7 +27,7 @@ def get_community(request: Request) -> Response:
     """One community: its nodes by the weight of their edges within it, the nodes that bridge it to
     others, and its neighbouring communities."""
     query = request.parse_query(CommunityQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     community_id = request.path_id("community_id")
     detail = read_communities.get_community(
         access, "scopes", community_id, query.cursor, query.limit

@@ -15,7 +15,7 @@ from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.jobs import admin_verbs
 from strandline.jobs.schemas import JobOut
-from strandline.schemas import PagingQuery
+from strandline.schemas import PagingQuery, ParticipantsQuery
 
 
 def trigger_analytics(request: Request) -> Response:
@@ -63,7 +63,7 @@ def _connect(request: Request) -> TenantDb:
             "The communities of the whole tenant need an admin's credential that is not bound to a"
             " user. GET /api/v1/graph/communities has those of the scopes that the user can see."
         )
-    return request.connect_reader()
+    return request.connect_reader(ParticipantsQuery(everybody=True))
 
 
 _COMMUNITY = "/api/v1/admin/communities/{community_id}"

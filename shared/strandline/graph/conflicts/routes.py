@@ -25,7 +25,7 @@ def post_conflicts(request: Request) -> Response:
     the 500 facts that changed last with each other. Nothing is stored."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(ConflictsRequest)
-    finder = make_finder(request, body.participants, query.participants)
+    finder = make_finder(request, query, body.participants)
     answer = find_conflicts(finder, _make_judge(request, finder), body, get_settings().tuning)
     _record_model_calls(request, finder)
     request.metrics |= {"ConflictsFound": len(answer.conflicts)}
@@ -37,7 +37,7 @@ def post_analyze(request: Request) -> Response:
     statement, and advice before it is stored. Nothing is stored."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(AnalyzeRequest)
-    finder = make_finder(request, body.participants, query.participants)
+    finder = make_finder(request, query, body.participants)
     answer = analyze_before_storing(
         finder, _make_judge(request, finder), body, get_settings().tuning
     )

@@ -40,7 +40,7 @@ def get_topic_fields(request: Request) -> Response:
     of the same name in view: the newest revision counts. With `as_of`, as they were known then.
     Every field in the answer counts as used, which raises its salience."""
     query, now = request.parse_query(FieldsQuery), datetime.now(UTC)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     answer = list_fields(access, request.path_parameter("topic_id"), query, now)
     is_recorded = record_read(access, answer.fields, now)
     request.metrics["RecallsNotRecorded"] = int(not is_recorded)
@@ -52,7 +52,7 @@ def get_topic_field(request: Request) -> Response:
     have at most 500 revisions. The field is joined over all topics of the same name in view; with
     `as_of`, as it was known then. The first page counts as a use."""
     query, now = request.parse_query(FieldQuery), datetime.now(UTC)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     topic_id = request.path_parameter("topic_id")
     try:
         field = parse_field_name(request.path_parameter("field"))

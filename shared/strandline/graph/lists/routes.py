@@ -19,7 +19,7 @@ def get_nodes(request: Request) -> Response:
     that are archived or do not hold are left out by default. With `as_of`, the nodes as they were
     known then."""
     query = request.parse_query(NodesQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     page = list_node_page(access, query, combines_by_halving=combines_by_halving_by_default())
     request.metrics["GraphNodesRead"] = len(page.nodes)
     return json_response(page)
@@ -29,7 +29,7 @@ def get_node_history(request: Request) -> Response:
     """The observations about a node, oldest first: who said it, when, and the events it cites. For
     a fact, also the facts that it replaced and that replaced it."""
     query = request.parse_query(HistoryQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     node_type, node_id = parse_node_id(request.path_parameter("node_id"))
     return json_response(read_history(access, node_type, node_id, query))
 
@@ -38,7 +38,7 @@ def get_merge_proposals(request: Request) -> Response:
     """Pairs of nodes of one scope and type that may be the same. Their names or their vectors are
     similar. Facts are not proposed. Nothing is merged without a request."""
     query = request.parse_query(ProposalsQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     space = request.resources.embedder.space
     thresholds = thresholds_for(space, read_tuning(access, get_settings().tuning))
     return json_response(propose_merges(access, query, space, thresholds.merge))

@@ -24,7 +24,7 @@ def post_search(request: Request) -> Response:
     is found by its name and words at once, and by its meaning once a worker has embedded it."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(GraphSearchRequest)
-    finder = make_finder(request, body.participants, query.participants)
+    finder = make_finder(request, query, body.participants)
     return _answer(request, search_nodes(finder, body))
 
 
@@ -32,7 +32,7 @@ def post_nearest_topics(request: Request) -> Response:
     """The topics most similar to a text, nearest first. Archived topics are left out by default."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(NearestTopicsRequest)
-    finder = make_finder(request, body.participants, query.participants)
+    finder = make_finder(request, query, body.participants)
     return _answer(request, find_nearest_topics(finder, body))
 
 
@@ -41,16 +41,19 @@ def post_traverse(request: Request) -> Response:
     and the edges between them. Nodes are joined over all scopes in view."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(TraverseRequest)
-    access = request.connect_reader(body.participants, query.participants)
+    access = request.connect_reader(query, body.participants)
     return _answer(
         request, traverse(access, body, combines_by_halving=combines_by_halving_by_default())
     )
 
 
-def make_finder(request: Request, *participants: Sequence[str] | None) -> Finder:
-    """Build the finder for a request, on behalf of its caller and these participants."""
+def make_finder(
+    request: Request, query: ParticipantsQuery, participants: Sequence[str] | None
+) -> Finder:
+    """Build the finder for a request, on behalf of its caller and the participants of its query
+    string and body."""
     return Finder(
-        request.connect_reader(*participants),
+        request.connect_reader(query, participants),
         request.resources.embedder,
         get_settings().query_vector_seconds,
         combines_by_halving_by_default(),

@@ -13,7 +13,7 @@ def get_graph_status(request: Request) -> Response:
     """The state of the graph in view: its counts by type, its size, the progress of promotion and
     analysis, and its use."""
     query = request.parse_query(ParticipantsQuery)
-    access = request.connect_reader(query.participants)
+    access = request.connect_reader(query)
     return json_response(read_status(access, datetime.now(UTC)))
 
 

@@ -29,7 +29,7 @@ def post_export(request: Request) -> Response:
     that an incomplete file is detected. The file shows the graph at one moment."""
     query = request.parse_query(ParticipantsQuery)
     body = request.parse_body(ExportRequest)
-    access = request.connect_reader(body.participants, query.participants)
+    access = request.connect_reader(query, body.participants)
     request.spend_quota("requests", TRANSFER_REQUESTS - 1)
     now, tenant = datetime.now(UTC), request.principal.tenant
     file = export_graph(access, body.scope_id, now, with_vectors=body.vectors)
