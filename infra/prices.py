@@ -64,6 +64,9 @@ ENDPOINTS = 2
 SECRETS = 3
 """Secrets of the settings, the first key and the master user."""
 ALARM_METRICS = 27
+S3_METRICS = 16
+"""Request metrics of a bucket (S3 User Guide, "Amazon S3 request metrics in CloudWatch"), billed as
+custom metrics in the hours that have requests."""
 """Metrics that alarms use without a language model. A test counts them in the template."""
 CORES_PER_UNIT = 0.25
 """Cores of a capacity unit: an assumption, AWS gives no figure."""
@@ -107,7 +110,11 @@ FIXED_COSTS: Sequence[Item] = (
     Item("secret", SECRETS, "three secrets"),
     Item("alarm", ALARM_METRICS, "the alarms' metrics"),
     Item("dashboard", 1, "one dashboard"),
-    Item("metric", 21 * 31 / HOURS, "21 metrics in the hour of each sweep"),
+    Item(
+        "metric",
+        (21 + S3_METRICS) * 31 / HOURS,
+        f"{21 + S3_METRICS} metrics in the hour of each sweep, {S3_METRICS} of them S3's",
+    ),
     Item("message", POLLS, "Lambda's waiting for messages of two queues"),
 )
 
@@ -171,7 +178,9 @@ SWEEPS: Sequence[Item] = (
 )
 RECORDS: Sequence[Item] = (Item("storage", 0.5, "5 KB each"),)
 AWAKE_COSTS: Sequence[Item] = (Item("acu", HOURS, "one unit, all month"),)
-METRICS: Sequence[Item] = (Item("metric", 62, "62 metrics"),)
+METRICS: Sequence[Item] = (
+    Item("metric", 62 + S3_METRICS, f"{62 + S3_METRICS} metrics, {S3_METRICS} of them S3's"),
+)
 
 
 def total(items: Sequence[Item]) -> float:

@@ -19,6 +19,8 @@ MAX_RECEIVES = 5
 so that throttling alone makes no dead letters."""
 _NONCURRENT_DAYS = 30
 """How long a removed payload has a version at least; never less than the database can go back."""
+REQUEST_METRICS = "requests"
+"""The bucket's filter of request metrics, which has all requests."""
 _RETAIN = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """Retains all but the resources of a failed first deployment, which are still empty."""
 _TIMEOUTS = {fn.name: fn.timeout for fn in FUNCTIONS}
@@ -86,6 +88,7 @@ class Storage(Construct):
             enforce_ssl=True,
             minimum_tls_version=1.2,
             versioned=True,
+            metrics=[s3.BucketMetrics(id=REQUEST_METRICS)],
             cors=[cors_rule] if settings.cors_origins else None,
             lifecycle_rules=self._lifecycle(settings),
             removal_policy=_RETAIN,

@@ -335,6 +335,7 @@ def test_a_receipt_verifies_and_a_forged_one_does_not(
     assert receipts.verify(key, receipt, signature)
     assert not receipts.verify(key, {**receipt, "event_count": 2}, signature)
     assert not receipts.verify(key, receipt, "00" * 64)
+    assert not receipts.verify(key, receipt, signature.upper()), "it has one signature"
     assert not receipts.verify(receipts.public_key("another secret"), receipt, signature)
     assert receipt["event_ids"] == [event_id]
     assert len(receipt["not_reached"]) >= 4

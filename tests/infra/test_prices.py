@@ -34,9 +34,9 @@ def test_a_changed_price_changes_the_tables(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_idle_by_hand() -> None:
     """Without a network: 10 GB at 0.10, 3.1 unit-hours at 0.12, 3 secrets at 0.40, 27 alarms at
-    0.10, a dashboard, 21 metrics for 31 of 730 hours, and 1,314,000 calls of SQS at 0.40 a
+    0.10, a dashboard, 37 metrics for 31 of 730 hours, and 1,314,000 calls of SQS at 0.40 a
     million."""
-    expected = 1.00 + 0.372 + 1.20 + 2.70 + 3.00 + 0.2675 + 0.5256
+    expected = 1.00 + 0.372 + 1.20 + 2.70 + 3.00 + 0.4714 + 0.5256
     assert total(IDLE) == pytest.approx(expected, abs=1e-3)
     one, two, nat, existing = (total(items) for items in NETWORKS.values())
     assert (one, two) == (pytest.approx(14.60), pytest.approx(29.20))

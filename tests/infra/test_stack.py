@@ -269,6 +269,11 @@ def test_what_functions_are_told() -> None:
     assert {name: d for name, d in days.items() if d is not None} == {"eraser": "1"}
 
 
+def test_every_request_to_the_payloads_is_in_a_metric() -> None:
+    bucket = only(template(), "S3::Bucket")
+    assert bucket["MetricsConfigurations"] == [{"Id": "requests"}], "no filter leaves any out"
+
+
 def test_what_a_worker_sends_itself_is_declared() -> None:
     """Lambda drops a message after about 16 rounds of a loop that nobody declared, and a scope that
     waits for its model's rate may take sixty."""

@@ -9,6 +9,12 @@ from strandline.participants import drop_agents, normalize_set
 
 type Right = Literal["read", "write", "admin", "operator", "erase"]
 RIGHTS: tuple[Right, ...] = ("read", "write", "admin", "operator", "erase")
+_KEY_HINTS = {
+    "erase": 'No right includes it. On one machine `make key ARGS="--tenant TENANT --rights '
+    'read,write,erase"` makes such a key, else an operator does.',
+    "operator": 'On one machine `make key ARGS="--tenant ops --rights operator"` makes such a key.',
+}
+"""How to come by a key with a right that keys have by no other right."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,8 @@ class Principal:
         """Raise Forbidden unless the credential has this right. `admin` includes read and write,
         and not `erase`: nobody erases by accident."""
         if not self.has_right(right):
-            raise Forbidden(f"This credential lacks the right {right!r}.", right=right)
+            hint = f" {_KEY_HINTS[right]}" if right in _KEY_HINTS else ""
+            raise Forbidden(f"This credential lacks the right {right!r}.{hint}", right=right)
 
     def has_right(self, right: Right) -> bool:
         """Whether the credential has this right, by itself or as an admin's."""

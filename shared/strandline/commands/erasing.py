@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import Any, Literal
 
 import click
@@ -50,7 +51,7 @@ def erase(
             print_text(f"{_describe(preview)} would be erased")
         return
     if not yes:
-        click.confirm(f"Erase {_describe(preview)}?", abort=True)
+        _confirm(f"Erase {_describe(preview)}?")
     erasure = run.client.erase(
         event_ids=event_ids or None,
         session_id=session_id,
@@ -62,6 +63,20 @@ def erase(
         print_json(erasure)
     else:
         print_text(f"unreadable; its receipt: strandline erasure {erasure.erasure_id}")
+
+
+def _confirm(question: str) -> None:
+    """Raises ClickException where the answer is no, or nobody can answer."""
+    try:
+        is_agreed = click.confirm(question)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise click.ClickException(
+            "nothing was erased: nobody answers here. With --yes it does not ask."
+        ) from None
+    if not is_agreed:
+        raise click.ClickException("nothing was erased")
 
 
 def _describe(preview: answers.ErasurePreview) -> str:

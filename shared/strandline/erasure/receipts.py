@@ -69,10 +69,13 @@ def public_key(secret: str) -> str:
 
 
 def verify(key: str, receipt: Mapping[str, Any], signature: str) -> bool:
-    """Whether the deployment with this public key signed exactly this receipt."""
+    """Whether the deployment with this public key signed exactly this receipt. A receipt has one
+    signature: in lower case, as it was given."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+    if signature != signature.lower():
+        return False
     try:
         verifier = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
         verifier.verify(bytes.fromhex(signature), _canonical(receipt))

@@ -105,7 +105,7 @@ A first memory, and a first question:
   {curl} {service.url}/api/v1/events {headers} -d '{body}'
   {curl} {service.url}/api/v1/recall {headers} -d '{question}'
 
-{certificate_example}`make demo` in another terminal stores a whole conversation.
+{certificate_example}{_next_step()}
 Ctrl-C stops everything.
 """
 
@@ -116,6 +116,13 @@ def _describe_model() -> str:
     if settings.llm_provider == "none":
         return "none; the heuristic model does its tasks (docs/models.md)"
     return f"{settings.llm_provider}:{settings.llm_model}"
+
+
+def _next_step() -> str:
+    """What to try next: a checkout has more than an installed package."""
+    if (Path(__file__).parents[3] / "Makefile").exists():
+        return "`make demo` in another terminal stores a whole conversation."
+    return "`strandline simulate` in another terminal tries everything out."
 
 
 def _curl_trust_option(service: RunningService) -> str:

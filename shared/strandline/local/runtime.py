@@ -124,9 +124,15 @@ def run_local_service(
     Raises Misconfigured when the port is in use, PostgresUnusable when the database cannot start.
     """
     requested_directory = directory
-    directory = postgres_installation.choose_reachable_directory(directory.absolute())
-    for folder in (requested_directory, directory):
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    try:
+        directory = postgres_installation.choose_reachable_directory(directory.absolute())
+        for folder in (requested_directory, directory):
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misconfigured(
+            f"STRANDLINE_DATA_DIR: {requested_directory} cannot be the data directory "
+            f"({error.strerror}). Name a directory that this account can make and write."
+        ) from error
     warnings = sync_detection.find_risks(directory)
     with ExitStack() as stack:
         stack.callback(sys.setswitchinterval, sys.getswitchinterval())

@@ -201,12 +201,17 @@ def test_what_is_erased_is_counted_first(
     for text in ("The crane leans.", "It is red."):
         assert run("add", text, "--user", "alice", "--session", "crane")[0] == 0
     options = ("--said-by", "user:alice")
-    assert run("erase", *options)[0] == 1, "the right `erase` is missing"
+    code, _, error = run("erase", *options)
+    assert (code, "--rights read,write,erase" in error) == (1, True), "how to make such a key"
     code, out, _ = run(*eraser, "erase", *options, "--dry-run")
     assert (code, out) == (0, "2 events in 1 scope would be erased\n")
     assert json.loads(run(*eraser, "--json", "erase", *options, "--dry-run")[1])["events"] == 2
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert run(*eraser, "erase", *options)[0] == 130, "nobody says yes"
+    code, _, error = run(*eraser, "erase", *options)
+    assert (code, error) == (1, "Error: nothing was erased\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    code, _, error = run(*eraser, "erase", *options)
+    assert (code, "--yes" in error) == (1, True), "nobody answers"
     assert run("recall", "crane", "--user", "alice")[1] != "Nothing is known about this.\n"
     code, out, _ = run(*eraser, "--json", "erase", *options, "--yes")
     erasure_id = json.loads(out)["erasure_id"]

@@ -146,6 +146,16 @@ def test_what_the_last_run_held_is_free_at_the_next(place: Path) -> None:
 
 
 @pytest.mark.proof
+@pytest.mark.parametrize("where", ["file", "file/below"])
+def test_what_cannot_be_a_data_directory_is_named(tmp_path: Path, where: str) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(Misconfigured, match=r"^STRANDLINE_DATA_DIR: .*/file.* cannot be"),
+        run_local_service(tmp_path / where, 0),
+    ):
+        pass
+
+
 def test_a_directory_older_than_the_baseline_is_refused_with_the_way_out(place: Path) -> None:
     older = Migration(1, "0001_create_log.sql", "create table events (a int)")
     place.mkdir(mode=0o755)
