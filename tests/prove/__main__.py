@@ -47,8 +47,9 @@ PARALLEL = (
     (
         "erasure",
         "tests/prove/test_erasure.py tests/prove/test_erasure_crashes.py"
-        " tests/prove/test_eraser_killed.py tests/functions/test_eraser.py",
-        25,
+        " tests/prove/test_eraser_killed.py tests/prove/test_erasure_frozen.py"
+        " tests/functions/test_eraser.py",
+        30,
     ),
     ("uploads", "tests/prove/test_uploads.py", 6),
     ("builder", "tests/prove/test_builder_killed.py tests/strandline/topics/test_growth.py", 20),
