@@ -23,6 +23,7 @@ class Samples:
     fact: str
     entity: str
     sona: str
+    topic: str
     job_id: str = "00000000-0000-4000-8000-000000000000"
 
 
@@ -45,6 +46,7 @@ def prepare(gateway: Gateway, key: str, tenant: str = "acme") -> Samples:
             "content": "Nils Berg skippers the Petrel",
             "relationships": [{"edge": "fact_entity", "target": "nils"}],
         },
+        {"type": "topic", "name": "Harbour works"},
     ]
     body = {"participants": [ALICE, HELPER], "nodes": nodes}
     node_rows = gateway.call("POST", "/api/v1/graph/nodes", body, key=key).body["nodes"]
@@ -53,7 +55,7 @@ def prepare(gateway: Gateway, key: str, tenant: str = "acme") -> Samples:
     sona = gateway.call("POST", "/api/v1/sonas", fields, key=key).body["uuid"]
     return Samples(
         *(event["event_id"], event["cid"], file["blob"]["cid"]),
-        *(node_rows[1]["id"], node_rows[0]["id"], sona),
+        *(node_rows[1]["id"], node_rows[0]["id"], sona, node_rows[2]["id"]),
     )
 
 
@@ -61,18 +63,22 @@ def calls_of(samples: Samples) -> Mapping[str, list[tuple[dict[str, Any], str]]]
     """By tool: arguments, and what the answer holds."""
     text = "battery"
     return {
-        "recall": [
+        "memory_recall": [
             ({"query": "When does the buoy get its battery?"}, samples.event_id),
             ({"query": text, "limit": 3, "role": "user", "format": "json"}, '"hits"'),
         ],
-        "context": [({"query": "the buoy's battery", "budget": 300}, "battery on Friday")],
-        "add": [({"content": "The buoy is red.", "event_key": "k-1"}, "Stored as event")],
-        "insert": [({"content": "The buoy's battery is from Ekholm."}, "Linked to")],
-        "query_event_nodes": [
+        "memory_context": [({"query": "the buoy's battery", "budget": 300}, "battery on Friday")],
+        "memory_add": [({"content": "The buoy is red.", "event_key": "k-1"}, "Stored as event")],
+        "memory_insert": [({"content": "The buoy's battery is from Ekholm."}, "Linked to")],
+        "memory_query_event_nodes": [
             ({"text": text}, samples.cid),
             ({"text": "NEW BATTERY", "mode": "exact", "limit": 1}, samples.event_id),
         ],
-        "query_references": [({"query": "battery"}, "battery on Friday"), ({}, "battery")],
+        "memory_read": [
+            ({"event_id": samples.event_id}, "battery on Friday"),
+            ({"event_id": samples.event_id, "from": "12"}, "buoy gets its"),
+        ],
+        "memory_query_references": [({"query": "battery"}, "battery on Friday"), ({}, "battery")],
         "mie_analyze": [
             (
                 {"content": "Nils Berg skippers the Petrel", "content_type": "statement"},
@@ -91,7 +97,7 @@ def calls_of(samples: Samples) -> Mapping[str, list[tuple[dict[str, Any], str]]]
             ),
             (
                 {"type": "decision", "title": "Lithium", "rationale": "It lasts.", "reason": None},
-                "must be a string",
+                "Stored dec:",
             ),
         ],
         "mie_bulk_store": [
@@ -123,6 +129,28 @@ def calls_of(samples: Samples) -> Mapping[str, list[tuple[dict[str, Any], str]]]
         "mie_conflicts": [({"content": "Nils Berg skippers the Gull"}, "")],
         "mie_export": [({}, "JSON Lines")],
         "mie_status": [({}, "scopes 1")],
+        "memory_relate": [
+            (
+                {"from_id": samples.topic, "to_id": samples.entity, "role": "led by"},
+                f"{samples.topic} related {samples.entity}",
+            ),
+        ],
+        "memory_topic_set_field": [
+            (
+                {
+                    "topic_id": samples.topic,
+                    "field": "phase",
+                    "value": "dredging",
+                    "why_changed": "The dredger came.",
+                },
+                "Revision 1 of",
+            ),
+            ({"topic_id": samples.topic, "field": "phase", "value": None}, "Revision 2 of"),
+        ],
+        "memory_topic_fields": [
+            ({"topic_id": samples.topic}, "phase (text, salience"),
+            ({"topic_id": samples.topic, "field": "phase"}, "dredging - The dredger came."),
+        ],
         "mie_update": [
             (
                 {
@@ -136,28 +164,32 @@ def calls_of(samples: Samples) -> Mapping[str, list[tuple[dict[str, Any], str]]]
                 {"node_id": samples.fact, "action": "invalidate", "reason": "He sold it."},
                 "does not hold",
             ),
+            ({"node_id": samples.topic, "action": "archive"}, "is archived"),
+            ({"node_id": samples.topic, "action": "restore"}, "is restored"),
         ],
         # without a model the block is told that it would have been shown
-        "query": [
+        "memory_query": [
             ({"query": "When does the buoy get its battery?"}, "LLM_PROVIDER"),
-            ({"sona": samples.sona}, "query: is required"),
+            ({"sona": samples.sona}, "query is missing"),
         ],
-        "chat": [({"message": "What of the battery?"}, "Answer from this yourself:\n<memory-")],
-        "act_push": [
+        "memory_chat": [
+            ({"message": "What of the battery?"}, "Answer from this yourself:\n<memory-")
+        ],
+        "memory_act_push": [
             ({"sona": samples.sona, "event_id": samples.event_id}, "Pushed as act"),
         ],
-        "act_next": [({"sona": samples.sona}, samples.event_id)],
-        "act_stream": [
+        "memory_act_next": [({"sona": samples.sona}, samples.event_id)],
+        "memory_act_stream": [
             ({"sona": samples.sona, "wait": 0, "limit": 3}, samples.event_id),
         ],
-        "status": [({}, '"dependencies"')],
-        "jobs": [({}, '"jobs"'), ({"action": "start", "job": "archiver"}, '"queued"')],
-        "snapshots": [({}, '"snapshots"')],
-        "usage": [({}, '"quotas"')],
+        "memory_status": [({}, '"dependencies"')],
+        "memory_jobs": [({}, '"jobs"'), ({"action": "start", "job": "archiver"}, '"queued"')],
+        "memory_snapshots": [({}, '"snapshots"')],
+        "memory_usage": [({}, '"quotas"')],
     }
 
 
-FAILS = ("must be", "is required", "LLM_PROVIDER", "Answer from this")
+FAILS = ("must be", "is missing", "LLM_PROVIDER", "Answer from this")
 """What an answer of `calls_of` holds that is an error, also for want of a language model."""
 
 

@@ -37,13 +37,10 @@ from tests.tokens import AUDIENCE, ISSUER, SECRET, token
 
 BOB = "user:bob"
 METADATA = "/.well-known/oauth-protected-resource/mcp"
-MAX_TOKENS = 3000
-CHARACTERS_PER_TOKEN = 3
-"""Fewer than the tokenizers of large models make of JSON in English, so the count is too high."""
-MEASURED_PER_TOKEN = 3.5
-"""Fewer than they make of the whole list: o200k makes 4.2, cl100k 4.4."""
+MAX_TOKENS, MAX_TOKENS_OF_MEMORY = 6600, 2100
+CHARACTERS_PER_TOKEN = 3.5
+"""Fewer than tokenizers make of the list: o200k makes 4.2, cl100k 4.4."""
 TOOLS = [tool for tools in TOOLSETS.values() for tool in tools]
-PERSONA_TOOLS = {tool.name for tool in TOOLSETS["personas"]}
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +78,8 @@ def test_a_recorded_event_is_answered(gateway: Gateway, key: str) -> None:
 
 
 def test_every_version_is_negotiated(gateway: Gateway, key: str) -> None:
-    for version in (*HANDSHAKE_VERSIONS, "2025-03-26", "1999-01-01", MODERN, None):
+    assert "2025-03-26" in HANDSHAKE_VERSIONS
+    for version in (*HANDSHAKE_VERSIONS, "1999-01-01", MODERN, None):
         result = post(gateway, "initialize", {"protocolVersion": version}, key=key).body["result"]
         expected = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0]
         assert result["protocolVersion"] == expected
@@ -100,6 +98,17 @@ def test_every_version_is_negotiated(gateway: Gateway, key: str) -> None:
             assert listing["cacheScope"] == "private"
             assert listing["ttlMs"] > 0
             assert ("resultType" in listing) is modern
+
+
+def test_a_version_that_was_agreed_serves_single_messages(gateway: Gateway, key: str) -> None:
+    for version in HANDSHAKE_VERSIONS:
+        headers = {"MCP-Protocol-Version": version}
+        assert post(gateway, "tools/list", key=key, headers=headers).body["result"]["tools"]
+        message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        raw = json.dumps([message, message]).encode()
+        batch = gateway.call("POST", "/mcp", raw=raw, key=key, headers=headers)
+        assert (batch.status, batch.body["error"]["code"]) == (400, -32600)
+        assert "a body of its own" in batch.body["error"]["message"]
 
 
 def test_a_notification_is_accepted_and_other_methods_are_refused(
@@ -251,13 +260,15 @@ def test_a_jwt_is_a_way_in_and_the_metadata_names_its_issuer(with_jwt: Gateway) 
 def test_the_whole_list_of_tools_is_short(gateway: Gateway, key: str) -> None:
     tools = post(gateway, "tools/list", key=key, toolsets=EVERYTHING).body["result"]["tools"]
     assert [tool["name"] for tool in tools] == [tool.name for tool in TOOLS]
-    text = json.dumps(tools, separators=(",", ":"), ensure_ascii=False)
-    assert math.ceil(len(text) / MEASURED_PER_TOKEN) <= MAX_TOKENS
-    others = [tool for tool in tools if tool["name"] not in PERSONA_TOOLS]
-    text = json.dumps(others, separators=(",", ":"), ensure_ascii=False)
-    assert math.ceil(len(text) / CHARACTERS_PER_TOKEN) <= MAX_TOKENS
+    memory = tools[: len(TOOLSETS["memory"])]
+    for listing, limit in ((tools, MAX_TOKENS), (memory, MAX_TOKENS_OF_MEMORY)):
+        text = json.dumps(listing, separators=(",", ":"), ensure_ascii=False)
+        assert math.ceil(len(text) / CHARACTERS_PER_TOKEN) <= limit
     for tool, definition in zip(TOOLS, tools, strict=True):
         assert definition["inputSchema"]["type"] == "object"
+        assert definition["name"].startswith(("memory_", "mie_"))
+        for argument in definition["inputSchema"]["properties"].values():
+            assert argument["description"].endswith((".", "…")), (tool.name, argument)
         assert definition.get("annotations") == (
             {"readOnlyHint": True} if tool.is_read_only else None
         )
@@ -354,10 +365,11 @@ def test_a_list_has_what_the_credential_may_call(gateway: Gateway, key: str) -> 
 def test_what_is_wrong_is_told_so_that_a_model_can_do_better(gateway: Gateway, key: str) -> None:
     secret = f"canary{uuid.uuid4().hex}"
     cases: list[tuple[str, dict[str, Any], str]] = [
-        ("recall", {}, "query: is required"),
+        ("recall", {}, "query is missing; memory_recall takes: query, limit"),
         ("recall", {"query": 3}, "query: must be a string"),
         ("recall", {"query": "x", "limit": True}, "limit: must be a whole number"),
-        ("recall", {"query": "x", secret: 1}, "recall takes: query, limit"),
+        ("recall", {"q": "x"}, "q is unknown; query is missing; memory_recall takes: query"),
+        ("recall", {"query": "x", "<b>": 1, "c": 2}, "_b_, c are unknown; memory_recall takes"),
         ("recall", {"query": "x", "role": secret}, "role: must be one of user, agent, system"),
         ("recall", {"query": "x", "participants": [3]}, "participants[0]: must be a string"),
         ("recall", {"query": "x", "participants": [ALICE], "limit": 999}, "limit: "),
@@ -386,6 +398,8 @@ def test_what_is_wrong_is_told_so_that_a_model_can_do_better(gateway: Gateway, k
             "(not_found)",
         ),
         ("mie_query", {"node_id": secret, "participants": [ALICE]}, "(not_found)"),
+        ("chat", {"message": "x", "participants": [ALICE, HELPER, "agent:b"]}, "reply_as: "),
+        ("recall", {"query": "x", "sona_weight": 2, "participants": [ALICE]}, "sona_weight: "),
         ("jobs", {"action": "retry"}, "job: name the job"),
         ("snapshots", {"action": "show", "version": 99}, "(not_found)"),
         ("snapshots", {"action": "difference", "version": 1}, "from: give"),
@@ -490,16 +504,16 @@ def absent() -> Samples:
         f"fact:{uuid.uuid4()}",
         f"ent:{uuid.uuid4()}",
         str(uuid.uuid4()),
+        f"topic:{uuid.uuid4()}",
     )
 
 
 def test_anothers_memory_is_as_if_it_were_not_there(gateway: Gateway, key: str) -> None:
     alices, nobodys = prepare(gateway, key), absent()
     words = ("battery", "Nils", "Petrel", alices.event_id, alices.cid, alices.fact)
-    reading = ("recall", "context", "query_event_nodes", "query_references", "mie_analyze")
-    reading += ("mie_query", "mie_list", "mie_conflicts", "mie_status")
-    reading += ("query", "act_next", "act_stream")
-    push = calls_of(alices)["act_push"][0][0]
+    reading = {tool.name for tool in TOOLS if tool.rights == ("read",) and tool.is_for_bound}
+    assert len(reading) == 15
+    push = calls_of(alices)["memory_act_push"][0][0]
     assert not call_tool(gateway, "act_push", push, key=key)[1]
     for who, (other, participants) in strangers(gateway).items():
         for name in reading:

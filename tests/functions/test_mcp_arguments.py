@@ -1,5 +1,6 @@
 """Arguments of MCP's tools as models and clients send them."""
 
+import importlib
 import json
 import re
 from collections.abc import Iterator
@@ -7,9 +8,21 @@ from typing import Any
 
 import pytest
 
+from strandline.mcp.arguments import (
+    Schema,
+    WrongArgument,
+    choice,
+    number,
+    objects,
+    read_arguments,
+    switch,
+    text,
+    texts,
+    whole,
+)
 from strandline.mcp.dispatch import TOOLSETS
-from strandline.mcp.tool_types import Schema, Tool
-from tests.mcp_calls import ALICE, EVERYTHING, HELPER, call_tool, calls_of, post, prepare
+from strandline.mcp.tool_types import Tool
+from tests.mcp_calls import ALICE, EVERYTHING, FAILS, HELPER, call_tool, calls_of, post, prepare
 from tests.support import Gateway, Reply, ScratchDatabase
 
 TOOLS = [tool for tools in TOOLSETS.values() for tool in tools]
@@ -38,7 +51,7 @@ def call(gateway: Gateway, key: str, tool: str, arguments: object, id: object = 
 
 def place_text(schema: Schema, text: str) -> object:
     """A value of a schema's type that has this text somewhere; None where it has no text."""
-    match schema["type"]:
+    match schema.get("type", "string"):
         case "string":
             return text
         case "array":
@@ -51,8 +64,8 @@ def place_text(schema: Schema, text: str) -> object:
 
 def unstorable_arguments(tool: Tool) -> Iterator[tuple[str, object]]:
     for name, schema in tool.properties.items():
-        for text in UNSTORABLE:
-            value = place_text(schema, text)
+        for unstorable in UNSTORABLE:
+            value = place_text(schema, unstorable)
             if value is not None:
                 yield name, value
 
@@ -92,6 +105,126 @@ def test_what_the_service_refuses_bears_the_id_of_the_request(gateway: Gateway, 
     assert (reply.status, reply.body["id"]) == (422, "q-9"), reply.text
     broken = gateway.call("POST", "/mcp", query=query, raw=b"{", key=bob)
     assert (broken.status, broken.body["id"]) == (422, None), broken.text
+
+
+# null, and other types ---------------------------------------------------------------------------
+
+OPTIONAL = [(tool, name) for tool in TOOLS for name in tool.properties if name not in tool.required]
+
+
+@pytest.mark.parametrize(("tool", "name"), OPTIONAL, ids=[f"{t.name}-{n}" for t, n in OPTIONAL])
+def test_null_is_what_is_left_out(tool: Tool, name: str) -> None:
+    needed = {one: example_of(tool.properties[one]) for one in tool.required}
+    assert tool.read_arguments({**needed, name: None}) == tool.read_arguments(needed)
+    given = {**needed, name: example_of(tool.properties[name])}
+    assert name in tool.read_arguments(given)
+
+
+def example_of(schema: Schema) -> object:
+    """A value that a schema has."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    examples: dict[str, object] = {"integer": 1, "number": 0.5, "boolean": True, "object": {}}
+    match schema.get("type", "string"):
+        case "string":
+            return "x"
+        case "array":
+            return [example_of(schema["items"])]
+        case kind:
+            return examples[kind]
+
+
+def test_every_tool_takes_null_for_all_that_it_does_not_need(gateway: Gateway, key: str) -> None:
+    for tool, calls in calls_of(prepare(gateway, key)).items():
+        properties = next(one for one in TOOLS if one.name == tool).properties
+        for arguments, expected in calls:
+            nulls = {name: None for name in properties if "type" in properties[name]}
+            answer, is_error = call_tool(
+                gateway,
+                tool,
+                {**nulls, **arguments},
+                key=key,
+                participants=[ALICE, HELPER],
+            )
+            assert expected in answer, (tool, answer)
+            assert is_error is any(sign in expected for sign in FAILS), (tool, answer)
+    nodes = [{"type": "topic", "name": "Tides", "description": None, "relationships": None}]
+    arguments = {"nodes": nodes, "participants": [ALICE]}
+    answer, is_error = call_tool(gateway, "mie_bulk_store", arguments, key=key)
+    assert not is_error, answer
+
+
+def test_a_message_may_have_null_for_parameters_and_arguments(gateway: Gateway, key: str) -> None:
+    options: dict[str, Any] = {"key": key, "query": {"participants": [ALICE]}}
+
+    def send(method: str, **members: object) -> Any:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, **members}
+        return gateway.call("POST", "/mcp", raw=json.dumps(body).encode(), **options).body
+
+    for method in ("ping", "tools/list", "prompts/list", "initialize"):
+        assert "result" in send(method, params=None), method
+    for arguments in ({"arguments": None}, {}):
+        result = send("tools/call", params={"name": "context", **arguments})["result"]
+        assert not result["isError"], result
+        lacking = send("tools/call", params={"name": "recall", **arguments})["result"]
+        assert "query is missing" in lacking["content"][0]["text"]
+        prompt = send("prompts/get", params={"name": "what_do_i_know", **arguments})
+        assert "messages" in prompt["result"]
+    assert send("tools/call", params=None)["error"]["code"] == -32602
+
+
+def test_a_wrong_type_is_taken_where_its_meaning_is_plain() -> None:
+    """Each that is, and beside it what is refused."""
+    accepted: list[tuple[Schema, object, object]] = [
+        (whole(""), "10", 10),
+        (whole(""), " 10", None),
+        (whole(""), "-3", -3),
+        (whole(""), 10.0, 10),
+        (whole(""), 10.5, None),
+        (whole(""), "10.5", None),
+        (whole(""), "1e3", None),
+        (whole(""), "ten", None),
+        (whole(""), "٣", None),
+        (whole(""), "9" * 20, None),
+        (whole(""), True, None),
+        (number(""), "0.5", 0.5),
+        (number(""), "NaN", None),
+        (number(""), 1, 1),
+        (number(""), True, None),
+        (switch(""), "true", True),
+        (switch(""), "false", False),
+        (switch(""), "True", None),
+        (switch(""), "yes", None),
+        (switch(""), 1, None),
+        (texts(""), "user:alice", ["user:alice"]),
+        (texts(""), '["user:alice", "agent:b"]', ["user:alice", "agent:b"]),
+        (texts(""), '["user:alice"', None),
+        (texts(""), "[1]", None),
+        (texts(""), {"a": 1}, None),
+        (texts(""), 5, None),
+        (objects(""), {"a": 1}, [{"a": 1}]),
+        (objects(""), '[{"a": 1}]', [{"a": 1}]),
+        (objects(""), "[" * 100_000, None),
+        (objects(""), "x", None),
+        (text(""), 10, None),
+        (text(""), True, None),
+        (text(""), ["x"], None),
+        (choice("", "a"), "A", None),
+    ]
+    for schema, value, expected in accepted:
+        if expected is None:
+            with pytest.raises(WrongArgument, match=r"^a(\[0\])?: must be "):
+                read_arguments("t", {"a": schema}, (), {"a": value})
+            continue
+        actual = read_arguments("t", {"a": schema}, (), {"a": value})["a"]
+        assert (actual, type(actual)) == (expected, type(expected)), (schema, value)
+
+
+def test_no_tool_erases_or_changes_rights() -> None:
+    """Nothing that a model meant otherwise can cost memory or open it."""
+    operations: Any = importlib.import_module("functions.mcp.handler").OPERATIONS
+    assert not [name for name in operations if operations[name].right in ("erase", "operator")]
+    assert not [name for name in operations if re.search(r"keys|tenants|certificates|eras", name)]
 
 
 # whose words -------------------------------------------------------------------------------------

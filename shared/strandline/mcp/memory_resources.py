@@ -8,56 +8,74 @@ from typing import Any
 
 from strandline.aws.blobs import is_text
 from strandline.config import McpToolset
+from strandline.mcp.answer_size import MAX_TOKENS, count_fitting_chars, shorten_json
 from strandline.mcp.rendering import escape_json
 from strandline.mcp.tool_types import ToolContext
-from strandline.mcp.tools_memory import get_context
+from strandline.mcp.tools_memory import get_context, read_payload
 
 _RECENT = "mie://context/recent"
-_MAX_TEXT_BYTES = 1024 * 1024
-"""For a longer text the answer is its address."""
-type ResourceContents = dict[str, Any]
+_NOTE_TOKENS = 400
+"""Left free for the note on where a text goes on."""
+type ResourceContents = list[dict[str, Any]]
+"""The contents, and what is said about them where they are cut."""
 
 
-def read_recent_context(context: ToolContext, cid: str) -> ResourceContents:
+def read_recent_context(context: ToolContext, cid: str, start: int) -> ResourceContents:
     """The newest events and topics, as the block for a prompt."""
-    del cid
-    return {"mimeType": "text/plain", "text": get_context(context, {})}
+    del cid, start
+    return [{"mimeType": "text/plain", "text": get_context(context, {})}]
 
 
-def read_block(context: ToolContext, cid: str) -> ResourceContents:
-    """The bytes of the block with this CID."""
+def read_block(context: ToolContext, cid: str, start: int) -> ResourceContents:
+    """The bytes of the block with this CID: the whole, whatever its size, as they are hashed."""
+    del start
     data = context.operations.read(
         "GET /ipfs/{cid}", path={"cid": cid}, query=_participants_query(context)
     )
-    return {"mimeType": "application/vnd.ipld.raw", "blob": base64.b64encode(data).decode()}
+    blob = base64.b64encode(data).decode()
+    return [{"mimeType": "application/vnd.ipld.raw", "blob": blob}]
 
 
-def read_memory(context: ToolContext, cid: str) -> ResourceContents:
+def read_memory(context: ToolContext, cid: str, start: int) -> ResourceContents:
     """An event as JSON."""
+    del start
     event = context.operations.call(
         "GET /memory/{cid}", path={"cid": cid}, query=_participants_query(context)
     )
-    return {"mimeType": "application/json", "text": escape_json(event)}
+    return _write_json(event, f"memory_read with event_id {event['event_id']} gives its text.")
 
 
-def read_file(context: ToolContext, cid: str) -> ResourceContents:
-    """The text of a payload; of one that is large or not text, the address to download it from."""
-    file = context.operations.call(
-        "GET /file/{cid}", path={"cid": cid}, query=_participants_query(context)
-    )
-    if not is_text(file["mime_type"]) or file["size"] > _MAX_TEXT_BYTES:
-        return {"mimeType": "application/json", "text": escape_json(file)}
-    blobs = context.operations.request.resources.blobs
-    text = blobs.read_text_prefix(context.principal.tenant, cid, _MAX_TEXT_BYTES)
-    return {"mimeType": file["mime_type"], "text": text}
+def read_file(context: ToolContext, cid: str, start: int) -> ResourceContents:
+    """The text of a payload from a character on, as much as an answer may have; of one that is not
+    text, the address to download it from."""
+    readers = _participants_query(context)
+    file = context.operations.call("GET /file/{cid}", path={"cid": cid}, query=readers)
+    if not is_text(file["mime_type"]):
+        return _write_json(file, "")
+    text, address = read_payload(context, file)
+    rest = text[start:]
+    shown = count_fitting_chars(rest, MAX_TOKENS - _NOTE_TOKENS)
+    contents = [{"mimeType": file["mime_type"], "text": rest[:shown]}]
+    notes = address.strip()
+    if shown < len(rest):
+        more = f"memoria://file/{cid}?from={start + shown}"
+        notes = f"More, of {len(text)} characters: {more}\n{notes}".strip()
+    return contents + ([{"mimeType": "text/plain", "text": notes}] if notes else [])
 
 
-def read_sona(context: ToolContext, uuid: str) -> ResourceContents:
+def read_sona(context: ToolContext, uuid: str, start: int) -> ResourceContents:
     """A sona as JSON."""
+    del start
     sona = context.operations.call(
         "GET /sona/{uuid}", path={"uuid": uuid}, query=_participants_query(context)
     )
-    return {"mimeType": "application/json", "text": escape_json(sona)}
+    return _write_json(sona, "")
+
+
+def _write_json(value: object, rest: str) -> ResourceContents:
+    text, note = shorten_json(value, escape_json)
+    contents = [{"mimeType": "application/json", "text": text}]
+    return contents + ([{"mimeType": "text/plain", "text": f"Cut: {note}. {rest}"}] * bool(note))
 
 
 def _participants_query(context: ToolContext) -> dict[str, list[str]]:
@@ -72,7 +90,7 @@ class Template:
     name: str
     description: str
     media: str
-    read: Callable[[ToolContext, str], ResourceContents]
+    read: Callable[[ToolContext, str, int], ResourceContents]
     toolset: McpToolset = "memory"
     """The toolset that enables it."""
 
@@ -99,9 +117,9 @@ TEMPLATES = (
         "memoria://memory/{cid}", "memory", "An event by its CID.", "application/json", read_memory
     ),
     Template(
-        "memoria://file/{cid}",
+        "memoria://file/{cid}{?from}",
         "file",
-        "A payload by its CID: its text, or where to download it.",
+        "A payload by its CID: its text, from a character on, or where to download it.",
         "*/*",
         read_file,
     ),
@@ -123,7 +141,9 @@ RESOURCES = (
     },
 )
 _TEMPLATES = {template.uri.partition("{")[0]: template for template in TEMPLATES}
-_URI = re.compile(r"(ipfs://|memoria://(?:memory|file|sona)/)([a-zA-Z0-9-]{1,128})")
+_URI = re.compile(
+    r"(ipfs://|memoria://(?:memory|file|sona)/)([a-zA-Z0-9-]{1,128})(?:\?from=(\d{1,9}))?"
+)
 
 
 def find_reader(
@@ -131,11 +151,13 @@ def find_reader(
 ) -> Callable[[ToolContext], ResourceContents] | None:
     """The reader for a resource of these toolsets; None if the URI is not the address of one."""
     if uri == _RECENT and "memory" in toolsets:
-        return lambda context: read_recent_context(context, "")
+        return lambda context: read_recent_context(context, "", 0)
     match = _URI.fullmatch(uri)
     if match is None:
         return None
-    template, name = _TEMPLATES[match[1]], match[2]
+    template, name, start = _TEMPLATES[match[1]], match[2], match[3]
+    if start is not None and template.read is not read_file:
+        return None
     if template.toolset not in toolsets:
         return None
-    return lambda context: template.read(context, name)
+    return lambda context: template.read(context, name, int(start or 0))

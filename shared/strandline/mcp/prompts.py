@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.auth.principals import Right
-from strandline.mcp.tool_types import Arguments, ToolContext
+from strandline.mcp.arguments import Arguments
+from strandline.mcp.tool_types import ToolContext
 from strandline.mcp.tools_memory import get_context
 
 
@@ -14,9 +15,10 @@ def remember(context: ToolContext, arguments: Arguments) -> str:
     users = [name for name in context.get_members() if name.startswith("user:")]
     speaker = f"speaker {users[0]}" if len(users) == 1 else "the `speaker` who says it"
     return (
-        "Remember this: first `recall` whether it is known already. If it is new, store it with "
-        f"`add`, word for word, with {speaker}; if it builds on or corrects what is known, with "
-        f"`insert`. Then say in one sentence what was stored.\n\n{arguments['text']}"
+        "Remember this: first `memory_recall` whether it is known already. If it is new, store it "
+        f"with `memory_add`, word for word, with {speaker}; if it builds on or corrects what is "
+        "known, with `memory_insert`. Then say in one sentence what was stored."
+        f"\n\n{arguments['text']}"
     )
 
 
@@ -39,6 +41,7 @@ class Prompt:
     title: str
     description: str
     argument: str
+    argument_description: str
     is_required: bool
     write: Callable[[ToolContext, Arguments], str]
     rights: tuple[Right, ...] = ("read",)
@@ -47,7 +50,11 @@ class Prompt:
     @property
     def definition(self) -> dict[str, Any]:
         """Its entry in `prompts/list`."""
-        argument = {"name": self.argument, "required": self.is_required}
+        argument = {
+            "name": self.argument,
+            "description": self.argument_description,
+            "required": self.is_required,
+        }
         return {
             "name": self.name,
             "title": self.title,
@@ -64,6 +71,7 @@ PROMPTS: Mapping[str, Prompt] = {
             "Remember this",
             "Store a text in memory, unless it is known already.",
             "text",
+            "What to remember, word for word.",
             True,
             remember,
             ("read", "write"),
@@ -73,6 +81,7 @@ PROMPTS: Mapping[str, Prompt] = {
             "What do I know",
             "What memory holds about a topic, or at all.",
             "topic",
+            "What to ask about; leave it out for everything.",
             False,
             know,
         ),

@@ -14,8 +14,10 @@ SERVER_VERSION = "0.1.0"
 SERVER = {"name": "strandline", "title": "Strandline", "version": SERVER_VERSION}
 MODERN = "2026-07-28"
 """The version without a handshake."""
-HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2024-11-05")
-"""Newest first. 2025-03-26 is left out: it requires batches, which no other version has."""
+HANDSHAKE_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""Newest first. Batches, which 2025-03-26 alone has, are refused."""
+UNTITLED_VERSIONS = ("2025-03-26", "2024-11-05")
+"""Those in which a server has a name and a version alone."""
 SUPPORTED_VERSIONS = (MODERN, *HANDSHAKE_VERSIONS)
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
@@ -71,10 +73,15 @@ def message_id(value: object) -> MessageId:
 
 def parse_message(value: object) -> Message:
     """A parsed body as a message. Raises ProtocolError."""
+    if isinstance(value, list):
+        raise ProtocolError(
+            INVALID_REQUEST, "Batches are not served: send each message in a body of its own."
+        )
     if not isinstance(value, dict):
         raise ProtocolError(INVALID_REQUEST, "Send one JSON-RPC message, an object, in each body.")
     body = cast("dict[str, Any]", value)
-    method, params = body.get("method"), body.get("params", {})
+    method: object = body.get("method")
+    params: object = body.get("params") if body.get("params") is not None else {}
     if body.get("jsonrpc") != "2.0" or not isinstance(method, str):
         raise ProtocolError(INVALID_REQUEST, 'A message has "jsonrpc": "2.0" and a method.')
     if "id" in body and message_id(body) is None:

@@ -2,50 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from strandline.auth.principals import Principal, Right
-from strandline.context.fence import sanitize
-from strandline.errors import Invalid
+from strandline.mcp.arguments import Arguments, Schema, WrongArgument, read_arguments, switch
 from strandline.mcp.operations import Operations
-from strandline.schemas import check_storable
 
-type Schema = Mapping[str, Any]
-"""JSON Schema, in the few words that `check_arguments` knows."""
-type Arguments = dict[str, Any]
-
-TEXT: Schema = {"type": "string"}
-WHOLE: Schema = {"type": "integer"}
-NUMBER: Schema = {"type": "number"}
-SWITCH: Schema = {"type": "boolean"}
-OBJECT: Schema = {"type": "object"}
-TEXTS: Schema = {"type": "array", "items": TEXT}
-OBJECTS: Schema = {"type": "array", "items": OBJECT}
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
-_NOUNS = {
-    "string": "a string",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "array": "an array",
-    "object": "an object",
-}
-
-
-def choice(*names: str) -> Schema:
-    """One of some words."""
-    return {"type": "string", "enum": list(names)}
-
-
-class WrongArgument(Exception):
-    """An argument that a tool does not accept. The text names it and the way out."""
+_PREFIX = "memory_"
+_EVERYBODY: Mapping[str, Schema] = {"everybody": switch("Read all of the tenant.")}
+"""An admin's word, which a refusal tells: in a list it would cost every model tokens."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +77,7 @@ class Tool:
     """A tool: its description for a model, and its function."""
 
     name: str
+    """Says whose tool it is, as other servers' tools stand beside it."""
     description: str
     rights: tuple[Right, ...]
     """Without one of them the tool is not listed. The operation itself refuses the call."""
@@ -121,6 +87,15 @@ class Tool:
     is_read_only: bool = True
     is_for_bound: bool = True
     """Whether a credential that is bound to a user, and not an admin's, may call it."""
+
+    field_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Its arguments by the names that the operation's errors have for them."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names by which it can be called: its own, and a shorter one that is not listed."""
+        short = self.name.removeprefix(_PREFIX)
+        return (self.name,) if short == self.name else (self.name, short)
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -142,45 +117,8 @@ class Tool:
             return False
         return all(principal.has_right(right) for right in self.rights)
 
-    def check_arguments(self, arguments: Arguments) -> None:
-        """Raise WrongArgument for an argument that is unknown, missing, of another type, or that
-        cannot be stored. Limits and formats are checked by the operation."""
-        try:
-            check_storable(arguments)
-        except Invalid as error:
-            raise WrongArgument(sanitize(str(error))) from None
-        properties = self.properties
-        if self.is_read_only and "participants" in properties:
-            # An admin's word, which a refusal tells: in a list it would cost every model tokens.
-            properties = {**properties, "everybody": SWITCH}
-        unknown = arguments.keys() - properties.keys()
-        if unknown:
-            names = ", ".join(self.properties) or "none"
-            # Not the name that was sent: a model may put anything there.
-            raise WrongArgument(f"{len(unknown)} unknown; {self.name} takes: {names}")
-        for name in self.required:
-            if name not in arguments:
-                raise WrongArgument(f"{name}: is required")
-        for name, value in arguments.items():
-            _check(name, properties[name], value)
-
-
-def _check(name: str, schema: Schema, value: object) -> None:
-    kind: str = schema["type"]
-    is_of_type = isinstance(value, _TYPES[kind]) and (
-        kind == "boolean" or not isinstance(value, bool)
-    )
-    if not is_of_type:
-        raise WrongArgument(f"{name}: must be {_NOUNS[kind]}")
-    if "enum" in schema and value not in schema["enum"]:
-        raise WrongArgument(f"{name}: must be one of {', '.join(schema['enum'])}")
-    if kind == "array":
-        for position, item in enumerate(cast("list[object]", value)):
-            _check(f"{name}[{position}]", schema["items"], item)
-
-
-def pick(arguments: Arguments, *names: str, **aliases: str) -> dict[str, Any]:
-    """The arguments that are given of `names`, and of `aliases` under the name of a field:
-    `pick(arguments, "limit", types="node_types")`."""
-    fields = {name: name for name in names} | aliases
-    return {f: arguments[a] for f, a in fields.items() if arguments.get(a) is not None}
+    def read_arguments(self, arguments: Arguments) -> Arguments:
+        """The arguments of a call, in the types of the schema. Raises WrongArgument."""
+        reads_for = self.is_read_only and "participants" in self.properties
+        unlisted = _EVERYBODY if reads_for else {}
+        return read_arguments(self.name, self.properties, self.required, arguments, unlisted)

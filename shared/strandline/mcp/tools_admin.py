@@ -1,15 +1,8 @@
 """The toolset `admin`: the state of the service and its background work, for a tenant's admins."""
 
+from strandline.mcp.arguments import Arguments, WrongArgument, choice, text, whole
 from strandline.mcp.rendering import fence_json
-from strandline.mcp.tool_types import (
-    TEXT,
-    WHOLE,
-    Arguments,
-    Tool,
-    ToolContext,
-    WrongArgument,
-    choice,
-)
+from strandline.mcp.tool_types import Tool, ToolContext
 
 _LIST_LIMIT = "20"
 
@@ -64,34 +57,40 @@ def get_usage(context: ToolContext, arguments: Arguments) -> str:
 
 TOOLS = (
     Tool(
-        "status",
+        "memory_status",
         "Whether the service is up, what fails in the background, and what the topic index "
         "waits for.",
         ("admin",),
         get_status,
     ),
     Tool(
-        "jobs",
+        "memory_jobs",
         "Background jobs: list them, start one by name, or retry a failed one by id.",
         ("admin",),
         jobs,
-        {"action": choice("list", "start", "retry"), "job": TEXT},
-        is_read_only=False,
-    ),
-    Tool(
-        "snapshots",
-        "Snapshots of the topic index: list, show, difference (from), or activate an older one.",
-        ("admin",),
-        snapshots,
         {
-            "action": choice("list", "show", "difference", "activate"),
-            "version": WHOLE,
-            "from": WHOLE,
+            "action": choice("list (default), start or retry.", "list", "start", "retry"),
+            "job": text("start: the job's name, such as builder; retry: the failed job's id."),
         },
         is_read_only=False,
     ),
     Tool(
-        "usage",
+        "memory_snapshots",
+        "Snapshots of the topic index: list, show, difference (from), or activate an older one.",
+        ("admin",),
+        snapshots,
+        {
+            "action": choice(
+                "list (default), show, difference or activate.",
+                *("list", "show", "difference", "activate"),
+            ),
+            "version": whole("The snapshot's number."),
+            "from": whole("difference: the number of the snapshot to compare with."),
+        },
+        is_read_only=False,
+    ),
+    Tool(
+        "memory_usage",
         "What the tenant uses of its quotas and model budget.",
         ("read",),
         get_usage,

@@ -1,7 +1,10 @@
-"""The toolset `graph`: facts, decisions, entities, events and topics, under MIE's names."""
+"""What the tools of the toolset `graph` do, under MIE's names: facts, decisions, entities, events
+and topics."""
 
 from typing import Any, cast
 
+from strandline.mcp.answer_size import ask_for_fitting_page
+from strandline.mcp.arguments import Arguments, WrongArgument, drop_nulls, pick
 from strandline.mcp.rendering import (
     conflict_line,
     edge_line,
@@ -11,24 +14,11 @@ from strandline.mcp.rendering import (
     node_line,
     sanitize_name,
 )
-from strandline.mcp.tool_types import (
-    NUMBER,
-    OBJECTS,
-    SWITCH,
-    TEXT,
-    TEXTS,
-    WHOLE,
-    Arguments,
-    Schema,
-    Tool,
-    ToolContext,
-    WrongArgument,
-    choice,
-    pick,
-)
+from strandline.mcp.tool_types import ToolContext
 
 _NODES = "/api/v1/graph/nodes"
-_NOTHING = "Nothing of it is in the graph. Try other words, mode=exact, or mie_list."
+_ARCHIVING = {"archive": True, "restore": False}
+NOTHING = "Nothing of it is in the graph. Try other words, mode=exact, or mie_list."
 
 
 def analyze(context: ToolContext, arguments: Arguments) -> str:
@@ -72,10 +62,11 @@ def _to_node(arguments: Arguments) -> dict[str, Any]:
     """A node in the form of the graph's own operation, from MIE's arguments. That operation refuses
     unknown fields."""
     others = ("participants", "relationships", "speaker")
-    node = {name: value for name, value in arguments.items() if name not in others}
+    fields: dict[str, Any] = drop_nulls(arguments)
+    node = {name: value for name, value in fields.items() if name not in others}
     if "invalidates" in node:
         node.setdefault("reason", "Replaced by a newer fact.")
-    edges: object = arguments.get("relationships")
+    edges: object = fields.get("relationships")
     if isinstance(edges, list):
         node["relationships"] = [_to_edge(edge) for edge in cast("list[object]", edges)]
     return node
@@ -102,7 +93,7 @@ def query(context: ToolContext, arguments: Arguments) -> str:
         return fence_json(answer)
     lines = [node_line(node) for node in answer["nodes"]]
     lines += [edge_line(edge) for edge in answer["edges"]]
-    return (fence_lines(lines) if lines else _NOTHING) + limits_note(answer["degraded"])
+    return (fence_lines(lines) if lines else NOTHING) + limits_note(answer["degraded"])
 
 
 def list_nodes(context: ToolContext, arguments: Arguments) -> str:
@@ -112,23 +103,24 @@ def list_nodes(context: ToolContext, arguments: Arguments) -> str:
         arguments, category="kind"
     )
     query = {name: [str(value)] for name, value in fields.items()}
-    query["limit"] = [str(arguments.get("limit", 20))]
     query["valid_only"] = ["false" if arguments.get("valid_only") is False else "true"]
-    page = context.operations.call(
-        f"GET {_NODES}", query=query | context.get_read_participants(arguments)
+    query |= context.get_read_participants(arguments)
+
+    def ask(limit: int) -> Any:
+        return context.operations.call(f"GET {_NODES}", query={**query, "limit": [str(limit)]})
+
+    page, lines = ask_for_fitting_page(
+        ask, lambda page: [node_line(node) for node in page["nodes"]], arguments.get("limit", 20)
     )
-    lines = [node_line(node) for node in page["nodes"]]
     more = f"\nMore: cursor={page['next_cursor']}" if page["next_cursor"] else ""
-    return (fence_lines(lines) if lines else _NOTHING) + more
+    return (fence_lines(lines) if lines else NOTHING) + more
 
 
 def update(context: ToolContext, arguments: Arguments) -> str:
-    """End a fact, or change a field of a node."""
-    path, body = (
-        {"node_id": arguments["node_id"]},
-        context.get_author(arguments),
-    )
-    if arguments["action"] == "invalidate":
+    """End a fact, change a field of a node, or archive it."""
+    path, body = {"node_id": arguments["node_id"]}, context.get_author(arguments)
+    action: str = arguments["action"]
+    if action == "invalidate":
         if "reason" not in arguments:
             raise WrongArgument("reason: say why the fact does not hold any more")
         body |= pick(arguments, "reason", "replacement_id")
@@ -139,12 +131,29 @@ def update(context: ToolContext, arguments: Arguments) -> str:
             f" {invalidation['replacement']} holds instead." if invalidation["replacement"] else ""
         )
         return f"{invalidation['id']} does not hold since {invalidation['valid_to']}.{instead}"
-    if "new_value" not in arguments:
-        raise WrongArgument("new_value: give the new description or status")
-    field = arguments["action"].removeprefix("update_")
-    body[field] = arguments["new_value"]
+    if action in _ARCHIVING:
+        field, done = "archived", f"is {action}d"
+        body[field] = _ARCHIVING[action]
+    else:
+        field = action.removeprefix("update_")
+        done = f"has a new {field}"
+        if "new_value" not in arguments:
+            raise WrongArgument("new_value: give the new description or status")
+        body[field] = arguments["new_value"]
     change = context.operations.call(f"PATCH {_NODES}/{{node_id}}", body, path=path)
-    return f"{change['id']} has a new {field} (event {change['event_id']})."
+    return f"{change['id']} {done} (event {change['event_id']})."
+
+
+def relate(context: ToolContext, arguments: Arguments) -> str:
+    """State an edge between two nodes that are there."""
+    edge = pick(arguments, "from_id", "to_id", "edge", "role", "nuance", "confidence")
+    body = context.get_author(arguments) | {"edges": [{"edge": "related", **edge}]}
+    (stored,) = context.operations.call("POST /api/v1/graph/edges", body)["edges"]
+    corrected = " The edge that was asked for is not known." if stored["corrected_from"] else ""
+    return (
+        f"{stored['from_id']} {stored['type']} {stored['to_id']} "
+        f"(event {stored['event_id']}).{corrected}"
+    )
 
 
 def find_conflicts(context: ToolContext, arguments: Arguments) -> str:
@@ -189,147 +198,3 @@ def get_status(context: ToolContext, arguments: Arguments) -> str:
         f"statements {use['statements']}, answers in 30 days {use['answers']}",
     ]
     return "\n".join(lines)
-
-
-_TYPE = choice("fact", "decision", "entity", "event", "topic")
-_KIND = choice("person", "company", "project", "product", "technology", "place", "other")
-_STATUS = choice("active", "superseded", "reversed")
-_WHO: dict[str, Schema] = {"participants": TEXTS}
-_AUTHOR: dict[str, Schema] = {**_WHO, "speaker": TEXT}
-
-TOOLS = (
-    Tool(
-        "mie_analyze",
-        "Before storing: what is known about a text, what contradicts it, and what to weigh.",
-        ("read",),
-        analyze,
-        {
-            "content": TEXT,
-            "content_type": choice("conversation", "statement", "decision", "event"),
-            **_WHO,
-        },
-        ("content",),
-    ),
-    Tool(
-        "mie_store",
-        "Store one node: fact (content), decision (title, rationale), entity (name, kind), event "
-        '(title, event_date) or topic (name). relationships: [{"edge": "fact_entity", '
-        '"target_id": "ent:…", "role"}]. invalidates: the fact that it replaces.',
-        ("write",),
-        store,
-        {
-            "type": _TYPE,
-            "content": TEXT,
-            "category": TEXT,
-            "confidence": NUMBER,
-            "title": TEXT,
-            "rationale": TEXT,
-            "alternatives": TEXTS,
-            "status": _STATUS,
-            "name": TEXT,
-            "kind": _KIND,
-            "description": TEXT,
-            "event_date": TEXT,
-            "relationships": OBJECTS,
-            "invalidates": TEXT,
-            "reason": TEXT,
-            **_AUTHOR,
-        },
-        ("type",),
-        is_read_only=False,
-    ),
-    Tool(
-        "mie_bulk_store",
-        "Store up to 50 nodes, all or none, each with the arguments of mie_store; `ref` names one "
-        "for edges of the same call.",
-        ("write",),
-        bulk_store,
-        {"nodes": OBJECTS, **_AUTHOR},
-        ("nodes",),
-        is_read_only=False,
-    ),
-    Tool(
-        "mie_query",
-        "Search the graph by meaning, exact part of a text, or mode=graph: what `query` names and "
-        "what lies around it. With node_id walk from that node.",
-        ("read",),
-        query,
-        {
-            "query": TEXT,
-            "mode": choice("semantic", "exact", "graph"),
-            "node_types": TEXTS,
-            "node_id": TEXT,
-            "traversal": choice(
-                *("related_entities", "related_facts", "facts_about_entity", "decision_entities"),
-                *("entity_decisions", "invalidation_chain", "topic_contents", "neighbours"),
-            ),
-            "limit": WHOLE,
-            **_WHO,
-            "format": choice("text", "json"),
-        },
-    ),
-    Tool(
-        "mie_list",
-        "List nodes of a type, filtered, sorted, in pages.",
-        ("read",),
-        list_nodes,
-        {
-            "node_type": _TYPE,
-            "category": TEXT,
-            "kind": TEXT,
-            "status": _STATUS,
-            "valid_only": SWITCH,
-            "sort_by": choice("updated_at", "created_at", "name", "weight", "confidence"),
-            "sort_order": choice("asc", "desc"),
-            "limit": WHOLE,
-            "cursor": TEXT,
-            **_WHO,
-        },
-        ("node_type",),
-    ),
-    Tool(
-        "mie_update",
-        "Change a node among exactly its participants. invalidate ends a fact (reason, "
-        "replacement_id); the others set new_value.",
-        ("write",),
-        update,
-        {
-            "node_id": TEXT,
-            "action": choice("invalidate", "update_description", "update_status"),
-            "reason": TEXT,
-            "replacement_id": TEXT,
-            "new_value": TEXT,
-            **_AUTHOR,
-        },
-        ("node_id", "action"),
-        is_read_only=False,
-    ),
-    Tool(
-        "mie_conflicts",
-        "Facts that contradict a content, one fact (node_id), or each other.",
-        ("read",),
-        find_conflicts,
-        {
-            "content": TEXT,
-            "node_id": TEXT,
-            "category": TEXT,
-            "threshold": NUMBER,
-            "limit": WHOLE,
-            **_WHO,
-        },
-    ),
-    Tool(
-        "mie_export",
-        "Export the graph in view to a file; gives its address.",
-        ("read",),
-        export,
-        {"include_embeddings": SWITCH, **_WHO},
-    ),
-    Tool(
-        "mie_status",
-        "How much the graph has, and how it is doing.",
-        ("read",),
-        get_status,
-        {**_WHO},
-    ),
-)

@@ -3,17 +3,17 @@
 from typing import Any
 
 from strandline.context.fence import sanitize
+from strandline.mcp.answer_size import ask_for_fitting_page
+from strandline.mcp.arguments import Arguments, WrongArgument, pick, text, whole
 from strandline.mcp.rendering import act_line, citations_note, event_line, fence_lines, limits_note
-from strandline.mcp.tool_types import (
-    NUMBER,
-    TEXT,
-    TEXTS,
-    WHOLE,
-    Arguments,
-    Tool,
-    ToolContext,
-    WrongArgument,
-    pick,
+from strandline.mcp.tool_types import Tool, ToolContext
+from strandline.mcp.tools_memory import (
+    AUTHORS,
+    EVENT_KEY,
+    PARTICIPANTS,
+    SESSION,
+    WEIGHTS,
+    weights_of,
 )
 
 _ACTS = "/api/v1/sonas/{uuid}/acts"
@@ -28,22 +28,16 @@ def query(context: ToolContext, arguments: Arguments) -> str:
             context.operations.call("GET /api/v1/turns/{turn_id}", path=path, query=readers)
         )
     if "query" not in arguments:
-        raise WrongArgument("query: is required, or turn_id")
-    body = pick(arguments, "query", "sona") | _weights(arguments)
+        raise WrongArgument("query is missing, or turn_id")
+    body = pick(arguments, "query", "sona") | weights_of(arguments)
     return _show(context.operations.call("POST /api/v1/query", body | readers))
 
 
 def chat(context: ToolContext, arguments: Arguments) -> str:
     """Store a message, and the model's reply to it."""
-    body = pick(arguments, "message", "session_id", "sona", "speaker")
-    body |= context.get_write_participants(arguments) | _weights(arguments)
+    body = pick(arguments, "message", "session_id", "sona", "speaker", "reply_as")
+    body |= context.get_write_participants(arguments) | weights_of(arguments)
     return _show(context.operations.call("POST /api/v1/chat", body, key=arguments.get("event_key")))
-
-
-def _weights(arguments: Arguments) -> dict[str, Any]:
-    """The field of the weight that a sona has in what is recalled."""
-    weight = arguments.get("sona_weight")
-    return {} if weight is None else {"weights": {"sona": weight}}
 
 
 def _show(turn: dict[str, Any]) -> str:
@@ -57,8 +51,8 @@ def _show(turn: dict[str, Any]) -> str:
         return f"It takes longer. Call `query` with turn_id={turn['turn_id']} in a while.{events}"
     if turn["state"] == "failed":
         return f"The language model gave no answer ({turn['reason']}).{events}"
-    text = fence_lines([sanitize(line) for line in turn["text"].splitlines() if line.strip()])
-    return text + citations_note(turn["citations"]) + events + limits_note(turn["degraded"])
+    block = fence_lines([sanitize(line) for line in turn["text"].splitlines() if line.strip()])
+    return block + citations_note(turn["citations"]) + events + limits_note(turn["degraded"])
 
 
 def push_act(context: ToolContext, arguments: Arguments) -> str:
@@ -85,68 +79,97 @@ def next_act(context: ToolContext, arguments: Arguments) -> str:
 
 def stream_acts(context: ToolContext, arguments: Arguments) -> str:
     """The acts after a cursor."""
-    fields = pick(arguments, "cursor", "wait", "limit")
-    path, options = {"uuid": arguments["sona"]}, {name: [str(fields[name])] for name in fields}
-    page = context.operations.call(
-        f"GET {_ACTS}", path=path, query=context.get_read_participants(arguments) | options
+    path, fields = {"uuid": arguments["sona"]}, pick(arguments, "cursor", "wait")
+    query = {name: [str(fields[name])] for name in fields}
+    query |= context.get_read_participants(arguments)
+
+    def ask(limit: int) -> Any:
+        return context.operations.call(
+            f"GET {_ACTS}", path=path, query={**query, "limit": [str(limit)]}
+        )
+
+    page, lines = ask_for_fitting_page(
+        ask, lambda page: [act_line(act) for act in page["acts"]], arguments.get("limit", 50)
     )
-    lines = [act_line(act) for act in page["acts"]]
-    text = fence_lines(lines) if lines else "No further act."
+    block = fence_lines(lines) if lines else "No further act."
     if seconds := page["retry_after"]:
-        text = f"{text} Too many requests wait already: call again in {seconds} s."
-    return f"{text}\nHead: {page['head']}. Go on with cursor={page['cursor']}"
+        block = f"{block} Too many requests wait already: call again in {seconds} s."
+    return f"{block}\nHead: {page['head']}. Go on with cursor={page['cursor']}"
 
 
-_SONA = {"sona": TEXT}
-_WEIGHED_SONA = {**_SONA, "sona_weight": NUMBER}
+_THREAD = {"sona": text("The persona's id.")}
+_FIELD_NAMES = {"weights.sona": "sona_weight"}
 
 TOOLS = (
     Tool(
-        "query",
-        "Have the service's model answer from memory. `turn_id`: fetch a late answer.",
+        "memory_query",
+        "Have the service's own model answer a question from memory. To read memory yourself use "
+        "memory_recall.",
         ("read",),
         query,
-        {"query": TEXT, **_WEIGHED_SONA, "turn_id": TEXT, "participants": TEXTS},
+        {
+            "query": text("The question, in a sentence."),
+            **WEIGHTS,
+            "turn_id": text("Instead of `query`: fetch an answer that came late."),
+            "participants": PARTICIPANTS,
+        },
+        field_names=_FIELD_NAMES,
     ),
     Tool(
-        "chat",
-        "Store a message and the reply of the service's model.",
+        "memory_chat",
+        "Store what a user says, and have the service's own model reply to it from memory.",
         ("write", "read"),
         chat,
         {
-            "message": TEXT,
-            "participants": TEXTS,
-            **_WEIGHED_SONA,
-            "session_id": TEXT,
-            "speaker": TEXT,
-            "event_key": TEXT,
+            "message": text("What the user says."),
+            "participants": AUTHORS,
+            "reply_as": text("The agent that replies, where several take part."),
+            "speaker": text("The user who says it, where several take part."),
+            **WEIGHTS,
+            "session_id": SESSION,
+            "event_key": EVENT_KEY,
         },
         ("message",),
         is_read_only=False,
+        field_names=_FIELD_NAMES,
     ),
     Tool(
-        "act_push",
-        "Continue a sona's thread after its head, by an event.",
+        "memory_act_push",
+        "Continue a persona's thread after its head, by an event.",
         ("write",),
         push_act,
-        {**_SONA, "event_id": TEXT, "after": TEXT},
+        {
+            **_THREAD,
+            "event_id": text("The event that is the next step."),
+            "after": text("The head's act id; leave it out for the first."),
+        },
         ("sona", "event_id"),
         is_read_only=False,
     ),
     Tool(
-        "act_next",
-        "The act after another, or the first.",
+        "memory_act_next",
+        "The step of a persona's thread after another one, or the first.",
         ("read",),
         next_act,
-        {**_SONA, "after": TEXT, "participants": TEXTS},
+        {
+            **_THREAD,
+            "after": text("The act id of the step before."),
+            "participants": PARTICIPANTS,
+        },
         ("sona",),
     ),
     Tool(
-        "act_stream",
-        "The acts after `cursor`; waits `wait` seconds for one.",
+        "memory_act_stream",
+        "The steps of a persona's thread after `cursor`; waits for one.",
         ("read",),
         stream_acts,
-        {**_SONA, "cursor": TEXT, "wait": WHOLE, "limit": WHOLE, "participants": TEXTS},
+        {
+            **_THREAD,
+            "cursor": text("From the answer before."),
+            "wait": whole("Seconds to wait for a step, 0 to 20."),
+            "limit": whole("The most steps (default 50)."),
+            "participants": PARTICIPANTS,
+        },
         ("sona",),
     ),
 )

@@ -104,7 +104,7 @@ async def exercise(client: Client, known_value: Samples, mode: Mode) -> None:
     wrong = await client.call_tool("recall", {"limit": 3})
     assert isinstance(wrong, CallToolResult)
     assert wrong.is_error
-    assert "query: is required" in text_of(wrong)
+    assert "query is missing" in text_of(wrong)
     templates = (await client.list_resource_templates()).resource_templates
     assert {t.uri_template.partition("{")[0] for t in templates} == {
         "ipfs://",

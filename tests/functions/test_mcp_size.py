@@ -1,0 +1,184 @@
+"""How long MCP's answers are: below 25,000 tokens, the limit of clients, whatever is stored and
+asked; what is cut has a mark and a way to the rest."""
+
+import base64
+import json
+import random
+import re
+from typing import Any
+
+import pytest
+
+from strandline.mcp.answer_size import MAX_TOKENS, count_fitting_chars, count_tokens
+from tests.context_block import read_fence
+from tests.mcp_calls import ALICE, HELPER, call_tool, post
+from tests.support import Gateway
+
+CLIENT_TOKENS = 25_000
+EVENTS, EVENT_BYTES = 12, 60 * 1024
+WORDS = ("buoy", "harbour", "battery", "Friday", "crane", "skipper", "dredger", "Petrel")
+
+
+@pytest.fixture(autouse=True)
+def keeps_its_contract() -> None:
+    """MCP is not in the document."""
+
+
+@pytest.fixture
+def key(gateway: Gateway) -> str:
+    return gateway.key(rights=("read", "write", "admin"))
+
+
+def prose(size: int, seed: int) -> str:
+    words = random.Random(seed).choices(WORDS, k=size // 5)
+    return f"buoy number {seed}: {' '.join(words)}"[:size]
+
+
+def noise(size: int, seed: int) -> str:
+    return f"buoy {base64.b64encode(random.Random(seed).randbytes(size)).decode()}"[:size]
+
+
+def chinese(size: int, seed: int) -> str:
+    rand = random.Random(seed)
+    return "buoy " + "".join(chr(rand.randrange(0x4E00, 0x9FA5)) for _ in range(size // 3))
+
+
+def length(text: str) -> int:
+    """The tokens of an answer: the more of two counts."""
+    return max(count_tokens(text), len(text) // 4)
+
+
+TEXTS = {"prose": prose, "noise": noise, "chinese": chinese}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_no_answer_is_too_long_for_a_client(gateway: Gateway, key: str, kind: str) -> None:
+    store(gateway, key, kind)
+    calls: list[tuple[str, dict[str, Any]]] = [
+        (tool, {**arguments, "format": form})
+        for tool, arguments in (
+            ("recall", {"query": "buoy", "limit": 100}),
+            ("context", {"query": "buoy", "budget": 8000}),
+            ("query_event_nodes", {"text": "buoy", "limit": 20}),
+            ("query_event_nodes", {"limit": 500}),
+            ("query_references", {"query": "buoy", "budget": 8000, "limit": 100}),
+            ("query_references", {"budget": 8000}),
+        )
+        for form in ("text", "json")
+    ]
+    for name, arguments in calls:
+        text, is_error = call_tool(gateway, name, arguments, key=key, participants=[ALICE])
+        assert not is_error, (name, text[:500])
+        assert length(text) < CLIENT_TOKENS, (name, arguments)
+        block = re.search(r"<memory-.*</memory-[0-9a-f]{12}>", text, re.DOTALL)
+        assert block, name
+        read_fence(block[0])
+
+
+def store(gateway: Gateway, key: str, kind: str) -> list[str]:
+    ids: list[str] = []
+    for n in range(EVENTS):
+        content = TEXTS[kind](EVENT_BYTES, n)
+        body = {"participants": [ALICE, HELPER], "role": "user", "content": content}
+        ids.append(gateway.call("POST", "/api/v1/events", body, key=key).body["event_id"])
+    return ids
+
+
+def test_pages_that_are_cut_lead_to_every_event(gateway: Gateway, key: str) -> None:
+    ids = store(gateway, key, "noise")
+    for form in ("text", "json"):
+        found, cursor, pages = list[str](), None, 0
+        while pages == 0 or cursor:
+            arguments = {"limit": 20, "cursor": cursor, "format": form}
+            text, is_error = call_tool(
+                gateway, "query_event_nodes", arguments, key=key, participants=[ALICE]
+            )
+            assert not is_error, text
+            found += [one for one in ids if one in text]
+            cursors = re.findall(r"\nMore: cursor=(\S+)", text)
+            cursor, pages = (cursors or [None])[0], pages + 1
+            assert pages <= EVENTS
+        assert sorted(found) == sorted(ids), form
+        assert (pages > 1) is (form == "json")
+
+
+def test_a_long_text_is_read_in_pieces(gateway: Gateway, key: str) -> None:
+    content = "\n".join(f"Line {n}: the buoy is at {n * 7919}." for n in range(12_000))
+    for text in (content[:60_000], content):
+        body = {"participants": [ALICE], "role": "user", "content": text}
+        event_id = gateway.call("POST", "/api/v1/events", body, key=key).body["event_id"]
+        start, lines, pieces = 0, list[str](), 0
+        while start is not None:
+            arguments = {"event_id": event_id, "from": start, "participants": [ALICE]}
+            answer, is_error = call_tool(gateway, "read", arguments, key=key)
+            assert not is_error, answer
+            assert length(answer) < CLIENT_TOKENS
+            block = answer.partition("\nMore:")[0].partition("\nThe whole file")[0]
+            lines.append("".join(read_fence(block)[1:]))
+            more = re.findall(r"\nMore: from=(\d+) of", answer)
+            start, pieces = (int(more[0]) if more else None), pieces + 1
+            assert pieces < 50
+        assert pieces > 1
+        assert re.sub(r"\s", "", "".join(lines)) == re.sub(r"\s", "", text)
+
+
+def test_a_file_is_a_resource_in_pieces(gateway: Gateway, key: str) -> None:
+    content = "\n".join(f"Line {n}: the buoy is at {n * 7919}." for n in range(12_000))
+    body = {"participants": [ALICE], "role": "user", "content": content}
+    cid = gateway.call("POST", "/api/v1/events", body, key=key).body["blob"]["cid"]
+    uri, whole, pieces = f"memoria://file/{cid}", "", 0
+    while uri:
+        reply = post(gateway, "resources/read", {"uri": uri}, key=key, participants=[ALICE])
+        first, *notes = reply.body["result"]["contents"]
+        assert length(json.dumps(reply.body)) < CLIENT_TOKENS
+        whole, pieces = whole + first["text"], pieces + 1
+        uri = re.findall(rf"memoria://file/{cid}\?from=\d+", notes[0]["text"])[0] if notes else ""
+    assert (whole, pieces > 1) == (content, True)
+    for wrong in ("memoria://memory/x?from=1", f"memoria://file/{cid}?from=-1"):
+        reply = post(gateway, "resources/read", {"uri": wrong}, key=key, participants=[ALICE])
+        assert reply.body["error"]["code"] == -32002
+    event = {"participants": [ALICE], "role": "user", "content": noise(EVENT_BYTES, 1)}
+    stored = gateway.call("POST", "/api/v1/events", event, key=key).body
+    memory = f"memoria://memory/{stored['cid']}"
+    reply = post(gateway, "resources/read", {"uri": memory}, key=key, participants=[ALICE])
+    document, note = reply.body["result"]["contents"]
+    assert json.loads(document["text"])["event_id"] == stored["event_id"]
+    assert f"memory_read with event_id {stored['event_id']}" in note["text"]
+    assert length(json.dumps(reply.body)) < CLIENT_TOKENS
+
+
+def test_the_graphs_lists_are_short_too(gateway: Gateway, key: str) -> None:
+    members = {"participants": [ALICE]}
+    for n in range(4):
+        nodes = [
+            {"type": "fact", "content": f"{n}.{i} {prose(1500, 100 * n + i)}"} for i in range(50)
+        ]
+        assert (
+            gateway.call("POST", "/api/v1/graph/nodes", {**members, "nodes": nodes}, key=key).status
+            == 201
+        )
+    found, cursor = set[str](), None
+    while True:
+        arguments = {"node_type": "fact", "limit": 100, "cursor": cursor, **members}
+        text, _ = call_tool(gateway, "mie_list", arguments, key=key)
+        assert length(text) < CLIENT_TOKENS
+        found |= set(re.findall(r"- (fact:[0-9a-f-]{36})", text))
+        cursors = re.findall(r"\nMore: cursor=(\S+)", text)
+        if not cursors:
+            break
+        cursor = cursors[0]
+    assert len(found) == 200
+    for form in ("text", "json"):
+        arguments = {"query": "buoy", "limit": 50, "format": form, **members}
+        text, is_error = call_tool(gateway, "mie_query", arguments, key=key)
+        assert (is_error, length(text) < CLIENT_TOKENS, "Cut" in text) == (False, True, True)
+
+
+def test_tokens_are_counted_rather_too_high() -> None:
+    """Against what a tokenizer of large models makes of such texts: 4.4 characters of prose a
+    token, 1.35 of base64, 0.9 of Chinese."""
+    for kind, characters in (("prose", 4.4), ("noise", 1.35), ("chinese", 0.9)):
+        text = TEXTS[kind](20_000, 1)
+        assert count_tokens(text) * CLIENT_TOKENS / MAX_TOKENS >= len(text) / characters, kind
+        shown = count_fitting_chars(text, 1000)
+        assert 990 <= count_tokens(text[:shown]) <= 1001
