@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from strandline.mcp.answer_size import MAX_TOKENS, count_fitting_chars, count_tokens
+from strandline.mcp.rendering import fence_json, fence_lines
 from tests.context_block import read_fence
 from tests.mcp_calls import ALICE, HELPER, call_tool, post
 from tests.support import Gateway
 
 CLIENT_TOKENS = 25_000
-EVENTS, EVENT_BYTES = 12, 60 * 1024
+EVENTS, EVENT_BYTES = 6, 60 * 1024
 WORDS = ("buoy", "harbour", "battery", "Friday", "crane", "skipper", "dredger", "Petrel")
 
 
@@ -51,9 +52,8 @@ def length(text: str) -> int:
 TEXTS = {"prose": prose, "noise": noise, "chinese": chinese}
 
 
-@pytest.mark.parametrize("kind", TEXTS)
-def test_no_answer_is_too_long_for_a_client(gateway: Gateway, key: str, kind: str) -> None:
-    store(gateway, key, kind)
+def test_no_answer_is_too_long_for_a_client(gateway: Gateway, key: str) -> None:
+    ids = store(gateway, key)
     calls: list[tuple[str, dict[str, Any]]] = [
         (tool, {**arguments, "format": form})
         for tool, arguments in (
@@ -73,25 +73,12 @@ def test_no_answer_is_too_long_for_a_client(gateway: Gateway, key: str, kind: st
         block = re.search(r"<memory-.*</memory-[0-9a-f]{12}>", text, re.DOTALL)
         assert block, name
         read_fence(block[0])
-
-
-def store(gateway: Gateway, key: str, kind: str) -> list[str]:
-    ids: list[str] = []
-    for n in range(EVENTS):
-        content = TEXTS[kind](EVENT_BYTES, n)
-        body = {"participants": [ALICE, HELPER], "role": "user", "content": content}
-        ids.append(gateway.call("POST", "/api/v1/events", body, key=key).body["event_id"])
-    return ids
-
-
-def test_pages_that_are_cut_lead_to_every_event(gateway: Gateway, key: str) -> None:
-    ids = store(gateway, key, "noise")
     for form in ("text", "json"):
         found, cursor, pages = list[str](), None, 0
         while pages == 0 or cursor:
-            arguments = {"limit": 20, "cursor": cursor, "format": form}
+            more = {"limit": 20, "cursor": cursor, "format": form}
             text, is_error = call_tool(
-                gateway, "query_event_nodes", arguments, key=key, participants=[ALICE]
+                gateway, "query_event_nodes", more, key=key, participants=[ALICE]
             )
             assert not is_error, text
             found += [one for one in ids if one in text]
@@ -99,7 +86,33 @@ def test_pages_that_are_cut_lead_to_every_event(gateway: Gateway, key: str) -> N
             cursor, pages = (cursors or [None])[0], pages + 1
             assert pages <= EVENTS
         assert sorted(found) == sorted(ids), form
-        assert (pages > 1) is (form == "json")
+
+
+def test_lines_and_json_are_cut_with_a_mark() -> None:
+    for kind in TEXTS.values():
+        lines = [f"- event {n}: {kind(1500, n)}" for n in range(200)]
+        text = fence_lines(lines)
+        assert length(text) < CLIENT_TOKENS
+        (left_out,) = re.findall(r"\nCut: (\d+) of 200 lines", text)
+        assert len(read_fence(text.partition("\nCut")[0])) == 200 - int(left_out)
+        for page in (
+            {"events": [{"event_id": n, "content": kind(60_000, n)} for n in range(20)]},
+            {"events": [{"event_id": n, "content": kind(150, n)} for n in range(900)]},
+            {"scopes": [{"events": [kind(60_000, n)]} for n in range(9)], "metadata": {"a": "b"}},
+        ):
+            text = fence_json(page)
+            assert (length(text) < CLIENT_TOKENS, "\nCut to" in text) == (True, True)
+            block = read_fence(text.partition("\nCut to")[0])
+            assert json.loads(block[-1]).keys() == page.keys()
+
+
+def store(gateway: Gateway, key: str) -> list[str]:
+    ids: list[str] = []
+    for n in range(EVENTS):
+        content = noise(EVENT_BYTES, n)
+        body = {"participants": [ALICE, HELPER], "role": "user", "content": content}
+        ids.append(gateway.call("POST", "/api/v1/events", body, key=key).body["event_id"])
+    return ids
 
 
 def test_a_long_text_is_read_in_pieces(gateway: Gateway, key: str) -> None:
@@ -149,25 +162,18 @@ def test_a_file_is_a_resource_in_pieces(gateway: Gateway, key: str) -> None:
 
 def test_the_graphs_lists_are_short_too(gateway: Gateway, key: str) -> None:
     members = {"participants": [ALICE]}
-    for n in range(4):
-        nodes = [
-            {"type": "fact", "content": f"{n}.{i} {prose(1500, 100 * n + i)}"} for i in range(50)
-        ]
-        assert (
-            gateway.call("POST", "/api/v1/graph/nodes", {**members, "nodes": nodes}, key=key).status
-            == 201
-        )
-    found, cursor = set[str](), None
-    while True:
+    nodes = [{"type": "fact", "content": f"buoy {n} {noise(1400, n)}"} for n in range(50)]
+    body = {**members, "nodes": nodes}
+    assert gateway.call("POST", "/api/v1/graph/nodes", body, key=key).status == 201
+    found, cursor, pages = set[str](), None, 0
+    while pages == 0 or cursor:
         arguments = {"node_type": "fact", "limit": 100, "cursor": cursor, **members}
         text, _ = call_tool(gateway, "mie_list", arguments, key=key)
         assert length(text) < CLIENT_TOKENS
         found |= set(re.findall(r"- (fact:[0-9a-f-]{36})", text))
         cursors = re.findall(r"\nMore: cursor=(\S+)", text)
-        if not cursors:
-            break
-        cursor = cursors[0]
-    assert len(found) == 200
+        cursor, pages = (cursors or [None])[0], pages + 1
+    assert (len(found), pages > 1) == (50, True)
     for form in ("text", "json"):
         arguments = {"query": "buoy", "limit": 50, "format": form, **members}
         text, is_error = call_tool(gateway, "mie_query", arguments, key=key)

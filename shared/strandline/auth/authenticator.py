@@ -1,6 +1,7 @@
 """Authenticates a request by the methods that the settings enable."""
 
 import functools
+import hashlib
 
 from strandline.auth.api_keys import ApiKeyAuth
 from strandline.auth.client_certificates import CertificateAuth
@@ -8,7 +9,9 @@ from strandline.auth.credentials import AuthMethod, AuthRequest
 from strandline.auth.principals import Principal
 from strandline.config_auth import AuthSettings
 from strandline.db.database import Database
-from strandline.errors import Forbidden, Misconfigured, Unauthorized
+from strandline.errors import Forbidden, Misconfigured, Unauthorized, Unavailable
+
+_MAX_KNOWN = 10_000
 
 
 class Authenticator:
@@ -22,6 +25,8 @@ class Authenticator:
     def __init__(self, database: Database, settings: AuthSettings) -> None:
         methods: list[AuthMethod] = []
         self._keys = self._certificates = None
+        self._known: dict[bytes, Principal] = {}
+        """By a hash of the credentials: whom they authenticated last."""
         if settings.key_secret:
             self._keys = ApiKeyAuth(database, settings.key_secret)
             methods.append(self._keys)
@@ -53,6 +58,31 @@ class Authenticator:
         credentials that contradict each other; Unavailable when a lookup is not possible.
         `deadline` is in time.monotonic() seconds."""
         credentials = self._select_deciding_credentials(request)
+        digest = _hash_credentials(credentials)
+        try:
+            principal = self._look_up(credentials, deadline)
+        except Unavailable:
+            raise
+        except BaseException:
+            self._known.pop(digest, None)
+            raise
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[digest] = principal
+        return principal
+
+    def find_last_known(self, request: AuthRequest) -> Principal | None:
+        """Whom the request's credentials authenticated last in this process, however long ago; None
+        if they never did. Only for what tells nothing of a tenant, while the database is away.
+        Raises Unauthorized for credentials that this deployment did not issue."""
+        credentials = self._select_deciding_credentials(request)
+        for method, credential in credentials:
+            method.check(credential)
+        return self._known.get(_hash_credentials(credentials))
+
+    def _look_up(
+        self, credentials: list[tuple[AuthMethod, str]], deadline: float | None
+    ) -> Principal:
         if not self._require_all:
             ((method, credential),) = credentials
             return method.authenticate(credential, deadline)
@@ -96,6 +126,11 @@ class Authenticator:
             )
             raise Unauthorized(f"Send {requirement}.")
         return credentials
+
+
+def _hash_credentials(credentials: list[tuple[AuthMethod, str]]) -> bytes:
+    texts = [credential for _, credential in credentials]
+    return hashlib.sha256(repr(texts).encode("utf-8", "surrogatepass")).digest()
 
 
 def _intersect(first: Principal, second: Principal) -> Principal:

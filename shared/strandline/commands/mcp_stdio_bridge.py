@@ -14,9 +14,10 @@ from typing import Any, BinaryIO, cast
 import click
 
 from strandline.client.clients import Strandline
-from strandline.client.errors import ServiceError
+from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.request_building import Call, join_participants
 from strandline.commands.invocation import Invocation, ReaderArguments, reader_options
+from strandline.commands.output import print_text
 from strandline.mcp.protocol import (
     INTERNAL_ERROR,
     METHOD_HEADER,
@@ -49,6 +50,7 @@ class Bridge:
         self._lock = threading.Lock()
         self._pending: dict[MessageId, Future[None]] = {}
         self._cancellations: set[MessageId] = set()
+        self._was_away = False
 
     def run(self, lines: Iterable[bytes]) -> None:
         """Answer every line until there are no more, then wait for the last answers."""
@@ -92,6 +94,7 @@ class Bridge:
             answer = self._client.perform(self._make_call(message, line))
             data = _encode({**answer, "id": message.id})  # a service that fails may not know the id
         except ServiceError as error:
+            self._tell_person(error)
             details = {"code": error.code, "status": error.status, "retryable": error.retryable}
             failure = ProtocolError(INTERNAL_ERROR, str(error), details)
             data = _encode(make_error(failure, message.id))
@@ -104,6 +107,12 @@ class Bridge:
             self._cancellations.discard(message.id)
         if not is_cancelled:
             self._write(data)
+
+    def _tell_person(self, error: ServiceError) -> None:
+        """One line for whoever reads the client's log, the first time that no service answers."""
+        if isinstance(error, UnavailableError) and not self._was_away:
+            self._was_away = True
+            print_text(f"strandline mcp: {error}", err=True)
 
     def _make_call(self, message: Message, line: bytes) -> Call[Any]:
         # One key for all attempts: what a tool stores is stored once.
@@ -138,13 +147,25 @@ def _parse_answer(content: bytes) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", answer)
 
 
+def _refuse_all(reason: str, lines: Iterable[bytes], output: BinaryIO) -> None:
+    """Answer every request by an error: a client shows that, and seldom what a process prints."""
+    for line in lines:
+        try:
+            id = message_id(json.loads(line))
+        except (ValueError, RecursionError):
+            continue
+        if id is not None:
+            output.write(_encode(make_error(ProtocolError(INTERNAL_ERROR, reason), id)) + b"\n")
+            output.flush()
+
+
 @click.command()
 @reader_options
 @click.option(
     "--toolsets",
     default="memory",
     show_default=True,
-    help="What to switch on: memory, graph, admin, separated by commas.",
+    help="What to switch on: memory, graph, personas, admin, separated by commas.",
 )
 @click.pass_obj
 def mcp(
@@ -160,7 +181,13 @@ def mcp(
     query = [("toolsets", toolsets), *(("participants", name) for name in names)]
     if people["everybody"]:
         query.append(("everybody", "true"))
-    Bridge(run.client, query, sys.stdout.buffer).run(sys.stdin.buffer)
+    try:
+        client = run.client
+    except click.UsageError as error:
+        print_text(f"strandline mcp: {error.message}", err=True)
+        _refuse_all(error.message, sys.stdin.buffer, sys.stdout.buffer)
+        raise SystemExit(error.exit_code) from None
+    Bridge(client, query, sys.stdout.buffer).run(sys.stdin.buffer)
 
 
 COMMANDS = (mcp,)

@@ -171,6 +171,11 @@ class Request:
         Unavailable."""
         return self.resources.authenticator.authenticate(self._auth_request, self.deadline)
 
+    def find_last_known_principal(self) -> Principal | None:
+        """The caller as it was last known, while the database is away: see
+        `Authenticator.find_last_known`."""
+        return self.resources.authenticator.find_last_known(self._auth_request)
+
     def authenticate(self) -> Principal:
         """The caller, whatever its rights, for a route that performs operations which check them.
         Raises Unauthorized, Forbidden or Unavailable."""

@@ -9,6 +9,8 @@ from typing import Any, cast
 MAX_TOKENS = 16_000
 """Tokens of an answer, as `count_tokens` counts them. It counts at least two thirds of what a
 tokenizer makes of any text that is no noise of signs, so that an answer stays below 25,000."""
+_MAX_CHARS = 5 * MAX_TOKENS
+"""Characters of an answer, whatever they are: some clients count four to a token."""
 _PIECE = re.compile(r"[A-Z]?[a-z]{1,4}|[A-Z]{1,3}|[0-9]{1,2}|[!-/:-@\[-`{-~]|\n|[^\x00-\x7f]")
 """What a tokenizer makes a token of, at the least favourable."""
 TEXT_CHARS = (4000, 1000, 200)
@@ -30,12 +32,15 @@ def _weigh(piece: str) -> int:
 
 def fits(text: str) -> bool:
     """Whether an answer may have this text."""
+    if len(text) > _MAX_CHARS:
+        return False
     return len(text.encode()) <= MAX_TOKENS or count_tokens(text) <= MAX_TOKENS
 
 
 def count_fitting_chars(text: str, max_tokens: int = MAX_TOKENS) -> int:
     """How many characters from the beginning of a text an answer may have."""
     room = 2 * max_tokens
+    text = text[:_MAX_CHARS]
     for piece in _PIECE.finditer(text):
         room -= _weigh(piece[0])
         if room < 0:

@@ -2,6 +2,7 @@
 metadata by which a client finds who issues its tokens (RFC 9728)."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, cast
@@ -10,12 +11,20 @@ from urllib.parse import urlsplit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import Field, field_validator
 
+from strandline.auth.principals import Principal
 from strandline.config import McpToolset, get_settings
-from strandline.errors import Forbidden, Invalid, Malformed, TooLarge, Unauthorized
+from strandline.errors import (
+    Forbidden,
+    Invalid,
+    Malformed,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
 from strandline.http.app import STATUS, serve
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.mcp.dispatch import RequestContext, answer
+from strandline.mcp.dispatch import LISTING, RequestContext, answer
 from strandline.mcp.operations import Operations, Perform
 from strandline.mcp.protocol import (
     HEADER_MISMATCH,
@@ -38,6 +47,9 @@ from strandline.resources import Resources
 from strandline.schemas import ParticipantsQuery, RequestModel
 
 ENDPOINT = "/mcp"
+_LISTING_SECONDS = 6.0
+"""How long a method of `LISTING` waits for the database: clients give a server ten seconds to say
+what it offers, and leave it out of the conversation otherwise."""
 METADATA = "/.well-known/oauth-protected-resource/mcp"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _STATUS = {
@@ -69,7 +81,15 @@ class McpMessage(RequestModel):
 def post_message(request: Request, perform: Perform) -> Response:
     """Answer one message of the Model Context Protocol."""
     _check_origin(request)
-    principal = request.authenticate()
+    is_listing = _find_method(request) in LISTING
+    if is_listing:
+        request.deadline = min(request.deadline, time.monotonic() + _LISTING_SECONDS)
+    try:
+        principal, is_away = request.authenticate(), False
+    except Unavailable:
+        if not is_listing:
+            raise
+        principal, is_away = request.find_last_known_principal() or _READER, True
     query = request.parse_query(McpQuery)
     toolsets = get_settings().mcp_toolsets
     if unavailable := [name for name in query.toolsets if name not in toolsets]:
@@ -82,13 +102,35 @@ def post_message(request: Request, perform: Perform) -> Response:
     context = ToolContext(
         operations, principal, query.participants or (), everybody=query.everybody
     )
-    response = _answer(request, context, tuple(dict.fromkeys(query.toolsets)))
+    toolsets = tuple(dict.fromkeys(query.toolsets))
+    if is_away:
+        return _answer(request, context, toolsets, is_away=True)
+    response = _answer(request, context, toolsets, is_away=False)
     if not operations.count:  # each operation spends the quota itself
-        request.spend_quota("requests", 1)
+        try:
+            request.spend_quota("requests", 1)
+        except Unavailable:
+            if not is_listing:
+                raise
+            response = _answer(request, context, toolsets, is_away=True)
     return response
 
 
-def _answer(request: Request, context: ToolContext, toolsets: Sequence[McpToolset]) -> Response:
+_READER = Principal("", None, frozenset({"read"}))
+"""Who asks what there is before its rights could be looked up."""
+
+
+def _find_method(request: Request) -> str | None:
+    """The method of a request's message; None if its body is none."""
+    try:
+        return parse_message(request.parse_json()).method
+    except (Malformed, Invalid, TooLarge, ProtocolError):
+        return None
+
+
+def _answer(
+    request: Request, context: ToolContext, toolsets: Sequence[McpToolset], *, is_away: bool
+) -> Response:
     body, modern = None, True
     try:
         try:
@@ -99,7 +141,7 @@ def _answer(request: Request, context: ToolContext, toolsets: Sequence[McpToolse
         modern = is_modern(message, request.headers)
         if message.id is None:
             return json_response({}, 202) | {"body": ""}
-        result = answer(message, RequestContext(context, toolsets, modern))
+        result = answer(message, RequestContext(context, toolsets, modern, is_away=is_away))
     except ProtocolError as error:
         status = (_MODERN_STATUS if modern else _STATUS).get(error.code, 200)
         return json_response(make_error(error, message_id(body)), status)

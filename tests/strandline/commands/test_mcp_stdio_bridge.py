@@ -22,7 +22,7 @@ import click
 import httpx2
 import pytest
 
-from strandline.commands.main import cli, main
+from strandline.commands.main import cli
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response
 from strandline.mcp.dispatch import TOOLSETS
@@ -293,7 +293,7 @@ def test_the_oldest_version_over_lines(service: HttpService) -> None:
     lines.send(request("a", "tools/list"))
     answer = lines.receive()
     assert answer["id"] == "a"
-    assert len(answer["result"]["tools"]) == 9
+    assert len(answer["result"]["tools"]) == 12
     rows = {"name": "mie_store", "arguments": {"type": "topic", "name": "Bøyer"}}
     lines.send(request(3, "tools/call", **rows))
     assert "Stored topic:" in lines.receive()["result"]["content"][0]["text"]
@@ -327,7 +327,35 @@ def test_what_the_service_refuses_is_an_answer(service: HttpService) -> None:
     error = lines.receive()["error"]
     assert (error["code"], error["data"]["status"]) == (-32603, 401)
     assert lines.end() == []
-    assert main(["--url", "nowhere", "mcp"]) == 2
+
+
+def test_without_a_service_every_request_is_answered_by_an_error(tmp_path: Path) -> None:
+    """As an app begins it: another folder, hardly a variable. Nothing else is on its output."""
+    messages = [request(1, "initialize"), request("a", "tools/list"), {"method": "x"}, 3]
+    lines = "".join(f"{json.dumps(message)}\n" for message in [*messages, "{"])
+    variables = {"HOME": str(tmp_path), "PATH": "/usr/bin", "PYTHONPATH": str(ROOT / "shared")}
+    cases: list[tuple[list[str], str, int]] = [
+        ([], "No service", 2),
+        (["--url", "nowhere"], "the service's address", 2),
+        (["--url", "http://127.0.0.1:1"], "127.0.0.1:1", 0),
+    ]
+    for address, reason, code in cases:
+        result = subprocess.run(
+            [sys.executable, "-m", "strandline.commands.main", *address, "mcp"],
+            input=lines,
+            cwd="/",
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        answers = [json.loads(line) for line in result.stdout.splitlines()]
+        refused = {one["id"]: one["error"] for one in answers if one["id"] is not None}
+        assert refused.keys() == {1, "a"}, result.stdout
+        assert all(error["code"] == -32603 for error in refused.values())
+        assert all(reason in error["message"] for error in refused.values()), refused
+        assert (result.returncode, result.stderr.count("\n")) == (code, 1), result.stderr
+        assert reason in result.stderr
 
 
 # the page of documentation ------------------------------------------------------------------------
