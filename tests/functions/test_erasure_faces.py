@@ -147,7 +147,7 @@ def test_no_face_shows_what_is_erased(
     alice = gateway.key(user=ALICE, rights=["read", "write", "erase"])
     speech = say(gateway, tell, eraser, alice)
     reader = Reader(gateway, eraser, speech)
-    event = {"content": f"The {CANARY} is keyed.", "event_key": "the key"}
+    event = {"content": f"The {CANARY} is keyed.", "event_key": "the key", "speaker": ALICE}
     own: dict[str, Any] = {"key": alice, "participants": [ALICE, HELPER]}
     assert "Stored" in call_tool(gateway, "add", event, **own)[0]
     before = reader.everything()
