@@ -82,14 +82,7 @@ def post_message(request: Request, perform: Perform) -> Response:
     """Answer one message of the Model Context Protocol."""
     _check_origin(request)
     is_listing = _find_method(request) in LISTING
-    if is_listing:
-        request.deadline = min(request.deadline, time.monotonic() + _LISTING_SECONDS)
-    try:
-        principal, is_away = request.authenticate(), False
-    except Unavailable:
-        if not is_listing:
-            raise
-        principal, is_away = request.find_last_known_principal() or _READER, True
+    principal, is_away = _authenticate(request, is_listing=is_listing)
     query = request.parse_query(McpQuery)
     toolsets = get_settings().mcp_toolsets
     if unavailable := [name for name in query.toolsets if name not in toolsets]:
@@ -106,18 +99,31 @@ def post_message(request: Request, perform: Perform) -> Response:
     if is_away:
         return _answer(request, context, toolsets, is_away=True)
     response = _answer(request, context, toolsets, is_away=False)
-    if not operations.count:  # each operation spends the quota itself
-        try:
-            request.spend_quota("requests", 1)
-        except Unavailable:
-            if not is_listing:
-                raise
-            response = _answer(request, context, toolsets, is_away=True)
+    if operations.count:  # each operation spends the quota itself
+        return response
+    try:
+        request.spend_quota("requests", 1)
+    except Unavailable:
+        if not is_listing:
+            raise
+        return _answer(request, context, toolsets, is_away=True)
     return response
 
 
 _READER = Principal("", None, frozenset({"read"}))
 """Who asks what there is before its rights could be looked up."""
+
+
+def _authenticate(request: Request, *, is_listing: bool) -> tuple[Principal, bool]:
+    """The caller, and whether the database is away, so that it is the one last known, or may read.
+    Only who asks what there is gets in while it is away. Raises as `Request.authenticate`."""
+    if not is_listing:
+        return request.authenticate(), False
+    request.deadline = min(request.deadline, time.monotonic() + _LISTING_SECONDS)
+    try:
+        return request.authenticate(), False
+    except Unavailable:
+        return request.find_last_known_principal() or _READER, True
 
 
 def _find_method(request: Request) -> str | None:

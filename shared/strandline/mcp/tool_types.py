@@ -120,5 +120,5 @@ class Tool:
     def read_arguments(self, arguments: Arguments) -> Arguments:
         """The arguments of a call, in the types of the schema. Raises WrongArgument."""
         reads_for = self.is_read_only and "participants" in self.properties
-        unlisted = _EVERYBODY if reads_for else {}
+        unlisted = _EVERYBODY if reads_for else None
         return read_arguments(self.name, self.properties, self.required, arguments, unlisted)
