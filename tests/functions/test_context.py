@@ -220,7 +220,7 @@ def test_a_query_finds_chains_by_meaning_and_warms_them(
     rows = scratch_db.rows("select chain_id::text, participants from recalls order by 1")
     assert len(body["chains"]) == 1, "the others are no answer"
     assert rows == [(results["a birthday cake"], [HELPER, ALICE])]
-    query = {"query": "Will it storm on the ocean?", "similarity_threshold": 0.3}
+    query = {"query": "Will it storm on the ocean?", "similarity_threshold": 0.7}
     reply = gateway.call("POST", f"{SESSIONS}/s/context/search", query, key=key)
     (hit,) = reply.body["hits"]
     assert hit["chain"]["chain_id"] == results["the weather at sea"]
@@ -263,7 +263,29 @@ def test_min_relevance_of_0_leaves_no_chain_out(
     floor = everything[10]["relevance"]
     relevant = [hit for hit in everything if hit["relevance"] >= floor]
     assert len(search(min_relevance=floor - 0.00005)) == len(relevant) < len(ids)
-    assert len(search(min_relevance=0, similarity_threshold=0.9)) < len(ids)
+    shares = [len(search(min_relevance=0, similarity_threshold=n / 10)) for n in range(11)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] == len(ids)
+    assert 1 <= shares[10] <= shares[7] < len(ids)
+    best = search(similarity_threshold=1.0)[0]["chain"]["chain_id"]
+    assert best == everything[0]["chain"]["chain_id"]
+    refused = gateway.call("POST", path, {**query, "similarity_threshold": -0.1}, key=key)
+    assert (refused.status, refused.error["details"]["field"]) == (422, "similarity_threshold")
+
+
+def test_what_was_stated_or_is_still_open_leaves_the_chains_that_answer(
+    gateway: Gateway, embedder: Embedder, tell: Tell, key: str, chain: AddChain
+) -> None:
+    (event,) = tell_all(tell, key, "Ada builds the compiler for Rust at work.")
+    works = chain(event, topic="Ada's work", embedder=embedder)
+    nodes = [{"type": "fact", "content": "Ada works on Rust."}]
+    body = {"participants": [ALICE, HELPER], "nodes": nodes}
+    assert gateway.call("POST", "/api/v1/graph/nodes", body, key=key).status == 201
+    tell_all(tell, key, "What does Ada work on?")
+    gateway.sweep()
+    query = {"query": "What does Ada work on?"}
+    reply = gateway.call("POST", f"{SESSIONS}/s/context/search", query, key=key)
+    assert [hit["chain"]["chain_id"] for hit in reply.body["hits"]] == [works]
 
 
 def test_what_has_no_vector_is_found_by_words(
@@ -379,7 +401,7 @@ def test_nothing_of_another_scope_is_in_a_context(
         body = get(gateway, key, "s/context", scope_id=scope, **query)
         assert contents(body) == ["mine: the buoy"]
         assert [c["chain_id"] for c in body["chains"]] == [own]
-    params: dict[str, Any] = {"query": "buoy", "similarity_threshold": -1.0}
+    params: dict[str, Any] = {"query": "buoy", "similarity_threshold": 0.0}
     path = f"{SESSIONS}/s/context/search"
     hits = gateway.call("POST", path, params, key=key, query={"scope_id": scope}).body["hits"]
     assert [hit["chain"]["chain_id"] for hit in hits] == [own]

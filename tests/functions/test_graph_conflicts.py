@@ -162,3 +162,26 @@ def test_the_model_is_asked_too_and_named(
     model.script = ['{"contradicts": false}']
     denied = ask(gateway, key, "conflicts", threshold=0.2)
     assert (denied["conflicts"], denied["degraded"]) == ([], [])
+
+
+def test_similar_facts_that_no_test_tells_apart_are_shown_to_be_judged(gateway: Gateway) -> None:
+    key = gateway.key()
+    likes, hates = "Nils likes olives on his bread", "Nils hates olives on his bread"
+    store(gateway, key, [{"type": "fact", "content": text} for text in (likes, hates)])
+    gateway.sweep()
+    answer = ask(gateway, key, "conflicts")
+    assert answer["conflicts"] == []
+    (pair,) = answer["candidates"]
+    assert {fact["content"] for fact in pair["facts"]} == {likes, hates}
+    assert pair["similarity"] >= answer["threshold"]
+    assert not pair["tests"][0]["contradicts"]
+
+
+def test_a_text_of_the_default_kind_is_compared_too(gateway: Gateway) -> None:
+    key = gateway.key()
+    store(gateway, key, [{"type": "fact", "content": "Linnea is allergic to nuts."}])
+    gateway.sweep()
+    advice = ask(gateway, key, "analyze", content="Linnea is not allergic to nuts.")
+    (conflict,) = advice["conflicts"]
+    assert conflict["facts"][1]["content"] == "Linnea is allergic to nuts."
+    assert "contradicts" in {item["code"] for item in advice["weigh"]}

@@ -3,17 +3,19 @@ queue, asked through the provider's own client on loopback; and what there is wh
 
 import importlib
 import json
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from strandline.llm.heuristic import topic_continuation
 from strandline.llm.prompts import PROMPT_VERSIONS
 from strandline.local.lambda_context import LambdaContext
 from strandline.resources import Resources
 from tests.functions.conftest import Tell
-from tests.model_server import RIGHT, ModelServer, completion, serving, task_of
+from tests.model_server import RIGHT, ModelServer, completion, error, right, serving, task_of
 from tests.strandline.embeddings.fake_embedders import WordEmbedder
 from tests.support import Gateway, ScratchDatabase
 
@@ -41,6 +43,12 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
         }.items():
             monkeypatch.setenv(f"STRANDLINE_LLM_{name}", value)
         yield provider
+
+
+@pytest.fixture(autouse=True)
+def unsure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heuristic model is sure of nothing: every such pair is the model's."""
+    monkeypatch.setattr(topic_continuation, "_CLEAR_SCORE", math.inf)
 
 
 @pytest.fixture
@@ -203,6 +211,48 @@ def test_while_the_model_is_away_the_heuristic_model_and_once_it_is_back_a_versi
         "select job, outcome, count(*) from model_calls group by 1, 2 order by 1"
     )
     assert calls == [("fold", "unavailable", 4), ("retry", "ok", 3)]
+
+
+def sources(base: ScratchDatabase) -> list[set[str]]:
+    """The models behind each chain version's parts."""
+    return [{made["model"] for made in version["models"].values()} for version in versions(base)]
+
+
+def test_a_chain_of_which_the_model_gives_a_part_is_the_heuristic_models_as_a_whole(
+    scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Tell
+) -> None:
+    key = front.key(rights=ADMIN)
+    provider.otherwise = lambda request: (
+        error(500) if task_of(request) == "topic" else right(request)
+    )
+    deliver(talk(tell, key))
+    (version,) = versions(scratch_db)
+    assert {made["fell_back"] for made in version["models"].values()} == {"unavailable"}
+    assert sources(scratch_db) == [{"heuristic/4"}]
+    assert version["summary"] != RIGHT["summarise"]["summary"]
+    provider.otherwise = right
+    (job,) = (j for j in front.call("GET", JOBS, key=key).body["jobs"] if j["kind"] == "enrich")
+    assert front.call("POST", f"{JOBS}/{job['job_id']}/retry", key=key).status == 202
+    front.sweep()
+    by_the_model(versions(scratch_db)[-1])
+
+
+def test_the_first_chain_after_a_rest_is_the_models_as_a_whole(
+    scratch_db: ScratchDatabase, front: Gateway, provider: ModelServer, tell: Tell
+) -> None:
+    """The breaker lets one request test the model; the other parts follow it."""
+    key = front.key(rights=ADMIN)
+    scope = talk(tell, key)
+    scratch_db.rows(
+        "insert into model_states (tenant_id, model, failures, breaker_open_until)"
+        " values (%s, 'openai:tiny', 5, now())",
+        "acme",
+    )
+    deliver(scope)
+    assert sources(scratch_db) == [{"openai:tiny"}]
+    by_the_model(versions(scratch_db)[-1])
+    assert [j for j in front.call("GET", JOBS, key=key).body["jobs"] if j["kind"] == "enrich"] == []
+    assert len([one for one in provider.requests if task_of(one) in RUN]) == 3
 
 
 def test_who_names_topics_takes_nothing_from_the_fold(

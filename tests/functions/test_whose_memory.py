@@ -47,7 +47,7 @@ class World:
 
     def search(self, who: str, session: str, **more: object) -> set[str]:
         """The chains that a search finds, whatever their likeness."""
-        query = {"query": "the buoy", "similarity_threshold": -1.0, "min_relevance": 0, **more}
+        query = {"query": "the buoy", "similarity_threshold": 0.0, "min_relevance": 0, **more}
         body = self.read(who, "POST", f"{SESSIONS}/{session}/context/search", query)
         return {hit["chain"]["topic"] for hit in body["hits"]}
 

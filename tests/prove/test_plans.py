@@ -373,7 +373,6 @@ def chains_searched(access: TenantDb, scope_id: UUID | None) -> object:
         relevance={row.event_id: row.cosine or 0.0 for row in rows},
         vector=_VECTOR,
         space=SPACE,
-        min_similarity=-1.0,
         limit=PAGE,
     )
 

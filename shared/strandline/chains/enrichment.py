@@ -4,6 +4,7 @@ chain that it is merged into. All of it is decided once and stored as a decision
 import json
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,8 +13,8 @@ from strandline.chains import quality, store, store_run_events
 from strandline.chains.decided_content import ChainContent, RunEnrichment
 from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.model_questions import to_prompt_event
-from strandline.chains.parallel_model_calls import run_in_parallel
-from strandline.chains.store import ChainHead
+from strandline.chains.parallel_model_calls import describe_from_one_source
+from strandline.chains.store import ChainHead, MergeTarget
 from strandline.chains.store_run_events import RunEvent
 from strandline.db.database import TenantDb
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable
@@ -54,18 +55,62 @@ def enrich_run(
     content = _describe_run(worker, task, settings, run_events, evidence, now, age < patience)
     vector = embed_summary(worker, content, waits_for_model=waits_for_vector)
     merge_target = None
+    may_merge = may_merge and content.fallback_reason is None
     if may_merge and evidence and vector is not None and settings.space == worker.embedder.space:
         max_events = settings.merged_events - len(run_events)
         scope_id = UUID(task.subject)
         merge_target = store.find_nearest(
             access, scope_id, settings.space, vector, settings.merge, max_events
         )
+    merged = None
     if merge_target is not None:
-        content = _merge_content(
-            worker, task, settings, merge_target, content, len(evidence), age < patience
+        join = _RunToJoin(content, run_events, evidence, now, age < patience)
+        merged = _join_content(worker, access, task, settings, merge_target, join)
+    if merged is not None:
+        content, vector = (
+            merged,
+            embed_summary(worker, merged, waits_for_model=waits_for_vector),
         )
-        vector = embed_summary(worker, content, waits_for_model=waits_for_vector)
     return RunEnrichment(content, vector, is_new=True)
+
+
+@dataclass(frozen=True)
+class _RunToJoin:
+    """A run that may join an earlier chain."""
+
+    content: ChainContent
+    events: Sequence[RunEvent]
+    evidence: Sequence[RunEvent]
+    now: datetime
+    waits_for_model: bool
+
+
+def _join_content(
+    worker: WorkerResources,
+    access: TenantDb,
+    task: TaskContext,
+    settings: FoldSettings,
+    target: MergeTarget,
+    run: _RunToJoin,
+) -> ChainContent | None:
+    """The content of an earlier chain and a run as one, all of it by the model that described the
+    run. None if that model fails now, or the whole is rejected: then the run stays a chain of its
+    own."""
+    if target.described_by == run.content.models["summarise"]["model"]:
+        merged = _merge_content(
+            worker, task, settings, target, run.content, len(run.evidence), run.waits_for_model
+        )
+        return merged if merged.fallback_reason is None else None
+    earlier_ids = store.list_event_ids(access, target.chain_id)
+    earlier = store_run_events.read_run_events(access, settings.space, earlier_ids)
+    run_events = [*earlier, *run.events]
+    evidence = [*(event for event in earlier if not event.is_echo), *run.evidence]
+    whole = _describe_run(
+        worker, task, settings, run_events, evidence, run.now, run.waits_for_model
+    )
+    if whole.fallback_reason is not None or whole.rejected is not None:
+        return None
+    return whole.model_copy(update={"joins": target.chain_id})
 
 
 def _describe_run(
@@ -82,13 +127,9 @@ def _describe_run(
     and the number of events are 0."""
     subject_events = evidence or run_events
     prompt_events = [to_prompt_event(worker, task.tenant, text) for text in subject_events]
-    summary, topic, entities = run_in_parallel(
-        worker,
-        lambda: worker.llm.summarise(task, prompt_events),
-        lambda: worker.llm.topic(task, prompt_events),
-        lambda: worker.llm.entities(task, prompt_events),
+    summary, topic, entities = describe_from_one_source(
+        worker, task, prompt_events, waits_for_model=waits_for_model
     )
-    worker.require_final((summary, topic, entities), waits_for_model=waits_for_model)
     density = quality.compute_density([_to_trait(text) for text in evidence])
     coherence = quality.compute_coherence([json.loads(t.vector) for t in run_events if t.vector])
     importance = summary.value.importance if evidence else 0.0

@@ -1,9 +1,71 @@
-"""Run model calls in parallel."""
+"""Run model calls in parallel, so that all results come from one model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pydantic import BaseModel
 
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.llm.parallel import submit_returning_metrics
+from strandline.llm.types import (
+    Entities,
+    ModelResult,
+    PromptEvent,
+    Summary,
+    TaskContext,
+    Topic,
+)
+
+_BREAKER_OPEN = "breaker_open"
+
+type Description = tuple[ModelResult[Summary], ModelResult[Topic], ModelResult[Entities]]
+"""What models say of a run."""
+
+
+def describe_from_one_source(
+    worker: WorkerResources,
+    task: TaskContext,
+    events: Sequence[PromptEvent],
+    *,
+    waits_for_model: bool,
+) -> Description:
+    """Ask for a run's summary, topic and entities in parallel. All of them come from the configured
+    model, or all from the heuristic model. Raises Deferred under the same conditions as
+    `WorkerResources.require_final`."""
+    llm = worker.llm
+    summarise = partial(llm.summarise, task, events)
+    name_topic = partial(llm.topic, task, events)
+    list_entities = partial(llm.entities, task, events)
+    results = run_in_parallel(worker, summarise, name_topic, list_entities)
+    worker.require_final(results, waits_for_model=waits_for_model)
+    if _is_mixed(worker, results) and any(r.fallback_reason == _BREAKER_OPEN for r in results):
+        # The one that tested the model found it well: the others are asked now.
+        results = run_in_parallel(
+            worker,
+            _keep_or_ask(results[0], summarise),
+            _keep_or_ask(results[1], name_topic),
+            _keep_or_ask(results[2], list_entities),
+        )
+        worker.require_final(results, waits_for_model=waits_for_model)
+    reasons = [result.fallback_reason for result in results if result.fallback_reason]
+    if _is_mixed(worker, results):
+        return llm.describe_by_heuristic(task, events, reasons[0])
+    return results
+
+
+def _is_mixed(worker: WorkerResources, results: Description) -> bool:
+    return worker.llm.has_model and len({r.fallback_reason is None for r in results}) > 1
+
+
+def _keep_or_ask[Value: BaseModel](
+    result: ModelResult[Value], ask: Callable[[], ModelResult[Value]]
+) -> Callable[[], ModelResult[Value]]:
+    """A call that gives the model's result again, or asks once more."""
+    return partial(_give, result) if result.fallback_reason is None else ask
+
+
+def _give[Value](value: Value) -> Value:
+    return value
 
 
 def run_in_parallel[A, B, C](

@@ -36,6 +36,14 @@ class ChainHead:
     coherence: float | None
 
 
+@dataclass(frozen=True)
+class MergeTarget(ChainHead):
+    """A chain that a run may join."""
+
+    described_by: str | None
+    """The model that its summary, topic and entities come from."""
+
+
 _SELECT_HEAD = """
     select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength, c.accessed_at,
         v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
@@ -63,7 +71,8 @@ _SELECT_NEAREST = """
         where 1 - e.distance >= %(min_similarity)s)
     select c.chain_id, c.scope_id, c.session_id, c.version, c.status, c.strength, c.accessed_at,
         v.closed_by, v.merged, v.first_seq, v.last_seq, v.event_count, v.started_at,
-        v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density, v.coherence
+        v.last_event_at, v.topic, v.summary, v.entities, v.importance, v.density, v.coherence,
+        v.models #>> '{summarise,model}' as described_by
     from nearest n
     cross join lateral (
         select * from chains c
@@ -84,12 +93,12 @@ def find_nearest(
     vector: str,
     min_similarity: float,
     max_events: int,
-) -> ChainHead | None:
+) -> MergeTarget | None:
     """Among the scope's newest chains (by last event), find the active one whose summary vector is
     closest to `vector`, with a cosine of at least `min_similarity` and at most `max_events` events;
     None if there is none."""
     rows = access.fetch(
-        ChainHead,
+        MergeTarget,
         _SELECT_NEAREST,
         {
             "scope_id": scope_id,

@@ -14,6 +14,7 @@ from strandline.llm import prompts
 from strandline.llm.budget import LlmBudget
 from strandline.llm.client import Fallback, LlmClient
 from strandline.llm.fixed_answer_model import PlainModel
+from strandline.llm.heuristic import topic_continuation
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.prompts import AnswerTask, PromptData, PromptLimits, TaskName
 from strandline.llm.provider import Provider
@@ -93,16 +94,33 @@ class LlmTasks:
         after: Sequence[PromptEvent],
     ) -> ModelResult[Continues]:
         """Whether `message` continues the topic of `before`, the lane's open events in order.
-        `after` has the events that follow it in the lane."""
+        `after` has the events that follow it in the lane. The model is asked only where the
+        heuristic model is not sure."""
 
         def render() -> PromptData:
             latest = self._render_events(task, "before", before[-_CONTEXT_EVENTS:])
             data = latest + self._render_events(task, "message", [message])
             return data + self._render_events(task, "after", after)
 
-        return self._run_task(
-            task, "continues", Continues, render, lambda by: by.continues(before, message, after)
-        )
+        def ask(by: LanguageModel) -> Continues:
+            return by.continues(before, message, after)
+
+        if self._provider is not None and self._is_clear(before, message, after):
+            return self._run_heuristic(task, "continues", ask)
+        return self._run_task(task, "continues", Continues, render, ask)
+
+    def _is_clear(
+        self,
+        before: Sequence[PromptEvent],
+        message: PromptEvent,
+        after: Sequence[PromptEvent],
+    ) -> bool:
+        try:
+            return topic_continuation.is_clear(before, message, after)
+        except Exception as error:
+            if not is_permanent_failure(error):
+                raise
+            return False  # the model may know what the heuristic model fails on
 
     def summarise(self, task: TaskContext, events: Sequence[PromptEvent]) -> ModelResult[Summary]:
         """A closed run's narrative summary and importance."""
@@ -127,6 +145,17 @@ class LlmTasks:
         """The people and things named in a run."""
         render = partial(self._render_events, task, "events", events)
         return self._run_task(task, "entities", Entities, render, lambda by: by.entities(events))
+
+    def describe_by_heuristic(
+        self, task: TaskContext, events: Sequence[PromptEvent], reason: str
+    ) -> tuple[ModelResult[Summary], ModelResult[Topic], ModelResult[Entities]]:
+        """A run's summary, topic and entities by the heuristic model, because the configured one
+        could not give all of them, for this reason."""
+        return (
+            self._run_heuristic(task, "summarise", lambda by: by.summarise(events), reason),
+            self._run_heuristic(task, "topic", lambda by: by.topic(events), reason),
+            self._run_heuristic(task, "entities", lambda by: by.entities(events), reason),
+        )
 
     def overview(self, task: TaskContext, parts: Sequence[TopicTreePart]) -> ModelResult[Overview]:
         """A summary of what these parts of a topic tree have in common."""

@@ -143,9 +143,9 @@ def _write_value(value: object) -> str:
     return sanitize_text(value if isinstance(value, str) else escape_json(value))
 
 
-def conflict_line(conflict: Item) -> str:
-    """Two facts that contradict each other, the newer one first."""
-    ids = " contradicts ".join(fact["id"] or "the text" for fact in conflict["facts"])
+def conflict_line(conflict: Item, verb: str = "contradicts") -> str:
+    """Two facts that contradict each other, or that may, the newer one first."""
+    ids = f" {verb} ".join(fact["id"] or "the text" for fact in conflict["facts"])
     texts = " / ".join(sanitize_text(fact["content"]) for fact in conflict["facts"])
     return f"- {ids} (cosine {conflict['similarity']:.2f}). {conflict['suggestion']}: {texts}"
 

@@ -1,6 +1,7 @@
 """What the tools of the toolset `graph` do, under MIE's names: facts, decisions, entities, events
 and topics."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from strandline.mcp.answer_size import ask_for_fitting_page
@@ -26,7 +27,7 @@ def analyze(context: ToolContext, arguments: Arguments) -> str:
     body = pick(arguments, "content", "content_type") | context.get_read_participants(arguments)
     answer = context.operations.call("POST /api/v1/graph/analyze", body)
     lines = [node_line(node) for node in answer["related"]]
-    lines += [conflict_line(conflict) for conflict in answer["conflicts"]]
+    lines += _conflict_lines(answer)
     lines += [
         f"Weigh: {advice['text']} {', '.join(advice['node_ids'])}" for advice in answer["weigh"]
     ]
@@ -156,13 +157,21 @@ def relate(context: ToolContext, arguments: Arguments) -> str:
     )
 
 
+def _conflict_lines(answer: Mapping[str, Any]) -> list[str]:
+    """Contradictions, and the similar pairs that the reader judges."""
+    lines = [conflict_line(conflict) for conflict in answer["conflicts"]]
+    return lines + [
+        conflict_line(pair, "is similar to, and may contradict,") for pair in answer["candidates"]
+    ]
+
+
 def find_conflicts(context: ToolContext, arguments: Arguments) -> str:
     """Facts that contradict each other."""
     body = pick(arguments, "content", "node_id", "category", "threshold", "limit")
     answer = context.operations.call(
         "POST /api/v1/graph/conflicts", body | context.get_read_participants(arguments)
     )
-    lines = [conflict_line(conflict) for conflict in answer["conflicts"]]
+    lines = _conflict_lines(answer)
     if not lines:
         text = f"No contradiction among {answer['compared']} similar pairs."
         return text + limits_note(answer["degraded"])

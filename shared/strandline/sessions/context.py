@@ -32,8 +32,8 @@ this limit, all chains of a scope would be warmed alike."""
 _CHAIN_EVENTS = 20
 """The maximum number of the best events whose chains answer a question."""
 _CHAIN_ODDS = 0.5
-"""By default, a chain answers if the odds of its best event are at least this share of the highest
-odds."""
+"""By default, a chain answers if the odds of its best event are at least this share of the best
+chain's."""
 
 
 @dataclass
@@ -195,7 +195,7 @@ def list_relevant_chains_in_view(
     space: str,
     search: SearchResult,
     min_relevance: float | None,
-    min_similarity: float | None,
+    share: float | None,
     limit: int,
 ) -> Sequence[MatchedChain]:
     """The chains of the view that contain the best of the events found, best first."""
@@ -205,7 +205,7 @@ def list_relevant_chains_in_view(
         search,
         min_relevance,
         limit,
-        min_similarity=min_similarity,
+        share=share,
         scope_id=view.only_scope_id,
         session_id=view.only_session_id,
     )
@@ -218,36 +218,44 @@ def list_relevant_chains(
     min_relevance: float | None,
     limit: int = _DEFAULT_QUERY_CHAINS,
     *,
-    min_similarity: float | None = None,
+    share: float | None = None,
     scope_id: UUID | None = None,
     session_id: str | None = None,
 ) -> Sequence[MatchedChain]:
     """The chains that contain the best of the events found, best first; limited to one scope, and
     one session of it, if given. With `min_relevance`, those with an event of at least this
-    relevance; 0 keeps every chain that contains an event found."""
+    relevance; 0 keeps every chain that contains an event found. With `share`, those whose odds are
+    at least this share of the best chain's; by default half of them, or all with
+    `min_relevance`."""
     relevance = _select_answer_events(search, min_relevance)
     if not relevance:
         return ()
-    return store_chains.list_relevant(
+    rows = store_chains.list_relevant(
         access,
         scope_id,
         session_id=session_id,
         relevance=relevance,
         vector=search.vector,
         space=space,
-        min_similarity=-1.0 if min_similarity is None else min_similarity,
         limit=limit,
     )
+    if share is None:
+        share = _CHAIN_ODDS if min_relevance is None else 0.0
+    floor = share * _odds(rows[0].relevance) if rows else 0.0
+    # Equal odds need not be equal floats.
+    return [row for row in rows if _odds(row.relevance) >= floor - 1e-9]
+
+
+def _odds(relevance: float | None) -> float:
+    return (relevance or 0.0) / max(1 - (relevance or 0.0), 1e-9)
 
 
 def _select_answer_events(search: SearchResult, min_relevance: float | None) -> dict[UUID, float]:
-    """The relevance of the events whose chains answer the question, by id."""
-    events = search.select(min_relevance)
-    if min_relevance is None and events:
-        best = events[0].relevance
-        odds = _CHAIN_ODDS * best / max(1 - best, 1e-9)
-        floor = odds / (1 + odds)
-        events = [event for event in events[:_CHAIN_EVENTS] if event.relevance >= floor]
+    """The relevance of the events whose chains may answer the question, by id. A statement is in no
+    chain."""
+    events = [event for event in search.select(min_relevance) if not event.candidate.is_statement]
+    if min_relevance is None:
+        events = events[:_CHAIN_EVENTS]
     return {event.candidate.event_id: event.relevance for event in events}
 
 

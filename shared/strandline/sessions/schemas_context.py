@@ -71,10 +71,10 @@ class SearchRequest(RequestModel):
     question, and 0 keeps all. By default the chains are those about as relevant as the best one,
     and there are none if `known` is below the threshold `min_known`, which comes from the tenant's
     tuning, else from the deployment's, else from the calibration of the embedding space."""
-    similarity_threshold: float | None = Field(default=None, ge=-1, le=1, strict=True)
-    """The minimum cosine similarity of the question and a chain's summary; by default none. It does
-    not apply to chains without a vector or to a question without one, which are matched by
-    words."""
+    similarity_threshold: float | None = Field(default=None, ge=0, le=1, strict=True)
+    """How near a chain must come to the best one, as a share of its odds to answer the question: 1
+    gives the best chain alone, 0.7 also those nearly as likely, 0 every chain with an event found.
+    By default 0.5, or 0 with `min_relevance`. It means the same in every embedding space."""
 
 
 class RecentOut(ResponseModel):

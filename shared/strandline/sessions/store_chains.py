@@ -112,13 +112,11 @@ def list_relevant(
     relevance: Mapping[UUID, float],
     vector: Sequence[float] | None,
     space: str,
-    min_similarity: float,
     limit: int,
 ) -> Sequence[MatchedChain]:
     """The active chains that contain events relevant to a question, best first: the relevance of a
-    chain is that of its best event in `relevance`. Chains whose summary's cosine similarity with
-    `vector` is below `min_similarity` are left out. `scope_id` and `session_id` as in
-    `list_latest`."""
+    chain is that of its best event in `relevance`. `vector` is the question's; `scope_id` and
+    `session_id` as in `list_latest`."""
     return access.fetch(
         MatchedChain,
         "with"  # noqa: S608
@@ -142,7 +140,6 @@ def list_relevant(
             where c.status = 'active'
                 and (view.scope_ids is null or c.scope_id = any (view.scope_ids))
                 and (view.chain_ids is null or c.chain_id = any (view.chain_ids))
-                and (v.similarity is null or v.similarity >= %(min_similarity)s)
             order by r.relevance desc, c.last_event_at desc, c.chain_id
             limit %(limit)s)
         select r.*, echoes_of(r.scope_id, r.event_ids) as echo_ids,
@@ -157,7 +154,6 @@ def list_relevant(
             "relevances": list(relevance.values()),
             "vector": None if vector is None else HalfVector(list(vector)).to_text(),
             "space": space,
-            "min_similarity": min_similarity,
             "limit": limit,
         },
     )

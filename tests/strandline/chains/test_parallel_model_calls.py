@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import enrichment, parallel_model_calls
+from strandline.chains import parallel_model_calls
 from strandline.chains.form import close_idle_lanes
 from strandline.db.database import Database
 from strandline.llm.types import Entities, ModelResult, PromptEvent, Summary, TaskContext, Topic
@@ -94,8 +94,7 @@ def test_requests_one_after_the_other_are_noticed(
     def in_turn(_: object, *questions: Any) -> tuple[Any, ...]:
         return tuple(ask() for ask in questions)
 
-    assert enrichment.run_in_parallel is parallel_model_calls.run_in_parallel
-    monkeypatch.setattr(enrichment, "run_in_parallel", in_turn)
+    monkeypatch.setattr(parallel_model_calls, "run_in_parallel", in_turn)
     model = Meeting(seconds=0.5)
     assert form_chain(gateway, scratch_db, database, aws, model) != [("scripted:1",)]
     assert model.barrier.broken

@@ -3,6 +3,7 @@ model takes over, why, and at whose expense."""
 
 import hashlib
 import json
+import math
 import re
 import threading
 import time
@@ -23,6 +24,7 @@ from strandline.errors import Unavailable
 from strandline.llm import budget, prompts, store_calls
 from strandline.llm.client import Fallback
 from strandline.llm.factory import make_provider
+from strandline.llm.heuristic import topic_continuation
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.openai_chat import ChatModel
 from strandline.llm.prompts import ANSWER_VERSIONS, PROMPT_VERSIONS
@@ -138,6 +140,7 @@ def fell(result: ModelResult[Any]) -> str | None:
 # --- one task after the other
 
 
+@pytest.mark.usefixtures("unsure")
 def test_every_task_goes_to_the_model(
     scratch_db: ScratchDatabase, database: Database, provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:
@@ -526,6 +529,29 @@ def limits(provider: ModelServer) -> list[int]:
     return [request["max_tokens"] for request in provider.requests]
 
 
+@pytest.fixture
+def unsure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heuristic model is sure of nothing."""
+    monkeypatch.setattr(topic_continuation, "_CLEAR_SCORE", math.inf)
+
+
+def event(seq: int, text: str, minutes: float = 0.0) -> PromptEvent:
+    return PromptEvent(seq, "user:mara", "user", "message", text, AT + timedelta(minutes=minutes))
+
+
+def test_the_model_is_asked_only_where_the_heuristic_model_is_not_sure(
+    provider: ModelServer, llm_tasks: LlmTasks
+) -> None:
+    before = [event(1, "The launch is on Friday, and the crew is told."), event(2, "Yes.")]
+    sure = llm_tasks.continues(task(), before, event(3, "Yes, it is."), [event(4, "Good, thanks.")])
+    assert (sure.fallback_reason, sure.model) == (None, HeuristicModel.name)
+    assert provider.requests == []
+    german = [event(1, "Der Start ist am Freitag, sagt die Mannschaft."), event(2, "Ja.")]
+    asked = llm_tasks.continues(task(), german, event(3, "Ja, so ist es."), [event(4, "Gut.")])
+    assert (asked.model, len(provider.requests)) == ("openai:tiny", 1)
+
+
+@pytest.mark.usefixtures("unsure")
 def test_yes_or_no_has_ten_tokens(provider: ModelServer, llm_tasks: LlmTasks) -> None:
     assert fell(llm_tasks.continues(task(), TALK[:1], TALK[1], [])) is None
     assert fell(llm_tasks.contradicts(task(), "Friday", "Monday")) is None
@@ -533,6 +559,7 @@ def test_yes_or_no_has_ten_tokens(provider: ModelServer, llm_tasks: LlmTasks) ->
     assert limits(provider) == [10, 10, 100]
 
 
+@pytest.mark.usefixtures("unsure")
 def test_a_model_that_thinks_first_gets_more_and_that_is_remembered(
     scratch_db: ScratchDatabase, provider: ModelServer, make: Callable[..., LlmTasks]
 ) -> None:
@@ -549,6 +576,7 @@ def test_a_model_that_thinks_first_gets_more_and_that_is_remembered(
     ]
 
 
+@pytest.mark.usefixtures("unsure")
 def test_an_error_that_says_cut_is_no_refusal_of_a_limit(
     provider: ModelServer, llm_tasks: LlmTasks
 ) -> None:

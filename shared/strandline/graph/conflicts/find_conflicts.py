@@ -80,13 +80,14 @@ def find_conflicts(
     else:
         vector, degradations = embed_query(finder.embedder, subject.content, finder.vector_timeout)
         similar = find_similar_facts(finder, subject, vector, fact_filter)
-    conflicts, notes = judge_pairs(finder, judge, similar, subject)
-    is_cut = len(conflicts) > request.limit
+    judged = judge_pairs(finder, judge, similar, subject)
+    is_cut = len(judged.conflicts) > request.limit
     return ConflictsOut(
-        conflicts=conflicts[: request.limit],
+        conflicts=judged.conflicts[: request.limit],
+        candidates=judged.candidates[: request.limit],
         threshold=threshold,
         compared=len(similar.pairs),
-        degraded=[*degradations, *notes, *(["cut_by_limit"] if is_cut else [])],
+        degraded=[*degradations, *judged.notes, *(["cut_by_limit"] if is_cut else [])],
     )
 
 
@@ -110,12 +111,26 @@ def find_similar_facts(
     )
 
 
+@dataclass(frozen=True)
+class JudgedPairs:
+    """Similar pairs, in their order."""
+
+    conflicts: list[ConflictOut]
+    """Those that contradict each other by a test."""
+    candidates: list[ConflictOut]
+    """Those that only the caller can judge: the deterministic test found nothing, and no model was
+    asked."""
+    notes: list[str]
+    """Codes for `degraded`."""
+
+
 def judge_pairs(
     finder: Finder, judge: ModelJudge, similar: SimilarPairs, subject: ComparedStatement | None
-) -> tuple[list[ConflictOut], list[str]]:
-    """Those of these pairs that contradict each other by a test, in order, and the codes for
-    `degraded`. A pair without a first fact compares the subject with the second one."""
+) -> JudgedPairs:
+    """Test pairs for contradictions. A pair without a first fact compares the subject with the
+    second one."""
     conflicts: list[ConflictOut] = []
+    candidates: list[ConflictOut] = []
     has_failed = False
     pairs = _read_pairs(finder, similar.pairs, subject)
     for n, pair in enumerate(pairs):
@@ -132,6 +147,8 @@ def judge_pairs(
             tests += [verdict] if verdict else []
         if any(test.contradicts for test in tests):
             conflicts.append(_to_conflict(pair, tests))
+        elif len(tests) == 1:
+            candidates.append(_to_conflict(pair, tests))
     notes = {
         "no_model": not judge.llm.has_model,
         "model_failed": has_failed,
@@ -139,7 +156,7 @@ def judge_pairs(
         "facts_cut": similar.facts_cut,
         "pairs_cut": similar.pairs_cut,
     }
-    return conflicts, [note for note, holds in notes.items() if holds]
+    return JudgedPairs(conflicts, candidates, [note for note, holds in notes.items() if holds])
 
 
 def _find_subject(finder: Finder, request: ConflictsRequest) -> ComparedStatement | None:

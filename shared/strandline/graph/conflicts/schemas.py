@@ -66,7 +66,7 @@ class VerdictOut(ResponseModel):
 
 
 class ConflictOut(ResponseModel):
-    """Two facts that contradict each other by at least one test."""
+    """Two similar facts, and what tests say about them."""
 
     facts: list[FactOut]
     """The two facts, the newer one first."""
@@ -83,6 +83,9 @@ class ConflictsOut(ResponseModel):
     """Contradictions between facts that hold now, the most similar first."""
 
     conflicts: list[ConflictOut]
+    candidates: list[ConflictOut]
+    """Facts that are as similar, in which the deterministic test found nothing and which no model
+    judged, the most similar first, at most `limit`: judge them yourself."""
     threshold: float
     """The least cosine at which two facts were tested."""
     compared: int
@@ -102,7 +105,7 @@ class AnalyzeRequest(RequestModel):
 
     content: str = Field(min_length=1, max_length=8000)
     content_type: ContentType = "conversation"
-    """The kind of text. Only a `statement` is tested for contradictions with known facts."""
+    """The kind of text."""
     participants: Participants | None = None
     """The participants to read for: only what all of them took part in. A bound user is added
     automatically."""
@@ -124,6 +127,8 @@ class AnalyzeOut(ResponseModel):
 
     related: list[FoundNode]
     conflicts: list[ConflictOut]
+    candidates: list[ConflictOut]
+    """Similar facts as in `candidates` of conflicts: judge them yourself."""
     weigh: list[AdviceOut]
     store_as: list[str]
     """How to store the parts that are worth it: the fields of `POST /api/v1/graph/nodes`, by

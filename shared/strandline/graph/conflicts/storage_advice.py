@@ -46,20 +46,18 @@ def analyze_before_storing(
     narrowing = NodeFilter(ALL_TYPES)
     matches = finder.find_by(request.content, vector, narrowing)
     nodes = read_matches(finder.access, matches, narrowing, request.limit)
-    conflicts: list[ConflictOut] = []
-    if request.content_type == "statement":
-        subject = ComparedStatement(request.content, None)
-        space = finder.embedder.space
-        fact_filter = FactFilter(space, thresholds_for(space, tuning).conflict)
-        similar = find_similar_facts(finder, subject, vector, fact_filter)
-        conflicts, notes = judge_pairs(finder, judge, similar, subject)
-        degradations = [*degradations, *notes]
+    subject = ComparedStatement(request.content, None)
+    space = finder.embedder.space
+    fact_filter = FactFilter(space, thresholds_for(space, tuning).conflict)
+    similar = find_similar_facts(finder, subject, vector, fact_filter)
+    judged = judge_pairs(finder, judge, similar, subject)
     return AnalyzeOut(
         related=nodes,
-        conflicts=conflicts,
-        weigh=_list_advice(request.content, nodes, conflicts),
+        conflicts=judged.conflicts,
+        candidates=judged.candidates[: request.limit],
+        weigh=_list_advice(request.content, nodes, judged.conflicts),
         store_as=list(_STORE_AS),
-        degraded=degradations,
+        degraded=[*degradations, *judged.notes],
     )
 
 

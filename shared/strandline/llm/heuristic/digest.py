@@ -11,6 +11,7 @@ from strandline.llm.heuristic.sentences import MAX_EVENT_CHARACTERS, is_table
 from strandline.llm.heuristic.words import (
     GENITIVE,
     WORD,
+    is_english,
     iter_stems,
     normalize_without_genitive,
     normalize_word,
@@ -32,8 +33,6 @@ _NAME_SHARE = 0.75
 """How much a single word, and a name, count beside a phrase as a topic."""
 _MAX_WORD_CHARACTERS = 48
 """A longer word is an address, a code or a key, and not part of a topic."""
-_MIN_STOP_WORD_SHARE = 0.2
-"""A text with a smaller share of stop words is not considered English."""
 _TRUST = {"thought": 0.5, "action": 0.7, "observation": 0.8}
 """How much a sentence counts by its event's type; others count 1."""
 _PREPOSITIONS = frozenset({"of", "for", "with"})
@@ -116,9 +115,7 @@ def score_importance(events: Sequence[PromptEvent]) -> float:
 def name_topic(events: Sequence[PromptEvent]) -> str | None:
     """The noun phrase of the run that its words support most; None if none has enough support."""
     texts = [text for item in events if item.type != "thought" and (text := _strip_markup(item))]
-    words = [word for text in texts for word in WORD.findall(text)]
-    stop_words = sum(normalize_without_genitive(word) in word_list("stop") for word in words)
-    if stop_words < _MIN_STOP_WORD_SHARE * len(words):
+    if not is_english(texts):
         return None
     weights = _count_texts_by_stem([*texts, summarise_in_sentence(events)])
     speakers = {event.speaker.split(":", 1)[-1].lower() for event in events if event.speaker}

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from strandline.llm.heuristic.words import (
     frequency_band,
+    is_english,
     is_ordinary,
     iter_stems,
     normalize_without_genitive,
@@ -43,6 +44,9 @@ _SHIFTS = re.compile(
     )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
+_CLEAR_SCORE = 2.0
+"""Beyond this score, on either side, a language model is not asked; docs/chains.md says what that
+costs and saves."""
 _OPENING_WORDS = 6
 """A phrase that changes the topic must stand within so many words."""
 _GREETING = re.compile(
@@ -176,10 +180,28 @@ def continues_topic(
     before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
 ) -> bool:
     """Whether `message` continues the topic of the events `before`, as the events `after` show."""
+    return not before or _score_break(before, message, after) < 0
+
+
+def is_clear(
+    before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
+) -> bool:
+    """Whether the answer of `continues_topic` is so sure that asking a language model would hardly
+    change it. Of a text that is not English it never is: the cues are English."""
     if not before:
         return True
+    near = (*before[-_RECENT_EVENTS:], message, *after)
+    return abs(_score_break(before, message, after)) >= _CLEAR_SCORE and is_english(
+        event.text for event in near
+    )
+
+
+def _score_break(
+    before: Sequence[PromptEvent], message: PromptEvent, after: Sequence[PromptEvent]
+) -> float:
+    """The log odds that the topic ends before `message`."""
     weights, bias = load_weights()
-    return bias + math.sumprod(weights, compute_cues(before, message, after)) < 0
+    return bias + math.sumprod(weights, compute_cues(before, message, after))
 
 
 def compute_cues(

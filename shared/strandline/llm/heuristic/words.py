@@ -4,7 +4,7 @@ import functools
 import re
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -35,6 +35,8 @@ _LONGEST_ENDING = {0: 0, 1: 1, 2: 3, 3: 4, 4: 7}
 _MIN_STEM_LETTERS = 4
 """From so many letters on, the stem alone shows that words are forms of one another."""
 
+_MIN_STOP_WORD_SHARE = 0.2
+"""A text with a smaller share of stop words is not considered English."""
 _MAX_LISTED_LETTERS = 64
 """No listed word has more letters. Longer words are not cached, which would take megabytes."""
 
@@ -73,6 +75,13 @@ def iter_stems(text: str) -> Iterator[str]:
             and (len(token) > 2 or not token.isalpha())
         ):
             yield stem(token)
+
+
+def is_english(texts: Iterable[str]) -> bool:
+    """Whether enough of the words are English stop words; true where there are none at all."""
+    words = [word for text in texts for word in WORD.findall(text)]
+    stop_words = sum(normalize_without_genitive(word) in word_list("stop") for word in words)
+    return stop_words >= _MIN_STOP_WORD_SHARE * len(words)
 
 
 def split_sentences(text: str) -> list[str]:
