@@ -570,6 +570,28 @@ def test_topics_are_read_from_short_term_memory(
     assert (latest["made_by"]["model"], latest["made_by"]["fell_back"]) == ("heuristic/4", None)
 
 
+def test_open_topics_are_told_apart(gateway: Gateway, tell: Tell, key: str) -> None:
+    garden = tell_all(
+        tell,
+        key,
+        "The tomatoes in the garden need water twice a day now.",
+        "The tomatoes at the fence are thirsty too.",
+        "The garden gets no rain until Sunday.",
+        "Then the hose has to reach the garden fence.",
+        "The hose is long enough for the tomatoes.",
+    )
+    phone = tell_all(
+        tell,
+        key,
+        "By the way, has anybody seen my phone charger?",
+        "My phone battery has died again.",
+        "The phone battery was new in May.",
+    )
+    topics = get(gateway, key, "s/analysis/topics")["topics"]
+    assert [topic["event_ids"] for topic in topics] == [phone, garden]
+    assert topics[0]["topic"] != topics[1]["topic"]
+
+
 def test_a_chain_without_a_topic_is_shown_by_its_summary(
     gateway: Gateway, tell: Tell, key: str, chain: AddChain
 ) -> None:

@@ -109,6 +109,19 @@ class LlmTasks:
             return self._run_heuristic(task, "continues", ask)
         return self._run_task(task, "continues", Continues, render, ask)
 
+    def continues_by_heuristic(
+        self,
+        task: TaskContext,
+        before: Sequence[PromptEvent],
+        message: PromptEvent,
+        after: Sequence[PromptEvent],
+    ) -> bool:
+        """What the heuristic model says of `continues`, for an answer that nothing rests on."""
+        result = self._run_heuristic(
+            task, "continues", lambda by: by.continues(before, message, after)
+        )
+        return result.value.continues
+
     def _is_clear(
         self,
         before: Sequence[PromptEvent],

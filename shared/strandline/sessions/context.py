@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -12,15 +11,12 @@ from uuid_utils.compat import uuid7
 from strandline.chains import store_recalls
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
-from strandline.llm.tasks import LlmTasks
-from strandline.llm.types import PromptEvent, TaskContext
 from strandline.log import read as log_read
-from strandline.log.trust_ranks import least_trusted
 from strandline.observability import logger
 from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.sessions import store, store_chains
 from strandline.sessions.chains_view import SessionReadContext, to_chain_out
-from strandline.sessions.schemas import ChainOut, TopicOut, TopicsOut
+from strandline.sessions.schemas import ChainOut
 from strandline.sessions.schemas_context import ContextOut, ContextQuery, RecentOut
 from strandline.sessions.store import EventExecution, Session, ShortTermEvent
 from strandline.sessions.store_chains import MatchedChain
@@ -271,62 +267,3 @@ def record_chain_use(view: SessionReadContext, answer_chains: Sequence[MatchedCh
         logger.warning("recall not recorded", extra={"error": type(error).__name__})
         return False
     return True
-
-
-def list_short_term_topics(
-    view: SessionReadContext, llm: LlmTasks, *, subject: str, deadline: float
-) -> TopicsOut:
-    """The topics of a session's short-term memory: those of its chains, and one for events that are
-    in no chain yet, if they have text. The language model names the latter, which counts towards
-    `subject`'s rate limit. `deadline` is in time.monotonic() seconds."""
-    rows_by_chain: dict[UUID | None, list[ShortTermEvent]] = {}
-    for row, _ in read_short_term(view):
-        rows_by_chain.setdefault(row.chain_id, []).insert(0, row)
-    topic_list: list[TopicOut] = []
-    for chain_id, rows in rows_by_chain.items():
-        topic, made_by, trust = rows[0].topic, rows[0].topic_by, rows[0].trust
-        if chain_id is None:
-            if not any(row.content for row in rows):
-                continue
-            topic, made_by = _name_topic(view, llm, rows, subject, deadline)
-        topic_list.append(
-            TopicOut.model_validate(
-                {"topic": topic, "summary": rows[0].summary, "made_by": made_by}
-                | {"chain_id": chain_id, "event_ids": [row.event_id for row in rows]}
-                | {"trust": trust or least_trusted(row.origin for row in rows)}
-            )
-        )
-    return TopicsOut(session_id=view.session.session_id, topics=topic_list)
-
-
-def _name_topic(
-    view: SessionReadContext,
-    llm: LlmTasks,
-    rows: Sequence[ShortTermEvent],
-    subject: str,
-    deadline: float,
-) -> tuple[str | None, dict[str, Any]]:
-    """Name the topic of events that are in no chain yet, of which at least one has text. Returns
-    the topic, if there is one, and the model that was called."""
-    events = [
-        PromptEvent(
-            row.seq,
-            row.speaker,
-            row.role,
-            row.type,
-            row.content,
-            row.occurred_at or row.recorded_at,
-        )
-        for row in rows
-        if row.content
-    ]
-    task = TaskContext(
-        tenant=view.access.caller.tenant,
-        subject=subject,
-        participants=tuple(view.session.participants),
-        scope_id=str(view.session.scope_id),
-        deadline=deadline,
-    )
-    result = llm.topic(task, events)
-    made_by = {"model": result.model, "prompt": result.prompt, "fell_back": result.fallback_reason}
-    return result.value.topic, made_by

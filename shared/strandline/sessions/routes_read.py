@@ -11,7 +11,7 @@ from strandline.errors import Gone, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
 from strandline.schemas import ParticipantsPagingQuery
-from strandline.sessions import chains_view, context, sessions
+from strandline.sessions import chains_view, context, sessions, short_term_topics
 from strandline.sessions.chains_view import SessionReadContext
 from strandline.sessions.routes_write import SESSION, find_session
 from strandline.sessions.schemas import (
@@ -49,7 +49,9 @@ def get_topics(request: Request) -> Response:
     llm = request.resources.llm
     # Not the scope's subject: these calls must not use up the rate of the scope's fold.
     subject = request.principal.user or f"key:{request.principal.key_id}"
-    response = context.list_short_term_topics(view, llm, subject=subject, deadline=request.deadline)
+    response = short_term_topics.list_short_term_topics(
+        view, llm, subject=subject, deadline=request.deadline
+    )
     llm.store_call_records(view.access)
     request.metrics |= llm.take_metrics()
     return json_response(response)

@@ -1,0 +1,93 @@
+"""The topics of a session's short-term memory."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from strandline.llm.tasks import LlmTasks
+from strandline.llm.types import PromptEvent, TaskContext
+from strandline.log.trust_ranks import least_trusted
+from strandline.sessions.chains_view import SessionReadContext
+from strandline.sessions.context import read_short_term
+from strandline.sessions.schemas import TopicOut, TopicsOut
+from strandline.sessions.store import ShortTermEvent
+
+_AHEAD_EVENTS = 3
+"""How many later events help to tell whether a message continues a topic."""
+
+
+def list_short_term_topics(
+    view: SessionReadContext, llm: LlmTasks, *, subject: str, deadline: float
+) -> TopicsOut:
+    """The topics of a session's short-term memory: those of its chains, and those of the events
+    that are in no chain yet, if they have text. The heuristic model tells the latter apart, session
+    by session; the language model names each, which counts towards `subject`'s rate limit.
+    `deadline` is in time.monotonic() seconds."""
+    task = TaskContext(
+        tenant=view.access.caller.tenant,
+        subject=subject,
+        participants=tuple(view.session.participants),
+        scope_id=str(view.session.scope_id),
+        deadline=deadline,
+    )
+    newest_first = [row for row, _ in read_short_term(view)]
+    open_topics = _tell_apart(
+        [row for row in reversed(newest_first) if row.chain_id is None],
+        partial(llm.continues_by_heuristic, task),
+    )
+    rows_by_topic: dict[UUID, list[ShortTermEvent]] = {}
+    for row in newest_first:
+        topic_id = row.chain_id or open_topics[row.event_id]
+        rows_by_topic.setdefault(topic_id, []).insert(0, row)
+    topic_list: list[TopicOut] = []
+    for rows in rows_by_topic.values():
+        chain_id = rows[0].chain_id
+        topic, made_by, trust = rows[0].topic, rows[0].topic_by, rows[0].trust
+        if chain_id is None:
+            if not any(row.content for row in rows):
+                continue
+            topic, made_by = _name_topic(llm, task, rows)
+        topic_list.append(
+            TopicOut.model_validate(
+                {"topic": topic, "summary": rows[0].summary, "made_by": made_by}
+                | {"chain_id": chain_id, "event_ids": [row.event_id for row in rows]}
+                | {"trust": trust or least_trusted(row.origin for row in rows)}
+            )
+        )
+    return TopicsOut(session_id=view.session.session_id, topics=topic_list)
+
+
+def _tell_apart(
+    oldest_first: Sequence[ShortTermEvent],
+    continues: Callable[[Sequence[PromptEvent], PromptEvent, Sequence[PromptEvent]], bool],
+) -> Mapping[UUID, UUID]:
+    """For each event the first event of its topic, by the heuristic model: session by session, a
+    user's message begins a topic where it does not continue the one before."""
+    events = [(row, _to_prompt_event(row)) for row in oldest_first]
+    first_ids: dict[UUID, UUID] = {}
+    topics: dict[str, tuple[UUID, list[PromptEvent]]] = {}
+    for place, (row, event) in enumerate(events):
+        first_id, before = topics.get(row.session_id, (row.event_id, []))
+        if before and row.role == "user" and row.type == "message":
+            after = [e for r, e in events[place + 1 :] if r.session_id == row.session_id]
+            if not continues(before, event, after[:_AHEAD_EVENTS]):
+                first_id, before = row.event_id, []
+        topics[row.session_id] = first_id, [*before, event]
+        first_ids[row.event_id] = first_id
+    return first_ids
+
+
+def _to_prompt_event(row: ShortTermEvent) -> PromptEvent:
+    said_at = row.occurred_at or row.recorded_at
+    return PromptEvent(row.seq, row.speaker, row.role, row.type, row.content or "", said_at)
+
+
+def _name_topic(
+    llm: LlmTasks, task: TaskContext, rows: Sequence[ShortTermEvent]
+) -> tuple[str | None, dict[str, Any]]:
+    """Name the topic of events that are in no chain yet, of which at least one has text. Returns
+    the topic, if there is one, and the model that was called."""
+    result = llm.topic(task, [_to_prompt_event(row) for row in rows if row.content])
+    made_by = {"model": result.model, "prompt": result.prompt, "fell_back": result.fallback_reason}
+    return result.value.topic, made_by
