@@ -257,6 +257,7 @@ def broken_out(text: str, tags: list[str]) -> list[str]:
     ]
 
 
+@pytest.mark.usefixtures("unsure")
 def test_no_text_can_end_the_quotation(provider: ModelServer, llm_tasks: LlmTasks) -> None:
     messages = [PromptEvent(1, "user:mara", "user", "message", EVIL + "\ud800", AT), TALK[1]]
     llm_tasks.summarise(task(), messages)
@@ -273,6 +274,7 @@ def test_no_text_can_end_the_quotation(provider: ModelServer, llm_tasks: LlmTask
     assert document["role"] == "user"
 
 
+@pytest.mark.usefixtures("unsure")
 def test_a_text_that_ends_the_quotation_is_noticed(
     provider: ModelServer, llm_tasks: LlmTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
