@@ -61,6 +61,7 @@ METRICS: Mapping[str, Literal["Count", "Milliseconds", "Seconds", "None"]] = {
     "NodesWritten": "Count",
     "EdgesWritten": "Count",
     "EdgesCorrected": "Count",
+    "FactsEnded": "Count",
     "GraphNodesRead": "Count",
     "GraphEdgesRead": "Count",
     "GraphReadsEmpty": "Count",

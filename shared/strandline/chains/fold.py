@@ -72,9 +72,9 @@ def _fold_event(state: FoldState, event: EventToFold) -> bool:
         return True
     turn, is_settled = to_turn(event), event.seq <= state.scope.max_folded_seq
     settings = _decide_settings(state, turn, is_settled)
-    is_decided = (turn.event_id, "echo") in state.stored_decisions
-    if turn.event_id in state.new_echoes and not is_decided:
-        state.pending_decisions.append(state.new_echoes[turn.event_id])
+    for kind, new_decisions in (("echo", state.new_echoes), ("slots", state.new_slots)):
+        if turn.event_id in new_decisions and (turn.event_id, kind) not in state.stored_decisions:
+            state.pending_decisions.append(new_decisions[turn.event_id])
     if event.is_refused and not event.is_given_up and not is_settled and turn.is_user_message:
         state.pending_decisions.append(give_up_vector(turn.event_id, turn.seq, "refused"))
     if must_judge_before(state.get_lane(turn.session_id), turn, settings.rules):

@@ -11,6 +11,7 @@ from strandline.chains.fold_settings import FoldSettings
 from strandline.chains.lane_row_conversion import read_lanes
 from strandline.chains.recall_echoes import find_echoes
 from strandline.chains.segmentation import Lane
+from strandline.chains.slot_decisions import decide_slots
 from strandline.chains.store_fold_progress import EventToFold, ScopeProgress
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
@@ -47,6 +48,8 @@ class FoldState:
     """The value of `current_seq` in the database."""
     new_echoes: Mapping[UUID, Decision] = field(default_factory=dict[UUID, Decision])
     """The pending decisions about which of the next events are echoes, by event."""
+    new_slots: Mapping[UUID, Decision] = field(default_factory=dict[UUID, Decision])
+    """The pending decisions about what the next events state of their speakers, by event."""
     changed_lanes: set[str] = field(default_factory=set[str])
     pending_decisions: list[Decision] = field(default_factory=list[Decision])
     event_cache: dict[UUID, PromptEvent] = field(default_factory=dict[UUID, PromptEvent])
@@ -115,9 +118,29 @@ def load_state_and_turns(
         fold_no=scope.fold_no,
         current_seq=scope.folded_seq,
         committed_seq=scope.folded_seq,
-        new_echoes=_decide_echoes(access, scope, turns),
+        new_echoes=(new_echoes := _decide_echoes(access, scope, turns)),
+        new_slots=_decide_slots(access, scope, turns, new_echoes),
     )
     return state, turns
+
+
+def _decide_slots(
+    access: TenantDb,
+    scope: ScopeProgress,
+    turns: Sequence[EventToFold],
+    echoes: Mapping[UUID, Decision],
+) -> Mapping[UUID, Decision]:
+    """Decide what the user messages that were never folded state of their speakers. An echo is no
+    evidence of it."""
+    new_ids = [
+        turn.event_id
+        for turn in turns
+        if turn.seq > scope.max_folded_seq
+        and turn.is_in_lane
+        and (turn.role, turn.type) == ("user", "message")
+        and turn.event_id not in echoes
+    ]
+    return decide_slots(access, new_ids)
 
 
 def _decide_echoes(

@@ -211,7 +211,7 @@ def add_version(
     )  # a first version has no earlier vector
     insert_vector = _INSERT_VECTOR if vector is not None else ""
     statements: tuple[LiteralString, ...] = (
-        *(_INSERT_VERSION, _UPSERT_CHAIN, _INSERT_LINKS if links else ""),
+        *(_INSERT_VERSION, _UPSERT_CHAIN, _INSERT_LINKS if links else "", _MARK_CHANGE),
         *(delete_vector, _DELETE_USE, insert_vector),
     )
     access.execute_all([statement for statement in statements if statement], params)
@@ -264,6 +264,18 @@ _INSERT_LINKS = """
     select current_tenant(), r.event_id, %(chain_id)s, %(scope_id)s, %(participants)s, r.seq,
         %(version)s
     from jsonb_to_recordset(%(links)s::jsonb) r (event_id uuid, seq bigint)
+"""
+_MARK_CHANGE = """
+    update chains c set bears_change = d.bears_change
+    from (
+        select exists (
+            select from chain_events l
+            join decisions d on d.tenant_id = l.tenant_id and d.scope_id = l.scope_id
+                and d.event_id = l.event_id and d.kind = 'slots'
+            where l.tenant_id = current_tenant() and l.chain_id = %(chain_id)s
+                and (d.body ->> 'is_change')::boolean) as bears_change) d
+    where c.tenant_id = current_tenant() and c.chain_id = %(chain_id)s
+        and c.bears_change <> d.bears_change
 """
 _DELETE_VECTOR = (
     "delete from chain_vectors where scope_id = %(scope_id)s and chain_id = %(chain_id)s"

@@ -52,9 +52,10 @@ def add_decisions(
     access.execute(
         """
         insert into decisions
-            (tenant_id, decision_id, scope_id, participants, event_id, kind, attempt, at_seq, body)
+            (tenant_id, decision_id, scope_id, participants, event_id, kind, attempt, at_seq, body,
+            subject)
         select current_tenant(), r.decision_id, %(scope_id)s, %(participants)s, r.event_id, r.kind,
-            r.attempt, r.at_seq, r.body
+            r.attempt, r.at_seq, r.body, case r.kind when 'slots' then r.body ->> 'subject' end
         from jsonb_to_recordset(%(rows)s::jsonb) r
             (decision_id uuid, event_id uuid, kind text, attempt int, at_seq bigint, body jsonb)
         """,

@@ -17,6 +17,7 @@ from strandline.graph.nodes.store_observations import (
     write_observations,
 )
 from strandline.graph.promotion import store
+from strandline.graph.promotion.ended_facts import end_replaced_facts
 from strandline.graph.promotion.extraction import ChainExtraction, extract_chain, store_extraction
 from strandline.graph.promotion.extraction_checks import Promotion, build_promotion
 from strandline.graph.promotion.store import DueChain
@@ -41,6 +42,7 @@ _METRICS = {
     "nodes": "NodesWritten",
     "edges": "EdgesWritten",
     "edges_corrected": "EdgesCorrected",
+    "facts_ended": "FactsEnded",
 }
 """The metric for each count of a shard."""
 _FELL_BACK = (
@@ -249,6 +251,9 @@ def _write(
         halves = run.tuning.edge_confidence == "halving"
         write_observations(access, promotion.nodes, promotion.edges, combines_by_halving=halves)
         compute_from_observations(access, target_ids, combines_by_halving=halves)
+        run.totals["facts_ended"] += end_replaced_facts(
+            access, chain, promotion, extraction.evidence_by_number
+        )
         store_extraction(access, chain, extraction)
         store.mark_promoted(access, chain.chain_id, chain.version)
         if extraction.fallback_reason is not None:

@@ -55,16 +55,17 @@ _SELECT_CHAIN = """
 def list_warm_chains(
     access: TenantDb, now: datetime, without: Collection[UUID], limit: int
 ) -> Sequence[DueChain]:
-    """Up to `limit` chains that are warm enough and whose version is not promoted. Chains that stay
-    warm longest come first."""
+    """Up to `limit` chains that are warm enough or bear a change, and whose version is not promoted.
+    Chains that bear a change come first, then those that stay warm longest."""
     return access.fetch(
         DueChain,
         _SELECT_CHAIN
         + """
         where c.tenant_id = current_tenant() and c.status = 'active'
-            and c.promoted_version < c.version and c.promote_until >= %(now)s
+            and c.promoted_version < c.version
+            and (c.promote_until >= %(now)s or c.bears_change)
             and c.chain_id <> all (%(without)s)
-        order by c.promote_until desc, c.chain_id limit %(limit)s
+        order by c.bears_change desc, c.promote_until desc, c.chain_id limit %(limit)s
         """,
         {"now": now, "without": list(without), "limit": limit},
     )

@@ -94,7 +94,7 @@ _READ_PROGRESS: LiteralString = """,
             select count(*) from chains c
             where c.tenant_id = current_tenant() and c.status = 'active'
                 and c.promoted_version < c.version
-                and c.promote_until >= %(now)s) as chains_due,
+                and (c.promote_until >= %(now)s or c.bears_change)) as chains_due,
         f.promotions as promotions_failed, m.communities, m.analysed_at, (
             select count(*) from graph_analyses a
             where a.tenant_id = current_tenant()

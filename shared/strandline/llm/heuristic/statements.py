@@ -14,9 +14,11 @@ from strandline.llm.heuristic.fact_forms import (
     MIN_WORDS,
     SELF,
     Sentence,
+    StatedFact,
     find_facts,
 )
 from strandline.llm.heuristic.sentences import MAX_EVENT_CHARACTERS, is_table
+from strandline.llm.heuristic.slots import compare, read_fact, read_slots, state_as_fact
 from strandline.llm.heuristic.words import split_sentences
 from strandline.llm.types import (
     Entity,
@@ -52,20 +54,14 @@ def extract(events: Sequence[PromptEvent], entities: Sequence[Entity]) -> Extrac
     decisions: dict[str, ExtractedDecision] = {}
     for sentence in _iter_user_sentences(events):
         for fact in find_facts(sentence, names):
-            about = [n for n in (*sorted(names), sentence.speaker) if _mentions(fact.content, n)]
-            entry = ExtractedFact(
-                content=fact.content,
-                category=fact.category,
-                about=list(dict.fromkeys(about))[:20],
-                confidence=fact.confidence,
-                events=[sentence.number],
-            )
-            _add_citation(facts.setdefault(entry.content.casefold(), entry).events, sentence.number)
+            _add_fact(facts, fact, sentence, names)
             if fact.pair:
                 _add_relation(relations, fact.pair, fact.confidence, sentence.number)
         if decision := _find_decision(sentence, names):
             first = decisions.setdefault(decision.title.casefold(), decision)
             _add_citation(first.events, sentence.number)
+    for message in _iter_user_messages(events):
+        _add_slot_facts(facts, message, names)
     return Extraction(
         entities=list(entities)[:_MAX_ITEMS],
         facts=list(facts.values())[:_MAX_ITEMS],
@@ -80,15 +76,46 @@ def name_speaker(participant: str) -> str:
     return name[:1].upper() + name[1:] if name.isalpha() else name
 
 
-def _iter_user_sentences(events: Sequence[PromptEvent]) -> Iterator[Sentence]:
+def _iter_user_messages(events: Sequence[PromptEvent]) -> Iterator[Sentence]:
     for number, event in enumerate(events, 1):
         if event.role != "user" or event.type != "message" or not event.speaker or is_table(event):
             continue
         text = MARKUP.sub(r"\1", event.text[:MAX_EVENT_CHARACTERS])
-        speaker = name_speaker(event.speaker)
-        for sentence in split_sentences(text):
+        yield Sentence(text.replace("’", "'"), name_speaker(event.speaker), number)  # noqa: RUF001
+
+
+def _iter_user_sentences(events: Sequence[PromptEvent]) -> Iterator[Sentence]:
+    for message in _iter_user_messages(events):
+        for sentence in split_sentences(message.text):
             if len(sentence) <= _MAX_SENTENCE:
-                yield Sentence(sentence.replace("’", "'"), speaker, number)  # noqa: RUF001
+                yield message._replace(text=sentence)
+
+
+def _add_fact(
+    facts: dict[str, ExtractedFact], fact: StatedFact, sentence: Sentence, names: set[str]
+) -> None:
+    about = [n for n in (*sorted(names), sentence.speaker) if _mentions(fact.content, n)]
+    entry = ExtractedFact(
+        content=fact.content,
+        category=fact.category,
+        about=list(dict.fromkeys(about))[:20],
+        confidence=fact.confidence,
+        events=[sentence.number],
+    )
+    _add_citation(facts.setdefault(entry.content.casefold(), entry).events, sentence.number)
+
+
+def _add_slot_facts(
+    facts: dict[str, ExtractedFact], message: Sentence, names: set[str]
+) -> None:
+    """Add what a message states in the slots of its speaker's life, but for what another form has
+    found there."""
+    said_here = [fact.content for fact in facts.values() if message.number in fact.events]
+    filled = [slot for content in said_here if (slot := read_fact(content)) is not None]
+    for statement in read_slots(message.text, message.speaker):
+        fact = state_as_fact(statement, message.speaker)
+        if fact and not any(compare(one, statement) == "restates" for one in filled):
+            _add_fact(facts, fact, message, names)
 
 
 def _add_citation(events: list[int], number: int) -> None:

@@ -1,0 +1,74 @@
+"""What people state of themselves that takes the place of what they said before, as the fold decides
+it: where they live and work, what they use, plan and prefer.
+
+The decision outlives a refold, so that a replay ends the same facts, whatever release reads the
+words then. Of events that are not folded yet, the words themselves are read.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from strandline.chains import store_slots
+from strandline.chains.decisions import Decision
+from strandline.chains.store_slots import SlotEvent
+from strandline.db.database import TenantDb
+from strandline.llm.heuristic.slots import SlotStatement, read_slots
+from strandline.llm.heuristic.statements import name_speaker
+
+KIND = "slots"
+"""The kind of the decision."""
+
+
+class SaidStatement(NamedTuple):
+    """A statement, and the event that makes it."""
+
+    event: SlotEvent
+    statement: SlotStatement
+
+    def is_after(self, said_at: Any, event_ids: Iterable[UUID] = ()) -> bool:
+        """Whether it was said after this time, in none of these events."""
+        return self.event.said_at > said_at and self.event.event_id not in event_ids
+
+
+def name_subject(speaker: str) -> str:
+    """The compared form of a participant's name, as statements and facts have it."""
+    return name_speaker(speaker).casefold()
+
+
+def decide_slots(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, Decision]:
+    """Decide what these user messages, never folded before, state of their speakers, by event."""
+    decisions: dict[UUID, Decision] = {}
+    for event in store_slots.read_spoken(access, event_ids):
+        statements = read_slots(event.text, name_speaker(event.speaker))
+        if statements:
+            body = {
+                "subject": name_subject(event.speaker),
+                "is_change": any(one.is_change for one in statements),
+                "statements": [one._asdict() for one in statements],
+            }
+            decisions[event.event_id] = Decision(event.event_id, KIND, 0, event.seq, body)
+    return decisions
+
+
+def list_said(
+    access: TenantDb, subjects: Iterable[str], scope_id: UUID | None = None
+) -> list[SaidStatement]:
+    """What these people stated of themselves in view, newest first: by the folds' decisions, and in
+    what is not folded yet. With `scope_id` only what is folded of this scope. One SQL statement."""
+    names = sorted(set(subjects))
+    if not names:
+        return []
+    said = [
+        SaidStatement(event, statement)
+        for event in store_slots.list_events(access, names, scope_id)
+        for statement in _read(event)
+        if statement.subject in names
+    ]
+    return sorted(said, key=lambda one: (one.event.said_at, one.event.seq), reverse=True)
+
+
+def _read(event: SlotEvent) -> Sequence[SlotStatement]:
+    if event.statements is None:
+        return read_slots(event.text, name_speaker(event.speaker))
+    return [SlotStatement(**fields) for fields in event.statements]

@@ -1,0 +1,116 @@
+"""End the facts that a later statement of the same scope replaces: "We moved to Dresden" ends
+"Jonas lives in Leipzig".
+
+The event that states the change is the source of the end, and cites the fact's own events too: if
+either is erased, the end goes, and the fact holds again. Whichever chain is promoted first, the
+same facts end.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from strandline.chains.slot_decisions import SaidStatement, list_said
+from strandline.db.database import TenantDb
+from strandline.graph.changes.node_targets import UPKEEP
+from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.store_observations import write_observations
+from strandline.graph.promotion.extraction_checks import Promotion
+from strandline.graph.promotion.store import DueChain, EvidenceEvent
+from strandline.graph.promotion.store_slot_facts import SlotFactRow, list_facts
+from strandline.llm.heuristic.slots import SlotStatement, judge, read_fact
+from strandline.llm.heuristic.statements import name_speaker
+from strandline.log.trust_ranks import least_trusted
+
+_MAX_REASON = 400
+
+
+class _SlotFact(NamedTuple):
+    row: SlotFactRow
+    statement: SlotStatement
+
+
+def end_replaced_facts(
+    access: TenantDb,
+    chain: DueChain,
+    promotion: Promotion,
+    evidence: Mapping[int, EvidenceEvent],
+) -> int:
+    """End the facts of the chain's scope about whom the chain speaks, as far as a later statement
+    replaces them. Returns how many. In the transaction that writes the chain's part of the
+    graph."""
+    subjects = _list_subjects(promotion, evidence.values())
+    said = list_said(access, subjects, chain.scope_id) if subjects else []
+    if not any(one.statement.is_change for one in said):
+        return 0
+    facts = [
+        _SlotFact(row, statement)
+        for row in list_facts(access, chain.scope_id, sorted(subjects))
+        if (statement := read_fact(row.name)) is not None
+    ]
+    ends = [(fact, end) for fact in facts if (end := _find_end(fact, said)) is not None]
+    nodes: list[NodeObservation] = []
+    edges: list[EdgeObservation] = []
+    for fact, end in ends:
+        source = _make_source(chain, fact, end)
+        reason = f"{name_speaker(end.event.speaker)}: {end.statement.sentence}"[:_MAX_REASON]
+        replacement = _find_replacement(facts, fact, end)
+        if replacement is not None:
+            edges.append(
+                EdgeObservation(
+                    *(source, len(nodes) + 1, len(nodes), "invalidates"), patch={"reason": reason}
+                )
+            )
+        patch = {**UPKEEP, "valid_to": end.event.said_at.isoformat(), "reason": reason}
+        nodes.append(_observe(source, fact, patch))
+        if replacement is not None:
+            nodes.append(_observe(source, replacement, UPKEEP))
+    if nodes:
+        write_observations(access, nodes, edges)
+    return len(ends)
+
+
+def _list_subjects(promotion: Promotion, evidence: Iterable[EvidenceEvent]) -> set[str]:
+    """The people of whom the chain states something, or who speak in it."""
+    facts = [read_fact(node.name) for node in promotion.nodes if node.type == "fact"]
+    speakers = {
+        name_speaker(event.speaker).casefold()
+        for event in evidence
+        if event.speaker and event.role == "user"
+    }
+    return speakers | {fact.subject for fact in facts if fact is not None}
+
+
+def _find_end(fact: _SlotFact, said: Sequence[SaidStatement]) -> SaidStatement | None:
+    """The statement that ends a fact, if the last word on its slot does."""
+    later = [one for one in said if one.is_after(fact.row.said_at, fact.row.event_ids)]
+    verdict, place = judge(fact.statement, [one.statement for one in later]) or (None, 0)
+    return later[place] if verdict == "ends" else None
+
+
+def _find_replacement(
+    facts: Sequence[_SlotFact], ended: _SlotFact, end: SaidStatement
+) -> _SlotFact | None:
+    """The fact that the ending event states in the same slot."""
+    for fact in facts:
+        is_same_slot = fact.statement[:2] == ended.statement[:2]
+        if is_same_slot and end.event.event_id in fact.row.event_ids and fact is not ended:
+            return fact
+    return None
+
+
+def _make_source(chain: DueChain, fact: _SlotFact, end: SaidStatement) -> Source:
+    event = end.event
+    return Source(
+        source_id=event.event_id,
+        version=None,
+        scope_id=chain.scope_id,
+        participants=chain.participants,
+        event_ids=[event.event_id, *fact.row.event_ids],
+        trust=least_trusted([event.origin, fact.row.trust]),
+        observed_at=event.recorded_at,
+        valid_from=event.said_at,
+    )
+
+
+def _observe(source: Source, fact: _SlotFact, patch: Mapping[str, object]) -> NodeObservation:
+    return NodeObservation(source, "fact", fact.row.name, patch, node_id=fact.row.node_id)
