@@ -1,4 +1,4 @@
-"""The conversations of `tests/bench/changes`: frozen before the cues were written, never tuned on."""
+"""The conversations of `tests/bench/changes`: frozen before the cues were written."""
 
 import hashlib
 import json

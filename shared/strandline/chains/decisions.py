@@ -9,8 +9,8 @@ A replay follows them and calls no model. Kinds of decisions:
 - `vector_given_up`: this user message has no vector and is not compared with others;
 - `echo`: this event mostly repeats what a recall returned to its participants shortly before. It is
   not evidence, and its use does not warm any chain;
-- `slots`: what this user message states of its speaker that takes the place of what was said before:
-  a home, a job, a tool, a plan, a preference (chains/slot_decisions);
+- `slots`: what this user message states of its speaker's home, job, tools, plans and preferences
+  (chains/slot_decisions);
 - `formed`: the content of the run that ends at this event, and the chain it was merged into. If
   deciding it failed and would fail again, a placeholder, until a retry (`reformed`). If an erasure
   deleted its text, the next attempt has the content of the remaining events;

@@ -36,10 +36,12 @@ def enrich_run(
     patience: timedelta,
     may_merge: bool,
     new_echoes: Collection[UUID] = (),
+    new_changes: Collection[UUID] = (),
 ) -> RunEnrichment | None:
     """Decide the content of the chain that these events become; None if all of them were erased.
     With `may_merge`, it may be merged into an earlier chain. Echoes, both stored ones and
-    `new_echoes`, are not evidence: a run of echoes alone has no importance and is never merged.
+    `new_echoes`, are not evidence: a run of echoes alone has no importance and is never merged. A
+    run that bears a change, by stored decisions or `new_changes`, is never rejected.
 
     Must be called outside of any transaction. Raises EmbeddingUnavailable while the summary's
     vector should still be waited for. Raises Deferred while the model should still be waited for
@@ -52,7 +54,10 @@ def enrich_run(
     age = now - max(text.recorded_at for text in run_events)
     waits_for_vector = age < timedelta(hours=settings.vector_hours)
     evidence = [e for e in run_events if not e.is_echo and e.event_id not in new_echoes]
-    content = _describe_run(worker, task, settings, run_events, evidence, now, age < patience)
+    bears_change = any(e.bears_change or e.event_id in new_changes for e in evidence)
+    content = _describe_run(
+        worker, task, settings, run_events, evidence, now, age < patience, bears_change=bears_change
+    )
     vector = embed_summary(worker, content, waits_for_model=waits_for_vector)
     merge_target = None
     may_merge = may_merge and content.fallback_reason is None
@@ -71,6 +76,8 @@ def enrich_run(
             merged,
             embed_summary(worker, merged, waits_for_model=waits_for_vector),
         )
+        if bears_change:
+            content = content.model_copy(update={"rejected": None})
     return RunEnrichment(content, vector, is_new=True)
 
 
@@ -121,6 +128,8 @@ def _describe_run(
     evidence: Sequence[RunEvent],
     now: datetime,
     waits_for_model: bool,
+    *,
+    bears_change: bool,
 ) -> ChainContent:
     """The content of these events on their own, including the quality gate's verdict. Only events
     that are evidence count. If none is, all events are described, and the importance, the density
@@ -139,6 +148,7 @@ def _describe_run(
         coherence=coherence,
         importance=importance,
         events=len(evidence),
+        bears_change=bears_change,
     )
     return ChainContent(
         at=now,

@@ -216,6 +216,7 @@ def _decide_content(
             patience=state.model_patience,
             may_merge=decision is None,
             new_echoes=state.pending_echo_ids,
+            new_changes=state.pending_change_ids,
         )
     except Exception as error:
         if not is_permanent_failure(error):

@@ -66,6 +66,14 @@ class FoldState:
         pending = self.pending_decisions
         return frozenset(item.event_id for item in pending if item.kind == "echo")
 
+    @property
+    def pending_change_ids(self) -> frozenset[UUID]:
+        """The events that bear a change by decisions that are not committed yet."""
+        pending = self.pending_decisions
+        return frozenset(
+            item.event_id for item in pending if item.kind == "slots" and item.body["is_change"]
+        )
+
     def get_lane(self, session_id: str) -> Lane:
         """A session's lane; empty if it has no open events."""
         return self.lanes.get(session_id, Lane())

@@ -101,16 +101,22 @@ def compute_coherence(vectors: Sequence[Sequence[float]]) -> float | None:
 
 
 def judge_quality(
-    mode: Mode, *, density: float, coherence: float | None, importance: float, events: int
+    mode: Mode,
+    *,
+    density: float,
+    coherence: float | None,
+    importance: float,
+    events: int,
+    bears_change: bool = False,
 ) -> QualityVerdict:
     """Judge a run by its tenant's gate. The rejection reason names each shortfall with the actual
-    value and the minimum."""
+    value and the minimum. A run that bears a change passes: it tells what no longer holds."""
     parts = [(IMPORTANCE_SHARE, importance), (DENSITY_SHARE, density)]
     if coherence is not None:
         parts.append((COHERENCE_SHARE, coherence))
     quality = sum(share * value for share, value in parts) / sum(share for share, _ in parts)
     gate = GATES[mode]
-    if importance >= gate.min_importance:
+    if importance >= gate.min_importance or bears_change:
         return QualityVerdict(quality, None)
     shortfalls = [
         f"{name} {actual:.2f} is below {minimum:g}"

@@ -1,12 +1,13 @@
-"""What people state of themselves that takes the place of what they said before, as the fold decides
-it: where they live and work, what they use, plan and prefer.
+"""What people state of themselves in place of what they said before, as the fold decides it: where
+they live and work, what they use, plan and prefer.
 
 The decision outlives a refold, so that a replay ends the same facts, whatever release reads the
 words then. Of events that are not folded yet, the words themselves are read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from strandline.chains import store_slots
@@ -26,9 +27,9 @@ class SaidStatement(NamedTuple):
     event: SlotEvent
     statement: SlotStatement
 
-    def is_after(self, said_at: Any, event_ids: Iterable[UUID] = ()) -> bool:
-        """Whether it was said after this time, in none of these events."""
-        return self.event.said_at > said_at and self.event.event_id not in event_ids
+    def is_after(self, said_at: datetime) -> bool:
+        """Whether it was said after this time."""
+        return self.event.said_at > said_at
 
 
 def name_subject(speaker: str) -> str:

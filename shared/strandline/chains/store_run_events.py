@@ -30,6 +30,8 @@ class RunEvent:
     vector: str | None
     is_echo: bool
     """Whether a stored decision marks it as an echo."""
+    bears_change: bool
+    """Whether by a stored decision it says that something of its speaker has changed."""
 
 
 def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> Sequence[RunEvent]:
@@ -41,7 +43,11 @@ def read_run_events(access: TenantDb, space: str, event_ids: Sequence[UUID]) -> 
             coalesce(length(e.content), e.blob_size, 0) as chars, e.blob_cid, e.mime_type,
             e.file_name, (select count(*) from jsonb_object_keys(e.metadata)) as metadata_keys,
             coalesce(e.occurred_at, e.recorded_at) as said_at, e.recorded_at,
-            v.embedding::text as vector, is_echo(e.scope_id, e.event_id) as is_echo
+            v.embedding::text as vector, is_echo(e.scope_id, e.event_id) as is_echo, exists (
+                select from decisions d
+                where d.tenant_id = e.tenant_id and d.scope_id = e.scope_id
+                    and d.event_id = e.event_id and d.kind = 'slots'
+                    and (d.body ->> 'is_change')::boolean) as bears_change
         from events e
         left join event_vectors v on v.tenant_id = e.tenant_id and v.space = %(space)s
             and v.scope_id = e.scope_id and v.event_id = e.event_id

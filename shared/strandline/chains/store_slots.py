@@ -12,7 +12,8 @@ from strandline.llm.heuristic.slots import MAX_CHARACTERS
 _MAX_DECISIONS = 200
 """How many of the newest decisions about one person are read."""
 _MAX_TAIL_SCOPES, _MAX_TAIL_EVENTS = 100, 200
-"""How many scopes with events that are not folded yet, and of these events, are read: the newest."""
+"""How many scopes with events that are not folded yet, and of these events, are read: the
+newest."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from uuid_utils.compat import uuid7
 from strandline.chains import store_recalls
 from strandline.context.event_source_conversion import to_source
 from strandline.context.graph_knowledge import find_knowledge
+from strandline.context.later_events import put_later_first
 from strandline.context.layout import BYTES_PER_TOKEN, Layout, Sources, lay_out
 from strandline.context.lines import ChainSource, KnowledgeSource
 from strandline.context.schemas import (
@@ -45,8 +46,7 @@ _MAX_USED_EVENTS = 10
 _SHORT_CHARS = 40
 """A shorter event is shown with the one before it, because it says little on its own."""
 _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 700, 4
-"""For each this many tokens of the budget, one of the best events is shown with its neighbours, up
-to a maximum."""
+"""For each so many tokens of the budget, one of the best events is shown with its neighbours."""
 _MAX_WEAK_EVENTS = 3
 """The number of the nearest events that are shown, marked as weak, where none is relevant. A reader
 judges them better than a threshold does."""
@@ -93,6 +93,8 @@ class _TextLimits:
     """The maximum number of events that answer the question."""
     budget: int
     answering: SonaAnswerOptions | None = None
+    is_one_session: bool = False
+    """Whether the text shows the events of one session alone."""
 
     @property
     def neighbourhood_count(self) -> int:
@@ -133,8 +135,8 @@ def build_context_text(
     exclude = answering.exclude if answering else ()
     recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
     matches, knowledge = _find(access, embedder, request, tuning, now, vector_timeout, answering)
-    text_request = _TextLimits(request.min_relevance, request.limit, request.budget, answering)
-    return _write_text(access, recent, knowledge, matches, text_request)
+    limits = _TextLimits(request.min_relevance, request.limit, request.budget, answering)
+    return _write_text(access, recent, knowledge, matches, limits)
 
 
 def _find(
@@ -184,8 +186,9 @@ def build_session_text(
     if matches.search and query.query is not None and not view.only_session:
         vector = matches.search.vector
         knowledge = find_knowledge(view.access, view.tuning, query.query, vector, embedder.space)
-    text_request = _TextLimits(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
-    return _write_text(view.access, recent, knowledge, matches, text_request)
+    limits = _TextLimits(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
+    limits = replace(limits, is_one_session=view.only_session)
+    return _write_text(view.access, recent, knowledge, matches, limits)
 
 
 def _write_text(
@@ -206,17 +209,19 @@ def _write_text(
     around = 0 if is_weak else request.neighbourhood_count
     neighbours = read_neighbours(access, best, around) if best else ()
     events: dict[UUID, HitEvent] = {event.event_id: event for event in neighbours}
-    citing = [*matches.chains, *knowledge]
-    first_cited = [event_id for source in citing for event_id in source.event_ids[:1]]
+    first_cited = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
+    first_cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
     events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_cited])))
     exclude = request.answering.exclude if request.answering else ()
     make_source = partial(to_source, notes_late=request.answering is not None)
-    event_ids = [i for i in _add_neighbours(best, events, neighbours, around) if i not in exclude]
+    event_ids = _add_neighbours(best, events, neighbours, around)
+    if not request.is_one_session:
+        event_ids = put_later_first(access, event_ids, events)
     layout = lay_out(
         Sources(
             recent=[make_source(events[i], count) for i, count in recent.items() if i in events],
             topics=[_to_topic(chain) for chain in matches.chains if chain.event_ids],
-            events=[make_source(events[i]) for i in event_ids],
+            events=[make_source(events[i]) for i in event_ids if i not in exclude],
             is_known=bool(relevant) and not is_weak if matches.search else None,
             more_events=len(relevant) - len(best),
             knowledge=[source for source in knowledge if source.event_ids[0] in events],

@@ -2,16 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
+from textwrap import shorten
 
-from strandline.context.lines import KnowledgeSource
+from strandline.chains.later_statements import EarlierText, find_later_statements
+from strandline.chains.slot_decisions import SaidStatement
+from strandline.context.lines import KnowledgeSource, format_day
 from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.search.read_for_recall import RelevantKnowledge, read_knowledge
 from strandline.graph.search.store_knowledge import RelevantNodeRow
+from strandline.log.trust_ranks import least_trusted
+from strandline.participants import display_name
 from strandline.tuning import Tuning
 
 _MAX_LINES = 20
 """The maximum number of lines, whatever the budget."""
+_NEWER_CHARS = 120
+"""The maximum length of a later statement in the line of what it may have changed."""
 _VERBS = frozenset(
     {
         *("USES", "WORKS_ON", "BUILT_FOR_CLIENT", "STRUGGLES_WITH", "EXHIBITS"),
@@ -32,14 +39,37 @@ def find_knowledge(
     space: str,
 ) -> list[KnowledgeSource]:
     """The currently valid facts, decisions and relations about a question: those closest to it
-    first, then those with the greatest weight. Empty if the tenant's long-term memory is
-    disabled."""
+    first, then those with the greatest weight. One that a later statement in view may have changed,
+    in whichever scope and folded or not, stands behind that statement. Empty if the tenant's
+    long-term memory is disabled."""
     if not tuning.contexts_read_graph:
         return []
     knowledge = read_knowledge(access, question, vector, space, ("fact", "decision", "entity"))
     candidates = [*_from_nodes(knowledge), *_from_edges(knowledge)]
     candidates.sort(key=lambda item: -1.0 if item[0] is None else item[0], reverse=True)
-    return [source for _, source in candidates[:_MAX_LINES]]
+    sources = [source for _, source in candidates[:_MAX_LINES]]
+    later = find_later_statements(
+        access, [EarlierText(one.known_id, None, one.since, one.text) for one in sources]
+    )
+    return [
+        _put_behind(source, later[source.known_id]) if source.known_id in later else source
+        for source in sources
+    ]
+
+
+def _put_behind(source: KnowledgeSource, said: SaidStatement) -> KnowledgeSource:
+    """One line of both, so that neither is shown without the other."""
+    event, earlier = said.event, f"{format_day(source.since)}: {source.text.rstrip('.')}"
+    newer = event.text[max(0, event.text.find(said.statement.sentence)) :]
+    newer = shorten(newer, _NEWER_CHARS, placeholder="…")
+    return KnowledgeSource(
+        known_id=source.known_id,
+        since=event.said_at,
+        kind="change",
+        text=f"{display_name(event.speaker)}: {newer} (before, {earlier})",
+        trust=least_trusted([event.origin, source.trust]),
+        event_ids=[event.event_id, *(one for one in source.event_ids if one != event.event_id)],
+    )
 
 
 def _from_nodes(knowledge: RelevantKnowledge) -> Iterator[_Candidate]:

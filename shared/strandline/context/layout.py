@@ -17,6 +17,7 @@ from strandline.context.lines import (
     EventSource,
     KnowledgeSource,
     Line,
+    choose_cited,
     count_bytes,
     drop_repeated_sentences,
     event_line,
@@ -30,9 +31,9 @@ BYTES_PER_TOKEN = 4
 _TOPICS_SHARE = 1 / 4
 """The maximum share of the budget for topics, before the events of a question."""
 _RECENT_SHARE = 1 / 10
-"""The maximum share for short-term memory if there is a question, which it rarely answers."""
-_KNOWN_SHARE = 1 / 16
-"""The maximum share for known facts: two or three lines. More would leave less for evidence."""
+"""That for short-term memory if there is a question, which it rarely answers."""
+_KNOWN_SHARE, _CHANGED_SHARE = 1 / 16, 1 / 6
+"""The maximum share for known facts: two or three lines; if the first may have changed, both."""
 _MIN_SHOWN_BYTES = 60
 """The minimum length of a shortened text: less is not worth a line."""
 FOLLOWS = "↳"
@@ -65,7 +66,7 @@ class Sources:
     knowledge: Sequence[KnowledgeSource] = ()
     """The knowledge graph's contents about the question, closest first."""
     recent_share: float | None = None
-    """The maximum share of the budget for short-term memory; None: the default."""
+    """The maximum share for short-term memory; None: the default."""
 
 
 class CutCounts(NamedTuple):
@@ -97,8 +98,8 @@ class Layout:
 
 
 def lay_out(sources: Sources, budget: int) -> Layout:
-    """Lay out as much of the sources as `budget` tokens (at least 100) hold, each part ordered by
-    time. Shows an event once, and of a topic the sentences that no shown event has."""
+    """Lay out as much of the sources as `budget` tokens (at least 100) hold, each part by time.
+    Shows an event once, and of a topic the sentences that no shown event has."""
     max_bytes = budget * BYTES_PER_TOKEN
     has_question = sources.is_known is not None
     draft = _Draft(
@@ -114,7 +115,8 @@ def lay_out(sources: Sources, budget: int) -> Layout:
     )
     usual_share = _RECENT_SHARE if has_question else 1 - _TOPICS_SHARE
     draft.fill(draft.recent, usual_share if sources.recent_share is None else sources.recent_share)
-    draft.fill(draft.knowledge, _KNOWN_SHARE)
+    kinds = [source.kind for source in sources.knowledge]
+    draft.fill(draft.knowledge, _CHANGED_SHARE if kinds[:1] == ["change"] else _KNOWN_SHARE)
     draft.events.drop(draft.recent.shown_ids)
     draft.drop_topic_repetitions()
     draft.fill(draft.topics, _TOPICS_SHARE)
@@ -339,10 +341,8 @@ def _render_knowledge(part: _Part[KnowledgeSource], citations: _Citations) -> li
 
 
 def _render_citing(line: Line[ChainSource] | Line[KnowledgeSource], citations: _Citations) -> str:
-    """A line that cites the shown ones of its events, or else its first event."""
-    event_ids = line.source.event_ids
-    citable_ids = [event_id for event_id in event_ids if event_id in citations] or event_ids[:1]
-    numbers = "".join(f"[{citations[event_id]}]" for event_id in citable_ids)
+    """A line with its citations."""
+    numbers = "".join(f"[{citations[one]}]" for one in choose_cited(line.source, citations))
     return " ".join(filter(None, [line.start, line.shown_text, numbers]))
 
 

@@ -2,7 +2,7 @@
 text."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
@@ -25,6 +25,7 @@ REMEMBERED_LATER = "remembered later"
 """Marks an event that was added later than it happened: events in between could not refer to it."""
 _ROLES = ("user", "agent", "system")
 _WORD = re.compile(r"\w+")
+_KINDS = {"fact": "", "change": ", said since"}
 
 
 class EventSource(NamedTuple):
@@ -60,11 +61,12 @@ class ChainSource(NamedTuple):
 
 
 class KnowledgeSource(NamedTuple):
-    """A fact, a decision or a relation of the knowledge graph that may be shown."""
+    """A fact, a decision or a relation of the knowledge graph that may be shown, or a later
+    statement with the one that it may have changed."""
 
     known_id: UUID
     since: datetime
-    kind: Literal["fact", "decision", "relation"]
+    kind: Literal["fact", "decision", "relation", "change"]
     text: str
     trust: str
     """The least trusted origin of its events."""
@@ -116,6 +118,16 @@ def _cut_end(text: str, max_bytes: int) -> str:
     return cut[cut.find(" ") + 1 :] if " " in cut[: len(cut) // 2] else cut
 
 
+def choose_cited(source: ChainSource | KnowledgeSource, shown: Collection[UUID]) -> list[UUID]:
+    """The events that a line cites: the shown ones of its source, or else the first; of a change
+    both of its sides in any case."""
+    event_ids = source.event_ids
+    is_change = isinstance(source, KnowledgeSource) and source.kind == "change"
+    sides = list(event_ids[:2]) if is_change else []
+    others = [event_id for event_id in event_ids if event_id in shown and event_id not in sides]
+    return sides + others or list(event_ids[:1])
+
+
 def format_day(moment: datetime) -> str:
     """The UTC date with the day of the week, as in `Mon 8 May 2023`. A reader needs the day to tell
     when "last Friday" was."""
@@ -155,11 +167,12 @@ def topic_line(topic: ChainSource, max_bytes: int) -> Line[ChainSource]:
 
 def knowledge_line(source: KnowledgeSource, max_bytes: int) -> Line[KnowledgeSource]:
     """The line of a known fact without its citations, in a text of at most `max_bytes` bytes."""
-    kind = "" if source.kind == "fact" else f", {source.kind}"
+    kind = _KINDS.get(source.kind, f", {source.kind}")
     origin = "" if source.trust == "user" else f" ({source.trust})"
     start = f"- {format_day(source.since)}{kind}{origin}:"
     line = Line(source, start, *_sanitize_beginning(source.text))
-    line.shorten(int(max_bytes * _KNOWN_SHARE))
+    share = 2 if source.kind == "change" else 1
+    line.shorten(int(max_bytes * _KNOWN_SHARE * share))
     return line
 
 

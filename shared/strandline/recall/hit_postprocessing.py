@@ -1,18 +1,72 @@
-"""Refine the best hits of a search: add the events that they cite, fit them to a budget, and sort
-them by time."""
+"""Refine the best hits of a search: add the events that they cite and what was said later in the
+same slot, fit them to a budget, and sort them by time."""
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from strandline.chains.later_statements import EarlierText, find_later_statements
 from strandline.db.database import TenantDb
-from strandline.recall import store_cited_events
+from strandline.log.read import to_event_out
+from strandline.recall import store, store_cited_events
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import Hit, RecallRequest
+from strandline.recall.store import HitEvent
 
 _MAX_SEEDS = 10
 """The number of best hits whose edges are followed."""
+
+EDGE: Sequence[str] = ("edge",)
+"""The reason given for an event that was not found but is cited by one that was."""
+_LATER = "later"
+"""The reason given for an event that may have changed what the next hit states."""
+
+
+def make_unscored_hit(event: HitEvent, request: RecallRequest, why: Sequence[str]) -> Hit:
+    """The hit of an event that was not scored, but goes with one that was."""
+    return Hit(
+        event_id=event.event_id,
+        source_event_key=event.source_event_key,
+        speaker=event.speaker,
+        occurred_at=event.occurred_at or event.recorded_at,
+        text=event.content,
+        name=event.file_name,
+        piece=None,
+        relevance=None,
+        why=list(why),
+        features=None,
+        event=to_event_out(event) if request.include == "full" else None,
+    )
+
+
+def put_later_first(access: TenantDb, hits: Sequence[Hit], request: RecallRequest) -> list[Hit]:
+    """The hits, at most `limit`, each directly after the event, found or not, that may have changed
+    what it states. Not with a filter, which such an event may not pass."""
+    texts = [
+        EarlierText(hit.event_id, hit.speaker, hit.occurred_at, hit.text)
+        for hit in hits
+        if hit.text
+    ]
+    if request.to_filter():
+        return list(hits)
+    later = find_later_statements(access, texts)
+    hit_by_id = {hit.event_id: hit for hit in hits}
+    missing = {said.event.event_id for said in later.values()} - hit_by_id.keys()
+    if missing:
+        for event in store.read_hits(access, sorted(missing)).values():
+            hit_by_id[event.event_id] = make_unscored_hit(event, request, ())
+    places: dict[UUID, None] = {}
+    for hit in hits:
+        said = later.get(hit.event_id)
+        if said is not None and said.event.event_id in hit_by_id:
+            newer = hit_by_id[said.event.event_id]
+            if newer.event_id not in places:
+                why = [*newer.why, _LATER]
+                hit_by_id[newer.event_id] = newer.model_copy(update={"why": why})
+            places.setdefault(newer.event_id)
+        places.setdefault(hit.event_id)
+    return [hit_by_id[event_id] for event_id in places][: request.limit]
 
 
 def find_cited_events(

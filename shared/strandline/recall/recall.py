@@ -19,7 +19,14 @@ from strandline.observability import logger
 from strandline.recall import store
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.features import QuestionWord
-from strandline.recall.hit_postprocessing import find_cited_events, fit_to_budget, sort_by_time
+from strandline.recall.hit_postprocessing import (
+    EDGE,
+    find_cited_events,
+    fit_to_budget,
+    make_unscored_hit,
+    put_later_first,
+    sort_by_time,
+)
 from strandline.recall.importance import RankingSignals, SonaInSpace, rerank
 from strandline.recall.question_mentions import read_question
 from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
@@ -30,8 +37,6 @@ _MAX_USED_HITS = 10
 """The number of the best hits of an answer that are recorded as used."""
 _SIMILAR_COSINE = 0.3
 """The minimum cosine for describing a hit as similar in meaning."""
-_EDGE = ["edge"]
-"""The reason given for an event that was not found but is cited by one that was."""
 # A call to an unresponsive model occupies its thread. With a few threads, a slow model degrades
 # answers but does not block them.
 _EMBEDDING_POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-vector")
@@ -228,12 +233,18 @@ def recall(
         for scored_event in best
         if scored_event.candidate.event_id in events
     ]
-    edge_hits = [_to_edge_hit(events[n], request) for n in supporting if n in events]
+    found_hits = put_later_first(access, found_hits, request)
+    shown_ids = {hit.event_id for hit in found_hits}
+    edge_hits = [
+        make_unscored_hit(events[event_id], request, EDGE)
+        for event_id in supporting
+        if event_id in events and event_id not in shown_ids
+    ]
     fitting = fit_to_budget(found_hits + edge_hits, request.max_tokens)
     hits = fit_to_page(fitting)
     is_cut = len(hits) < len(fitting)
     if request.order == "time":
-        hits = sort_by_time(hits, lambda n: (UUID(edge["event_id"]) for edge in events[n].edges))
+        hits = sort_by_time(hits, lambda n: _list_cited(events, n))
     return RecallAnswer(
         known=search_result.known,
         hits=hits,
@@ -242,6 +253,10 @@ def recall(
         not_yet_embedded=search_result.not_yet_embedded,
         read_token=make_read_token(access, search_result.result, search_result.space),
     )
+
+
+def _list_cited(events: Mapping[UUID, HitEvent], event_id: UUID) -> list[UUID]:
+    return [UUID(edge["event_id"]) for edge in events[event_id].edges] if event_id in events else []
 
 
 def embed_query(
@@ -291,23 +306,6 @@ def _to_hit(
     )
 
 
-def _to_edge_hit(event: HitEvent, request: RecallRequest) -> Hit:
-    """An event that a hit rests on: it was not scored."""
-    return Hit(
-        event_id=event.event_id,
-        source_event_key=event.source_event_key,
-        speaker=event.speaker,
-        occurred_at=event.occurred_at or event.recorded_at,
-        text=event.content,
-        name=event.file_name,
-        piece=None,
-        relevance=None,
-        why=_EDGE,
-        features=None,
-        event=to_event_out(event) if request.include == "full" else None,
-    )
-
-
 def _list_match_reasons(row: CandidateRow, words: Sequence[QuestionWord]) -> list[str]:
     """The question's words that an event holds, rarest first, and `meaning` if it is similar."""
     matches = [word for n, word in enumerate(words) if row.word_bits >> n & 1]
@@ -319,7 +317,7 @@ def _list_match_reasons(row: CandidateRow, words: Sequence[QuestionWord]) -> lis
 def record_use(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:
     """Record that an answer contained these events, which keeps their chains warm. A failure here
     does not affect the answer, which is already built. Returns False if nothing was recorded."""
-    own_hits = [hit for hit in answer.hits if hit.why != _EDGE]
+    own_hits = [hit for hit in answer.hits if hit.why != list(EDGE)]
     # ties go to the newer event, as in an answer by relevance
     by_rank = sorted(own_hits, key=lambda hit: (hit.relevance or 0.0, hit.event_id), reverse=True)
     best = by_rank[:_MAX_USED_HITS]

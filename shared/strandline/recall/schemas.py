@@ -91,10 +91,12 @@ class Hit(ResponseModel):
     """The part of a payload's text that matched; null if only its file name matched."""
     relevance: float | None
     """The probability that the event answers the question, 0 to 1, comparable between questions.
-    Null in an embedding space without a calibration, and for an event that `expand` added."""
+    Null in an embedding space without a calibration, and for an event that was added to those
+    that were found."""
     why: list[str]
     """The words of the question that it contains, in the index's form; `meaning` if it is similar
-    in meaning; `edge` if `expand` added it."""
+    in meaning; `edge` if `expand` added it; `later` if it may have changed what the next hit
+    states, a home, a job, a tool, a plan or a preference, and so comes before it."""
     features: Mapping[str, float] | None
     """With `explain`, the features of its score; with `weights`, also its recency and importance, 0
     to 1, and, with a `sona`, how much it belongs to the sona. docs/recall.md describes each."""

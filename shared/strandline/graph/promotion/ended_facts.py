@@ -82,7 +82,7 @@ def _list_subjects(promotion: Promotion, evidence: Iterable[EvidenceEvent]) -> s
 
 def _find_end(fact: _SlotFact, said: Sequence[SaidStatement]) -> SaidStatement | None:
     """The statement that ends a fact, if the last word on its slot does."""
-    later = [one for one in said if one.is_after(fact.row.said_at, fact.row.event_ids)]
+    later = [one for one in said if one.is_after(fact.row.said_at)]
     verdict, place = judge(fact.statement, [one.statement for one in later]) or (None, 0)
     return later[place] if verdict == "ends" else None
 

@@ -55,8 +55,8 @@ _SELECT_CHAIN = """
 def list_warm_chains(
     access: TenantDb, now: datetime, without: Collection[UUID], limit: int
 ) -> Sequence[DueChain]:
-    """Up to `limit` chains that are warm enough or bear a change, and whose version is not promoted.
-    Chains that bear a change come first, then those that stay warm longest."""
+    """Up to `limit` chains whose version is not promoted and that are warm enough or bear a change.
+    Those that bear a change come first, then those that stay warm longest."""
     return access.fetch(
         DueChain,
         _SELECT_CHAIN

@@ -36,7 +36,8 @@ def list_facts(access: TenantDb, scope_id: UUID, subjects: Sequence[str]) -> Seq
             select g.node_id, g.name, g.trust from graph_nodes g
             where g.tenant_id = current_tenant() and g.scope_id = %(scope_id)s and g.type = 'fact'
                 and g.valid_to is null and not g.archived
-                and starts_with(lower(g.name), s.name || ' ')
+                and (starts_with(lower(g.name), s.name || ' ')
+                    or starts_with(lower(g.name), s.name || '''s '))
             order by g.updated_at desc limit %(max_facts)s) g
         cross join lateral (
             select array_agg(distinct e.event_id) as event_ids,

@@ -55,7 +55,8 @@ _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
     ("home", "", True, rf"{{S}} {_ADVERBS}no longer lives? (?:in|near|at) (?P<old>{_PLACE})"),
     (
         *("home", "", True),
-        rf"{{S}} (?:don't|do not|doesn't|does not) live (?:in|near|at) (?P<old>{_PLACE}) {_NO_MORE}",
+        r"{S} (?:don't|do not|doesn't|does not) live (?:in|near|at)"
+        rf" (?P<old>{_PLACE}) {_NO_MORE}",
     ),
     (
         *("job", "employer", False),
@@ -63,7 +64,8 @@ _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
     ),
     (
         *("job", "role", False),
-        rf"{{S}} {_ADVERBS}works? (?:[^;:.!?…\n]*? )?as (?:an? |the )?(?P<value>{_ROLE}){_ROLE_END}",
+        rf"{{S}} {_ADVERBS}works? (?:[^;:.!?…\n]*? )?as (?:an? |the )?(?P<value>{_ROLE})"
+        rf"{_ROLE_END}",
     ),
     (
         *("job", "role", False),
@@ -78,7 +80,8 @@ _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
         *("job", "employer", True),
         rf"{{HAVE}} {_ADVERBS}(?:left|quit|resigned from) (?:my job at )?(?P<old>{_NAME})"
         rf"(?:[^;:.!?…\n]*? and (?:joined|started (?:work )?(?:at|with|for)) (?P<value>{_NAME}))?"
-        r"(?= (?:and|last|for good|two|three|four|a few|a|this) \w|[,.;:!?…\n]|$| (?:yesterday|today))",
+        r"(?= (?:and|last|for good|two|three|four|a few|a|this) \w|[,.;:!?…\n]|$"
+        r"| (?:yesterday|today))",
     ),
     (
         *("job", "employer", True),
@@ -106,7 +109,8 @@ _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
     (
         *("tool", "", True),
         rf"{{HAVE}} {_ADVERBS}(?:switched|migrated) (?:over |everything |all |back |(?:the|our|my)"
-        rf" (?P<topic>{_NOUN}) )*(?:from (?P<old>{_NAME}) )?(?:over )?to (?:the )?(?P<value>{_NAME}){_FOR_USE}",
+        rf" (?P<topic>{_NOUN}) )*(?:from (?P<old>{_NAME}) )?(?:over )?to (?:the )?"
+        rf"(?P<value>{_NAME}){_FOR_USE}",
     ),
     (
         *("tool", "", True),
@@ -119,7 +123,7 @@ _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
     ),
     (
         *("tool", "", True),
-        rf"[Ll]et's {_ADVERBS}(?:switch(?: over)?(?: to|:)|move(?: over)? to|use|take|go with|go for)"
+        rf"[Ll]et's {_ADVERBS}(?:switch(?: over)?(?: to|:)|move(?: over)? to|use|take|go with)"
         rf" (?P<value>[\w.+#-]+(?: {_NAME_WORD})?)(?: \d+)?[^;:.!?…\n]*? instead of"
         rf" (?P<old>{_NAME})",
     ),
@@ -163,7 +167,7 @@ _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
     ),
     (
         *("plan", "", True),
-        rf"(?:(?<=^)|(?<=[,;:] )|(?<=\band )|(?<=\bso )){{MY_OR}}(?P<old>[\w'][\w' -]{{2,40}}?)"
+        r"(?:(?<=^)|(?<=[,;:] )|(?<=\band )|(?<=\bso )){MY_OR}(?P<old>[\w'][\w' -]{2,40}?)"
         r" (?:is|are|was|were|has been|have been|got|is now) (?:cancelled|canceled|called off)",
     ),
     (
@@ -187,7 +191,7 @@ _SOURCES: Sequence[tuple[Slot, str, bool, str]] = (
     ),
     (
         *("preference", "like", False),
-        rf"(?P<value>[\w][\w -]{{2,30}}?) (?:is|are) {{MY}} (?:thing|favou?rite)\b",
+        r"(?P<value>[\w][\w -]{2,30}?) (?:is|are) {MY} (?:thing|favou?rite)\b",
     ),
     (
         *("preference", "like", True),

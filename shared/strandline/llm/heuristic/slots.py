@@ -17,7 +17,9 @@ MAX_CHARACTERS = 4000
 """Characters of a text that are read."""
 _MAX_SENTENCES = 60
 _MAX_VALUE = 120
-_ENTRY = re.compile(r"\b(?:now|these days|nowadays|from now on|instead|as of|any ?more|better)\b", re.I)
+_ENTRY = re.compile(
+    r"\b(?:now|these days|nowadays|from now on|instead|as of|any ?more|better)\b", re.I
+)
 """Words by which a statement says that it was otherwise before."""
 _CHANGED_MIND = re.compile(r"\bchanged? (?:my|our) minds?\b", re.I)
 _ELSEWHERE = re.compile(
@@ -31,9 +33,15 @@ _ELSEWHERE = re.compile(
     re.I,
 )
 """Another time, another speaker, or only for a while."""
-_REQUEST = re.compile(r"(?:please )?(?:translate|write|rewrite|proofread|correct|say|repeat)\b", re.I)
-_QUOTATION = re.compile(r"\"[^\"]{0,600}\"|“[^”]{0,600}”|«[^»]{0,600}»|^\s*>.*$|```.*?(?:```|\Z)", re.M | re.S)
-_FOR_NOW = re.compile(r"\bfor (?:a|two|three|some) (?:weeks?|months?|years?)(?: or so)? now\b", re.I)
+_REQUEST = re.compile(
+    r"(?:please )?(?:translate|write|rewrite|proofread|correct|say|repeat)\b", re.I
+)
+_QUOTATION = re.compile(
+    r"\"[^\"]{0,600}\"|“[^”]{0,600}”|«[^»]{0,600}»|^\s*>.*$|```.*?(?:```|\Z)", re.M | re.S
+)
+_FOR_NOW = re.compile(
+    r"\bfor (?:a|two|three|some) (?:weeks?|months?|years?)(?: or so)? now\b", re.I
+)
 _SHAPE_OF_A_TOOL = re.compile(r"\d|[a-z][A-Z]|^[A-Z]{2,}$|[.+#_/]")
 _TECHNICAL = ("labelled", "standards")
 """Lists of words of software: among them "moved to" speaks of no home."""
@@ -81,7 +89,9 @@ def read_slots(text: str, speaker: str) -> list[SlotStatement]:
         for one in found
         if one.aspect not in ("place", "bare role") or one.slot in has_end
     ]
-    tools = [one._replace(slot="tool") for one in statements if _may_be_tool(one) and not one.is_sure]
+    tools = [
+        one._replace(slot="tool") for one in statements if _may_be_tool(one) and not one.is_sure
+    ]
     return [*statements, *tools]
 
 
@@ -140,9 +150,7 @@ def compare(earlier: SlotStatement, later: SlotStatement) -> Verdict | None:
             return _compare_by_topic(earlier, later)
 
 
-def judge(
-    earlier: SlotStatement, later: Sequence[SlotStatement]
-) -> tuple[Verdict, int] | None:
+def judge(earlier: SlotStatement, later: Sequence[SlotStatement]) -> tuple[Verdict, int] | None:
     """What later statements, newest first, do to an earlier one, and the place of the one that
     decides. "Moved to" is no sure sign of a new home from somebody who speaks of tools."""
     has_tools = any(one.slot == "tool" and one.subject == earlier.subject for one in later)
@@ -225,7 +233,7 @@ def _part(statement: SlotStatement) -> str:
 
 
 def _compare_preferences(earlier: SlotStatement, later: SlotStatement) -> Verdict | None:
-    """Two preferences are about the same if both are for the same kind of thing: window seats, aisle
+    """Two preferences are about the same if both are for one kind of thing: window seats, aisle
     seats. Without a kind, only what is preferred can be put in doubt."""
     both_prefer = earlier.aspect == later.aspect == "prefer"
     if _head(earlier.value) == _head(later.value):
@@ -234,11 +242,11 @@ def _compare_preferences(earlier: SlotStatement, later: SlotStatement) -> Verdic
 
 
 def _compare_by_topic(earlier: SlotStatement, later: SlotStatement) -> Verdict | None:
-    topics = [set(iter_stems(one.topic)) for one in (earlier, later)]
+    topics = [_words(one.topic) for one in (earlier, later)]
     if all(topics):
         return _conclude(later, is_same_slot=True) if topics[0] & topics[1] else None
     if topics[1] and earlier.slot == "plan":
-        is_about = topics[1] <= set(iter_stems(earlier.value))
+        is_about = topics[1] <= _words(earlier.value)
         return _conclude(later, is_same_slot=True) if is_about else None
     if earlier.slot == "plan":
         return None
@@ -247,13 +255,18 @@ def _compare_by_topic(earlier: SlotStatement, later: SlotStatement) -> Verdict |
 
 def _names(value: str, part: str) -> bool:
     """Whether a value holds all words of a part."""
-    stems = set(iter_stems(part))
-    return bool(stems) and stems <= set(iter_stems(value))
+    words = _words(part)
+    return bool(words) and words <= _words(value)
 
 
 def _is_same(value: str, other: str) -> bool:
-    stems, others = set(iter_stems(value)), set(iter_stems(other))
-    return stems <= others or others <= stems if stems and others else value == other
+    words, others = _words(value), _words(other)
+    return words <= others or others <= words if words and others else value == other
+
+
+def _words(text: str) -> set[str]:
+    """The stems and the numbers of a text."""
+    return {*iter_stems(text), *re.findall(r"\d+", text)}
 
 
 def _head(value: str) -> str:

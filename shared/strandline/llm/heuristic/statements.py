@@ -5,7 +5,7 @@ Only what people say in messages is read. "I" becomes the speaker's name.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from strandline.llm.heuristic.digest import MARKUP
 from strandline.llm.heuristic.fact_forms import (
@@ -105,9 +105,7 @@ def _add_fact(
     _add_citation(facts.setdefault(entry.content.casefold(), entry).events, sentence.number)
 
 
-def _add_slot_facts(
-    facts: dict[str, ExtractedFact], message: Sentence, names: set[str]
-) -> None:
+def _add_slot_facts(facts: dict[str, ExtractedFact], message: Sentence, names: set[str]) -> None:
     """Add what a message states in the slots of its speaker's life, but for what another form has
     found there."""
     said_here = [fact.content for fact in facts.values() if message.number in fact.events]
@@ -115,7 +113,18 @@ def _add_slot_facts(
     for statement in read_slots(message.text, message.speaker):
         fact = state_as_fact(statement, message.speaker)
         if fact and not any(compare(one, statement) == "restates" for one in filled):
+            for key in _find_general(facts, message.number, statement.value):
+                del facts[key]  # the same, but of nobody
             _add_fact(facts, fact, message, names)
+
+
+def _find_general(facts: Mapping[str, ExtractedFact], number: int, value: str) -> list[str]:
+    """The keys of the general facts that only this event states, and that hold this value."""
+    return [
+        key
+        for key, fact in facts.items()
+        if (fact.category, fact.events) == ("general", [number]) and value in fact.content
+    ]
 
 
 def _add_citation(events: list[int], number: int) -> None:

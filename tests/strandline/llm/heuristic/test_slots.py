@@ -1,0 +1,106 @@
+"""What people say of their home, job, tools, plans and preferences, and what it ends."""
+
+import pytest
+
+from strandline.llm.heuristic.slots import compare, judge, read_fact, read_slots
+
+ENDS, DOUBTS = "ends", "doubts"
+
+
+def find_verdict(fact: str, message: str) -> str | None:
+    """What a message of Jonas does to a fact."""
+    earlier = read_fact(fact)
+    assert earlier is not None, fact
+    result = judge(earlier, read_slots(message, "Jonas"))
+    return result[0] if result else None
+
+
+@pytest.mark.parametrize(
+    ("fact", "message", "verdict"),
+    [
+        ("Jonas lives in Leipzig.", "We moved to Dresden at the weekend.", ENDS),
+        ("Jonas lives in Bergen.", "We moved from Bergen to Oslo last week.", ENDS),
+        ("Jonas lives in Leipzig.", "I live in Dresden now.", ENDS),
+        ("Jonas lives in Leipzig.", "I no longer live in Leipzig.", ENDS),
+        ("Jonas lives in Leipzig.", "I live in Dresden.", DOUBTS),
+        ("Jonas lives in Leipzig.", "I moved to GitHub last week.", DOUBTS),
+        ("Jonas lives in Leipzig.", "I moved to Kubernetes, the cluster runs.", DOUBTS),
+        ("Jonas works at Nokia.", "I work for Ericsson now.", ENDS),
+        ("Jonas works at Nokia.", "I left Nokia last month and joined Ericsson.", ENDS),
+        ("Jonas works as a cook.", "I no longer work as a cook. I work as a baker now.", ENDS),
+        ("Jonas works as a cook.", "I work for Ericsson now.", DOUBTS),
+        ("Jonas uses CircleCI for tests.", "We switched from CircleCI to Buildkite.", ENDS),
+        ("Jonas uses CircleCI for tests.", "We use Buildkite for our tests now.", ENDS),
+        ("Jonas uses MySQL.", "Let's switch: Postgres 16 instead of MySQL.", ENDS),
+        ("Jonas uses Vim.", "I've been using Helix for two months now.", DOUBTS),
+        ("Jonas plans to go to Rome in May.", "The trip is off. Rome is cancelled.", ENDS),
+        ("Jonas's concert is planned for 3 May.", "The concert was moved to 9 May.", ENDS),
+        ("Jonas prefers window seats.", "From now on I prefer aisle seats.", ENDS),
+        ("Jonas prefers dark mode.", "I like the light theme better now.", DOUBTS),
+        ("Jonas loves coffee.", "I don't drink coffee any more.", DOUBTS),
+        ("Jonas likes coffee.", "I no longer like coffee.", ENDS),
+    ],
+)
+def test_a_change_ends_or_puts_in_doubt(fact: str, message: str, verdict: str) -> None:
+    assert find_verdict(fact, message) == verdict
+
+
+@pytest.mark.parametrize(
+    ("fact", "message"),
+    [
+        ("Jonas lives in Leipzig.", "My sister moved to Dresden."),
+        ("Jonas lives in Leipzig.", "I'm in Dresden this week."),
+        ("Jonas lives in Leipzig.", "If we moved to Dresden I'd miss the lake."),
+        ("Jonas lives in Leipzig.", "We nearly moved to Dresden."),
+        ("Jonas lives in Leipzig.", 'He said: "We moved to Dresden. We love it."'),
+        ("Jonas lives in Leipzig.", "When I was six we moved to Dresden."),
+        ("Jonas lives in Leipzig.", "We moved to Dresden for three months."),
+        ("Jonas lives in Leipzig.", "We moved to Tuesdays."),
+        ("Jonas lives in Leipzig.", "I moved to a desk by the window."),
+        ("Jonas lives in Leipzig.", "Did I say that we moved to Dresden?"),
+        ("Jonas lives in Leipzig.", "I no longer live in Turin."),
+        ("Jonas lives in Leipzig.", "> We moved to Dresden.\nThat is from the film."),
+        ("Jonas lives in Leipzig.", "Translate: we moved to Dresden."),
+        ("Jonas works at Nokia.", "I left Nokia at five today."),
+        ("Jonas works at Nokia.", "I no longer work at Ericsson."),
+        ("Jonas uses CircleCI for tests.", "We use Notion for our notes now."),
+        ("Jonas plans to go to Rome in May.", "The dentist cancelled my appointment."),
+        ("Jonas plans to go to Rome in May.", "I'm planning to go to Oslo in June."),
+        ("Jonas prefers window seats.", "I love hiking now."),
+        ("Jonas prefers tea.", "I had coffee instead of my usual."),
+    ],
+)
+def test_what_only_seems_to_change_ends_nothing(fact: str, message: str) -> None:
+    assert find_verdict(fact, message) is None
+
+
+def test_the_last_word_counts() -> None:
+    leipzig = read_fact("Jonas lives in Leipzig.")
+    assert leipzig is not None
+    (moved,) = read_slots("We moved to Dresden.", "Jonas")
+    (back,) = read_slots("We moved back to Leipzig.", "Jonas")
+    assert judge(leipzig, [moved]) == (ENDS, 0)
+    assert judge(leipzig, [back, moved]) == ("restates", 0)
+    assert judge(leipzig, [moved, back]) == (ENDS, 0)
+
+
+def test_moving_to_something_is_no_move_for_who_speaks_of_tools() -> None:
+    leipzig = read_fact("Jonas lives in Leipzig.")
+    assert leipzig is not None
+    statements = read_slots("I moved to Neovim.", "Jonas") + read_slots("I use Vim.", "Jonas")
+    assert judge(leipzig, statements) == (DOUBTS, 0)
+    (moved,) = read_slots("We moved from Leipzig to Dresden.", "Jonas")
+    assert judge(leipzig, [moved, *statements]) == (ENDS, 0)
+
+
+def test_nobody_else_is_meant() -> None:
+    mara = read_fact("Mara lives in Leipzig.")
+    assert mara is not None
+    assert judge(mara, read_slots("We moved to Dresden.", "Jonas")) is None
+    (own,) = read_slots("We moved to Dresden.", "Mara")
+    assert compare(mara, own) == ENDS
+
+
+def test_long_and_odd_texts_are_read_in_time() -> None:
+    for text in ("I live in " * 4000, "we moved from A " * 400, "I use Aa Bb " * 900, "\0" * 9000):
+        assert isinstance(read_slots(text, "Jonas"), list)
