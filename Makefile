@@ -1,7 +1,7 @@
 # Everything a person or CI does here. `make` lists it.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-held-out bench-growth bench-graph bench-analytics bench-conflicts bench-graph-reading bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction house pictures cold calibrate fit-heuristic prices scale layers synth smoke lock clean
+.PHONY: help npm setup run demo key quick test check format prove upgrade bench bench-recall bench-references bench-held-out bench-growth bench-graph bench-analytics bench-conflicts bench-graph-reading bench-reading bench-weights fit-relevance bench-chains bench-graph-extraction bench-changes house pictures cold calibrate fit-heuristic prices scale layers synth smoke lock clean
 SHELL := /bin/sh
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
@@ -105,6 +105,9 @@ bench-chains: $(READY) ## measure how well topics are cut and named, on conversa
 
 bench-graph-extraction: $(READY) ## measure what the heuristic model extracts for the knowledge graph: ARGS=--list names it
 	@$(PY) -m tests.bench.graph_extraction $(ARGS)
+
+bench-changes: $(READY) ## measure whether the current value is told, and never a stale one alone: ARGS=--list shows all
+	@$(PY) -m tests.bench.changes $(ARGS)
 
 house: $(READY) ## measure the shape of the code: make house BEFORE=<commit> shows a commit beside it; LIST=1: names
 	@$(PY) -m tests.bench.house $(if $(BEFORE),--before "$(BEFORE)") $(if $(LIST),--list)
