@@ -44,7 +44,8 @@ def read_spoken(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[SlotEve
             left(e.content, %(max_chars)s) as text, null::jsonb as statements
         from events e
         where e.event_id = any (%(event_ids)s) and e.role = 'user' and e.type = 'message'
-            and e.speaker is not null and e.content is not null and e.erased_at is null
+            and starts_with(e.speaker, 'user:') and e.content is not null
+            and e.erased_at is null
         order by e.seq
         """,
         {"event_ids": list(event_ids), "max_chars": MAX_CHARACTERS},
@@ -92,8 +93,8 @@ def list_events(
         cross join lateral (
             select * from events e
             where e.tenant_id = current_tenant() and e.event_id = t.event_id
-                and e.speaker is not null and e.content is not null and e.erased_at is null
-            offset 0) e
+                and starts_with(e.speaker, 'user:') and e.content is not null
+                and e.erased_at is null offset 0) e
         """,
         {
             "subjects": list(subjects),

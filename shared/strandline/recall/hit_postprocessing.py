@@ -40,6 +40,21 @@ def make_unscored_hit(event: HitEvent, request: RecallRequest, why: Sequence[str
     )
 
 
+def make_edge_hits(
+    events: Mapping[UUID, HitEvent],
+    event_ids: Iterable[UUID],
+    found_hits: Iterable[Hit],
+    request: RecallRequest,
+) -> list[Hit]:
+    """The hits of the events that found hits cite, but for those that are hits already."""
+    shown_ids = {hit.event_id for hit in found_hits}
+    return [
+        make_unscored_hit(events[event_id], request, EDGE)
+        for event_id in event_ids
+        if event_id in events and event_id not in shown_ids
+    ]
+
+
 def put_later_first(access: TenantDb, hits: Sequence[Hit], request: RecallRequest) -> list[Hit]:
     """The hits, at most `limit`, each directly after the event, found or not, that may have changed
     what it states. Not with a filter, which such an event may not pass."""

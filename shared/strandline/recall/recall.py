@@ -23,7 +23,7 @@ from strandline.recall.hit_postprocessing import (
     EDGE,
     find_cited_events,
     fit_to_budget,
-    make_unscored_hit,
+    make_edge_hits,
     put_later_first,
     sort_by_time,
 )
@@ -226,20 +226,15 @@ def recall(
     best = by_weight[: request.limit]
     supporting = find_cited_events(access, best, request)
     events = store.read_hits(access, [e.candidate.event_id for e in best] + supporting)
-    found_hits = [
+    scored_hits = [
         _to_hit(
             scored_event, events[scored_event.candidate.event_id], search_result, request, traits
         )
         for scored_event in best
         if scored_event.candidate.event_id in events
     ]
-    found_hits = put_later_first(access, found_hits, request)
-    shown_ids = {hit.event_id for hit in found_hits}
-    edge_hits = [
-        make_unscored_hit(events[event_id], request, EDGE)
-        for event_id in supporting
-        if event_id in events and event_id not in shown_ids
-    ]
+    found_hits = put_later_first(access, scored_hits, request)
+    edge_hits = make_edge_hits(events, supporting, found_hits, request)
     fitting = fit_to_budget(found_hits + edge_hits, request.max_tokens)
     hits = fit_to_page(fitting)
     is_cut = len(hits) < len(fitting)

@@ -63,7 +63,7 @@ class SlotStatement(NamedTuple):
     is_change: bool
     """Whether it says that it was otherwise before."""
     is_sure: bool
-    """Whether the slot is beyond doubt: "moved to Dresden" is, "moved to GitHub" is not."""
+    """Whether the slot is beyond doubt: "moved to Dresden" is, "moved to Postgres" is not."""
     sentence: str
 
 
@@ -191,7 +191,7 @@ def _find(forms: Sequence[SlotForm], text: str, speaker: str | None) -> Iterator
 
 
 def _is_value(form: SlotForm, value: str, old: str) -> bool:
-    """Whether it can fill the slot: no day, month or people, and not everyday words for a name."""
+    """Whether it can fill the slot: no day or month, no pronoun, no everyday word for a name."""
     if len(value) > _MAX_VALUE or len(old) > _MAX_VALUE:
         return False
     if form.slot == "home":
@@ -199,6 +199,8 @@ def _is_value(form: SlotForm, value: str, old: str) -> bool:
         return first not in word_list("calendar") and not (
             form.aspect == "moved" and is_ordinary(first)
         )
+    if form.slot == "preference":
+        return (value or old).split()[0].lower() not in word_list("pointers")
     return not (form.slot == "tool" and value.lower() in word_list("calendar"))
 
 
