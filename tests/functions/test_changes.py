@@ -7,6 +7,7 @@ from strandline.db.database import Caller
 from strandline.tenants.store_audit import AuditContext
 from tests.functions.conftest import Tell
 from tests.functions.test_promoter import forget, warm
+from tests.graph_calls import Graph, fact
 from tests.strandline.topics.outline import fold_all
 from tests.support import Gateway, ScratchDatabase
 
@@ -148,3 +149,24 @@ def test_a_later_statement_comes_before_the_hit_that_it_changes(
     assert DRESDEN not in [text for text, _ in filtered], "a filter holds"
     in_order = [text for text, _ in recall(gateway, key, order="time")]
     assert in_order.index(LEIPZIG) < in_order.index(DRESDEN)
+
+
+def test_a_statement_that_holds_no_longer_is_marked_and_none_stands_twice(
+    scratch_db: ScratchDatabase, gateway: Gateway
+) -> None:
+    graph = Graph(gateway, gateway.key(), WHO)
+    (old,) = graph.create(fact("Jonas lives in Leipzig by the lake."))
+    graph.create(fact("Jonas lives in Leipzig by the lake."))
+    graph.write(
+        "POST",
+        f"nodes/{old}/invalidate",
+        reason="He moved.",
+        replacement={"content": "Jonas lives in Ulm by the river.", "category": "personal"},
+    )
+    gateway.sweep()
+    text = context(gateway, graph.key)
+    (line,) = [
+        one for one in text.split("\n") if one.endswith("Jonas lives in Leipzig by the lake.")
+    ]
+    assert "(no longer so)" in line
+    assert [one for one in text.split("\n") if "in Ulm" in one and "(no longer so)" in one] == []

@@ -148,7 +148,7 @@ def _decide_slots(
         and (turn.role, turn.type) == ("user", "message")
         and turn.event_id not in echoes
     ]
-    return decide_slots(access, new_ids)
+    return decide_slots(access, scope.scope_id, new_ids)
 
 
 def _decide_echoes(

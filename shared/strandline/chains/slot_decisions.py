@@ -14,7 +14,7 @@ from strandline.chains import store_slots
 from strandline.chains.decisions import Decision
 from strandline.chains.store_slots import SlotEvent
 from strandline.db.database import TenantDb
-from strandline.llm.heuristic.slots import SlotStatement, read_slots
+from strandline.llm.heuristic.slots import SlotStatement, compare, read_slots
 from strandline.llm.heuristic.statements import name_speaker
 
 KIND = "slots"
@@ -27,6 +27,11 @@ class SaidStatement(NamedTuple):
     event: SlotEvent
     statement: SlotStatement
 
+    @property
+    def may_be_change(self) -> bool:
+        """Whether it has a cue, but names no change."""
+        return self.statement.is_change and not self.statement.is_explicit
+
     def is_after(self, said_at: datetime) -> bool:
         """Whether it was said after this time."""
         return self.event.said_at > said_at
@@ -37,19 +42,39 @@ def name_subject(speaker: str) -> str:
     return name_speaker(speaker).casefold()
 
 
-def decide_slots(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, Decision]:
-    """Decide what these user messages, never folded before, state of their speakers, by event."""
+def decide_slots(
+    access: TenantDb, scope_id: UUID, event_ids: Sequence[UUID]
+) -> Mapping[UUID, Decision]:
+    """Decide what these user messages of a scope, never folded before, state of their speakers, by
+    event. A message bears a change if it names one, or has a cue and fills a slot that the scope
+    has seen filled otherwise."""
+    said = [
+        SaidStatement(event, statement)
+        for event in store_slots.read_spoken(access, event_ids)
+        for statement in _read(event)
+    ]
+    unclear = {one.statement.subject for one in said if one.may_be_change}
+    earlier = [*list_said(access, unclear, scope_id), *said] if unclear else []
     decisions: dict[UUID, Decision] = {}
-    for event in store_slots.read_spoken(access, event_ids):
-        statements = read_slots(event.text, name_speaker(event.speaker))
-        if statements:
-            body = {
-                "subject": name_subject(event.speaker),
-                "is_change": any(one.is_change for one in statements),
-                "statements": [one._asdict() for one in statements],
-            }
-            decisions[event.event_id] = Decision(event.event_id, KIND, 0, event.seq, body)
+    for event in {one.event.event_id: one.event for one in said}.values():
+        own = [one for one in said if one.event is event]
+        body = {
+            "subject": name_subject(event.speaker),
+            "is_change": any(_bears_change(one, earlier) for one in own),
+            "statements": [one.statement._asdict() for one in own],
+        }
+        decisions[event.event_id] = Decision(event.event_id, KIND, 0, event.seq, body)
     return decisions
+
+
+def _bears_change(said: SaidStatement, earlier: Sequence[SaidStatement]) -> bool:
+    if not said.may_be_change:
+        return said.statement.is_explicit
+    return any(
+        said.is_after(one.event.said_at)
+        and compare(one.statement, said.statement) in ("ends", "doubts")
+        for one in earlier
+    )
 
 
 def list_said(

@@ -11,7 +11,7 @@ from uuid_utils.compat import uuid7
 from strandline.chains import store_recalls
 from strandline.context.event_source_conversion import to_source
 from strandline.context.graph_knowledge import find_knowledge
-from strandline.context.later_events import put_later_first
+from strandline.context.later_events import arrange_events, find_ended
 from strandline.context.layout import BYTES_PER_TOKEN, Layout, Sources, lay_out
 from strandline.context.lines import ChainSource, KnowledgeSource
 from strandline.context.schemas import (
@@ -213,10 +213,10 @@ def _write_text(
     first_cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
     events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_cited])))
     exclude = request.answering.exclude if request.answering else ()
-    make_source = partial(to_source, notes_late=request.answering is not None)
-    event_ids = _add_neighbours(best, events, neighbours, around)
-    if not request.is_one_session:
-        event_ids = put_later_first(access, event_ids, events)
+    found_ids = _add_neighbours(best, events, neighbours, around)
+    event_ids = arrange_events(access, found_ids, events, joins_later=not request.is_one_session)
+    ended = find_ended(access, events.values())
+    make_source = partial(to_source, ended=ended, notes_late=request.answering is not None)
     layout = lay_out(
         Sources(
             recent=[make_source(events[i], count) for i, count in recent.items() if i in events],

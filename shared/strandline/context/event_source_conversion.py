@@ -1,6 +1,8 @@
 """Convert stored events to the sources of lines."""
 
+from collections.abc import Collection
 from datetime import timedelta
+from uuid import UUID
 
 from strandline.context.lines import EventSource
 from strandline.recall.store import HitEvent
@@ -9,9 +11,12 @@ _LATE = timedelta(days=1)
 """The minimum delay at which an event counts as added later than it happened."""
 
 
-def to_source(event: HitEvent, stands_for: int = 1, *, notes_late: bool = False) -> EventSource:
-    """Convert an event that represents `stands_for` recent events. With `notes_late`, its line says
-    whether it was added later than it happened."""
+def to_source(
+    event: HitEvent, stands_for: int = 1, *, ended: Collection[UUID] = (), notes_late: bool = False
+) -> EventSource:
+    """Convert an event that represents `stands_for` recent events. Its line says whether it is one
+    of `ended`, the statements that hold no longer, and, with `notes_late`, whether it was added
+    later than it happened."""
     said_at = event.occurred_at or event.recorded_at
     return EventSource(
         event_id=event.event_id,
@@ -22,6 +27,7 @@ def to_source(event: HitEvent, stands_for: int = 1, *, notes_late: bool = False)
         text=event.content or _describe_payload(event),
         stands_for=stands_for,
         session_id=event.session_id,
+        is_ended=event.event_id in ended,
         is_late=notes_late and event.recorded_at - said_at >= _LATE,
     )
 

@@ -1,22 +1,48 @@
-"""What was said later in the same slot stands beside the events of a context."""
+"""How the events of a context stand to what was said later, and to one another."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from strandline.chains.later_statements import EarlierText, find_later_statements
 from strandline.db.database import TenantDb
+from strandline.graph.search.store_ended_statements import list_ended_statements
 from strandline.recall.store import HitEvent, read_hits
 
 _MAX_EVENTS = 40
 """How many of the best events are looked at."""
 
 
-def put_later_first(
+def find_ended(access: TenantDb, events: Iterable[HitEvent]) -> set[UUID]:
+    """Those of these events that are statements of facts which hold no longer."""
+    return list_ended_statements(access, [e.event_id for e in events if e.type == "statement"])
+
+
+def arrange_events(
+    access: TenantDb,
+    event_ids: Sequence[UUID],
+    events: dict[UUID, HitEvent],
+    *,
+    joins_later: bool,
+) -> list[UUID]:
+    """The events in their order of preference, without statements that repeat one before them. With
+    `joins_later` each is directly after the visible event that may have changed what it states, so
+    that a budget cuts off neither alone. Adds such events to `events` if they are missing there."""
+    joined_ids = _put_later_first(access, event_ids, events) if joins_later else event_ids
+    return _drop_repeated(joined_ids, events)
+
+
+def _drop_repeated(event_ids: Iterable[UUID], events: Mapping[UUID, HitEvent]) -> list[UUID]:
+    kept: dict[object, UUID] = {}
+    for event_id in event_ids:
+        event = events[event_id]
+        is_statement = event.type == "statement" and event.content
+        kept.setdefault((event.speaker, event.content) if is_statement else event_id, event_id)
+    return list(kept.values())
+
+
+def _put_later_first(
     access: TenantDb, event_ids: Sequence[UUID], events: dict[UUID, HitEvent]
 ) -> list[UUID]:
-    """The events in their order of preference, each directly after the visible event that may have
-    changed what it states, so that a budget cuts off neither alone. Adds such events to `events`
-    if they are missing there."""
     shown = [events[event_id] for event_id in event_ids[:_MAX_EVENTS] if event_id in events]
     texts = [
         EarlierText(

@@ -43,6 +43,8 @@ class EventSource(NamedTuple):
     session_id: str | None = None
     is_late: bool = False
     """Whether to mark it as added later than it happened."""
+    is_ended: bool = False
+    """Whether to mark it as a statement that holds no longer."""
 
 
 class ChainSource(NamedTuple):
@@ -142,6 +144,8 @@ def event_line(event: EventSource, max_bytes: int, *, is_best: bool = False) -> 
         notes.append(f"newest of {event.stands_for}")
     if event.is_late:
         notes.append(REMEMBERED_LATER)
+    if event.is_ended:
+        notes.append("no longer so")
     name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
     who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
     start = f" {format_day(event.said_at)}, {who}: "

@@ -71,6 +71,36 @@ def test_what_only_looks_like_it_gives_nothing(text: str) -> None:
     assert (extraction.facts, extraction.decisions, extraction.relations) == ([], [], [])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OK, decided: DHL and PostNord for the parcels",
+        "let's switch: Postgres 16 instead of MySQL",
+        "Let's take arq then",
+        "never push to main",
+        "Always use uv for the lock files.",
+        "Postgres 16 it is then",
+    ],
+)
+def test_a_short_form_gives_a_decision(text: str) -> None:
+    (decision,) = extract(text).decisions
+    assert decision.title == text[0].upper() + text[1:].rstrip(".")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Let's take a look at the logs.",
+        "Never mind the noise.",
+        "I always use uv here.",
+        "Let's use the time well.",
+        "Should we always use uv?",
+    ],
+)
+def test_what_is_only_said_decides_nothing(text: str) -> None:
+    assert extract(text).decisions == []
+
+
 def test_a_decision_has_its_reason() -> None:
     (decision,) = extract("We decided to use Kestrel because it is boring.").decisions
     assert decision.title == "We decided to use Kestrel"

@@ -62,6 +62,9 @@ class SlotStatement(NamedTuple):
     """What the value is for, such as "CI" or "wedding"; "" if it does not say."""
     is_change: bool
     """Whether it says that it was otherwise before."""
+    is_explicit: bool
+    """Whether it names the change: moved to, no longer; "I live in Lisbon now" may be the first
+    that is heard of it."""
     is_sure: bool
     """Whether the slot is beyond doubt: "moved to Dresden" is, "moved to Postgres" is not."""
     sentence: str
@@ -185,6 +188,7 @@ def _find(forms: Sequence[SlotForm], text: str, speaker: str | None) -> Iterator
                 old=old,
                 topic=groups.get("topic") or groups.get("use", ""),
                 is_change=form.is_change or bool(old),
+                is_explicit=form.is_change or bool(old),
                 is_sure=form.aspect not in ("place", "moved") or not _SHAPE_OF_A_TOOL.search(value),
                 sentence=text[:MAX_CONTENT],
             )

@@ -38,7 +38,13 @@ _DECISION = re.compile(
     r"(?:to|on|that|for|against)\b"
     r"|\b(?:we|i)(?:'ve| have)? (?:chose|chosen|picked|went with|gone with) (?!it\b|up\b)"
     r"|^(?:let's|we'll|i'll|then |so )*\s*(?:go|going) with (?!it\b|you\b|me\b)"
-    r"|^(?:decision|decided|agreed): \S|^[\w' ]{2,40} it is\b(?=[,.!]|$)"
+    r"|^(?:(?:ok(?:ay)?|right|so|fine)[,:]? )?(?:decision|decided|agreed): \S"
+    r"|^[\w' ]{2,40} it is\b(?: then)?(?=[,.!]|$)"
+    r"|^(?:(?:ok(?:ay)?|so|then|right)[,:]? )?let's (?:take|use|pick|choose|settle on|stick with"
+    r"|switch(?: over)?(?: to|:)) (?!it\b|this\b|that\b|the (?:time|chance|opportunity)\b"
+    r"|a (?:look|break|moment|minute|step|walk)\b)"
+    r"|^(?:please )?(?:never|always) (?:push|commit|merge|deploy|use|run|call|write|send|store|"
+    r"keep|log|delete|release|ship|test|review|ask|answer)\b"
     r"|\bfrom now on\b",
     re.IGNORECASE,
 )
