@@ -9,9 +9,9 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from strandline.chains import store_recalls
+from strandline.context.event_arrangement import add_neighbours, arrange_events, find_ended
 from strandline.context.event_source_conversion import to_source
 from strandline.context.graph_knowledge import find_knowledge
-from strandline.context.later_events import arrange_events, find_ended
 from strandline.context.layout import BYTES_PER_TOKEN, Layout, Sources, lay_out
 from strandline.context.lines import ChainSource, KnowledgeSource
 from strandline.context.schemas import (
@@ -29,7 +29,7 @@ from strandline.recall.importance import SonaInSpace, rerank
 from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import RecallWeights
-from strandline.recall.store import HitEvent, SessionNeighbour, read_hits, read_neighbours
+from strandline.recall.store import HitEvent, read_hits, read_neighbours
 from strandline.sessions import context as session_context
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext
@@ -43,8 +43,6 @@ _LATEST_CHAINS = 10
 """The number of chains read without a question."""
 _MAX_USED_EVENTS = 10
 """The number of the best events of a text that are recorded as used."""
-_SHORT_CHARS = 40
-"""A shorter event is shown with the one before it, because it says little on its own."""
 _TOKENS_PER_NEIGHBOURHOOD, _MAX_NEIGHBOURHOODS = 700, 4
 """For each so many tokens of the budget, one of the best events is shown with its neighbours."""
 _MAX_WEAK_EVENTS = 3
@@ -213,7 +211,7 @@ def _write_text(
     first_cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
     events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_cited])))
     exclude = request.answering.exclude if request.answering else ()
-    found_ids = _add_neighbours(best, events, neighbours, around)
+    found_ids = add_neighbours(best, events, neighbours, around)
     event_ids = arrange_events(access, found_ids, events, joins_later=not request.is_one_session)
     ended = find_ended(access, events.values())
     make_source = partial(to_source, ended=ended, notes_late=request.answering is not None)
@@ -272,36 +270,6 @@ def _take_enough(
         if event_id not in recent:
             room -= _LINE_BYTES + min(search.candidates[event_id].text_bytes, max_bytes // 4)
     return event_ids
-
-
-def _add_neighbours(
-    best: Sequence[UUID],
-    events: Mapping[UUID, HitEvent],
-    neighbours: Sequence[SessionNeighbour],
-    around: int,
-) -> list[UUID]:
-    """The best events with their neighbours: each of the first `around` events with the one before
-    it and the two after it, because an answer is often found there in other words than the
-    question's; each of the others with the one before it only if it is short or follows a
-    question."""
-    near = {(event.of_id, event.place): event for event in neighbours}
-    ids: list[UUID] = []
-    for n, event_id in enumerate(best):
-        event, earlier = events.get(event_id), near.get((event_id, -1))
-        if event is None:
-            continue
-        ids.append(event_id)
-        text = (event.content or "").strip()
-        is_unclear = bool(text) and (len(text) < _SHORT_CHARS or _is_question(earlier))
-        if earlier and (n < around or is_unclear):
-            ids.append(earlier.event_id)
-        later = [near.get((event_id, 1)), near.get((event_id, 2))]
-        ids += [event.event_id for event in later if event]
-    return list(dict.fromkeys(ids))
-
-
-def _is_question(event: HitEvent | None) -> bool:
-    return event is not None and (event.content or "").rstrip().endswith("?")
 
 
 def _get_source_event_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> str | None:

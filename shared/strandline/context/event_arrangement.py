@@ -1,4 +1,4 @@
-"""How the events of a context stand to what was said later, and to one another."""
+"""Which events a context shows beside those that answer the question, and in which order."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
@@ -6,8 +6,10 @@ from uuid import UUID
 from strandline.chains.later_statements import EarlierText, find_later_statements
 from strandline.db.database import TenantDb
 from strandline.graph.search.store_ended_statements import list_ended_statements
-from strandline.recall.store import HitEvent, read_hits
+from strandline.recall.store import HitEvent, SessionNeighbour, read_hits
 
+_SHORT_CHARS = 40
+"""A shorter event is shown with the one before it, because it says little on its own."""
 _MAX_EVENTS = 40
 """How many of the best events are looked at."""
 
@@ -62,3 +64,33 @@ def _put_later_first(
         if one is not None and one in events
     ]
     return list(dict.fromkeys(ordered))
+
+
+def add_neighbours(
+    best: Sequence[UUID],
+    events: Mapping[UUID, HitEvent],
+    neighbours: Sequence[SessionNeighbour],
+    around: int,
+) -> list[UUID]:
+    """The best events with their neighbours: each of the first `around` events with the one before
+    it and the two after it, because an answer is often found there in other words than the
+    question's; each of the others with the one before it only if it is short or follows a
+    question."""
+    near = {(event.of_id, event.place): event for event in neighbours}
+    ids: list[UUID] = []
+    for n, event_id in enumerate(best):
+        event, earlier = events.get(event_id), near.get((event_id, -1))
+        if event is None:
+            continue
+        ids.append(event_id)
+        text = (event.content or "").strip()
+        is_unclear = bool(text) and (len(text) < _SHORT_CHARS or _is_question(earlier))
+        if earlier and (n < around or is_unclear):
+            ids.append(earlier.event_id)
+        later = [near.get((event_id, 1)), near.get((event_id, 2))]
+        ids += [event.event_id for event in later if event]
+    return list(dict.fromkeys(ids))
+
+
+def _is_question(event: HitEvent | None) -> bool:
+    return event is not None and (event.content or "").rstrip().endswith("?")
