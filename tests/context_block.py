@@ -20,15 +20,18 @@ WEAK_HEADING = "Nearest events, perhaps not about the question:"
 KNOWN_HEADING = "What is known:"
 _NOTES = ("Left out for length: ", "Shortened, ", "No event clearly ", "Nothing is remembered.")
 _DAY = r"[A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}"
+_EVENT_NOTES = r"\((?:[a-z]+|no longer so)(?:, newest of \d+)?(?:, no longer so)?\)"
 _EVENT = re.compile(
     rf"\[(\d+)\]↳? {_DAY}, "
-    r"(?:[^()\[\]:<>]+(?: \([a-z]+(?:, newest of \d+)?\)|)|\([a-z]+(?:, newest of \d+)?\)): .*"
+    rf"(?:[^()\[\]:<>]+(?: {_EVENT_NOTES}|)|{_EVENT_NOTES}): .*"
 )
 _TOPIC = re.compile(
     rf"- {_DAY}(?: to {_DAY})?(?:, [^()\[\]:<>]+)?(?: \([a-z]+\))?:"
     r".*? (?:\[\d+\])+"
 )
-_KNOWN_LINE = re.compile(rf"- {_DAY}(?:, (?:decision|relation))?(?: \([a-z]+\))?:.*? (?:\[\d+\])+")
+_KNOWN_LINE = re.compile(
+    rf"- {_DAY}(?:, (?:decision|relation|said since))?(?: \([a-z]+\))?:.*? (?:\[\d+\])+"
+)
 _CITES = re.compile(r"[\[【〔⟦]\s*[\^#\\]*\s*\d+(\s*[,;–-]\s*\d+)*[\s\\]*[\]】〕⟧]")  # noqa: RUF001
 VISIBLE = (
     "\n\u200c\u200d\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
