@@ -113,7 +113,14 @@ def _join_content(
     run_events = [*earlier, *run.events]
     evidence = [*(event for event in earlier if not event.is_echo), *run.evidence]
     whole = _describe_run(
-        worker, task, settings, run_events, evidence, run.now, run.waits_for_model
+        worker,
+        task,
+        settings,
+        run_events,
+        evidence,
+        run.now,
+        run.waits_for_model,
+        bears_change=any(event.bears_change for event in evidence),
     )
     if whole.fallback_reason is not None or whole.rejected is not None:
         return None
@@ -129,7 +136,7 @@ def _describe_run(
     now: datetime,
     waits_for_model: bool,
     *,
-    bears_change: bool,
+    bears_change: bool = False,
 ) -> ChainContent:
     """The content of these events on their own, including the quality gate's verdict. Only events
     that are evidence count. If none is, all events are described, and the importance, the density
