@@ -99,14 +99,14 @@ def test_it_is_small_and_fast_and_needs_little(installation: Installation) -> No
 def test_every_verb_can_be_read_without_the_service_s_packages(installation: Installation) -> None:
     """All types of answers import, and all signatures resolve."""
     code = """
+import inspect
 from strandline.client import answers, clients, sessions, graph, admin, writer, writer_async
 from strandline.client.verb_declarations import Pages, Verb
 for name in answers.MODULE_OF:
     getattr(answers, name).model_json_schema()
 count = 0
 for owner in (clients.Strandline, sessions.Session, graph.Graph, admin.Admin):
-    for name in dir(owner):
-        verb = getattr(owner, name)
+    for _, verb in inspect.getmembers_static(owner):
         if isinstance(verb, Verb | Pages):
             verb.declaration.answer
             count += 1

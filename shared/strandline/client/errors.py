@@ -13,6 +13,7 @@ ServiceError
 ├── TooLargeError                over a size limit
 ├── BatchRefusedError            another item of an atomic batch was refused
 ├── QuotaExceededError           the tenant used up a quota
+├── UnsupportedMediaTypeError    the body is not sent as JSON
 ├── UnsupportedError             the service does not do this
 ├── UnavailableError             a dependency is down or starting up
 │   ├── ThrottledError           more requests than the deployment takes at once
@@ -151,6 +152,12 @@ class QuotaExceededError(ServiceError):
 
     code = "quota_exceeded"
     hint = "Try again after `retry_after` seconds, or ask the operator for more."
+
+
+class UnsupportedMediaTypeError(ServiceError):
+    """The body is not sent as JSON."""
+
+    code = "unsupported_media_type"
 
 
 class UnsupportedError(ServiceError):

@@ -234,7 +234,10 @@ class VerbSignature:
 
     def values(self, caller: VerbGroup, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What is to be sent, by parameter. Raises TypeError for wrong arguments."""
-        bound = dict(self.signature.bind(caller, *args, **kwargs).arguments)
+        try:
+            bound = dict(self.signature.bind(caller, *args, **kwargs).arguments)
+        except TypeError as error:
+            raise TypeError(f"{self.function.__name__}(): {error}") from None
         bound |= bound.pop("more", {})
         bound.pop("self")
         silent = (None, KEEP, inspect.Parameter.empty)

@@ -36,11 +36,18 @@ class _Descriptor:
     _sync: Callable[..., Any]
     _async: Callable[..., Any]
 
-    def _bind(self, instance: SyncCaller | AsyncCaller | None) -> Any:
-        if instance is None:
-            return self
+    def _bind(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
+        if instance is None:  # a function, so that help() and inspect.signature() know it
+            function = self._async if issubclass(owner, AsyncCaller) else self._sync
+            vars(function).update(self._shared())
+            return function
         function = self._sync if isinstance(instance, SyncCaller) else self._async
         return types.MethodType(function, instance)
+
+    def _shared(self) -> dict[str, Any]:
+        """What a verb of the class has besides being a function."""
+        names = ("call", "declaration", "page_type", "member")
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
 
 class Verb[**P, T](_Descriptor):
@@ -76,7 +83,7 @@ class Verb[**P, T](_Descriptor):
         self, instance: AsyncCaller, owner: type
     ) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
-        return self._bind(instance)
+        return self._bind(instance, owner)
 
 
 class Pages[**P, T](_Descriptor):
@@ -126,7 +133,7 @@ class Pages[**P, T](_Descriptor):
     @overload
     def __get__(self, instance: AsyncCaller, owner: type) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
-        return self._bind(instance)
+        return self._bind(instance, owner)
 
 
 def _next_page(call: Call[Any], cursor: str | None, cursors: set[str]) -> Call[Any] | None:
@@ -208,7 +215,7 @@ class MultiRequestVerb[**P, T](_Descriptor):
         self, instance: AsyncCaller, owner: type
     ) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: SyncCaller | AsyncCaller | None, owner: type) -> Any:
-        return self._bind(instance)
+        return self._bind(instance, owner)
 
 
 def yield_step[T](step: Call[T] | BlockingStep[T]) -> Steps[T]:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import click
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from strandline.commands.invocation import (
     Invocation,
@@ -14,7 +15,7 @@ from strandline.commands.invocation import (
     participant_options,
     reader_options,
 )
-from strandline.commands.output import format_value, print_json, print_text
+from strandline.commands.output import format_value, make_progress, print_json, print_text
 
 if TYPE_CHECKING:
     from strandline.client import answers
@@ -42,13 +43,15 @@ def ask(
     sona_weight: float,
 ) -> None:
     """Have the language model answer QUERY from memory; nothing is stored."""
-    turn = run.client.answer(
-        query,
-        **people,
-        sona=sona,
-        weights={"sona": sona_weight} if sona_weight else None,
-    )
-    _print_turn(run, _wait(run, turn, people))
+    with _show_waiting():
+        turn = run.client.answer(
+            query,
+            **people,
+            sona=sona,
+            weights={"sona": sona_weight} if sona_weight else None,
+        )
+        turn = _wait(run, turn, people)
+    _print_turn(run, turn)
 
 
 @click.command()
@@ -67,14 +70,23 @@ def chat(
     sona_weight: float,
 ) -> None:
     """Store MESSAGE, and the language model's reply to it from memory."""
-    turn = run.client.chat(
-        message,
-        **people,
-        session_id=session_id,
-        sona=sona,
-        weights={"sona": sona_weight} if sona_weight else None,
-    )
-    _print_turn(run, _wait(run, turn, ReaderArguments(**people, everybody=None)))
+    with _show_waiting():
+        turn = run.client.chat(
+            message,
+            **people,
+            session_id=session_id,
+            sona=sona,
+            weights={"sona": sona_weight} if sona_weight else None,
+        )
+        turn = _wait(run, turn, ReaderArguments(**people, everybody=None))
+    _print_turn(run, turn)
+
+
+def _show_waiting() -> Progress:
+    """Shows on a terminal that the model is at work, and for how long."""
+    progress = make_progress(TextColumn("{task.description}"), TimeElapsedColumn())
+    progress.add_task("waiting for the language model…", total=None)
+    return progress
 
 
 def _wait(

@@ -21,7 +21,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from strandline.client.clients import Strandline
-from strandline.client.errors import InvalidFieldError, ServiceError, UnavailableError
+from strandline.client.errors import ServiceError, UnavailableError
 from strandline.client.retries import Retry
 from strandline.commands import (
     administration,
@@ -33,7 +33,7 @@ from strandline.commands import (
     transfer,
 )
 from strandline.commands.invocation import Invocation
-from strandline.commands.output import print_text
+from strandline.commands.output import explain_error, print_text
 
 EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
@@ -114,17 +114,6 @@ for _command in (
     cli.add_command(_command)
 
 
-def _hint(error: ServiceError) -> str:
-    """How an option of this command line says what the service wants."""
-    if not (isinstance(error, InvalidFieldError) and error.field == "participants"):
-        return ""
-    return (
-        " Give --user NAME, or --everybody."
-        if "everybody" in error.message
-        else " Give --user NAME."
-    )
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. No traceback for a user's mistake."""
     args = list(sys.argv[1:] if arguments is None else arguments)
@@ -140,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_text("strandline: interrupted", err=True)
         return EXIT_INTERRUPTED
     except ServiceError as error:
-        print_text(f"strandline: {error}{_hint(error)}", err=True)
+        print_text(f"strandline: {explain_error(error)}", err=True)
         return EXIT_UNREACHABLE if isinstance(error, UnavailableError) else EXIT_REFUSED
     except BrokenPipeError:
         sys.stderr.close()

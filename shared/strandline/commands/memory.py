@@ -37,8 +37,11 @@ def add(
     event_key: str | None,
 ) -> None:
     """Store an event. TEXT is what was said; - reads it from standard input."""
+    content = sys.stdin.read() if text == "-" else text
+    if not content.strip():
+        raise click.UsageError("TEXT is empty: there is nothing to store.")
     receipt = run.client.add(
-        sys.stdin.read() if text == "-" else text,
+        content,
         **people,
         role="agent" if role == "agent" else "system" if role == "system" else "user",
         session_id=session_id,

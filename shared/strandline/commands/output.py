@@ -13,9 +13,39 @@ from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 from rich.text import Text
 
+from strandline.client.errors import ServiceError
+
+_MAX_FOLDED = 5
+"""A table with more columns is not folded."""
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 _JSON_CONTROLS = {code: f"\\u{code:04x}" for code in range(127, 160)}
 """Controls that JSON leaves as they are."""
+
+
+_WHO = "Say for whom: --user NAME, --agent NAME or --participant KIND:NAME."
+_HINTS = {
+    "unauthorized": "Give a valid key with --key, or set STRANDLINE_API_KEY.",
+    "not_found": "Check the id or the name, and for whom it reads (--user, --agent).",
+    "too_large": "Store a large text or a file with `strandline upload`.",
+}
+"""The way out in the words of the command line, by the code of an error."""
+
+
+def explain_error(error: ServiceError) -> str:
+    """The sentence of an error with the way out as options of a command, not as arguments of the
+    client or members of a request."""
+    quote = f" (request {error.request_id})" if error.request_id else ""
+    message = error.message.replace(
+        "send the request again with the same Idempotency-Key for an answer",
+        "`strandline ask` answers it without storing it again",
+    )
+    if error.field == "participants":
+        if "say who" in message or "on whose behalf" in message:
+            may_be_all = "everybody" in message
+            message = "participants: nobody is named."
+            return f"{message} {_WHO}{' Or --everybody.' if may_be_all else ''}{quote}"
+        return f"{message} {_WHO}{quote}"
+    return f"{message} {_HINTS.get(error.code, error.hint)}".strip() + quote
 
 
 def strip_controls(text: str) -> str:
@@ -57,22 +87,33 @@ def print_table(
     empty: str,
     colours: Mapping[str, str] | None = None,
 ) -> None:
-    """A table, or a sentence where it would be empty. Stored text is never read as markup.
-    `colours` are styles for values that are words of ours."""
+    """A table, or a sentence where it would be empty; a table of many columns that is wider than
+    the terminal as one block of lines for each row. Stored text is never read as markup. `colours`
+    are styles for values that are words of ours."""
     styles = colours or {}
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):  # the first is often an id, which one copies
         table.add_column(column, overflow="fold", no_wrap=place == 0)
-    count = 0
-    for row in rows:
-        table.add_row(
-            *(Text(format_value(value), style=styles.get(str(value), "")) for value in row)
-        )
-        count += 1
-    if count:
-        Console().print(table)
-    else:
+    cells = [[format_value(value) for value in row] for row in rows]
+    for row in cells:
+        table.add_row(*(Text(text, style=styles.get(text, "")) for text in row))
+    console = Console()
+    if not cells:
         click.echo(empty)
+    elif len(columns) > _MAX_FOLDED and _measure([columns, *cells]) > console.width:
+        print_text("\n\n".join(_describe_row(columns, row) for row in cells))
+    else:
+        console.print(table)
+
+
+def _measure(rows: Sequence[Sequence[str]]) -> int:
+    """The width of a table in which nothing is folded."""
+    return sum(max(map(len, column)) + 1 for column in zip(*rows, strict=True))
+
+
+def _describe_row(columns: Sequence[str], row: Sequence[str]) -> str:
+    width = max(map(len, columns))
+    return "\n".join(f"{n:<{width}}  {text}" for n, text in zip(columns, row, strict=True) if text)
 
 
 def make_progress(*columns: ProgressColumn) -> Progress:

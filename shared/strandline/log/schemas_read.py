@@ -151,6 +151,12 @@ class EventOut(ResponseModel):
     recorded_at: datetime
     edges: list[EdgeOut]
 
+    @property
+    def at(self) -> datetime:
+        """When it happened or, where it does not say, when it was recorded. A client's: answers
+        over HTTP have the two fields."""
+        return self.occurred_at or self.recorded_at
+
 
 class ScopeEvents(ResponseModel):
     """The events of one scope in a tree."""

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import itertools
 import json
+import pydoc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -432,3 +433,21 @@ def test_time_outs_are_those_of_the_client() -> None:
     http = httpx2.Client(transport=httpx2.MockTransport(answer))
     Strandline(URL, timeout=timedelta(seconds=2).total_seconds(), http=http).ping()
     assert ids == [{"connect": 2.0, "read": 2.0, "write": 2.0, "pool": 2.0}]
+
+
+@pytest.mark.parametrize("owner", [Strandline, AsyncStrandline])
+def test_verbs_of_the_class_are_functions_with_a_signature_and_help(owner: type) -> None:
+    for name in ("recall", "get_all", "add_turn"):
+        verb: Any = getattr(owner, name)
+        assert inspect.isfunction(verb)
+        assert "user" in inspect.signature(verb).parameters
+        text = pydoc.plain(pydoc.render_doc(verb))
+        assert f"{name}(" in text
+        assert "participants" in text
+    assert Strandline.recall.declaration.operation.name == "POST /api/v1/recall"
+
+
+def test_a_wrong_argument_names_the_verb() -> None:
+    client = Script(httpx2.Response(404, json={})).client()
+    with pytest.raises(TypeError, match=r"nodes\(\): got an unexpected keyword argument 'limit'"):
+        next(client.graph.nodes(limit=5))

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from strandline.client.errors import make_error
 from strandline.commands.imports.sending import ImportTally, store_batch
 from strandline.commands.main import main
+from strandline.commands.output import explain_error
 from strandline.db.database import TenantDb
 from strandline.recall.importance import rerank
 from strandline.recall.schemas import RecallWeights
@@ -113,12 +115,13 @@ def test_mistakes_are_a_sentence_and_an_exit_code(
 ) -> None:
     monkeypatch.setattr("strandline.commands.invocation._SECONDS", 0.1)
     assert run("add", "x")[0] == 1
-    assert "participants" in run("add", "x")[2]
+    assert "--user NAME" in run("add", "x")[2]
+    assert run("add", " ", "--user", "alice")[0] == 2, "there is nothing to store"
     assert run("recall")[0] == 2
     assert "Missing argument" in run("recall")[2]
     assert run("recall", "x", "--limit", "0")[0] == 2
     code, _, err = run("--key", "made up", "status")
-    assert (code, "STRANDLINE_API_KEY" in err) == (1, True)
+    assert (code, "STRANDLINE_API_KEY" in err, "Strandline(" in err) == (1, True, False)
     code, _, err = run("import", str(tmp_path / "none.json"))
     assert (code, "does not exist" in err) == (2, True)
     bad_value = tmp_path / "broken.json"
@@ -443,6 +446,39 @@ def test_an_interrupted_import_is_resumed(
     times = [event.occurred_at for event in events[5:] if event.occurred_at is not None]
     assert len(times) == count
     assert times == sorted(times)
+
+
+def test_wide_tables_are_blocks_of_lines_on_a_narrow_terminal(
+    run: Run, service: HttpService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = service.gateway.key("operations", rights=("operator",))
+    arguments = ("--key", operator, "keys")
+    options = ("--tenant", "acme", "--rights", "read,write", "--right", "erase")
+    assert run(*arguments, "create", *options, "--label", "harbour office")[0] == 0
+    assert run(*arguments, "create", "--tenant", "acme", "--rights", "read,rule")[0] == 2
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run(*arguments, "list", "--tenant", "acme")[1].splitlines()
+    assert "rights   read, write, erase" in lines
+    assert "label    harbour office" in lines
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = run(*arguments, "list", "--tenant", "acme")[1].splitlines()
+    assert lines[0].split()[:3] == ["key", "user", "rights"]
+
+
+def test_an_error_speaks_of_options() -> None:
+    refusal = {"code": "invalid_field", "details": {"field": "participants"}}
+    missing = make_error(422, refusal | {"message": "participants: say who takes part as …"}, None)
+    assert explain_error(missing) == (
+        "participants: nobody is named. Say for whom: --user NAME, --agent NAME or "
+        "--participant KIND:NAME."
+    )
+    wrong = make_error(422, refusal | {"message": "participants: has a control character"}, None)
+    assert explain_error(wrong).startswith("participants: has a control character Say for whom")
+    late = (
+        "The message is stored; send the request again with the same Idempotency-Key for an answer."
+    )
+    failed = make_error(503, {"code": "model_unavailable", "message": late}, None)
+    assert "`strandline ask` answers it" in explain_error(failed)
 
 
 def test_the_shell_completes_commands_and_options(repository: Path, tmp_path: Path) -> None:
