@@ -47,6 +47,7 @@ check: $(READY) ## format, lint, imports, types, conventions
 	@$(PY) -m ruff check .
 	@PYTHONPATH=shared:. $(VENV)/bin/lint-imports --no-cache
 	@$(VENV)/bin/pyright
+	@$(VENV)/bin/pyright --pythonversion 3.10 $$($(PY) layers/client_files.py)
 	@$(PY) -m pytest -q -m source $$(grep -rl 'mark\.source' tests --include='test_*.py')
 
 format: $(READY) ## put the code into the house's form

@@ -1,22 +1,23 @@
 #!/bin/sh
 # Resolve the locks: hashed, for every platform, without the address of any registry. lock.sh VENV
 set -eu
-resolve() {
-    "$venv/bin/uv" pip compile --quiet --generate-hashes --universal --python-version 3.13 \
-        --no-header --no-annotate --no-emit-index-url --no-emit-package strandline pyproject.toml "$@"
+compile() {
+    "$venv/bin/uv" pip compile --quiet --generate-hashes --universal --no-header --no-annotate \
+        --no-emit-index-url --no-emit-package strandline --no-emit-package strandline-service "$@"
 }
+resolve() { compile --python-version 3.13 shared/pyproject.toml "$@"; }
 venv=$1
 # The largest first, and the others constrained by it: what ships was tested together.
-resolve --extra service --group pyproject.toml:dev -o requirements/dev.lock
+resolve --extra all --group pyproject.toml:dev -o requirements/dev.lock
 within="--constraints requirements/dev.lock"
-resolve $within -o requirements/client.lock
+compile --python-version 3.10 pyproject.toml -o requirements/client.lock  # on older Pythons other versions, too
 resolve $within --extra functions -o requirements/runtime.lock
 resolve $within --extra functions --extra model -o requirements/model.lock
 resolve $within --extra functions --extra graph -o requirements/graph.lock
 resolve $within --extra functions --group pyproject.toml:infra -o requirements/infra.lock
 # Packages that no layer has are not installed on one machine either: both run the same code.
 left_out=$("$venv/bin/python" -c 'import layers.contents as c; print(*sorted(c.EXCLUDED_PACKAGES - {"click", "pyyaml"}))')
-resolve $within --extra service $(printf -- '--no-emit-package %s ' $left_out) -o requirements/run.lock
+resolve $within --extra all $(printf -- '--no-emit-package %s ' $left_out) -o requirements/run.lock
 # In an environment of its own: it needs an older boto3.
 printf 'checkov==3.3.30\n' | "$venv/bin/uv" pip compile --quiet --generate-hashes --universal --python-version 3.13 \
     --no-header --no-annotate --no-emit-index-url - -o requirements/checkov.lock

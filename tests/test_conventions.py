@@ -94,11 +94,25 @@ def test_migrations_are_numbered_without_gaps() -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_one_python_everywhere() -> None:
+def test_one_python_for_the_service_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    service = tomllib.loads((ROOT / "shared" / "pyproject.toml").read_text())
     version = (ROOT / ".python-version").read_text().strip()
     assert project["tool"]["pyright"]["pythonVersion"] == version
-    assert project["project"]["requires-python"] == f">={version},<3.14"
+    assert service["project"]["requires-python"] == f">={version},<3.14"
+    assert project["project"]["requires-python"] == ">=3.10", "the client's, without an end"
+    assert service["project"]["version"] == project["project"]["version"]
+    assert service["project"]["dependencies"] == [f"strandline=={project['project']['version']}"]
+
+
+def test_the_distributions_divide_the_package() -> None:
+    """The service leaves out what the client has, and has all else."""
+    client = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
+    service = tomllib.loads((ROOT / "shared" / "pyproject.toml").read_text())["tool"]["hatch"]
+    patterns = client["build"]["targets"]["wheel"]["include"]
+    wheel = service["build"]["targets"]["wheel"]
+    assert wheel["include"] == ["/strandline"]
+    assert wheel["exclude"] == [pattern.replace("/shared/", "/", 1) for pattern in patterns]
 
 
 def test_shared_is_a_path_and_no_package() -> None:

@@ -6,11 +6,15 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationInfo, field_validator
+from typing_extensions import TypeAliasType
 
-type HmacAlgorithm = Literal["HS256", "HS384", "HS512"]
-type KeyAlgorithm = Literal[
-    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
-]
+HmacAlgorithm = TypeAliasType("HmacAlgorithm", Literal["HS256", "HS384", "HS512"])
+KeyAlgorithm = TypeAliasType(
+    "KeyAlgorithm",
+    Literal[
+        "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+    ],
+)
 _HASH_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
 """An HMAC secret has at least as many bytes as its hash (RFC 7518, 3.2)."""
 _RIGHTS = ("read", "write", "admin")

@@ -3,13 +3,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, LiteralString
+from typing import Literal
 
 from pydantic import Field
+from typing_extensions import LiteralString, TypeAliasType
 
 from strandline.config_auth import AuthSettings
 
-type Quota = Literal["requests", "appends", "stored_bytes"]
+Quota = TypeAliasType("Quota", Literal["requests", "appends", "stored_bytes"])
 """The names of QUOTAS, for types on the wire."""
 
 

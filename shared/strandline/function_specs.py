@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, LiteralString
 
+from strandline.job_names import JobName
 from strandline.query_function_routes import QUERY_ROUTE_KEYS
 
 type FunctionNeed = Literal[
@@ -17,7 +18,6 @@ type FunctionNeed = Literal[
 ]
 type Layer = Literal["deps", "domain", "model", "graph"]
 type StackSetting = Literal["backup_days"]
-type JobName = Literal["archiver", "analytics", "builder", "eraser", "promoter", "sweeper"]
 """The jobs that a request can start: the names of JOBS, for types on the wire."""
 
 DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
@@ -317,12 +317,6 @@ FUNCTIONS: tuple[FunctionSpec, ...] = (
 
 HEAD_PATHS = ("/ipfs/{cid}", "/ipfs/{cid}/{path+}")
 """The resources that have HEAD, too: those whose specification demands it. It is served as GET."""
-
-
-def quote_job_names(conjunction: Literal["and", "or"]) -> str:
-    """The names of all jobs for the API's document, as in "`a`, `b` and `c`"."""
-    *others, last = (f"`{job.name}`" for job in JOBS)
-    return f"{', '.join(others)} {conjunction} {last}"
 
 
 def route_table(

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -17,9 +17,12 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic_core import ErrorDetails
+from typing_extensions import TypeAliasType
 
 from strandline import moments, participants
 from strandline.errors import Invalid, Malformed
+
+Model = TypeVar("Model", bound=BaseModel)
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 32
@@ -121,7 +124,7 @@ _MAX_PATH_CHARS = 80
 the body."""
 
 
-def validate[Model: BaseModel](model: type[Model], value: object) -> Model:
+def validate(model: type[Model], value: object) -> Model:
     """Validate a parsed body as `model`. Raises Invalid naming the first field that is not
     acceptable; its details name up to 20."""
     try:
@@ -219,15 +222,21 @@ _MOMENT_FORMS = [
     {"type": "string", "format": "date-time"},
     {"type": "number", "minimum": moments.MIN_SECONDS, "maximum": moments.MAX_SECONDS},
 ]
-type Moment = Annotated[
-    datetime, BeforeValidator(moments.parse_moment), WithJsonSchema({"anyOf": _MOMENT_FORMS})
-]
+Moment = TypeAliasType(
+    "Moment",
+    Annotated[
+        datetime, BeforeValidator(moments.parse_moment), WithJsonSchema({"anyOf": _MOMENT_FORMS})
+    ],
+)
 """A time that a caller, a file or a model gives: no other type takes one."""
-type DateOrMoment = Annotated[
-    datetime,
-    BeforeValidator(moments.parse_date_or_moment),
-    WithJsonSchema({"anyOf": [{"type": "string", "format": "date"}, *_MOMENT_FORMS]}),
-]
+DateOrMoment = TypeAliasType(
+    "DateOrMoment",
+    Annotated[
+        datetime,
+        BeforeValidator(moments.parse_date_or_moment),
+        WithJsonSchema({"anyOf": [{"type": "string", "format": "date"}, *_MOMENT_FORMS]}),
+    ],
+)
 """A moment, or a date alone: the first moment of that day in UTC."""
 PARSE_COUNT = BeforeValidator(_parse_int)
 PARSE_NUMBER = BeforeValidator(_parse_number_text)
@@ -235,12 +244,17 @@ PARSE_NUMBER = BeforeValidator(_parse_number_text)
 PARSE_COUNT] | None`: the JSON schema of a limit that stands after a parser names no `minimum`."""
 Count = Annotated[int, PARSE_COUNT]
 Switch = Annotated[bool, BeforeValidator(_parse_bool)]
-type Participant = Annotated[
-    str,
-    Field(max_length=participants.MAX_LENGTH * 4),  # the length before trimming
-    WithJsonSchema(_PARTICIPANT_SCHEMA),
-]
-type Participants = Annotated[list[Participant], Field(min_length=1, max_length=256)]
+Participant = TypeAliasType(
+    "Participant",
+    Annotated[
+        str,
+        Field(max_length=participants.MAX_LENGTH * 4),  # the length before trimming
+        WithJsonSchema(_PARTICIPANT_SCHEMA),
+    ],
+)
+Participants = TypeAliasType(
+    "Participants", Annotated[list[Participant], Field(min_length=1, max_length=256)]
+)
 TENANT_PATTERN = "^[a-z0-9][a-z0-9-]{0,62}$"
 
 

@@ -1,18 +1,27 @@
-"""What `pip install strandline` gives: the built wheel in an environment with what the client's
-lock names and nothing else."""
+"""What `pip install .` gives: the client's wheel in an environment with what its lock names and
+nothing else, on each Python of this machine; and the service's beside it."""
 
+import functools
 import json
 import re
 import subprocess
 import sys
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from strandline import Strandline
 from strandline.function_specs import FUNCTIONS
+from tests.layers.wheels import (
+    FOLDERS,
+    Installation,
+    build_wheel,
+    find_pythons,
+    install_client,
+)
 from tests.strandline.client.conftest import serve_http
 from tests.strandline.client.test_import import PROMISED_MILLISECONDS
 from tests.strandline.local.programs import data_directory, started
@@ -24,42 +33,17 @@ _SHORT = 15
 """Lines of the README's first program."""
 
 
-@dataclass(frozen=True)
-class Installation:
-    """An environment, and the wheel that was installed into it."""
-
-    directory: Path
-    wheel: Path
-
-    def run(self, code: str, **environment: str) -> str:
-        """What a program says in it. It sees nothing of the repository."""
-        return subprocess.run(
-            [str(self.directory / "bin" / "python"), "-I", "-c", code],
-            cwd=self.directory,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The built distributions by name."""
+    place = tmp_path_factory.mktemp("wheels")
+    return {name: build_wheel(name, place) for name in FOLDERS}
 
 
 @pytest.fixture(scope="module")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """An empty environment, the client's lock, and the wheel."""
-    root = Path(__file__).parents[2]
-    place = tmp_path_factory.mktemp("wheel")
-
-    def call(*command: str) -> None:
-        subprocess.run([sys.executable, "-m", *command], cwd=root, check=True, capture_output=True)
-
-    call("hatchling", "build", "-t", "wheel", "-d", str(place))
-    (wheel,) = place.glob("*.whl")
-    environment = place / "venv"
-    call("uv", "venv", "--quiet", "--python", sys.executable, str(environment))
-    pip = ("uv", "pip", "install", "--quiet", "--python", str(environment), "--no-deps")
-    call(*pip, "--require-hashes", "-r", "requirements/client.lock")
-    call(*pip, str(wheel))
-    return Installation(environment, wheel)
+def installation(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """An environment with the client alone."""
+    return install_client(wheels["strandline"], tmp_path_factory.mktemp("client") / "venv")
 
 
 def test_the_readme_s_first_program_runs_as_it_stands(
@@ -92,7 +76,7 @@ def test_it_is_small_and_fast_and_needs_little(installation: Installation) -> No
     times = [json.loads(installation.run(lines)) for _ in range(5)]
     assert min(times) <= PROMISED_MILLISECONDS
     matches = re.findall(r"^Requires-Dist: ([\w.-]+)[^;\n]*$", _metadata(installation.wheel), re.M)
-    assert matches == ["click", "httpx2", "pydantic", "rich"]
+    assert matches == ["click", "httpx2", "pydantic", "rich", "typing-extensions"]
     print(f"{size / 1e6:.1f} MB, import {min(times):.0f} ms")
 
 
@@ -115,11 +99,10 @@ print(count)
     assert int(installation.run(code)) > 60
 
 
-def test_the_wheel_has_the_package_and_its_data(
-    installation: Installation, repository: Path
+def test_each_file_of_the_package_is_in_one_wheel(
+    wheels: dict[str, Path], repository: Path
 ) -> None:
-    with zipfile.ZipFile(installation.wheel) as wheel:
-        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    client, service = (list_files(wheel) for wheel in wheels.values())
     source = repository / "shared"
     texts = {
         str(path.relative_to(source))
@@ -128,15 +111,149 @@ def test_the_wheel_has_the_package_and_its_data(
     }
     bundle = "strandline/local/bundle"
     handlers = {f"{bundle}/functions/{fn.name}/handler.py" for fn in FUNCTIONS}
-    assert names == texts | handlers | {f"{bundle}/job.asl.json"}
-    extras = set(re.findall(r"^Provides-Extra: (\w+)$", _metadata(installation.wheel), re.M))
-    assert extras == {"functions", "graph", "local", "model", "service"}
+    assert not client & service
+    assert client | service == texts | handlers | {f"{bundle}/job.asl.json"}
+    extras = {
+        name: set(re.findall(r"^Provides-Extra: (\w+)$", _metadata(wheel), re.M))
+        for name, wheel in wheels.items()
+    }
+    assert extras == {
+        "strandline": {"service"},
+        "strandline_service": {"all", "functions", "graph", "local", "model"},
+    }
+
+
+def test_the_client_s_files_are_those_that_make_check_holds_to_its_python(
+    wheels: dict[str, Path], repository: Path
+) -> None:
+    program = [sys.executable, "layers/client_files.py"]
+    output = subprocess.run(program, cwd=repository, capture_output=True, text=True, check=True)
+    modules = {name for name in list_files(wheels["strandline"]) if name.endswith(".py")}
+    assert modules == {line.removeprefix("shared/") for line in output.stdout.splitlines()}
+
+
+def list_files(wheel: Path) -> set[str]:
+    """What a wheel installs."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+# other Pythons -----------------------------------------------------------------------------------
+
+PYTHONS = find_pythons()
+COMPILE_AND_IMPORT = """
+import compileall, importlib, pathlib, pkgutil, warnings
+warnings.simplefilter("error")
+import strandline
+assert compileall.compile_dir(pathlib.Path(strandline.__file__).parent, quiet=1, force=True)
+names = [module.name for module in pkgutil.walk_packages(strandline.__path__, "strandline.")]
+for name in names:
+    importlib.import_module(name)
+from strandline.client import answers
+for name in answers.MODULE_OF:
+    getattr(answers, name).model_json_schema()
+print(len(names))
+"""
+HERMETIC = (
+    *("client/test_requests.py", "client/test_hostile_answers.py"),
+    *("commands/test_import_files.py", "commands/test_hostile_service.py"),
+)
+"""Tests of the client that need no service."""
+
+
+def of_old_pythons(versions: Sequence[str]) -> list[Any]:
+    """A parameter for each; the oldest stands for all in `make test`."""
+    return [
+        pytest.param(version, marks=[pytest.mark.proof] if number else [])
+        for number, version in enumerate(versions)
+    ]
+
+
+@pytest.fixture(scope="module")
+def old_pythons(
+    wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Installation]:
+    """The client's environment of a Python."""
+
+    @functools.cache
+    def make(version: str) -> Installation:
+        place = tmp_path_factory.mktemp("old") / "venv"
+        return install_client(wheels["strandline"], place, PYTHONS[version])
+
+    return make
+
+
+@pytest.mark.parametrize("version", of_old_pythons([*PYTHONS]))
+def test_every_module_of_the_client_is_imported_on_other_pythons(
+    old_pythons: Callable[[str], Installation], version: str
+) -> None:
+    assert int(old_pythons(version).run(COMPILE_AND_IMPORT)) > 100
+
+
+def test_every_module_of_the_client_needs_the_client_s_packages_alone(
+    installation: Installation,
+) -> None:
+    assert int(installation.run(COMPILE_AND_IMPORT)) > 100
 
 
 @pytest.mark.proof
-def test_an_installed_wheel_runs_the_service(installation: Installation) -> None:
+@pytest.mark.parametrize("version", [*PYTHONS])
+def test_the_client_and_the_command_line_work_on_other_pythons(
+    old_pythons: Callable[[str], Installation], version: str, gateway: Gateway, tmp_path: Path
+) -> None:
+    program = str(Path(__file__).parent / "client_program.py")
+    key = gateway.key(rights=("read", "write", "admin"))
+    with serve_http() as url:
+        said = old_pythons(version).call(program, url, key, str(tmp_path))
+    assert said.endswith("all of it works\n"), said
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("version", [*PYTHONS])
+def test_the_client_s_own_tests_pass_on_other_pythons(
+    old_pythons: Callable[[str], Installation], version: str, repository: Path
+) -> None:
+    directory = old_pythons(version).directory
+    own = ["pytest", "hypothesis"]  # what this Python gets of them
+    pip = ["-m", "uv", "pip", "install", "--quiet", "--python", str(directory), *own]
+    subprocess.run([sys.executable, *pip], check=True, capture_output=True)
+    tests = [str(repository / "tests" / "strandline" / name) for name in HERMETIC]
+    options = ["-q", "--noconftest", "-p", "no:cacheprovider", "-c", "/dev/null"]
+    options += ["-k", "not memory_does_not_grow"]  # it measures the source tree
+    process = subprocess.run(
+        [str(directory / "bin" / "python"), "-m", "pytest", *options, *tests],
+        cwd=directory,
+        env={"PYTHONPATH": str(repository), "PATH": "/usr/bin:/bin", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-1000:]
+    assert " passed" in process.stdout
+
+
+@pytest.mark.parametrize("version", of_old_pythons([*PYTHONS]))
+def test_run_on_another_python_says_so(
+    old_pythons: Callable[[str], Installation], version: str
+) -> None:
+    code, error = run_service_of(old_pythons(version))
+    assert code == 1
+    assert f"The service runs on Python 3.13, and this is Python {version}: " in error
+    assert "Traceback" not in error
+
+
+# the service -------------------------------------------------------------------------------------
+
+
+@pytest.mark.proof
+def test_the_installed_wheels_run_the_service(
+    installation: Installation, wheels: dict[str, Path]
+) -> None:
     """With the service's packages of this environment, and nothing of the repository."""
     (packages,) = installation.directory.glob("lib/python*/site-packages")
+    pip = ["-m", "uv", "pip", "install", "--quiet", "--no-deps"]
+    service = str(wheels["strandline_service"])
+    python = ["--python", str(installation.directory)]
+    subprocess.run([sys.executable, *pip, *python, service], check=True, capture_output=True)
     command = (sys.executable, "-P", "-m", "strandline.commands.main", "run")
     with (
         data_directory() as directory,
@@ -153,15 +270,20 @@ def test_an_installed_wheel_runs_the_service(installation: Installation) -> None
         assert not program.traceback
 
 
-def test_without_the_service_s_packages_run_says_what_to_install(
-    installation: Installation,
+def test_without_the_service_run_says_what_to_install(
+    wheels: dict[str, Path], tmp_path: Path
 ) -> None:
-    code = "import sys; from strandline.commands.main import main; sys.exit(main(['run']))"
-    command = [str(installation.directory / "bin" / "python"), "-I", "-c", code]
+    code, error = run_service_of(install_client(wheels["strandline"], tmp_path / "venv"))
+    assert code == 1
+    assert "pip install . './shared[all]'" in error
+    assert "Traceback" not in error
+
+
+def run_service_of(installation: Installation) -> tuple[int, str]:
+    """The exit code of `strandline run`, and what it says of the cause."""
+    command = [str(installation.directory / "bin" / "strandline"), "run"]
     process = subprocess.run(command, cwd=installation.directory, capture_output=True, text=True)
-    assert process.returncode == 1
-    assert "pip install 'strandline[service]'" in process.stderr
-    assert "Traceback" not in process.stderr
+    return process.returncode, process.stderr
 
 
 def _metadata(wheel: Path) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from strandline.auth.principals import Principal
-from strandline.function_specs import quote_job_names
+from strandline.job_names import quote_job_names
 from strandline.log.event_builder import NewEvent, build_event
 from strandline.log.event_draft import EventDraft, build_draft
 from strandline.log.schemas_append import AppendRequest
@@ -39,12 +39,12 @@ QUOTA_SETTING = '''\
     """Planted units."""
 '''
 FAULTS = {
+    "job_names.py": {'Literal["archiver"': 'Literal["planted", "archiver"'},
     "function_specs.py": {
-        'type JobName = Literal["archiver"': 'type JobName = Literal["planted", "archiver"',
         "JOBS = (\n": f"JOBS = (\n{JOB_ROW}",
     },
     "config_quotas.py": {
-        'type Quota = Literal["requests"': 'type Quota = Literal["planted", "requests"',
+        'Quota", Literal["requests"': 'Quota", Literal["planted", "requests"',
         "QUOTAS = (\n": f"QUOTAS = (\n{QUOTA_ROW}",
         "    tenant_burst_seconds": f"{QUOTA_SETTING}    tenant_burst_seconds",
     },

@@ -6,10 +6,11 @@ from typing import Literal
 from pydantic import (
     Field,
 )
+from typing_extensions import TypeAliasType
 
 from strandline.schemas import Moment, Participant, RequestModel, ResponseModel
 
-type KeyRight = Literal["read", "write", "admin", "operator", "erase"]
+KeyRight = TypeAliasType("KeyRight", Literal["read", "write", "admin", "operator", "erase"])
 
 
 class KeyIn(RequestModel):

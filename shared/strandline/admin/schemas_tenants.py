@@ -1,18 +1,21 @@
 """Requests and responses about tenants, their limits and their usage."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
+from typing_extensions import TypeAliasType
 
 from strandline.config_quotas import QUOTAS, Quota
 from strandline.schemas import TENANT_PATTERN, RequestModel, ResponseModel
 from strandline.tuning import Tuning
 
-type Limit = Annotated[int, Field(ge=0, strict=True)]
+Base = TypeVar("Base", bound=BaseModel)
+
+Limit = TypeAliasType("Limit", Annotated[int, Field(ge=0, strict=True)])
 
 
-def _declare_limits[Base: BaseModel](base: type[Base], *, in_request: bool) -> type[Base]:
+def _declare_limits(base: type[Base], *, in_request: bool) -> type[Base]:
     """A field for the limit of each quota; null is the deployment's default."""
     fields: dict[str, Any] = {
         quota.limit: Annotated[
@@ -34,13 +37,15 @@ class LimitsIn(_declare_limits(RequestModel, in_request=True)):
     deterministic heuristic model takes over."""
 
 
-def _declare_tuning[Base: BaseModel](base: type[Base]) -> type[Base]:
+def _declare_tuning(base: type[Base]) -> type[Base]:
     """The fields of Tuning, each nullable: null means that the tenant does not set it."""
     fields: dict[str, Any] = {
         name: Annotated[
-            field.annotation | None,
-            *field.metadata,
-            Field(default=None, description=field.description),
+            (
+                field.annotation | None,
+                *field.metadata,
+                Field(default=None, description=field.description),
+            )
         ]
         for name, field in Tuning.model_fields.items()
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 from uuid import UUID
 
 from strandline.client import answers
@@ -14,8 +14,8 @@ from strandline.client.request_building import KEEP, Keep, VerbGroup
 from strandline.client.transport import AsyncCaller, SyncCaller
 from strandline.client.verb_declarations import operation, pages
 
-type Right = Literal["read", "write", "admin", "operator", "erase"]
-type Time = datetime | float | str
+Right: TypeAlias = Literal["read", "write", "admin", "operator", "erase"]
+Time: TypeAlias = datetime | float | str
 
 _TENANTS = "/api/v1/admin/tenants"
 _TENANT = f"{_TENANTS}/{{tenant}}"

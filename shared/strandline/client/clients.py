@@ -7,7 +7,7 @@ import functools
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from strandline.client import answers
@@ -31,6 +31,7 @@ from strandline.client.transport import (
 
 if TYPE_CHECKING:
     import httpx2
+    from typing_extensions import Self
 
     from strandline.client.writer import UnstoredEvent, Writer
     from strandline.client.writer_async import AsyncWriter

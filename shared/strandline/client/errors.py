@@ -26,6 +26,8 @@ ServiceError
 └── UnexpectedAnswerError        an answer that this client cannot read
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 from uuid import UUID
 
 from strandline.client import answers
@@ -22,7 +22,7 @@ from strandline.client.verb_declarations import (
     yield_step,
 )
 
-type NodeType = Literal["fact", "decision", "entity", "event", "topic"]
+NodeType: TypeAlias = Literal["fact", "decision", "entity", "event", "topic"]
 
 
 class GraphQuestions(VerbGroup):

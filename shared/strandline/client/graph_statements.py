@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from strandline.client import answers
@@ -20,7 +20,7 @@ from strandline.client.verb_declarations import (
     yield_step,
 )
 
-type Time = datetime | float | str
+Time: TypeAlias = datetime | float | str
 
 NODE = "/api/v1/graph/nodes/{node_id}"
 FIELDS = "/api/v1/graph/topics/{topic_id}/fields"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from uuid import UUID, uuid4
 
 from strandline.client import answers
@@ -19,9 +19,12 @@ from strandline.client.verb_declarations import (
     yield_step,
 )
 
-type Role = Literal["user", "agent", "assistant", "system"]
-type EventType = Literal["message", "thought", "action", "observation", "upload"]
-type Fields = Mapping[str, Any]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Role: TypeAlias = Literal["user", "agent", "assistant", "system"]
+EventType: TypeAlias = Literal["message", "thought", "action", "observation", "upload"]
+Fields: TypeAlias = Mapping[str, Any]
 
 
 class EventFields(TypedDict, total=False):

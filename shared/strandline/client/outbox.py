@@ -1,8 +1,11 @@
 """A writer's queue: pending events in order, and those that could not be stored. It serves threads
 and tasks alike; its user ensures that only one of them uses it at a time."""
 
+from __future__ import annotations
+
 import json
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,6 +54,13 @@ class NotStoredError(ServiceError):
             f"{first.event['source_event_key']!r}: {first.error}"
         )
         self.failures = list(failures)
+
+    def attach_to(self, error: BaseException) -> None:
+        """Let the error that ended a block tell of the events, too."""
+        if sys.version_info >= (3, 11):
+            error.add_note(str(self))
+        else:
+            logger.error("%s", self)
 
 
 class Outbox:

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 from urllib.parse import quote
 
 from strandline.client import answers
 from strandline.client.errors import InvalidFieldError
 from strandline.moments import parse_date_or_moment, parse_moment
+
+T = TypeVar("T")
 
 
 class Keep(Enum):
@@ -50,7 +52,7 @@ class Download:
 
 
 @dataclass(frozen=True)
-class Call[T]:
+class Call(Generic[T]):
     """One request, and how to read its answer."""
 
     method: str
@@ -104,7 +106,7 @@ class Operation:
         """The parameters in the path."""
         return re.findall(r"{(\w+)\+?}", self.name)
 
-    def build[T](
+    def build(
         self, values: Mapping[str, Any], parse: Callable[[bytes], T], *, has_key: bool
     ) -> Call[T]:
         """The request with these values. With `has_key` it has an idempotency key."""
@@ -263,7 +265,7 @@ class VerbSignature:
         }
         return {**caller.bound, **check_times(fields)}
 
-    def build[T](
+    def build(
         self,
         caller: VerbGroup,
         args: Sequence[Any],

@@ -1,5 +1,7 @@
 """When a request is repeated, and after how long."""
 
+from __future__ import annotations
+
 import random
 from dataclasses import dataclass
 from typing import Any

@@ -7,7 +7,7 @@ import mimetypes
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from strandline.client import answers
@@ -22,10 +22,10 @@ from strandline.client.verb_declarations import (
     yield_step,
 )
 
-type Progress = Callable[[int, int], None]
+Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes that were sent, and those of the whole file."""
 
-type BlockForm = Literal["raw", "car"]
+BlockForm: TypeAlias = Literal["raw", "car"]
 """One block, or blocks in a CAR file."""
 
 _CAR_NAMES = {
@@ -58,8 +58,10 @@ class _FileBody:
 
 def hash_file(path: Path) -> tuple[int, str]:
     """The size of a file and its SHA-256, in hex."""
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
+        while piece := file.read(_PIECE_BYTES):
+            digest.update(piece)
         return file.tell(), digest.hexdigest()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.client import answers
 from strandline.client.memory import EventFields, Fields, Role
@@ -13,6 +13,9 @@ from strandline.client.request_building import Call, VerbGroup
 from strandline.client.scopes_and_payloads import LookupVerbs
 from strandline.client.transport import AsyncCaller, AsyncConnection, SyncCaller, SyncConnection
 from strandline.client.verb_declarations import operation, pages
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
 
 _SESSION = "/api/v1/sessions/{session_id}"
 _SCOPE = ("scope_id",)

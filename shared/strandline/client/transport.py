@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from strandline.client.answer_bodies import AnswerBody
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     import httpx2
+
+T = TypeVar("T")
 
 _CONNECT_SECONDS = 5.0
 
@@ -71,7 +73,7 @@ def make_body(settings: Settings, call: Call[Any], status: int) -> AnswerBody:
     return AnswerBody(place, None, file=call.download.path, max_bytes=call.download.max_bytes)
 
 
-def read_response[T](call: Call[T], response: httpx2.Response, content: bytes) -> T:
+def read_response(call: Call[T], response: httpx2.Response, content: bytes) -> T:
     """The answer. Raises ServiceError."""
     status = response.status_code
     if 200 <= status < 300 or (status in call.also and _refusal(content) is None):
@@ -147,7 +149,7 @@ class SyncConnection:
         self._http, self._is_own = http, http is None
         self._lock = threading.Lock()
 
-    def perform[T](self, call: Call[T], retry: Retry | None = None) -> T:
+    def perform(self, call: Call[T], retry: Retry | None = None) -> T:
         """Send a request, again where that may help: as `retry` says, else as the settings do.
         Raises ServiceError."""
         retry = retry or self.settings.retry
@@ -165,7 +167,7 @@ class SyncConnection:
             time.sleep(pause)
             attempt += 1
 
-    def _send[T](self, call: Call[T]) -> T:
+    def _send(self, call: Call[T]) -> T:
         import httpx2
 
         body = call.body
@@ -213,7 +215,7 @@ class AsyncConnection:
         )
         self._lock = threading.Lock()
 
-    async def perform[T](self, call: Call[T], retry: Retry | None = None) -> T:
+    async def perform(self, call: Call[T], retry: Retry | None = None) -> T:
         """Send a request, again where that may help: as `retry` says, else as the settings do.
         Raises ServiceError."""
         import asyncio
@@ -233,7 +235,7 @@ class AsyncConnection:
             await asyncio.sleep(pause)
             attempt += 1
 
-    async def _send[T](self, call: Call[T]) -> T:
+    async def _send(self, call: Call[T]) -> T:
         import httpx2
 
         body = call.body
@@ -306,7 +308,7 @@ class SyncCaller(VerbGroup):
         super().__init__(bound)
         self.connection = connection
 
-    def perform[T](self, call: Call[T]) -> T:
+    def perform(self, call: Call[T]) -> T:
         """Send one request, again where that may help. Raises ServiceError."""
         return self.connection.perform(call)
 
@@ -318,6 +320,6 @@ class AsyncCaller(VerbGroup):
         super().__init__(bound)
         self.connection = connection
 
-    async def perform[T](self, call: Call[T]) -> T:
+    async def perform(self, call: Call[T]) -> T:
         """Send one request, again where that may help. Raises ServiceError."""
         return await self.connection.perform(call)

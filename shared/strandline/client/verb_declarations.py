@@ -10,13 +10,15 @@ body is empty. One declaration serves the synchronous and the asynchronous clien
   request is stored once.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import time
 import types
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Concatenate, Self, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 from strandline.client import answers
 from strandline.client.errors import UnexpectedAnswerError
@@ -28,6 +30,12 @@ from strandline.client.request_building import (
     read_answer,
 )
 from strandline.client.transport import AsyncCaller, SyncCaller
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class _Descriptor:
@@ -50,7 +58,7 @@ class _Descriptor:
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
 
-class Verb[**P, T](_Descriptor):
+class Verb(_Descriptor, Generic[P, T]):
     """One operation: `client.verb(...)` gives its answer, of an asynchronous client an
     awaitable."""
 
@@ -86,7 +94,7 @@ class Verb[**P, T](_Descriptor):
         return self._bind(instance, owner)
 
 
-class Pages[**P, T](_Descriptor):
+class Pages(_Descriptor, Generic[P, T]):
     """A list in pages: `for item in client.verb(...)`, or `async for`. A page is read when it is
     needed. The declaration returns the type of an item."""
 
@@ -149,7 +157,7 @@ def _next_page(call: Call[Any], cursor: str | None, cursors: set[str]) -> Call[A
 
 
 @dataclass(frozen=True)
-class BlockingStep[T]:
+class BlockingStep(Generic[T]):
     """A step that takes time without a request; an asynchronous client does it in a thread."""
 
     function: Callable[[], T]
@@ -162,11 +170,11 @@ class Pause:
     seconds: float
 
 
-type Steps[T] = Generator[Call[Any] | BlockingStep[Any] | Pause, Any, T]
+Steps: TypeAlias = Generator[Call[Any] | BlockingStep[Any] | Pause, Any, T]
 """Several requests in a row: yields each, is sent its answer, and returns the result."""
 
 
-class MultiRequestVerb[**P, T](_Descriptor):
+class MultiRequestVerb(_Descriptor, Generic[P, T]):
     """A verb of several requests, written once as a generator of them."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], Steps[T]]) -> None:
@@ -218,7 +226,7 @@ class MultiRequestVerb[**P, T](_Descriptor):
         return self._bind(instance, owner)
 
 
-def yield_step[T](step: Call[T] | BlockingStep[T]) -> Steps[T]:
+def yield_step(step: Call[T] | BlockingStep[T]) -> Steps[T]:
     """One step of a procedure: `answer = yield from ask(call)`."""
     return (yield step)
 
@@ -232,7 +240,7 @@ class _VerbDecorator:
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
 
-    def __call__[**P, T](self, function: Callable[Concatenate[Any, P], T]) -> Verb[P, T]:
+    def __call__(self, function: Callable[Concatenate[Any, P], T]) -> Verb[P, T]:
         return Verb(function, self._operation)
 
 
@@ -240,7 +248,7 @@ class _PagesDecorator:
     def __init__(self, operation: Operation, page: str) -> None:
         self._operation, self._page = operation, page
 
-    def __call__[**P, T](self, function: Callable[Concatenate[Any, P], T]) -> Pages[P, T]:
+    def __call__(self, function: Callable[Concatenate[Any, P], T]) -> Pages[P, T]:
         return Pages(function, self._operation, self._page)
 
 

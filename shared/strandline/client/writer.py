@@ -1,11 +1,13 @@
 """A writer for high rates: events wait in a bounded queue, and a thread stores them in batches."""
 
+from __future__ import annotations
+
 import atexit
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Self, Unpack
+from typing import TYPE_CHECKING
 
 from strandline.client import answers
 from strandline.client.errors import ServiceError, TooLargeError, UnavailableError
@@ -19,6 +21,9 @@ from strandline.client.outbox import (
     logger,
 )
 from strandline.client.transport import SyncCaller
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
 
 
 class Writer:
@@ -121,7 +126,7 @@ class Writer:
         except NotStoredError as failure:
             if error is None:
                 raise
-            error.add_note(str(failure))
+            failure.attach_to(error)
 
     def _close_at_exit(self) -> None:
         try:

@@ -1,11 +1,13 @@
 """A writer for high rates in an event loop: as Writer, with a task instead of a thread."""
 
+from __future__ import annotations
+
 import asyncio
 import atexit
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Self, Unpack
+from typing import TYPE_CHECKING
 
 from strandline.client import answers
 from strandline.client.errors import ServiceError, TooLargeError, UnavailableError
@@ -19,6 +21,9 @@ from strandline.client.outbox import (
     logger,
 )
 from strandline.client.transport import AsyncCaller
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
 
 
 class AsyncWriter:
@@ -114,7 +119,7 @@ class AsyncWriter:
         except NotStoredError as failure:
             if error is None:
                 raise
-            error.add_note(str(failure))
+            failure.attach_to(error)
 
     async def _run(self) -> None:
         while True:

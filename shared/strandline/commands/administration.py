@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, cast
+from datetime import datetime, timedelta, timezone
+from typing import Any, Literal, TypeAlias, cast
 
 import click
 
@@ -12,7 +12,7 @@ from strandline.client import answers
 from strandline.commands.invocation import Invocation
 from strandline.commands.output import print_json, print_table, print_text
 
-type _Right = Literal["read", "write", "admin", "operator", "erase"]
+_Right: TypeAlias = Literal["read", "write", "admin", "operator", "erase"]
 _RIGHTS = ("read", "write", "admin", "operator", "erase")
 _MAX_GRACE_HOURS = 30 * 24
 
@@ -79,7 +79,7 @@ def create_key(
         user=user,
         rights=cast("tuple[_Right, ...]", rights) or None,
         label=label,
-        expires_at=datetime.now(UTC) + timedelta(days=days) if days else None,
+        expires_at=datetime.now(timezone.utc) + timedelta(days=days) if days else None,
     )
     if run.as_json:
         print_json(key)
@@ -108,7 +108,7 @@ def rotate_key(run: Invocation, tenant: str, grace: float, days: int | None, key
         tenant,
         key_id,
         overlap_seconds=round(grace * 3600),
-        expires_at=datetime.now(UTC) + timedelta(days=days) if days else None,
+        expires_at=datetime.now(timezone.utc) + timedelta(days=days) if days else None,
     )
     if run.as_json:
         print_json(rotation)

@@ -88,7 +88,7 @@ def cli(context: click.Context, url: str | None, key: str | None, as_json: bool)
 def run_service(tls: bool) -> None:
     """Start the whole service on this machine; Ctrl-C stops it.
 
-    It needs the packages of `pip install 'strandline[service]'`, and no Docker and no AWS account.
+    It needs Python 3.13 and the service's distribution, and no Docker and no AWS account.
     Data lies in .strandline, or where STRANDLINE_DATA_DIR says.
     """
     from strandline.commands import start_local_service

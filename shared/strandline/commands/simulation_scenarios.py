@@ -15,12 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 from strandline.client import answers
 from strandline.client.clients import Strandline
 from strandline.client.errors import ForbiddenError, KeyConflictError, StateConflictError
 from strandline.client.sessions import Session
+
+T = TypeVar("T")
 
 _PAUSE = 0.3
 _PAYLOADS, _PAYLOAD_BYTES, _UPLOADERS = 24, 300_000, 8
@@ -87,7 +89,7 @@ class ScenarioEnvironment:
         """The conversation of a scenario, begun or joined."""
         return self.client.session(f"{self.run}-{scenario}", **self.members(scenario))
 
-    def wait_for[T](self, find: Callable[[], T | None], what: str) -> T:
+    def wait_for(self, find: Callable[[], T | None], what: str) -> T:
         """What `find` gives as soon as it gives something. Raises UnmetExpectation when patience
         ends."""
         deadline = time.monotonic() + self.patience

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BeforeValidator, Field, model_validator
+from typing_extensions import Self, TypeAliasType
 
 from strandline.log.schemas_fields import IdempotencyKey, SessionId
 from strandline.schemas import (
@@ -20,8 +21,10 @@ from strandline.schemas import (
 from strandline.sessions.schemas import ScopeIdQuery
 
 MAX_EVENT_IDS = 1000
-type ErasureState = Literal["hidden", "complete"]
-type ErasureKind = Literal["event", "events", "session", "participant", "scope", "tenant"]
+ErasureState = TypeAliasType("ErasureState", Literal["hidden", "complete"])
+ErasureKind = TypeAliasType(
+    "ErasureKind", Literal["event", "events", "session", "participant", "scope", "tenant"]
+)
 
 
 def _check_true(value: object) -> object:

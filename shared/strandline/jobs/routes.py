@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import NotFound, StateConflict, Unavailable
-from strandline.function_specs import quote_job_names
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
+from strandline.job_names import quote_job_names
 from strandline.jobs import admin_verbs
 from strandline.jobs.schemas import JobOut, JobsPage, JobsQuery
 

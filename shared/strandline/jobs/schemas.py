@@ -5,14 +5,16 @@ from typing import Literal
 from uuid import UUID
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
-from strandline.function_specs import JobName, quote_job_names
+from strandline.job_names import JobName, quote_job_names
 from strandline.schemas import PagingQuery, ResponseModel
 
-type JobState = Literal["queued", "running", "done", "failed"]
-type JobKind = Literal[
-    JobName, "enrich", "continues", "embed", "fold", "grow", "promote", "analyze"
-]
+JobState = TypeAliasType("JobState", Literal["queued", "running", "done", "failed"])
+JobKind = TypeAliasType(
+    "JobKind",
+    Literal[JobName, "enrich", "continues", "embed", "fold", "grow", "promote", "analyze"],
+)
 
 _JOB_NAMES = quote_job_names("and")
 _KIND = f"""\

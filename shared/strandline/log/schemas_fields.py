@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +15,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from typing_extensions import Self, TypeAliasType
 
 from strandline.schemas import Moment, RequestModel, ResponseModel
 
@@ -23,14 +24,19 @@ MAX_KEY_BYTES = 1024
 """Together with tenant, writer and channel, a key must fit into one row of a B-tree index: 2,704
 bytes."""
 
-type Role = Literal["user", "agent", "system"]
-type EventType = Literal["message", "thought", "action", "observation", "upload", "statement"]
-type Origin = Literal["user", "agent", "tool", "document", "system"]
-type RoleIn = Annotated[
-    Role,
-    BeforeValidator(lambda role: _ROLES.get(role, role) if isinstance(role, str) else role),
-    WithJsonSchema({"type": "string", "enum": ["user", "agent", "system", "assistant"]}),
-]
+Role = TypeAliasType("Role", Literal["user", "agent", "system"])
+EventType = TypeAliasType(
+    "EventType", Literal["message", "thought", "action", "observation", "upload", "statement"]
+)
+Origin = TypeAliasType("Origin", Literal["user", "agent", "tool", "document", "system"])
+RoleIn = TypeAliasType(
+    "RoleIn",
+    Annotated[
+        Role,
+        BeforeValidator(lambda role: _ROLES.get(role, role) if isinstance(role, str) else role),
+        WithJsonSchema({"type": "string", "enum": ["user", "agent", "system", "assistant"]}),
+    ],
+)
 """A role in a request. `assistant` is accepted as a synonym of `agent`."""
 _ROLES: Mapping[str, str] = {"assistant": "agent"}
 
@@ -44,15 +50,18 @@ def _refuse_statement(value: EventType) -> EventType:
     return value
 
 
-type EventTypeIn = Annotated[
-    EventType,
-    AfterValidator(_refuse_statement),
-    WithJsonSchema(
-        {"type": "string", "enum": ["message", "thought", "action", "observation", "upload"]}
-    ),
-]
+EventTypeIn = TypeAliasType(
+    "EventTypeIn",
+    Annotated[
+        EventType,
+        AfterValidator(_refuse_statement),
+        WithJsonSchema(
+            {"type": "string", "enum": ["message", "thought", "action", "observation", "upload"]}
+        ),
+    ],
+)
 """The type of an event in an append: any but `statement`."""
-type StopReason = Literal["endTurn", "stopSequence", "maxTokens"]
+StopReason = TypeAliasType("StopReason", Literal["endTurn", "stopSequence", "maxTokens"])
 
 
 def _check_metadata(value: dict[str, Any]) -> dict[str, Any]:
@@ -88,22 +97,32 @@ CID_PATTERN = "^b[a-z2-7]{58}$"
 _MIME_SCHEMA = {
     "type": "string",
     "maxLength": 255,
-    "pattern": f"^{_MIME_TYPE.pattern.replace(r'\w', 'A-Za-z0-9_')}$",
+    "pattern": "^" + _MIME_TYPE.pattern.replace(r"\w", "A-Za-z0-9_") + "$",
 }
 
-type MimeType = Annotated[
-    str, Field(max_length=255), AfterValidator(_check_mime_type), WithJsonSchema(_MIME_SCHEMA)
-]
-type Metadata = Annotated[dict[str, Any], BeforeValidator(_check_metadata)]
-type SourceKey = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_check_key)]
-type Cid = Annotated[
-    str,
-    Field(min_length=8, max_length=128),
-    WithJsonSchema({"type": "string", "pattern": CID_PATTERN}),
-]
-type SessionId = Annotated[str, Field(min_length=1, max_length=128)]
-type Channel = Annotated[str, Field(min_length=1, max_length=64)]
-type IdempotencyKey = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x20-\x7e]+$")]
+MimeType = TypeAliasType(
+    "MimeType",
+    Annotated[
+        str, Field(max_length=255), AfterValidator(_check_mime_type), WithJsonSchema(_MIME_SCHEMA)
+    ],
+)
+Metadata = TypeAliasType("Metadata", Annotated[dict[str, Any], BeforeValidator(_check_metadata)])
+SourceKey = TypeAliasType(
+    "SourceKey", Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_check_key)]
+)
+Cid = TypeAliasType(
+    "Cid",
+    Annotated[
+        str,
+        Field(min_length=8, max_length=128),
+        WithJsonSchema({"type": "string", "pattern": CID_PATTERN}),
+    ],
+)
+SessionId = TypeAliasType("SessionId", Annotated[str, Field(min_length=1, max_length=128)])
+Channel = TypeAliasType("Channel", Annotated[str, Field(min_length=1, max_length=64)])
+IdempotencyKey = TypeAliasType(
+    "IdempotencyKey", Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x20-\x7e]+$")]
+)
 
 
 class OccurredAtFields(RequestModel):

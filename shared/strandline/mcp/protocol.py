@@ -8,7 +8,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 SERVER_VERSION = "0.1.0"
 SERVER = {"name": "strandline", "title": "Strandline", "version": SERVER_VERSION}
@@ -34,8 +34,8 @@ NAME_PARAMETERS = {"tools/call": "name", "prompts/get": "name", "resources/read"
 """The parameter that the header Mcp-Name repeats, by method."""
 _ENCODED_START, _ENCODED_END = "=?base64?", "?="
 
-type MessageId = str | int | None
-type Object = Mapping[str, Any]
+MessageId: TypeAlias = str | int | None
+Object: TypeAlias = Mapping[str, Any]
 
 
 class ProtocolError(Exception):

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from strandline.context.schemas import MAX_BUDGET, MIN_BUDGET
 from strandline.log.schemas_fields import Metadata, OccurredAtFields, SessionId
@@ -19,8 +20,8 @@ from strandline.schemas import (
 DEFAULT_ANSWER_BUDGET = 2000
 MAX_MESSAGE_CHARS = 8000
 
-type _Relevance = Annotated[float, Field(ge=0, le=1, strict=True)]
-type _Budget = Annotated[int, Field(ge=MIN_BUDGET, le=MAX_BUDGET, strict=True)]
+_Relevance = TypeAliasType("_Relevance", Annotated[float, Field(ge=0, le=1, strict=True)])
+_Budget = TypeAliasType("_Budget", Annotated[int, Field(ge=MIN_BUDGET, le=MAX_BUDGET, strict=True)])
 
 
 class AnswerRequest(RequestModel):

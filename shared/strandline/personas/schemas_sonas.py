@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import AfterValidator, Field
+from typing_extensions import TypeAliasType
 
 from strandline.schemas import PagingQuery, ParticipantsQuery, RequestModel, ResponseModel
 
@@ -19,7 +20,9 @@ def _clean_name(name: str) -> str:
     return text
 
 
-type SonaNameIn = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_clean_name)]
+SonaNameIn = TypeAliasType(
+    "SonaNameIn", Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_clean_name)]
+)
 """A name of a sona."""
 
 

@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from strandline.log.schemas_read import EventOut, Filters
 from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
 
-type _Weight = Annotated[float, Field(ge=0, le=1, strict=True)]
-type SonaName = Annotated[str, Field(min_length=1, max_length=200)]
+_Weight = TypeAliasType("_Weight", Annotated[float, Field(ge=0, le=1, strict=True)])
+SonaName = TypeAliasType("SonaName", Annotated[str, Field(min_length=1, max_length=200)])
 """A sona's id, or one of its names."""
 
 

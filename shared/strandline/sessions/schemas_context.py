@@ -1,9 +1,10 @@
 """Request and response types of a session's context and of the search for its chains."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from strandline.log.schemas_read import EventOut
 from strandline.schemas import (

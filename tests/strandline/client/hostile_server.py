@@ -9,9 +9,9 @@ import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeAlias
 
-type Answer = tuple[int, dict[str, str], Iterator[bytes]]
+Answer: TypeAlias = tuple[int, dict[str, str], Iterator[bytes]]
 _PIECE = b"x" * 65_536
 
 

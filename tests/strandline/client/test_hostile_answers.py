@@ -7,7 +7,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -44,7 +44,7 @@ EXPORT: dict[str, Any] = {
 }
 QUICK = Retry(seconds=0)
 DEEP = 200_000
-type Client = Strandline | AsyncStrandline
+Client: TypeAlias = Strandline | AsyncStrandline
 
 
 @pytest.fixture

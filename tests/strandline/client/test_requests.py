@@ -7,8 +7,8 @@ import json
 import pydoc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeAlias, cast
 from uuid import UUID
 
 import httpx2
@@ -36,7 +36,7 @@ NOTHING: dict[str, Any] = {
     "not_yet_embedded": 0,
     "read_token": "t",
 }
-type Answer = httpx2.Response | Exception
+Answer: TypeAlias = httpx2.Response | Exception
 
 
 def error_response(
@@ -94,7 +94,7 @@ class Script:
 
 def test_a_verb_becomes_a_request() -> None:
     script = Script(httpx2.Response(200, json=NOTHING))
-    since = datetime(2026, 5, 8, 13, 56, tzinfo=UTC)
+    since = datetime(2026, 5, 8, 13, 56, tzinfo=timezone.utc)
     answer = script.client().recall(
         "Which boat?", user="alice", agent="helper", participants=["user:bob"], since=since
     )
@@ -190,7 +190,9 @@ def test_names_and_values_on_the_wire() -> None:
     assert join_participants("alice", None, ["user:alice"]) == ["user:alice"]
     assert join_participants("person:al", "helper", None) == ["person:al", "agent:helper"]
     assert join_participants(None, None, None) is None
-    assert to_json({"id": UUID(int=0), "at": datetime(2026, 1, 1, tzinfo=UTC), "of": ("a", 1)}) == {
+    assert to_json(
+        {"id": UUID(int=0), "at": datetime(2026, 1, 1, tzinfo=timezone.utc), "of": ("a", 1)}
+    ) == {
         "id": str(UUID(int=0)),
         "at": "2026-01-01T00:00:00+00:00",
         "of": ["a", 1],

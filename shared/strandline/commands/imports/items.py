@@ -15,7 +15,7 @@ Json = Mapping[str, Any]
 _MAX_NAME_CHARS = 60
 MAX_SESSION_CHARS = 128
 MAX_KEY_CHARS = 200
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - Python 3.10 has no datetime.UTC
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LATEST_SECONDS = 253_402_214_400.0
 """The last day of the year 9999 begins: no time zone moves an earlier moment into the next year."""
 _ISO = re.compile(

@@ -1,10 +1,11 @@
 """Requests and answers about changes of existing nodes and edges."""
 
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import Self, TypeAliasType
 
 from strandline.graph.nodes.identity import normalise
 from strandline.graph.nodes.schemas import (
@@ -31,8 +32,8 @@ from strandline.schemas import (
     Switch,
 )
 
-type Confidence = Annotated[float, Field(ge=0, le=1, strict=True)]
-type Reason = Annotated[str, Field(min_length=1, max_length=1000)]
+Confidence = TypeAliasType("Confidence", Annotated[float, Field(ge=0, le=1, strict=True)])
+Reason = TypeAliasType("Reason", Annotated[str, Field(min_length=1, max_length=1000)])
 
 
 class ScopeRequest(RequestModel):

@@ -1,19 +1,25 @@
 """Requests and answers about contradictions, and about advice before something is stored."""
 
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import Self, TypeAliasType
 
 from strandline.graph.nodes.schemas import FactCategory
 from strandline.graph.search.schemas import FoundNode
 from strandline.schemas import Participants, RequestModel, ResponseModel
 
-type Content = Annotated[str, Field(min_length=1, max_length=4000)]
-type ContentType = Literal["conversation", "statement", "decision", "event"]
-type Advice = Literal[
-    "nothing_related", "known_already", "contradicts", "known_names", "near_topic", "low_trust"
-]
+Content = TypeAliasType("Content", Annotated[str, Field(min_length=1, max_length=4000)])
+ContentType = TypeAliasType(
+    "ContentType", Literal["conversation", "statement", "decision", "event"]
+)
+Advice = TypeAliasType(
+    "Advice",
+    Literal[
+        "nothing_related", "known_already", "contradicts", "known_names", "near_topic", "low_trust"
+    ],
+)
 
 
 class ConflictsRequest(RequestModel):

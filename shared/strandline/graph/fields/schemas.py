@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from strandline.errors import Invalid
 from strandline.graph.nodes.schemas import NodeRef, StatementRole
@@ -25,7 +26,7 @@ MAX_FIELD_CHARS = 100
 FIELD_PATTERN = r"^[^\s/\x00-\x1f\x7f-\x9f]([^/\x00-\x1f\x7f-\x9f]*[^\s/\x00-\x1f\x7f-\x9f])?$"
 """The pattern of a field's name, for the API description; `parse_field_name` decides."""
 _FIELD = re.compile(FIELD_PATTERN)
-type FieldDetail = Literal["minimal", "current"]
+FieldDetail = TypeAliasType("FieldDetail", Literal["minimal", "current"])
 
 
 def parse_field_name(text: str) -> str:

@@ -5,27 +5,33 @@ from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from strandline.graph.nodes.identity import NodeType
 from strandline.graph.nodes.schemas import DecisionStatus, NodeOut
 from strandline.schemas import Count, Moment, ParticipantsQuery, ResponseModel, Switch
 
-type NodeCategory = Literal[
-    "personal",
-    "professional",
-    "preference",
-    "technical",
-    "relationship",
-    "general",
-    "person",
-    "company",
-    "project",
-    "product",
-    "technology",
-    "place",
-    "other",
-]
-type NodeSort = Literal["updated_at", "created_at", "name", "weight", "confidence"]
+NodeCategory = TypeAliasType(
+    "NodeCategory",
+    Literal[
+        "personal",
+        "professional",
+        "preference",
+        "technical",
+        "relationship",
+        "general",
+        "person",
+        "company",
+        "project",
+        "product",
+        "technology",
+        "place",
+        "other",
+    ],
+)
+NodeSort = TypeAliasType(
+    "NodeSort", Literal["updated_at", "created_at", "name", "weight", "confidence"]
+)
 
 
 class NodesQuery(ParticipantsQuery):

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 from uuid import UUID
 
+from typing_extensions import TypeAliasType
+
 from strandline.derived_ids import to_uuid8
 from strandline.errors import NotFound
 
-type NodeType = Literal["fact", "decision", "entity", "event", "topic"]
+NodeType = TypeAliasType("NodeType", Literal["fact", "decision", "entity", "event", "topic"])
 
 PREFIXES: Mapping[NodeType, str] = {
     "fact": "fact",

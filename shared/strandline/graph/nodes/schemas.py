@@ -1,10 +1,11 @@
 """Requests and answers about nodes and edges of the graph."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import Field, field_validator, model_validator
+from typing_extensions import Self, TypeAliasType
 
 from strandline.graph.nodes.identity import NodeType, normalise
 from strandline.schemas import (
@@ -22,34 +23,40 @@ MAX_LINKS = 20
 MAX_NODE_BYTES = 15 * 1024
 """The maximum size as JSON, in the metadata of its statement."""
 
-type FactCategory = Literal[
-    "personal", "professional", "preference", "technical", "relationship", "general"
-]
-type EntityKind = Literal["person", "company", "project", "product", "technology", "place", "other"]
-type DecisionStatus = Literal["active", "superseded", "reversed"]
-type RelationType = Literal[
-    "fact_entity",
-    "fact_topic",
-    "decision_entity",
-    "decision_topic",
-    "event_decision",
-    "entity_topic",
-    "invalidates",
-    "USES",
-    "WORKS_ON",
-    "BUILT_FOR_CLIENT",
-    "STRUGGLES_WITH",
-    "EXHIBITS",
-    "EXPRESSED_INTEREST",
-    "RELATES_TO",
-    "related",
-]
+FactCategory = TypeAliasType(
+    "FactCategory",
+    Literal["personal", "professional", "preference", "technical", "relationship", "general"],
+)
+EntityKind = TypeAliasType(
+    "EntityKind", Literal["person", "company", "project", "product", "technology", "place", "other"]
+)
+DecisionStatus = TypeAliasType("DecisionStatus", Literal["active", "superseded", "reversed"])
+RelationType = TypeAliasType(
+    "RelationType",
+    Literal[
+        "fact_entity",
+        "fact_topic",
+        "decision_entity",
+        "decision_topic",
+        "event_decision",
+        "entity_topic",
+        "invalidates",
+        "USES",
+        "WORKS_ON",
+        "BUILT_FOR_CLIENT",
+        "STRUGGLES_WITH",
+        "EXHIBITS",
+        "EXPRESSED_INTEREST",
+        "RELATES_TO",
+        "related",
+    ],
+)
 
-type NodeRef = Annotated[str, Field(min_length=1, max_length=100)]
+NodeRef = TypeAliasType("NodeRef", Annotated[str, Field(min_length=1, max_length=100)])
 """A node's id (`ent:…`), or the `ref` of a node of the same request."""
-type Alternative = Annotated[str, Field(min_length=1, max_length=200)]
-type Name = Annotated[str, Field(min_length=1, max_length=500)]
-type Text = Annotated[str, Field(min_length=1, max_length=4000)]
+Alternative = TypeAliasType("Alternative", Annotated[str, Field(min_length=1, max_length=200)])
+Name = TypeAliasType("Name", Annotated[str, Field(min_length=1, max_length=500)])
+Text = TypeAliasType("Text", Annotated[str, Field(min_length=1, max_length=4000)])
 
 
 class RelationshipIn(RequestModel):
@@ -148,12 +155,13 @@ class TopicIn(_NodeIn):
     _check_name = field_validator("name")(_check_not_blank)
 
 
-type NodeIn = Annotated[
-    FactIn | DecisionIn | EntityIn | EventIn | TopicIn, Field(discriminator="type")
-]
+NodeIn = TypeAliasType(
+    "NodeIn",
+    Annotated[FactIn | DecisionIn | EntityIn | EventIn | TopicIn, Field(discriminator="type")],
+)
 
 
-type StatementRole = Literal["user", "agent"]
+StatementRole = TypeAliasType("StatementRole", Literal["user", "agent"])
 
 
 class CreateNodesRequest(RequestModel):

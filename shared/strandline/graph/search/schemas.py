@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from strandline.graph.nodes.identity import NodeType
 from strandline.graph.nodes.schemas import NodeOut, RelationType
@@ -13,18 +14,21 @@ from strandline.schemas import Moment, Participants, RequestModel, ResponseModel
 MIN_CONFIDENCE = 0.5
 """Edges and nodes of less confidence are not retrieved unless a caller asks for them."""
 
-type SearchMode = Literal["semantic", "exact", "graph"]
-type Traversal = Literal[
-    "related_entities",
-    "related_facts",
-    "facts_about_entity",
-    "decision_entities",
-    "entity_decisions",
-    "invalidation_chain",
-    "topic_contents",
-    "neighbours",
-]
-type Reason = Literal["meaning", "words", "name", "text", "edge"]
+SearchMode = TypeAliasType("SearchMode", Literal["semantic", "exact", "graph"])
+Traversal = TypeAliasType(
+    "Traversal",
+    Literal[
+        "related_entities",
+        "related_facts",
+        "facts_about_entity",
+        "decision_entities",
+        "entity_decisions",
+        "invalidation_chain",
+        "topic_contents",
+        "neighbours",
+    ],
+)
+Reason = TypeAliasType("Reason", Literal["meaning", "words", "name", "text", "edge"])
 
 
 class _Reading(RequestModel):

@@ -1,10 +1,11 @@
 """Requests and answers of exports and imports of the graph."""
 
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from strandline.log.schemas_fields import Cid
 from strandline.schemas import MAX_BODY_BYTES, Participants, RequestModel, ResponseModel

@@ -1,9 +1,10 @@
 """The lines of an export file by kind, as an import reads them."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import AfterValidator, Field, model_validator
+from typing_extensions import Self, TypeAliasType
 
 from strandline.graph.changes.schemas import Confidence
 from strandline.graph.fields.schemas import MAX_FIELD_CHARS
@@ -15,7 +16,7 @@ from strandline.moments import format_moment, parse_date_or_moment, parse_moment
 from strandline.schemas import Moment, Participant, Participants, RequestModel
 
 _MAX_LABEL = 200
-type Number = Annotated[int, Field(ge=1, strict=True)]
+Number = TypeAliasType("Number", Annotated[int, Field(ge=1, strict=True)])
 """The number of a scope, a node or an edge within the file, from 1."""
 
 
@@ -33,9 +34,13 @@ def _normalise_date(value: str) -> str:
     return format_moment(parse_date_or_moment(value))
 
 
-type MomentText = Annotated[str, Field(max_length=40), AfterValidator(_normalise_moment)]
+MomentText = TypeAliasType(
+    "MomentText", Annotated[str, Field(max_length=40), AfterValidator(_normalise_moment)]
+)
 """A moment within a patch, in UTC and in the form that patches have."""
-type DateText = Annotated[str, Field(max_length=40), AfterValidator(_normalise_date)]
+DateText = TypeAliasType(
+    "DateText", Annotated[str, Field(max_length=40), AfterValidator(_normalise_date)]
+)
 """The date of an event within a patch, likewise."""
 
 
