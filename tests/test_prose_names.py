@@ -18,7 +18,7 @@ COMPOUND = re.compile(r"\b[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+\b|\b_?[a-z][a-z0-9]*
 FOREIGN = {
     *("CloudFormation", "CloudStorage", "CloudWatch", "EventBridge", "HeadBucket", "MemTree"),
     *("StringValue", "test_permissions"),
-    *("im_start", "lc_messages", "pg_ctl", "sun_path", "tcp_user_timeout", "xip_list"),
+    *("im_start", "lc_messages", "pg_ctl", "pg_hba", "sun_path", "tcp_user_timeout", "xip_list"),
 }
 """Names of others: of AWS, macOS, a paper, chat templates, Postgres, the kernel and the tests."""
 

@@ -275,7 +275,7 @@ def test_refusals_name_field_and_way_out(service: HttpService) -> None:
         assert error.value.field == "participants"
         assert "user:alice" in str(error.value)
         client.add("x", user="alice", source_event_key="k")
-        with pytest.raises(errors.KeyConflictError, match="Use another key"):
+        with pytest.raises(errors.KeyConflictError, match="use a new key"):
             client.add("y", user="alice", source_event_key="k")
     unauthorized = pytest.raises(errors.UnauthorizedError, match="STRANDLINE_API_KEY")
     with Strandline(service.url, "made up") as stranger, unauthorized:

@@ -76,7 +76,7 @@ _PLAIN = {
         *("tenant_id", "call_id", "task", "model", "prompt", "outcome", "scope_id", "job"),
     },
     "model_rates": {"tenant_id", "subject"},
-    "model_states": {"tenant_id", "model", "output_mode"},
+    "model_states": {"tenant_id", "model", "output_mode", "failure", "failure_text"},
     "monthly_spend": {"tenant_id"},
     "quotas": {"tenant_id", "quota"},
     "waits": {"tenant_id", "wait_id", "function"},
