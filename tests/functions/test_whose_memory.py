@@ -1,8 +1,10 @@
 """Whose memory a read shows: two agents of one user, with and without `agents_share`; two users,
 never. And how a session's context widens to other scopes, or narrows to the session."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -376,3 +378,27 @@ def test_chains_form_and_merge_within_a_scope(
         " join chains c on c.chain_id = l.chain_id group by c.participants order by 1"
     )
     assert rows == [(who, [who], True) for who in ([HELPER, ALICE], [PILOT, ALICE])]
+
+
+def test_the_table_of_what_is_in_view_holds(
+    gateway: Gateway, scratch_db: ScratchDatabase, tell: Tell, repository: Path
+) -> None:
+    """docs/concepts.md: whom an event was told among, and for whom it is read."""
+    text = (repository / "docs" / "concepts.md").read_text("utf-8")
+    _, _, rest = text.partition("| told among |")
+    rows = [line.strip("| ").split(" | ") for line in rest.splitlines()[2:6]]
+    key = gateway.key()
+    ids = [tell(key, "the buoy", *re.findall(r"`(.+?)`", row[0]))["event_id"] for row in rows]
+
+    def visible(*names: str) -> list[str]:
+        query = {"participants": names}
+        statuses = [
+            gateway.call("GET", f"/api/v1/events/{one}", key=key, query=query).status for one in ids
+        ]
+        return ["yes" if status == 200 else "no" for status in statuses]
+
+    assert visible(ALICE) == [row[1] for row in rows]
+    assert visible(ALICE, HELPER) == [row[2] for row in rows]
+    scratch_db.rows("update tenants set agents_share = true")
+    key = gateway.key()  # a new one's settings are not in a cache
+    assert visible(ALICE, HELPER) == [row[3] for row in rows]
