@@ -98,7 +98,7 @@ def use_commands(url: str, key: str, folder: Path) -> None:
         text=True,
         check=True,
     ).stdout
-    assert "recall" in {tool["name"] for tool in json.loads(lines)["result"]["tools"]}
+    assert "memory_recall" in {tool["name"] for tool in json.loads(lines)["result"]["tools"]}
 
 
 if __name__ == "__main__":
