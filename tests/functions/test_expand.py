@@ -12,11 +12,17 @@ from strandline.recall import store_cited_events
 from strandline.recall.hit_postprocessing import fit_to_budget, sort_by_time
 from strandline.recall.schemas import Hit
 from tests.functions.conftest import Tell
+from tests.mcp_calls import call_tool
 from tests.support import Gateway, ScratchDatabase
 
 ALICE, BOB = "user:alice", "user:bob"
 QUESTION = "Which zyzzyva did the harbour master choose?"
 HIT = "The harbour master chose the red zyzzyva."
+
+
+@pytest.fixture(autouse=True)
+def keeps_its_contract() -> None:
+    """MCP is not in the document."""
 
 
 @pytest.fixture
@@ -57,6 +63,29 @@ def test_what_the_best_hits_rest_on_is_added_by_weight(
     assert {(hit["relevance"], *hit["why"]) for hit in hits[1:]} == {(None, "edge")}
     assert texts(recall(gateway, key, expand=2)) == [HIT, "Heavy.", "Second."]
     assert recall(gateway, key, expand=1, include="full")[1]["event"]["cid"] == heavy["cid"]
+
+
+def test_a_context_shows_what_the_best_events_rest_on(
+    gateway: Gateway, key: str, tell: Tell
+) -> None:
+    """By HTTP and by MCP, where it is asked for."""
+    reason = tell(key, "Its paint lasts.", ALICE)
+    tell(key, HIT, ALICE, edges=[edge(reason)])
+    for n in range(12):
+        tell(key, f"The harbour master saw boat {n} of the harbour today.", ALICE)
+    body: dict[str, Any] = {"query": QUESTION, "limit": 1, "budget": 300}
+    for expand, is_shown in ((0, False), (1, True), (50, True)):
+        asked = {**body, "expand": expand}
+        text = gateway.call("POST", "/api/v1/context", asked, key=key).body["text"]
+        assert (HIT in text, "Its paint lasts." in text) == (True, is_shown), text
+    text, is_error = call_tool(gateway, "recall", {"query": QUESTION, "expand": 5}, key=key)
+    assert (is_error, "Its paint lasts." in text) == (False, True), text
+    question = {"query": QUESTION, "expand": 5, "budget": 300}
+    text, is_error = call_tool(gateway, "context", question, key=key)
+    assert (is_error, "Its paint lasts." in text) == (False, True), text
+    wrong = {**body, "expand": 51}
+    refused = gateway.call("POST", "/api/v1/context", wrong, key=key)
+    assert (refused.status, refused.error["details"]["field"]) == (422, "expand")
 
 
 def test_only_some_edges_of_each_are_followed(gateway: Gateway, key: str, tell: Tell) -> None:

@@ -213,6 +213,7 @@ class Memory(VerbGroup):
         scope_id: UUID | str | None = None,
         budget: int | None = None,
         limit: int | None = None,
+        expand: int | None = None,
         min_relevance: float | None = None,
         now: datetime | float | str | None = None,
     ) -> answers.ContextTextOut:

@@ -25,6 +25,7 @@ from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
 from strandline.observability import logger
+from strandline.recall.hit_postprocessing import find_cited_events
 from strandline.recall.importance import SonaInSpace, rerank
 from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.recall.relevance import ScoredEvent
@@ -93,6 +94,8 @@ class _TextLimits:
     answering: SonaAnswerOptions | None = None
     is_one_session: bool = False
     """Whether the text shows the events of one session alone."""
+    expand: int = 0
+    """The maximum number of events to add because the best ones cite them."""
 
     @property
     def neighbourhood_count(self) -> int:
@@ -133,7 +136,9 @@ def build_context_text(
     exclude = answering.exclude if answering else ()
     recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
     matches, knowledge = _find(access, embedder, request, tuning, now, vector_timeout, answering)
-    limits = _TextLimits(request.min_relevance, request.limit, request.budget, answering)
+    limits = _TextLimits(
+        request.min_relevance, request.limit, request.budget, answering, expand=request.expand
+    )
     return _write_text(access, recent, knowledge, matches, limits)
 
 
@@ -204,14 +209,15 @@ def _write_text(
         if is_weak := not relevant and request.min_relevance is None:
             relevant = matches.search.ranking.events[:_MAX_WEAK_EVENTS][: request.limit]
         best = _take_enough(relevant, matches.search, recent, request.budget)
+    shown = best if is_weak else _add_cited(access, relevant, best, request.expand)
     around = 0 if is_weak else request.neighbourhood_count
     neighbours = read_neighbours(access, best, around) if best else ()
     events: dict[UUID, HitEvent] = {event.event_id: event for event in neighbours}
     first_cited = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
     first_cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
-    events |= read_hits(access, list(dict.fromkeys([*recent, *best, *first_cited])))
+    events |= read_hits(access, list(dict.fromkeys([*recent, *shown, *first_cited])))
     exclude = request.answering.exclude if request.answering else ()
-    found_ids = add_neighbours(best, events, neighbours, around)
+    found_ids = add_neighbours(shown, events, neighbours, around)
     event_ids = arrange_events(access, found_ids, events, joins_later=not request.is_one_session)
     ended = find_ended(access, events.values())
     make_source = partial(to_source, ended=ended, notes_late=request.answering is not None)
@@ -230,6 +236,15 @@ def _write_text(
     answer = _to_answer(layout, matches, events, request.min_relevance)
     used = () if is_weak else best
     return answer, _to_use(matches, layout, used) if matches.search else UsedSources()
+
+
+def _add_cited(
+    access: TenantDb, relevant: Sequence[ScoredEvent], best: Sequence[UUID], expand: int
+) -> Sequence[UUID]:
+    """The best events with those that they cite, which stand after the first, so that a budget that
+    does not hold all has room for them."""
+    cited = find_cited_events(access, relevant, {}, expand, best[:1])
+    return list(dict.fromkeys([*best[:1], *cited, *best[1:]]))
 
 
 def _to_answer(

@@ -32,6 +32,10 @@ class ContextTextRequest(RequestModel):
     limit: int | None = Field(default=None, ge=1, le=100, strict=True)
     """The maximum number of events that answer the question. Absent: as many as the budget holds.
     An event that is shown because the next one is short or answers its question is not counted."""
+    expand: int = Field(default=0, ge=0, le=50, strict=True)
+    """The maximum number of events to add because the best ten events cite them, directly or
+    through up to two other events. They stand before all but the best event where the budget does
+    not hold all."""
     min_relevance: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
     """The minimum relevance: less relevant events are left out, and 0 keeps all. By default no
     single event is left out, but the text has no events for the question if `known` is below the

@@ -85,19 +85,21 @@ def put_later_first(access: TenantDb, hits: Sequence[Hit], request: RecallReques
 
 
 def find_cited_events(
-    access: TenantDb, best: Sequence[ScoredEvent], request: RecallRequest
+    access: TenantDb,
+    best: Sequence[ScoredEvent],
+    filters: Mapping[str, object],
+    expand: int,
+    exclude_ids: Sequence[UUID] | None = None,
 ) -> list[UUID]:
     """The events that the best hits cite, directly or through others: those with the greatest
-    product of relevance and edge weights, at most `expand`, without the hits themselves."""
-    if not request.expand or not best:
+    product of relevance and edge weights, at most `expand`, without those of `exclude_ids`, by
+    default the hits themselves."""
+    if not expand or not best:
         return []
-    return store_cited_events.list_cited_events(
-        access,
-        [(event.candidate.event_id, event.relevance) for event in best[:_MAX_SEEDS]],
-        [event.candidate.event_id for event in best],
-        request.to_filter(),
-        request.expand,
-    )
+    seeds = [(event.candidate.event_id, event.relevance) for event in best[:_MAX_SEEDS]]
+    if exclude_ids is None:
+        exclude_ids = [event.candidate.event_id for event in best]
+    return store_cited_events.list_cited_events(access, seeds, exclude_ids, filters, expand)
 
 
 def fit_to_budget(hits: Iterable[Hit], max_tokens: int | None) -> list[Hit]:

@@ -224,7 +224,7 @@ def recall(
     sona = SonaInSpace(sona_id, embedder.space) if sona_id else None
     by_weight, traits = rerank(access, relevant, request.weights, request.now or now, now, sona)
     best = by_weight[: request.limit]
-    supporting = find_cited_events(access, best, request)
+    supporting = find_cited_events(access, best, request.to_filter(), request.expand)
     events = store.read_hits(access, [e.candidate.event_id for e in best] + supporting)
     scored_hits = [
         _to_hit(
