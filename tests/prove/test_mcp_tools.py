@@ -111,7 +111,7 @@ def test_the_inspector_lists_calls_and_reads(
     assert [tool["name"] for tool in listing["tools"]] == [
         tool.name for tools in TOOLSETS.values() for tool in tools
     ]
-    call = ("--method", "tools/call", "--tool-name", "recall", "--tool-arg", "query=battery")
+    call = ("--method", "tools/call", "--tool-name", "memory_recall", "--tool-arg", "query=battery")
     assert samples.event_id in inspect(node, tmp_path, target, *call)["content"][0]["text"]
     uri = ("--method", "resources/read", "--uri", f"memoria://memory/{samples.cid}")
     assert samples.event_id in inspect(node, tmp_path, target, *uri)["contents"][0]["text"]
