@@ -3,7 +3,6 @@ Limits are leased from the database in blocks and cached for seconds, so that no
 trip. While events of a tenant are being erased, each call costs a round trip, to check whether its
 text is among them."""
 
-import math
 import threading
 import time
 from collections.abc import Generator
@@ -19,13 +18,15 @@ from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import Unavailable
 from strandline.llm import store_calls
+from strandline.llm.call_denials import (
+    CallDenied,
+    deny_misconfigured,
+    describe_pause,
+)
 from strandline.llm.store_calls import FailedAnswer, ModelCall
 from strandline.llm.types import TaskContext
 from strandline.observability import logger
 
-type DenialReason = Literal[
-    "budget_spent", "rate_limited", "breaker_open", "unavailable", "erasing", "misconfigured"
-]
 type Outcome = Literal[
     "ok", "invalid_output", "format_refused", "refused", "late", "unavailable", "misconfigured"
 ]
@@ -44,26 +45,6 @@ _MAX_SUBJECTS = 10_000
 """With leases of this many subjects, all of a tenant's are dropped and leased anew."""
 _CALLS_PER_RUN = 4
 """The calls of a closed run and its merge. Where a minute allows fewer, waiting does not help."""
-
-
-class CallDenied(Exception):
-    """The call may not be made; `reason` says why."""
-
-    def __init__(
-        self,
-        reason: DenialReason,
-        retry_after: float | None = None,
-        text: str = "",
-        tried_again_in: float | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.reason: DenialReason = reason
-        self.retry_after = retry_after
-        """Seconds after which the call may be made; None where waiting does not help."""
-        self.text = text
-        """What happened before, in sentences for the caller; may be empty."""
-        self.tried_again_in = tried_again_in
-        """Seconds after which a model that failed is tried again; None if it did not fail."""
 
 
 @dataclass
@@ -131,7 +112,7 @@ class LlmBudget:
         Raises CallDenied while the breaker is open; when it has been open long enough, one caller
         may probe the model, and the others wait for the time of one answer."""
         if self._refusal is not None and time.monotonic() < self._refusal[0]:
-            raise _deny_misconfigured(self._refusal[1], self._refusal[0])
+            raise deny_misconfigured(self._refusal[1], self._refusal[0])
         account = self._account(task.tenant)
         with account.lock:
             is_probe = (
@@ -146,11 +127,11 @@ class LlmBudget:
         text = account.failure_text or "Its last answers were of no use."
         if account.failure == "misconfigured":
             self._refusal = account.breaker_open_until, text
-            return _deny_misconfigured(text, account.breaker_open_until)
+            return deny_misconfigured(text, account.breaker_open_until)
         seconds = max(0.0, account.breaker_open_until - time.monotonic())
         text = f"{account.failures} calls in a row failed, the last one so: {text}"
         return CallDenied(
-            "breaker_open", None, f"{text} {_describe_pause(seconds)}", tried_again_in=seconds
+            "breaker_open", None, f"{text} {describe_pause(seconds)}", tried_again_in=seconds
         )
 
     def _needs_refresh(self, account: _TenantLimitState) -> bool:
@@ -351,14 +332,3 @@ class LlmBudget:
 
     def _connect(self, task: TaskContext) -> TenantDb:
         return self._database.connect_as(Caller.background(task.tenant), task.deadline)
-
-
-def _deny_misconfigured(text: str, until: float) -> CallDenied:
-    seconds = max(0.0, until - time.monotonic())
-    return CallDenied(
-        "misconfigured", None, f"{text} {_describe_pause(seconds)}", tried_again_in=seconds
-    )
-
-
-def _describe_pause(seconds: float) -> str:
-    return f"It is tried again in {math.ceil(seconds)} s."

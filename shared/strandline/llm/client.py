@@ -20,7 +20,8 @@ from strandline.errors import (
     StrandlineError,
 )
 from strandline.llm import parsing, prompts
-from strandline.llm.budget import CallDenied, DenialReason, LlmBudget, Outcome
+from strandline.llm.budget import LlmBudget, Outcome
+from strandline.llm.call_denials import CallDenied, DenialReason
 from strandline.llm.parsing import UnusableOutput
 from strandline.llm.prompts import PromptData, TaskName
 from strandline.llm.provider import ModelReply, ModelRequest, Provider

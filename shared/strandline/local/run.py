@@ -15,10 +15,10 @@ from strandline.config import get_settings
 from strandline.errors import StrandlineError
 from strandline.local import run_interruptible
 from strandline.local.log_file import log_file
+from strandline.local.ports import environment_port
 from strandline.local.postgres_installation import PostgresUnusable
 from strandline.local.runtime import (
     RunningService,
-    environment_port,
     run_local_service,
 )
 

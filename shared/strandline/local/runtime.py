@@ -38,6 +38,7 @@ from strandline.local.http_server import GatewayApp
 from strandline.local.kept_keys import ADMIN, AGENTS, KeptKey, KeyKeeper, write_private
 from strandline.local.lambda_context import Handler
 from strandline.local.log_file import log_file, log_to
+from strandline.local.ports import HOST, environment_port, listen
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_supervisor import PostgresSupervisor
 from strandline.local.queue_source import QueuePoller
@@ -47,7 +48,6 @@ from strandline.local.tls import PeerCertificateProtocol, TlsFiles
 from strandline.observability import logger
 from strandline.resources import Resources, log_unknown_settings
 
-HOST = "127.0.0.1"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """The names by which this machine calls itself."""
 TENANT = "local"
@@ -140,7 +140,7 @@ def run_local_service(
         stack.enter_context(log_to(log_file(directory)))
         warnings = [*warnings, *log_unknown_settings()]
         tls_files = tls.load_configured_tls(directory)
-        listener = stack.enter_context(closing(_listen(port)))
+        listener = stack.enter_context(closing(listen(port)))
         stored_secrets = _load_secrets(directory)
         postgres = stack.enter_context(
             EmbeddedPostgres(directory / "postgres", port=environment_port("STRANDLINE_PG_PORT", 0))
@@ -212,30 +212,6 @@ def _stop_together(loops: Sequence[QueuePoller | LocalScheduler]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-def environment_port(variable: str, default: int) -> int:
-    """A port from the environment. Raises Misconfigured for text that is not one."""
-    text = os.environ.get(variable) or str(default)
-    if not text.isdecimal() or int(text) > 65535:
-        raise Misconfigured(
-            f"{variable} must be a port from 0 (any free one) to 65535, not {text!r}."
-        )
-    return int(text)
-
-
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((HOST, port))
-        listener.listen(128)  # now, or two services could both bind the port
-    except OSError as error:
-        listener.close()
-        raise Misconfigured(
-            f"Port {port} is in use: stop the program that listens there, or set STRANDLINE_PORT."
-        ) from error
-    return listener
 
 
 def _load_secrets(directory: Path) -> dict[str, str]:
