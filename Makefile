@@ -68,14 +68,16 @@ bench: $(READY) ## measure retrieval and the cost of a call: make bench LOCOMO=p
 	@test -n "$(LOCOMO)" || { echo "make bench LOCOMO=<file>: the LoCoMo data is not shipped (CC BY-NC 4.0)"; exit 2; }
 	@$(PY) -m tests.bench --locomo "$(LOCOMO)" --out build/bench.json
 
-bench-recall: $(READY) ## measure how well recall answers: make bench-recall LOCOMO=<file> TALKS=<folder>, both optional
-	@$(PY) -m tests.bench.recall_quality $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)")
+CORPORA = $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)") $(if $(BEAM),--beam "$(BEAM)") $(if $(VECTORS),--vectors "$(VECTORS)")
+
+bench-recall: $(READY) ## measure how well recall answers: LOCOMO=<file> TALKS=<folder> BEAM=<clone> VECTORS=<file>, all optional
+	@$(PY) -m tests.bench.recall_quality $(CORPORA)
 
 bench-references: $(READY) ## the part of bench-recall about references: make bench-references LOCOMO=<file> TALKS=<folder>
 	@$(PY) -m tests.bench.references_quality $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)")
 
-bench-held-out: $(READY) ## rank each conversation by weights chosen without it: LOCOMO=<file> TALKS=<folder> ARGS=--ideas
-	@$(PY) -m tests.bench.held_out $(if $(LOCOMO),--locomo "$(LOCOMO)") $(if $(TALKS),--talks "$(TALKS)") $(ARGS)
+bench-held-out: $(READY) ## rank each conversation by weights chosen without it: as bench-recall, ARGS=--ideas
+	@$(PY) -m tests.bench.held_out $(CORPORA) $(ARGS)
 
 bench-growth: $(READY) ## measure how recall and the topic index grow: make bench-growth ARGS="1000 10000 100000"
 	@$(PY) -m tests.bench.growth $(ARGS)
@@ -98,8 +100,8 @@ bench-weights: $(READY) ## measure recency and importance in recall's order: mak
 bench-analytics: $(READY) ## measure the graph's analytics: make bench-analytics ARGS="1000 10000 100000"
 	@$(PY) -m tests.bench.analytics $(ARGS)
 
-fit-relevance: $(READY) ## fit recall's weights anew: make fit-relevance LOCOMO=<file>
-	@$(PY) -m tests.bench.fit_relevance --locomo "$(LOCOMO)" $(ARGS)
+fit-relevance: $(READY) ## fit recall's weights anew, to the corpora of bench-recall
+	@$(PY) -m tests.bench.fit_relevance $(CORPORA) $(ARGS)
 
 bench-chains: $(READY) ## measure how well topics are cut and named, on conversations with known topics
 	@$(PY) -m tests.bench.chains $(ARGS)

@@ -1,7 +1,8 @@
 """Fit recall's calibration to several corpora, and print what to write into
 strandline/recall/calibrations.py.
 
-PYTHONPATH=shared:. .venv/bin/python -m tests.bench.fit_relevance --locomo FILE
+PYTHONPATH=shared:. .venv/bin/python -m tests.bench.fit_relevance --locomo FILE [--talks FOLDER]
+    [--beam FOLDER]
 
 Weights are fitted to the questions of all groups of corpora, each group alike (listwise). The two
 curves are logistic regressions over the same questions and over the same questions asked of other
@@ -14,7 +15,6 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -30,8 +30,7 @@ from strandline.recall.features import (
     compute_answerability_features,
 )
 from strandline.recall.relevance import Calibration, LogisticCurve
-from tests.bench import recall_corpora
-from tests.bench.cost import RememberingEmbedder
+from tests.bench import recall_corpora, recall_inputs
 from tests.bench.listwise import Stack
 from tests.bench.recall_service import Candidates, candidates_of, list_askings, serve
 from tests.bench.relevance_samples import (
@@ -271,11 +270,11 @@ def describe(fit: Fit, views: Sequence[Sample], whole: Callable[[Sample], bool])
 def main() -> None:
     """Collect, fit and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.fit_relevance")
-    parser.add_argument("--locomo", type=Path, required=True)
+    recall_inputs.add_arguments(parser)
     arguments = parser.parse_args()
-    corpora = recall_corpora.load(arguments.locomo)
+    corpora = recall_inputs.load_corpora(arguments)
     askings = list_askings(corpora)
-    with serve(corpora, RememberingEmbedder(LocalEmbedder())) as service:
+    with serve(corpora, recall_inputs.make_embedder(arguments)) as service:
         for name, with_vector, start in (
             (LocalEmbedder.space, True, calibration_for(LocalEmbedder.space)),
             ("WITHOUT_VECTOR", False, WITHOUT_VECTOR),

@@ -240,7 +240,7 @@ def main() -> None:
     """Store, promote, ask, print the tables."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.graph_reading")
     parser.add_argument("--locomo", type=Path, help="LoCoMo's file, which is not shipped")
-    parser.add_argument("--talks", type=Path, default=recall_corpora.SETS, help="a folder of sets")
+    parser.add_argument("--talks", type=Path, help="a folder of further sets")
     parser.add_argument("--only", nargs="*", help="only these corpora, or groups of them")
     arguments = parser.parse_args()
     try:

@@ -1,7 +1,7 @@
 """How well recall ranks a conversation by weights chosen without it.
 
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.held_out --locomo FILE [--talks FOLDER]
-    [--ideas]
+    [--beam FOLDER] [--ideas]
 
 For each conversation of every corpus, weights are fitted to all others (listwise), and rank its
 questions; so are the curves of `known` and `relevance` and the default
@@ -15,7 +15,6 @@ all these corpora.
 import argparse
 import json
 import random
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +26,7 @@ import numpy as np
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.features import Features
-from tests.bench import recall_corpora, recall_ideas
-from tests.bench.cost import RememberingEmbedder
+from tests.bench import recall_corpora, recall_ideas, recall_inputs
 from tests.bench.fit_relevance import (
     LOSS,
     Answer,
@@ -234,16 +232,12 @@ def table(result: Mapping[str, Any]) -> list[str]:
 def main() -> None:
     """Measure and print; write build/held_out.json."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.held_out")
-    parser.add_argument("--locomo", type=Path, help="LoCoMo's file, which is not shipped")
-    parser.add_argument("--talks", type=Path, default=recall_corpora.SETS, help="a folder of sets")
+    recall_inputs.add_arguments(parser)
     parser.add_argument("--ideas", action="store_true", help="also what each idea gives")
     parser.add_argument("--out", type=Path, default=Path("build/held_out.json"))
     arguments = parser.parse_args()
-    try:
-        corpora = recall_corpora.load(arguments.locomo, arguments.talks)
-    except (OSError, KeyError, ValueError) as error:
-        sys.exit(f"bench-held-out: {error}")
-    with serve(corpora, RememberingEmbedder(LocalEmbedder())) as service:
+    corpora = recall_inputs.load_corpora(arguments)
+    with serve(corpora, recall_inputs.make_embedder(arguments)) as service:
         candidates = list(candidates_of(service, list_askings(corpora), with_vector=True))
         texts = recall_ideas.read_texts(service, corpora) if arguments.ideas else None
     figures = measure(candidates)

@@ -42,14 +42,15 @@ class Stack:
         self.groups = np.array([sample.group for sample in samples])
 
     def score(self, weights: Array) -> Array:
-        """R@10, the reciprocal rank among the first LIMIT, and whether the first hit answers: a row
-        each, a column for each question."""
+        """R@10, the reciprocal rank among the first LIMIT, and whether the first ten hold all that
+        answers: a row each, a column for each question."""
         scores = np.where(self._is_present, self._features @ weights, -np.inf)
         order = np.argsort(-scores, axis=1, kind="stable")
         answers = np.take_along_axis(self._is_answer, order, 1)
         first = np.where(answers.any(1), answers.argmax(1), LIMIT)
         reciprocal = np.where(first < LIMIT, 1 / (1 + first), 0.0)
-        return np.array([answers[:, :DEPTH].sum(1) / self._expected, reciprocal, first == 0])
+        recall = answers[:, :DEPTH].sum(1) / self._expected
+        return np.array([recall, reciprocal, recall == 1])
 
     def by_group(self, scores: Array) -> dict[str, Scores]:
         """Means of R@10 and of reciprocal ranks."""

@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Any
 
 import psycopg
@@ -18,6 +18,8 @@ from tests.bench.recall_service import Asking, RecallService
 LIMIT = 20
 _K1, _B = 1.5, 0.75
 """Of BM25."""
+_AGENT = -1.0
+"""The constant for an agent's text."""
 
 # What a developer writes who has Postgres and pgvector: texts as they are, one statement for words
 # (all of them, as websearch_to_tsquery has it), one for vectors, and their ranks fused with 60.
@@ -101,11 +103,13 @@ class Plain:
     """Rankings of the events in view by what is easily had.
 
     BM25 as Robertson and Zaragoza (2009) have it, over English stems, each event with its date and
-    speaker; so is the cosine. Bare SQL has the texts as they are.
+    speaker; so is the cosine. By author it is in deviations of the view's, and an agent's text has
+    the constant that recall gives it. Bare SQL has the texts as they are.
     """
 
     def __init__(self, corpus: Corpus, service: RecallService, bare: BareSql) -> None:
         self._events = corpus.events
+        self._author = [_AGENT * (event["role"] == "agent") for event in corpus.events]
         dated = [date_text(event) for event in corpus.events]
         self._vectors = service.embedder.embed(dated, timeout=600.0)
         texts = [event["content"] for event in corpus.events]
@@ -124,9 +128,19 @@ class Plain:
         scores = dict(zip(view, words, strict=True))
         cosines = {n: math.sumprod(vector, self._vectors[n]) for n in view}
         by_words = sorted((n for n in view if scores[n] > 0), key=lambda n: -scores[n])
+        mean, deviation = fmean(words), pstdev(words)
+        by_author = sorted(
+            (n for n in view if scores[n] > 0),
+            key=lambda n: (mean - scores[n]) / (deviation or 1.0) - self._author[n],
+        )
         by_cosine = sorted(view, key=lambda n: -cosines[n])
         by_rank = fuse([(1.0, by_words[:200]), (0.5, by_cosine[:200])], 10)
-        orders = {"BM25": by_words, "cosine": by_cosine, "ranks fused": by_rank}
+        orders = {
+            "BM25": by_words,
+            "BM25, by author": by_author,
+            "cosine": by_cosine,
+            "ranks fused": by_rank,
+        }
         return {
             **{
                 name: [self._events[n]["source_event_key"] for n in order[:LIMIT]]

@@ -6,6 +6,9 @@
 - `unseen` and `corpus`: the conversations of tests/bench/corpus, with questions in words that are
   not those of the events.
 - `locomo`: LoCoMo's questions of categories 1-4, where its file is given.
+- further sets of a folder, such as `coder`: those whose names differ by a number alone are one
+  group.
+- `beam`: BEAM's first ten conversations, where its folder is given (beam.py).
 
 A set is `{"name", "events": [{"id", "session", "speaker", "role", "participants", "at", "text"}],
 "questions": [{"q", "kind", "evidence": [ids], "asked_at"}]}`; a question of kind `none` has no
@@ -47,10 +50,15 @@ class Corpus:
     questions: Sequence[Question]
 
 
-def load(locomo_file: Path | None, sets: Path = SETS) -> list[Corpus]:
-    """Every corpus; LoCoMo's only with its file. Raises OSError, KeyError and
-    locomo.UnknownShape."""
-    corpora = [_from_set(path) for path in sorted(sets.glob("*.json"))]
+def load(locomo_file: Path | None, more_sets: Path | None = None) -> list[Corpus]:
+    """Every corpus that ships, LoCoMo's with its file, and further sets with their folder; of these
+    the ones that do not ship as well. Raises OSError, KeyError and locomo.UnknownShape."""
+    corpora = [_from_set(path, "talks") for path in sorted(SETS.glob("*.json"))]
+    shipped = {corpus.events[0]["content"] for corpus in corpora}
+    for path in sorted(more_sets.glob("*.json")) if more_sets else ():
+        corpus = _from_set(path, path.stem.rstrip("0123456789_-"))
+        if corpus.events[0]["content"] not in shipped:
+            corpora.append(corpus)
     corpora.append(_from_conversation(conversations.read(talks.DEMO), "demo"))
     for paths, group in ((talks.UNSEEN_SET, "unseen"), (talks.LEARNING_SET, "corpus")):
         labels = map(conversations.read, paths)
@@ -65,7 +73,7 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _from_set(path: Path) -> Corpus:
+def _from_set(path: Path, group: str) -> Corpus:
     talk = json.loads(path.read_bytes())
     events = [
         {
@@ -90,7 +98,7 @@ def _from_set(path: Path) -> Corpus:
         )
         for question in talk["questions"]
     ]
-    return Corpus(path.stem.replace("_", "-"), "talks", events, questions)
+    return Corpus(path.stem.replace("_", "-"), group, events, questions)
 
 
 def _common(sets: Iterable[set[str]]) -> list[str]:

@@ -1,10 +1,12 @@
 """How well recall answers: every corpus through the API, beside plain ways to rank the same events.
 
 PYTHONPATH=shared:. .venv/bin/python -m tests.bench.recall_quality [--locomo FILE] [--talks FOLDER]
+    [--beam FOLDER] [--vectors FILE]
 
 R@10 is the share of a question's evidence among the first ten hits, MRR one over the rank of the
-first, hit@1 whether it comes first. All of it with `min_relevance` 0; what the default leaves out
-is told apart: on questions that nothing answers, and on every question asked of two other tenants.
+first, all@10 whether the first ten hold all of it. These are measured with `min_relevance` 0; what
+the default leaves out is told apart: on questions that nothing answers, and on every question asked
+of two other tenants.
 Beside it stand plain ways to rank (plain_rankings), and the same ranking by weights chosen without
 the conversation that is asked (held_out). At the end, what the references query holds of the
 evidence beside recall (references_quality), and what the weight of a sona gains and loses
@@ -13,7 +15,6 @@ evidence beside recall (references_quality), and what the weight of a sona gains
 
 import argparse
 import json
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +24,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from strandline.embeddings.embedder import Embedder
-from strandline.embeddings.minilm import LocalEmbedder
-from tests.bench import held_out, personas, recall_corpora, references_quality
-from tests.bench.cost import RememberingEmbedder
+from tests.bench import held_out, personas, recall_inputs, references_quality
 from tests.bench.plain_rankings import Plain, open_bare_sql
 from tests.bench.recall_corpora import NONE, Corpus
 from tests.bench.recall_service import Asking, RecallService, candidates_of, list_askings, serve
@@ -40,16 +39,17 @@ class Score(NamedTuple):
 
     recall: float
     rank: float
-    first: float
+    whole: float
 
 
 def score(evidence: frozenset[str], ranking: Sequence[str]) -> Score:
     """Score the keys that a system ranks, best first."""
     places = sorted(ranking.index(key) for key in evidence if key in ranking)
+    found = sum(place < DEPTH for place in places)
     return Score(
-        sum(place < DEPTH for place in places) / len(evidence),
+        found / len(evidence),
         1 / (1 + places[0]) if places else 0.0,
-        float(places[:1] == [0]),
+        float(found == len(evidence)),
     )
 
 
@@ -102,7 +102,7 @@ def ask(service: RecallService, asking: Asking) -> Row:
 
 
 def mean_score(scores: Iterable[Score]) -> dict[str, float]:
-    """Means of R@10, MRR and hit@1."""
+    """Means of R@10, MRR and all@10."""
     columns = list(zip(*scores, strict=True))
     return {name: round(fmean(column), 3) for name, column in zip(MEASURES, columns, strict=True)}
 
@@ -187,15 +187,11 @@ def _mean_apart(
 def main() -> None:
     """Measure, print the table, write build/recall.json."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.recall_quality")
-    parser.add_argument("--locomo", type=Path, help="LoCoMo's file, which is not shipped")
-    parser.add_argument("--talks", type=Path, default=recall_corpora.SETS, help="a folder of sets")
+    recall_inputs.add_arguments(parser)
     parser.add_argument("--out", type=Path, default=Path("build/recall.json"))
     arguments = parser.parse_args()
-    try:
-        corpora = recall_corpora.load(arguments.locomo, arguments.talks)
-    except (OSError, KeyError, ValueError) as error:
-        sys.exit(f"bench-recall: {error}")
-    figures = measure(corpora, RememberingEmbedder(LocalEmbedder()))
+    corpora = recall_inputs.load_corpora(arguments)
+    figures = measure(corpora, recall_inputs.make_embedder(arguments))
     figures["personas"] = personas.measure()
     print(*tables(figures["corpora"]), sep="\n")
     print(f"asked elsewhere: {json.dumps(figures['elsewhere'])}", "", sep="\n")

@@ -170,7 +170,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     """Measure, print the table, write build/references.json."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.references_quality")
     parser.add_argument("--locomo", type=Path, help="LoCoMo's file, which is not shipped")
-    parser.add_argument("--talks", type=Path, default=recall_corpora.SETS, help="a folder of sets")
+    parser.add_argument("--talks", type=Path, help="a folder of further sets")
     parser.add_argument("--only", nargs="*", metavar="GROUP", help="only these groups of corpora")
     parser.add_argument("--out", type=Path, default=Path("build/references.json"))
     options = parser.parse_args(None if arguments is None else list(arguments))

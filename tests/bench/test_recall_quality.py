@@ -74,19 +74,20 @@ def test_a_corpus_is_summed_up_under_the_names_of_the_file() -> None:
     ]
     away = [row("keyword", [("y", 0.1)], samples=0.01, is_home=False)]
     summary = summarize(home, away, {"BM25": [Score(0.5, 0.5, 0.0)]})
-    assert {name: summary[name] for name in ("R@10", "MRR", "hit@1", "none_refused")} == {
+    assert {name: summary[name] for name in ("R@10", "MRR", "all@10", "none_refused")} == {
         "R@10": 1.0,
         "MRR": 0.75,
-        "hit@1": 0.5,
+        "all@10": 1.0,
         "none_refused": 0.5,
     }
     assert list(summary["by_kind"]) == ["keyword", "temporal"]
-    assert summary["by_kind"]["temporal"] == {"R@10": 1.0, "MRR": 0.5, "hit@1": 0.0}
+    assert summary["by_kind"]["temporal"] == {"R@10": 1.0, "MRR": 0.5, "all@10": 1.0}
     assert summary["elsewhere"]["refused_by_default"] == 1.0
     assert summary["elsewhere"]["lost_by_default"] == 0.5  # the second is refused by default
-    summary["plain"]["cosine"] = {"R@10": 1.0, "MRR": 0.9, "hit@1": 1.0}
+    summary["plain"]["BM25, by author"] = summary["plain"]["BM25"]
+    summary["plain"]["cosine"] = {"R@10": 1.0, "MRR": 0.9, "all@10": 1.0}
     summary["held_out"] = {**summary, "held_out": summary}
     lines = "\n".join(tables({"a": summary, "all talks": summary}))
-    assert "| Strandline | 1.000 / 0.750 / 0.500 |" in lines
+    assert "| Strandline | 1.000 / 0.750 / 1.000 |" in lines
     assert "Strandline: MRR; Strandline, held out: MRR |" in lines
     assert "all talks: of 2 questions of kind none, refused by default: 0.500" in lines
