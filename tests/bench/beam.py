@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.bench.recall_corpora import NONE, Corpus, Question
 
@@ -76,8 +76,10 @@ def _question(kind: str, row: dict[str, Any], keys: set[str], asked_at: str) -> 
 
 def _numbers(value: Any) -> Iterator[int]:
     """Those of messages, however deep they lie."""
-    if isinstance(value, dict | list):
-        for member in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(member)
-    elif isinstance(value, int):
+    if isinstance(value, int):
         yield value
+    elif isinstance(value, dict):
+        yield from _numbers(list(cast("dict[str, Any]", value).values()))
+    else:
+        for member in cast("list[Any]", value):
+            yield from _numbers(member)

@@ -24,7 +24,6 @@ from strandline.embeddings.minilm import LocalEmbedder
 from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
 from strandline.recall.features import (
     AnswerabilityFeatures,
-    CosineImputation,
     Features,
     QuestionWord,
     compute_answerability_features,
@@ -42,7 +41,7 @@ from tests.bench.relevance_samples import (
     by_group,
     calibration_error,
     make_sample,
-    missing_cosines,
+    measure_scales,
 )
 
 LOSS = 0.02
@@ -110,6 +109,7 @@ def shrink(candidates: Candidates, chance: random.Random) -> Candidates:
         rows=rows,
         words=words,
         events_in_view=len(rows),
+        sampled_cosines=[row.cosine for row in rows if row.cosine is not None],
         answers=[candidates.answers[n] for n in remaining],
     )
 
@@ -209,10 +209,14 @@ class Fit:
     known: LogisticCurve
     relevance: LogisticCurve
 
-    def calibration(self, missing_cosine: CosineImputation, min_known: float) -> Calibration:
-        """As the product has it."""
-        weights = Features(*(float(value) for value in self.weights))
-        return Calibration(weights, missing_cosine, self.known, self.relevance, min_known)
+    def calibration(self, start: Calibration, min_known: float) -> Calibration:
+        """As the product has it; what is not fitted stays as at the start."""
+        return start._replace(
+            features=Features(*(float(value) for value in self.weights)),
+            known=self.known,
+            relevance=self.relevance,
+            min_known=min_known,
+        )
 
 
 def fit_weights(samples: Sequence[Sample]) -> Array:
@@ -286,17 +290,17 @@ def main() -> None:
 def report(name: str, collected: Sequence[Candidates], start: Calibration) -> None:
     """Fit one calibration and print it."""
     chance = random.Random(2)
-    samples = [make_sample(candidates, start.missing_cosine) for candidates in collected]
+    samples = [make_sample(candidates, start) for candidates in collected]
     samples = [s for s in samples if s.candidates.asking.question.kind != recall_corpora.NONE]
-    small = [make_sample(shrink(s.candidates, chance), start.missing_cosine) for s in samples]
+    small = [make_sample(shrink(s.candidates, chance), start) for s in samples]
     whole = {id(sample) for sample in samples}
     views = [*samples, *small]
     fit = fit_all(samples, views)
     home = [sample for sample in samples if sample.expected]
     answers = [a for s in samples if (a := rank_sample(s, fit.weights))]
     threshold = choose_threshold(answers, fit.known, LOSS)
-    print(name, fit.calibration(start.missing_cosine, threshold), sep="\n")
-    print("missing cosine, and its rise:", missing_cosines(samples))
+    print(name, fit.calibration(start, threshold), sep="\n")
+    print("cosines' mean and deviation, and their rise by words:", measure_scales(samples))
     print(_line(by_group(home, fit.weights)), *ablate(home, fit.weights), sep="\n")
     print(describe(fit, views, lambda sample: id(sample) in whole))
 

@@ -62,12 +62,12 @@ class Views:
 
 def read_views(collected: Sequence[Candidates]) -> Views:
     """Samples of all questions but those of kind `none`, as `make fit-relevance` takes them."""
-    missing = calibration_for(LocalEmbedder.space).missing_cosine
+    product = calibration_for(LocalEmbedder.space)
     questions = [c for c in collected if c.asking.question.kind != recall_corpora.NONE]
     chance = random.Random(2)
     return Views(
-        [make_sample(candidates, missing) for candidates in questions],
-        [make_sample(shrink(candidates, chance), missing) for candidates in questions],
+        [make_sample(candidates, product) for candidates in questions],
+        [make_sample(shrink(candidates, chance), product) for candidates in questions],
     )
 
 

@@ -139,6 +139,7 @@ class RecallService:
             [QuestionWord(word, count) for word, count in zip(texts, counts, strict=True)],
             rows,
             (head and head.events_in_view) or 0,
+            (head and head.sampled_cosines) or [],
             [self.event_keys[str(row.event_id)] in asking.evidence for row in rows],
         )
 
@@ -157,6 +158,7 @@ class Candidates:
     words: Sequence[QuestionWord]
     rows: Sequence[Candidate]
     events_in_view: int
+    sampled_cosines: Sequence[float]
     answers: Sequence[bool]
 
 

@@ -42,7 +42,7 @@ def with_traits(service: RecallService, asking: Asking) -> Sample:
     """A question's candidates, with two columns more: recency, as of what was never used, and
     importance for those who ask."""
     candidates = service.candidates(asking, with_vector=True)
-    sample = make_sample(candidates, calibration_for(LocalEmbedder.space).missing_cosine)
+    sample = make_sample(candidates, calibration_for(LocalEmbedder.space))
     asked_at = recall_corpora.moment(
         asking.question.asked_at or asking.home.events[-1]["occurred_at"]
     )

@@ -3,12 +3,14 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, linear_regression
+from statistics import fmean, linear_regression, pstdev
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from strandline.recall.features import CosineImputation, Features, compute_features
+from strandline.recall.cosine_scale import CosineScale, measure_scale
+from strandline.recall.features import Features, compute_features
+from strandline.recall.relevance import Calibration
 from tests.bench.recall_service import Candidates
 
 type Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -43,14 +45,16 @@ class Scores(NamedTuple):
     rank: float
 
 
-def make_sample(candidates: Candidates, missing_cosine: CosineImputation) -> Sample:
-    """Compute the features of a question's candidates."""
+def make_sample(candidates: Candidates, calibration: Calibration) -> Sample:
+    """Compute the features of a question's candidates; of the calibration, all but weights and
+    curves counts."""
     rows = compute_features(
         candidates.question,
         candidates.words,
         candidates.rows,
         candidates.events_in_view,
-        missing_cosine,
+        measure_scale(candidates.sampled_cosines, calibration.usual),
+        calibration.cosine_by_words,
     )
     return Sample(
         candidates.asking.home.group,
@@ -61,22 +65,31 @@ def make_sample(candidates: Candidates, missing_cosine: CosineImputation) -> Sam
     )
 
 
-def missing_cosines(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
-    """By group, the line that fits the candidates' cosines best, by least squares, over the share
-    of the question's words that each holds: its value at none, and how much more it is at all."""
+def measure_scales(samples: Sequence[Sample]) -> dict[str, tuple[float, float, float]]:
+    """By group, the mean and deviation of a question's cosines with whole views, and how much the
+    cosine of a candidate, in deviations, rises with the share of the question's words that it
+    holds: the slope of the line that fits best."""
+    scales: dict[str, list[CosineScale]] = defaultdict(list)
     rows: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    place = Features._fields.index("words")
     for sample in samples:
+        if sample.candidates.sampled_cosines:
+            cosines = sample.candidates.sampled_cosines
+            scales[sample.group].append(CosineScale(fmean(cosines), pstdev(cosines)))
         rows[sample.group] += [
-            (float(features[Features._fields.index("words")]), row.cosine)
+            (float(features[place]), float(features[0]))
             for features, row in zip(sample.features, sample.candidates.rows, strict=True)
             if row.cosine is not None
         ]
-    lines: dict[str, tuple[float, float]] = {}
-    for group, pairs in sorted(rows.items()):
-        if pairs:
-            line = linear_regression(*zip(*pairs, strict=True))
-            lines[group] = (round(line.intercept, 3), round(line.slope, 3))
-    return lines
+    return {
+        group: (
+            round(fmean(scale.mean for scale in scales[group]), 3),
+            round(fmean(scale.deviation for scale in scales[group]), 3),
+            round(linear_regression(*zip(*pairs, strict=True)).slope, 2),
+        )
+        for group, pairs in sorted(rows.items())
+        if scales[group] and pairs
+    }
 
 
 def score(sample: Sample, weights: Array) -> Scores:

@@ -6,16 +6,19 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from strandline.participants import display_name
+from strandline.recall.cosine_scale import CosineScale
 from strandline.recall.question_mentions import QuestionMentions
 
 WINDOW = 4
 """The neighbours of an event are this many events of its session before and after it."""
 _LONG_BYTES = 150
 """A text of this many bytes, one or two sentences, is long enough for any answer."""
+_BRIEF_BYTES = 360
+"""A text of this many bytes, 60 words, is short enough to say little of other matters."""
 _MIN_EVENTS = 500
 """A smaller view counts as one with this many events. Otherwise every word in it would be
 common."""
@@ -60,21 +63,24 @@ class Candidate:
     question_bytes: int
     """The size in bytes of the question at the end of its text."""
     is_statement: bool
+    author: Literal["agent", "tool"] | None
+    """`agent` for what an agent said, thought or did, `tool` for an observation."""
 
 
 class Features(NamedTuple):
     """The features whose weighted sum is an event's score, or the weights."""
 
     cosine: float
-    """The cosine similarity of the question and the event, including its date and speaker."""
+    """The cosine similarity of the question and the event, including its date and speaker. Here and
+    below, a cosine counts in deviations of the question's cosines with the events in view, so that
+    it means the same in any embedding space."""
     words: float
     """The share of the question's words, by weight, that the event contains."""
     words_nearby: float
     """The same share, for the event together with four events before and four after it."""
     cosine_before: float
-    """The cosine of the event before it in its session. Here and below, if that event does not
-    exist or is no candidate, the mean of all candidates is used, which is neutral: a missing
-    neighbour counts neither for nor against an event."""
+    """The cosine of the event before it in its session; 0, the mean, if that event does not exist
+    or is no candidate: a missing neighbour counts neither for nor against an event."""
     cosine_after: float
     """The cosine of the event after it."""
     cosine_nearby: float
@@ -88,18 +94,10 @@ class Features(NamedTuple):
     length: float
     """1 for a text of at least 150 bytes, a payload or a statement; for a shorter text,
     proportionally less, because short messages seldom contain an answer."""
-
-
-class CosineImputation(NamedTuple):
-    """The assumed cosine of an event without a vector: the more words it shares with the question,
-    the higher."""
-
-    without_words: float
-    """For an event that contains no word of the question, and for any neighbour, whose words
-    already count in `words_nearby`."""
-    rise: float
-    """The increase for an event that contains all words, applied in proportion to the share that it
-    contains."""
+    by_agent: float
+    """1 if an agent said it: agents write more than people, and repeat what these said."""
+    by_tool: float
+    """1 if it is an observation, such as the output of a tool."""
 
 
 def compute_features(
@@ -107,67 +105,72 @@ def compute_features(
     words: Sequence[QuestionWord],
     candidates: Sequence[Candidate],
     events_in_view: int,
-    missing_cosine: CosineImputation,
+    scale: CosineScale,
+    cosine_by_words: float,
 ) -> list[Features]:
     """The features of each candidate. Only candidates count as neighbours: the words and cosine of
-    other events are not known."""
+    other events are not known. `scale` is that of the question's cosines. An event without a vector
+    counts as one of the mean cosine, plus up to `cosine_by_words` deviations in proportion to the
+    share of the question's words that it contains.
+
+    Long neighbours count less: an agent's long answer holds words and meanings of everything that
+    it is about, and so would lift whatever was said around it."""
     speakers = {candidate.speaker for candidate in candidates}
     names = {speaker: _speaker_name(speaker) for speaker in speakers}
     named = question.named(set(names.values()))
     others = {speaker: float(bool(named) and name not in named) for speaker, name in names.items()}
     share_of_bits = _WordShares([word.weight(events_in_view) for word in words])
 
-    def cosine_of(candidate: Candidate) -> float:
-        if candidate.cosine is not None:
-            return candidate.cosine
-        share = share_of_bits[candidate.word_bits]
-        return missing_cosine.without_words + missing_cosine.rise * share
-
     def features_of(candidate: Candidate, lane: _LaneSignals) -> Features:
         before_2, before, _, after, after_2 = lane.cosines_near(candidate.place)
+        damping = lane.compute_damping(candidate.place)
+        words = share_of_bits[candidate.word_bits]
+        cosine = candidate.cosine
         return Features(
-            cosine=cosine_of(candidate),
-            words=share_of_bits[candidate.word_bits],
-            words_nearby=share_of_bits[lane.bits_near(candidate.place)],
-            cosine_before=before,
-            cosine_after=after,
-            cosine_nearby=(before_2 + before + after + after_2) / 4,
+            cosine=words * cosine_by_words if cosine is None else scale.standardize(cosine),
+            words=words,
+            words_nearby=damping * share_of_bits[lane.bits_near(candidate.place)],
+            cosine_before=damping * before,
+            cosine_after=damping * after,
+            cosine_nearby=damping * (before_2 + before + after + after_2) / 4,
             other_speaker=others[candidate.speaker],
-            question_share=candidate.question_bytes / (candidate.text_bytes or 1),
+            question_share=damping * candidate.question_bytes / (candidate.text_bytes or 1),
             date=question.match_time(candidate.said_on) if question.times else 0.0,
-            length=_compute_length_feature(candidate),
+            length=damping * _compute_length_feature(candidate),
+            by_agent=float(candidate.author == "agent"),
+            by_tool=float(candidate.author == "tool"),
         )
 
-    lanes = _find_lanes(candidates, missing_cosine.without_words)
+    lanes = _find_lanes(candidates, scale)
     return [features_of(candidate, lane) for candidate, lane in zip(candidates, lanes, strict=True)]
 
 
-def _find_lanes(candidates: Sequence[Candidate], missing_cosine: float) -> "list[_LaneSignals]":
-    """The lane of each candidate. `missing_cosine` is used for an event without a vector."""
+def _find_lanes(candidates: Sequence[Candidate], scale: CosineScale) -> "list[_LaneSignals]":
+    """The lane of each candidate."""
     # Integer keys are faster: Python hashes a UUID in interpreted code.
     keys = [(candidate.scope_id.int, candidate.session_id) for candidate in candidates]
     members: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
     for key, candidate in zip(keys, candidates, strict=True):
         members[key].append(candidate)
-    cosines = [candidate.cosine for candidate in candidates if candidate.cosine is not None]
-    mean = math.fsum(cosines) / len(cosines) if cosines else missing_cosine
-    lanes = {key: _LaneSignals(found, missing_cosine, mean) for key, found in members.items()}
+    lanes = {key: _LaneSignals(found, scale) for key, found in members.items()}
     return [lanes[key] for key in keys]
 
 
 class _LaneSignals:
-    """The words and cosines of one lane's candidates, one element for each position."""
+    """The words, cosines and sizes of one lane's candidates, one element for each position."""
 
-    def __init__(self, candidates: Sequence[Candidate], missing: float, mean: float) -> None:
+    def __init__(self, candidates: Sequence[Candidate], scale: CosineScale) -> None:
         places = [candidate.place for candidate in candidates]
         self._first = min(places) - WINDOW
         length = max(places) - self._first + WINDOW + 1
         self._bits = [0] * length
-        self._cosines = [mean] * length
+        self._cosines = [0.0] * length
+        self._bytes = [0] * length
         for place, candidate in zip(places, candidates, strict=True):
-            cosine = candidate.cosine
             self._bits[place - self._first] = candidate.word_bits
-            self._cosines[place - self._first] = missing if cosine is None else cosine
+            self._bytes[place - self._first] = candidate.text_bytes
+            if candidate.cosine is not None:
+                self._cosines[place - self._first] = scale.standardize(candidate.cosine)
 
     def bits_near(self, place: int) -> int:
         """The words that the event at a position and its neighbours contain together."""
@@ -182,6 +185,15 @@ class _LaneSignals:
         order."""
         n = place - self._first
         return self._cosines[n - 2 : n + 3]
+
+    def compute_damping(self, place: int) -> float:
+        """1 if the two events before a position and the two after it have at most 60 words on
+        average, else in inverse proportion. A payload, whose size is not looked up, does not
+        count."""
+        n = place - self._first
+        before, after = self._bytes[n - 2 : n], self._bytes[n + 1 : n + 3]
+        sizes = [size for size in (*before, *after) if size]
+        return min(1.0, _BRIEF_BYTES * len(sizes) / sum(sizes)) if sizes else 1.0
 
 
 class _WordShares(dict[int, float]):

@@ -162,8 +162,11 @@ def search_with_vector(
     parsed_question = read_question(question, (head and head.today) or now.date())
     events_in_view = (head and head.events_in_view) or 0
     searched_count = _count_filter_matches(rows) if filters and vector else None
+    sample = (head and head.sampled_cosines) or ()
     return SearchResult(
-        ranking=rank(parsed_question, words, rows, events_in_view, calibration, searched_count),
+        ranking=rank(
+            parsed_question, words, rows, events_in_view, calibration, searched_count, sample
+        ),
         candidates={row.event_id: row for row in rows},
         words=words,
         result=result,

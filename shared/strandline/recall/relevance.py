@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from strandline.recall.cosine_scale import CosineScale, measure_scale
 from strandline.recall.features import (
     Candidate,
-    CosineImputation,
     Features,
     QuestionWord,
     compute_answerability_features,
@@ -38,7 +38,11 @@ class Calibration(NamedTuple):
 
     features: Features
     """The weight of each feature in an event's score."""
-    missing_cosine: CosineImputation
+    usual: CosineScale
+    """The mean and deviation of the space's cosines, for views of few events."""
+    cosine_by_words: float
+    """The assumed cosine, in deviations, of an event without a vector that contains all words of
+    the question."""
     known: LogisticCurve
     """Computes `known` from AnswerabilityFeatures."""
     relevance: LogisticCurve
@@ -75,13 +79,16 @@ def rank(
     events_in_view: int,
     calibration: Calibration,
     events_searched: int | None = None,
+    sampled_cosines: Sequence[float] = (),
 ) -> Ranking:
     """Score the candidates and sort them, best first; ties go to the newer event. `events_searched`
-    is the number of events that pass the filters; None: all visible ones."""
+    is the number of events that pass the filters; None: all visible ones. `sampled_cosines` are
+    those of the question with a sample of the events in view."""
     if not candidates:
         return Ranking(0.0, ())
+    scale = measure_scale(sampled_cosines, calibration.usual)
     features = compute_features(
-        question, words, candidates, events_in_view, calibration.missing_cosine
+        question, words, candidates, events_in_view, scale, calibration.cosine_by_words
     )
     scored = sorted(
         (

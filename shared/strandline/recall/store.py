@@ -15,6 +15,7 @@ from strandline.db.pipeline import RowQuery
 from strandline.log import indexed_text
 from strandline.log.fulltext_input import sanitize_for_parser
 from strandline.log.store import MAX_LISTED_SCOPES, Event
+from strandline.recall.cosine_scale import SAMPLED_EVENTS
 from strandline.recall.features import WINDOW, Candidate
 
 _MAX_WORDS = 60
@@ -37,6 +38,9 @@ class CandidateRow(Candidate):
     """The number of visible events that contain each word, regardless of the filter."""
     events_in_view: int | None
     """The number of visible events, regardless of the filter."""
+    sampled_cosines: list[float] | None
+    """The question's cosines with events spread evenly over the view, regardless of the filter;
+    empty without a vector."""
     min_known: float | None
     """The tenant's own threshold."""
     today: date | None
@@ -151,6 +155,9 @@ def search_candidates(
         in_lanes as (  -- in order, so that the sum of steps below needs no further sort
             select c.*, e.scope_id, lane.session_id, e.seq, e.speaker,
                 e.type = 'statement' as is_statement,
+                case when e.type = 'observation' then 'tool'
+                    when e.role = 'agent' and e.type in ('message', 'thought', 'action')
+                    then 'agent' end as author,
                 coalesce(e.occurred_at, e.recorded_at) as said_at,
                 coalesce(octet_length(e.content), 0) as text_bytes,
                 coalesce(octet_length(substring(right(e.content, 300)
@@ -173,9 +180,11 @@ def search_candidates(
                 partition by f.scope_id, f.session_id collate "C" order by f.seq)::bigint as place,
             greatest(least((f.said_at at time zone tenant.time_zone)::date, date '9999-12-31'),
                 date '0001-01-01') as said_on,
-            f.question_bytes, f.is_statement, f.text_bytes, coalesce(f.word_bits, 0) as word_bits,
+            f.question_bytes, f.is_statement, f.author, f.text_bytes,
+            coalesce(f.word_bits, 0) as word_bits,
             coalesce(f.cosine, stored.cosine) as cosine, f.start_char, f.end_char, f.is_fresh,
-            head.words, head.document_counts, head.events_in_view, head.min_known, head.today
+            head.words, head.document_counts, head.events_in_view, head.sampled_cosines,
+            head.min_known, head.today
         from in_lanes f
         cross join lateral (
             select count(*) as events from (
@@ -193,7 +202,10 @@ def search_candidates(
         cross join tenant
         left join lateral (
             select question.words, (select document_counts from by_words limit 1),
-                size.events as events_in_view, tenant.min_known,
+                size.events as events_in_view,
+                (select sample_cosines(%(vector)s::halfvec, %(space)s, view.scope_ids, %(sampled)s)
+                    from view) as sampled_cosines,
+                tenant.min_known,
                 greatest(least((%(now)s::timestamptz at time zone tenant.time_zone)::date,
                     date '9999-12-31'), date '0001-01-01') as today
             from question, size) head on f.n = 1
@@ -213,6 +225,7 @@ def search_candidates(
             "max_fresh": indexed_text.MAX_FRESH,
             "max_scopes": MAX_LISTED_SCOPES,
             "far": WINDOW + 1,
+            "sampled": SAMPLED_EVENTS,
             "large_view": _LARGE_VIEW,
             "now": now,
         },
