@@ -82,11 +82,11 @@ def rank_sample(sample: Sample, weights: Array) -> Answer | None:
     features = compute_answerability_features(
         [float(scores[n]) for n in order[:_TAIL]],
         rows,
+        sample.highest_cosine,
         sample.candidates.words,
         sample.candidates.events_in_view,
         sample.candidates.events_in_view,
     )
-    features = features._replace(cosine=float(sample.features[:, 0].max()))
     answers = set(sample.answers)
     return Answer(
         sample, features, scores[order[:_TAIL]], [int(n) in answers for n in order[:_TAIL]]
@@ -300,7 +300,7 @@ def report(name: str, collected: Sequence[Candidates], start: Calibration) -> No
     answers = [a for s in samples if (a := rank_sample(s, fit.weights))]
     threshold = choose_threshold(answers, fit.known, LOSS)
     print(name, fit.calibration(start, threshold), sep="\n")
-    print("cosines' mean and deviation, and their rise by words:", measure_scales(samples))
+    print("cosines' mean and deviation, and their rise by words:", measure_scales(home))
     print(_line(by_group(home, fit.weights)), *ablate(home, fit.weights), sep="\n")
     print(describe(fit, views, lambda sample: id(sample) in whole))
 

@@ -19,6 +19,7 @@ from strandline.db.database import Caller
 from strandline.embeddings.minilm import LocalEmbedder
 from strandline.recall.calibrations import calibration_for
 from strandline.recall.importance import (
+    WEIGHT_DEVIATIONS,
     WINDOW_DAYS,
     compute_importance,
     compute_recency,
@@ -82,7 +83,7 @@ def samples_of(service: RecallService, corpus: Corpus) -> Iterator[Sample]:
 def weigh(recency: float = 0.0, importance: float = 0.0) -> Array:
     """The weights of all columns."""
     features = calibration_for(LocalEmbedder.space).features
-    return np.array([*features, recency, importance])
+    return np.array([*features, WEIGHT_DEVIATIONS * recency, WEIGHT_DEVIATIONS * importance])
 
 
 def table(samples: Sequence[Sample]) -> list[str]:

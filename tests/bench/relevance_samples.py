@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from strandline.recall.cosine_scale import CosineScale, measure_scale
-from strandline.recall.features import Features, compute_features
+from strandline.recall.features import Features, compute_features, find_highest_cosine
 from strandline.recall.relevance import Calibration
 from tests.bench.recall_service import Candidates
 
@@ -36,6 +36,8 @@ class Sample:
     """The rows that answer."""
     expected: int
     """How many events answer the question, candidates or not."""
+    highest_cosine: float = 0.0
+    """On the space's usual scale."""
 
 
 class Scores(NamedTuple):
@@ -62,6 +64,7 @@ def make_sample(candidates: Candidates, calibration: Calibration) -> Sample:
         np.array(rows, dtype=np.float64).reshape(len(rows), len(Features._fields)),
         [n for n, answers in enumerate(candidates.answers) if answers],
         len(candidates.asking.evidence),
+        find_highest_cosine(candidates.rows, rows, calibration.usual) if rows else 0.0,
     )
 
 

@@ -18,6 +18,8 @@ from tests.bench.relevance_samples import Array, Sample, score
 from tests.bench.told_apart import Verdict, refused_at, tell_apart
 
 _DATE = Features._fields.index("date")
+_FITTED = Features._fields.index("by_agent")
+"""The features from here on have fixed weights."""
 
 
 def sample_of(name: str, features: Array, answers: Sequence[int], expected: int = 1) -> Sample:
@@ -42,7 +44,7 @@ def random_samples(count: int) -> list[Sample]:
 def test_a_stack_scores_like_one_question_at_a_time() -> None:
     samples = random_samples(40)
     stack = Stack(samples)
-    for weights in ((1, *[0] * 9), (1, 0.4, 0.2, 0, 0, -0.16, 0, 0.08, 0, 0.1)):
+    for weights in ((1, *[0] * 11), (1, 0.4, 0.2, 0, 0, -0.16, 0, 0.08, 0, 0.1, -1, 0.5)):
         recall, rank, whole = stack.score(np.array(weights))
         for n, sample in enumerate(samples):
             expected = score(sample, np.array(weights))
@@ -78,6 +80,20 @@ def test_a_feature_left_out_stays_at_nothing() -> None:
     assert stack.fit()[_DATE] > 0.2
 
 
+def test_an_agent_s_and_a_tool_s_text_weigh_as_fixed() -> None:
+    """Whatever they would be fitted to; without vectors a tool's as an agent's."""
+    samples = [sample for sample in random_samples(60) if sample.answers]
+    weights = Stack(samples).fit()
+    assert weights[0] > 0.01
+    assert weights[_FITTED:] == pytest.approx([-weights[0], -weights[0]])
+    for sample in samples:
+        sample.features[:, 0] = 0.0
+    weights = Stack(samples).fit()
+    assert weights[0] == 0.0
+    assert abs(weights[_FITTED]) > 0.001
+    assert weights[_FITTED] == pytest.approx(weights[_FITTED + 1])
+
+
 def test_groups_count_alike_however_many_questions_they_have() -> None:
     """Many questions of one group say the opposite of few of another: neither wins by number."""
     few, many = dated_samples("a", -1.0)[:2], [*dated_samples("b", 1.0), *dated_samples("b", 1.0)]
@@ -89,6 +105,8 @@ def test_groups_count_alike_however_many_questions_they_have() -> None:
 def test_the_fit_is_at_the_bottom_of_its_loss() -> None:
     """From there no step in any direction leads down, by a loss that is counted anew."""
     samples = [sample for sample in random_samples(60) if sample.answers]
+    for sample in samples:
+        sample.features[:, _FITTED:] = 0.0
     spread = np.vstack([sample.features for sample in samples]).std(0)
 
     def loss(weights: Array) -> float:
@@ -99,7 +117,7 @@ def test_the_fit_is_at_the_bottom_of_its_loss() -> None:
         return total
 
     weights = Stack(samples).fit()
-    for place in range(len(weights)):
+    for place in range(_FITTED):
         for step in (-0.05, 0.05):
             trial = weights + np.where(np.arange(len(weights)) == place, step, 0.0)
             assert loss(trial) > loss(weights)

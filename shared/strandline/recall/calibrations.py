@@ -6,48 +6,50 @@ from strandline.recall.cosine_scale import CosineScale
 from strandline.recall.features import Features
 from strandline.recall.relevance import Calibration, LogisticCurve
 
+_WEIGHTS = Features(
+    cosine=1.0,
+    words=3.294,
+    words_nearby=2.416,
+    cosine_before=0.336,
+    cosine_after=0.152,
+    cosine_nearby=0.193,
+    other_speaker=-1.012,
+    question_share=-2.265,
+    date=1.701,
+    length=1.448,
+    by_agent=-1.0,
+    by_tool=-1.0,
+)
+"""For every embedding space."""
 _BY_SPACE: Mapping[str, Calibration] = {
     "minilm-l6-v2-int8/384": Calibration(
-        features=Features(
-            cosine=1.0,
-            words=2.12,
-            words_nearby=2.99,
-            cosine_before=0.377,
-            cosine_after=0.171,
-            cosine_nearby=0.559,
-            other_speaker=-1.58,
-            question_share=-3.41,
-            date=1.76,
-            length=1.45,
-            by_agent=-1.0,
-            by_tool=-1.0,
-        ),
-        usual=CosineScale(0.15, 0.12),
-        cosine_by_words=4.0,
-        known=LogisticCurve(-2.519, (-0.6745, 14.1, -0.2577, 2.082, 1.102, -0.7006, 3.014)),
-        relevance=LogisticCurve(-1.908, (-8.47, 0.5279)),
-        min_known=0.0955,
+        features=_WEIGHTS,
+        usual=CosineScale(0.167, 0.092),
+        cosine_by_words=4.4,
+        known=LogisticCurve(-1.109, (0.3235, 1.285, 0.2625, 1.159, 0.654, -0.7393, -0.02494)),
+        relevance=LogisticCurve(-2.119, (-0.7828, 0.486)),
+        min_known=0.0611,
     ),
 }
 WITHOUT_VECTOR = Calibration(
     features=Features(
         cosine=0.0,
-        words=0.2613,
-        words_nearby=0.3515,
+        words=3.2117,
+        words_nearby=1.8983,
         cosine_before=0.0,
         cosine_after=0.0,
         cosine_nearby=0.0,
-        other_speaker=-0.1228,
-        question_share=-0.2493,
-        date=0.1262,
-        length=0.0665,
-        by_agent=-0.06,
-        by_tool=-0.06,
+        other_speaker=-0.673,
+        question_share=-0.8448,
+        date=0.7202,
+        length=0.4174,
+        by_agent=-0.8368,
+        by_tool=-0.8368,
     ),
     usual=CosineScale(0.0, 1.0),
     cosine_by_words=0.0,
-    known=LogisticCurve(-0.2655, (-0.6933, 0, -1.24, 4.584, 2.424, -0.2351, 2.213)),
-    relevance=LogisticCurve(-2.225, (-17.55, 0.719)),
+    known=LogisticCurve(0.2115, (0.8613, 0, -1.949, 1.842, -0.4961, -0.2478, 0.05203)),
+    relevance=LogisticCurve(-2.358, (-1.473, 0.7011)),
     min_known=0.0,
 )
 """For questions without a vector. They always return their hits by default."""
@@ -60,5 +62,8 @@ def calibration_for(space: str | None) -> Calibration:
     return _BY_SPACE.get(space, UNCALIBRATED)
 
 
-UNCALIBRATED = _BY_SPACE["minilm-l6-v2-int8/384"]._replace(min_known=0.0, is_calibrated=False)
-"""For other embedding spaces. It ranks in the same way, and leaves no hits out."""
+UNCALIBRATED = _BY_SPACE["minilm-l6-v2-int8/384"]._replace(
+    usual=CosineScale(0.4, 0.08), min_known=0.0, is_calibrated=False
+)
+"""For other embedding spaces. It ranks in the same way, and leaves no hits out. Its usual scale is
+between those of models whose cosines are all high and of those whose cosines are not."""

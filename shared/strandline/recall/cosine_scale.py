@@ -8,6 +8,8 @@ SAMPLED_EVENTS = 80
 """The maximum number of events in view whose cosines are sampled."""
 _ENOUGH_EVENTS = 30
 """A sample of so many events stands for itself."""
+_NO_VARIANCE = 1e-9
+"""So little is an error of numbers of half precision."""
 
 
 class CosineScale(NamedTuple):
@@ -26,10 +28,8 @@ def measure_scale(sample: Sequence[float], usual: CosineScale) -> CosineScale:
     events is mixed with the embedding space's usual scale, in proportion; one without any deviation
     is not used."""
     count = len(sample)
-    if not count:
-        return usual
-    mean = math.fsum(sample) / count
-    variance = math.fsum((cosine - mean) ** 2 for cosine in sample) / count
+    mean = math.fsum(sample) / count if count else 0.0
+    variance = math.fsum((cosine - mean) ** 2 for cosine in sample) / count if count else 0.0
     if variance <= _NO_VARIANCE:
         return usual
     share = min(count / _ENOUGH_EVENTS, 1.0)
@@ -37,7 +37,3 @@ def measure_scale(sample: Sequence[float], usual: CosineScale) -> CosineScale:
         usual.mean + share * (mean - usual.mean),
         math.sqrt(usual.deviation**2 + share * (variance - usual.deviation**2)),
     )
-
-
-_NO_VARIANCE = 1e-9
-"""So little is the error of numbers of half precision."""

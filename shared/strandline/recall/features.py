@@ -210,6 +210,17 @@ class _WordShares(dict[int, float]):
         return share
 
 
+def find_highest_cosine(
+    candidates: Sequence[Candidate], features: Sequence[Features], usual: CosineScale
+) -> float:
+    """The highest cosine of the candidates, in deviations of the space's usual scale; that of an
+    event without a vector is the assumed one."""
+    return max(
+        own.cosine if candidate.cosine is None else usual.standardize(candidate.cosine)
+        for candidate, own in zip(candidates, features, strict=True)
+    )
+
+
 def _compute_length_feature(candidate: Candidate) -> float:
     """A statement counts as long, because it was written to be kept, and so does a payload."""
     is_message = candidate.text_bytes > 0 and not candidate.is_statement
@@ -226,7 +237,8 @@ class AnswerabilityFeatures(NamedTuple):
     score: float
     """The score of the best candidate."""
     cosine: float
-    """The highest cosine."""
+    """The highest cosine, in deviations of the embedding space's usual scale. On the view's own
+    scale something is always far above the mean, whether it answers or not."""
     words_absent: float
     """The share of the question's words, by weight, that no visible event contains."""
     words_nearby: float
@@ -249,18 +261,20 @@ _MAX_FITTED_EVENTS = 1000
 def compute_answerability_features(
     scores: Sequence[float],
     features: Sequence[Features],
+    highest_cosine: float,
     words: Sequence[QuestionWord],
     events_in_view: int,
     events_searched: int,
 ) -> AnswerabilityFeatures:
     """The features of an answer whose candidates are sorted best first; there is at least one.
-    Without filters, all visible events are searched."""
+    `highest_cosine` is on the space's usual scale. Without filters, all visible events are
+    searched."""
     total = sum(word.weight(events_in_view) for word in words) or 1.0
     absent = sum(word.weight(events_in_view) for word in words if not word.events)
     is_long = len(scores) >= _SPREAD_PLACE
     return AnswerabilityFeatures(
         score=scores[0],
-        cosine=max(candidate.cosine for candidate in features),
+        cosine=highest_cosine,
         words_absent=absent / total,
         words_nearby=max(candidate.words_nearby for candidate in features[:5]),
         words=max(candidate.words for candidate in features[:5]),

@@ -26,6 +26,9 @@ RECENCY_DAYS = 30.0
 """The recency of an unimportant event falls to 1/e after this many days."""
 SLOWING = 9.0
 """An event of importance 1 fades slower by a factor of this plus 1."""
+WEIGHT_DEVIATIONS = 8.0
+"""A weight of 1 counts as much as a cosine of so many deviations, which is the distance of an event
+that answers from one of any other matter."""
 _DAY = timedelta(days=1)
 
 
@@ -96,8 +99,8 @@ def rerank(
 
     def weighted_score(event: ScoredEvent) -> float:
         recency, importance, belongs = traits[event.candidate.event_id]
-        score = event.score + weights.recency * recency + weights.importance * importance
-        return score + weights.sona * (belongs or 0.0)
+        extra = weights.recency * recency + weights.importance * importance
+        return event.score + WEIGHT_DEVIATIONS * (extra + weights.sona * (belongs or 0.0))
 
     return sorted(events, key=weighted_score, reverse=True), traits
 

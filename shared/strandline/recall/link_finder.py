@@ -14,8 +14,6 @@ from strandline.recall.schemas_insert import LinkOptions
 
 _QUESTION_CHARS = 8000
 """How many characters of a text are searched for: the maximum length of a question."""
-_MIN_COSINE = 0.3
-"""The minimum cosine similarity for linking an event that shares no word with the text."""
 
 
 def make_link_finder(
@@ -77,6 +75,5 @@ def _select(search: SearchResult, options: LinkOptions) -> list[ScoredEvent]:
     return [
         event
         for event in search.select(options.min_relevance)
-        if event.relevance >= floor
-        and (event.candidate.word_bits or (event.candidate.cosine or 0.0) >= _MIN_COSINE)
+        if event.relevance >= floor and (event.candidate.word_bits or event.is_similar)
     ]

@@ -35,8 +35,6 @@ from strandline.recall.store import CandidateRow, HitEvent
 
 _MAX_USED_HITS = 10
 """The number of the best hits of an answer that are recorded as used."""
-_SIMILAR_COSINE = 0.3
-"""The minimum cosine for describing a hit as similar in meaning."""
 # A call to an unresponsive model occupies its thread. With a few threads, a slow model degrades
 # answers but does not block them.
 _EMBEDDING_POOL = ThreadPoolExecutor(max_workers=4, thread_name_prefix="query-vector")
@@ -298,18 +296,17 @@ def _to_hit(
         name=event.file_name,
         piece=piece,
         relevance=search_result.to_probability(scored_event.relevance),
-        why=_list_match_reasons(row, search_result.words),
+        why=_list_match_reasons(scored_event, search_result.words),
         features=features if request.explain else None,
         event=to_event_out(event) if request.include == "full" else None,
     )
 
 
-def _list_match_reasons(row: CandidateRow, words: Sequence[QuestionWord]) -> list[str]:
+def _list_match_reasons(event: ScoredEvent, words: Sequence[QuestionWord]) -> list[str]:
     """The question's words that an event holds, rarest first, and `meaning` if it is similar."""
-    matches = [word for n, word in enumerate(words) if row.word_bits >> n & 1]
-    similar = row.cosine is not None and row.cosine >= _SIMILAR_COSINE
+    matches = [word for n, word in enumerate(words) if event.candidate.word_bits >> n & 1]
     rarest_first = [word.text for word in sorted(matches, key=lambda word: word.events)]
-    return rarest_first + (["meaning"] if similar else [])
+    return rarest_first + (["meaning"] if event.is_similar else [])
 
 
 def record_use(access: TenantDb, answer: RecallAnswer, now: datetime) -> bool:

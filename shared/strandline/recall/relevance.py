@@ -18,8 +18,12 @@ from strandline.recall.features import (
     QuestionWord,
     compute_answerability_features,
     compute_features,
+    find_highest_cosine,
 )
 from strandline.recall.question_mentions import QuestionMentions
+
+_SIMILAR_DEVIATIONS = 1.5
+"""The minimum cosine, in deviations, for describing an event as similar in meaning."""
 
 
 class LogisticCurve(NamedTuple):
@@ -63,6 +67,11 @@ class ScoredEvent(NamedTuple):
     score: float
     relevance: float
 
+    @property
+    def is_similar(self) -> bool:
+        """Whether its vector is similar to the question's, in any embedding space."""
+        return self.candidate.cosine is not None and self.features.cosine >= _SIMILAR_DEVIATIONS
+
 
 @dataclass(frozen=True)
 class Ranking:
@@ -101,6 +110,7 @@ def rank(
     answer = compute_answerability_features(
         scores,
         [features[n] for n in order],
+        find_highest_cosine(candidates, features, calibration.usual),
         words,
         events_in_view,
         events_in_view if events_searched is None else events_searched,

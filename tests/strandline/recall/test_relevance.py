@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from strandline.recall.calibrations import WITHOUT_VECTOR, calibration_for
+from strandline.recall.cosine_scale import CosineScale
 from strandline.recall.features import (
     Candidate,
-    CosineImputation,
     Features,
     QuestionWord,
     compute_features,
@@ -23,7 +23,8 @@ from strandline.recall.relevance import Calibration, Ranking, rank
 NOW = datetime(2026, 6, 10, tzinfo=UTC)
 SHIPPED = calibration_for("minilm-l6-v2-int8/384")
 WORDS = [QuestionWord("buoy", 1), QuestionWord("red", 40)]
-NO_VECTOR = CosineImputation(0.0, 0.0)
+RAW = CosineScale(0.0, 1.0)
+"""On it, a cosine counts as it is."""
 
 
 def candidate(seq: int, bits: int = 0, cosine: float | None = 0.1, **more: object) -> Candidate:
@@ -41,6 +42,7 @@ def candidate(seq: int, bits: int = 0, cosine: float | None = 0.1, **more: objec
         text_bytes=100,
         question_bytes=0,
         is_statement=False,
+        author=None,
     )
     return replace(plain, **more)
 
@@ -93,6 +95,65 @@ def test_each_feature_speaks_for_or_against(
     assert best(order([worse, better], question)) == 20
 
 
+def test_a_cosine_counts_in_deviations_of_its_view() -> None:
+    """So that an embedding space whose cosines are all high, and close, ranks alike."""
+    cosines = (0.1, 0.4, -0.1, None, 0.2)
+    wide = [candidate(n, 0b01, cosine) for n, cosine in enumerate(cosines)]
+    narrow = [
+        candidate(n, 0b01, None if cosine is None else 0.8 + cosine / 4)
+        for n, cosine in enumerate(cosines)
+    ]
+    question = read_question("buoy", NOW.date())
+    expected = compute_features(question, WORDS, wide, 100, CosineScale(0.1, 0.1), 4.0)
+    features = compute_features(question, WORDS, narrow, 100, CosineScale(0.825, 0.025), 4.0)
+    for one, other in zip(features, expected, strict=True):
+        assert one == pytest.approx(other)
+    assert expected[1].cosine == pytest.approx(3.0)
+    assert expected[1].cosine_before == pytest.approx(0.0)
+
+
+def test_more_candidates_move_no_other_s_features() -> None:
+    """The scale is the view's: whatever else is found, a cosine stays what it is."""
+    question = read_question("buoy", NOW.date())
+    few = [candidate(10, cosine=0.5), candidate(30, cosine=0.2)]
+    near = [candidate(100 + 10 * n, cosine=0.9) for n in range(50)]
+    scale = CosineScale(0.1, 0.12)
+    alone = compute_features(question, WORDS, few, 100, scale, 4.0)
+    assert compute_features(question, WORDS, [*few, *near], 100, scale, 4.0)[:2] == alone
+
+
+def test_what_an_agent_or_a_tool_said_is_told_apart() -> None:
+    rows = [candidate(10), candidate(30, author="agent"), candidate(50, author="tool")]
+    features = compute_features(read_question("a", NOW.date()), WORDS, rows, 100, RAW, 0.0)
+    assert [(f.by_agent, f.by_tool) for f in features] == [(0, 0), (1, 0), (0, 1)]
+    for author in ("agent", "tool"):
+        ranking = order([candidate(1), candidate(20, author=author)])
+        assert best(ranking) == 1, "a person's comes first, although it is older"
+
+
+def test_long_neighbours_count_less() -> None:
+    """60 words of six bytes each are short; of twice as many, half counts."""
+    question = read_question("buoy", NOW.date())
+    middle = candidate(10, 0b01, 0.4, text_bytes=75, question_bytes=30)
+    for sizes, damping in (((360, 360), 1.0), ((720, 720), 0.5), ((0, 1440), 0.25), ((0, 0), 1.0)):
+        lane = [
+            candidate(9, 0b10, 0.2, text_bytes=sizes[0]),
+            middle,
+            candidate(11, 0, 0.6, text_bytes=sizes[1]),
+        ]
+        features = compute_features(question, WORDS, lane, 100, RAW, 0.0)[1]
+        assert features.words_nearby == pytest.approx(damping)
+        assert features.cosine_before == pytest.approx(0.2 * damping)
+        assert features.cosine_after == pytest.approx(0.6 * damping)
+        assert features.cosine_nearby == pytest.approx(0.2 * damping)
+        assert features.length == pytest.approx(0.5 * damping)
+        assert features.question_share == pytest.approx(0.4 * damping)
+        assert features.words == pytest.approx(shares()[0])
+        assert features.cosine == 0.4
+    far = [candidate(7, text_bytes=9000), middle, candidate(13, text_bytes=9000)]
+    assert compute_features(question, WORDS, far, 100, RAW, 0.0)[1].length == 0.5
+
+
 def test_a_text_is_no_better_for_being_long() -> None:
     """Nor is a short message worse for being stored as a payload, whose size nobody looks up, nor a
     statement for being short."""
@@ -100,7 +161,7 @@ def test_a_text_is_no_better_for_being_long() -> None:
     rows = [candidate(10 * n, text_bytes=size) for n, size in enumerate(sizes)]
     rows.append(candidate(99, text_bytes=15, is_statement=True))
     question = read_question("Where is it?", NOW.date())
-    features = compute_features(question, WORDS, rows, 100, NO_VECTOR)
+    features = compute_features(question, WORDS, rows, 100, RAW, 0.0)
     assert [feature.length for feature in features] == [0.1, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0]
 
 
@@ -109,20 +170,20 @@ def test_words_count_alike_in_short_and_long_questions() -> None:
     question = read_question("Where is it?", NOW.date())
     for words in (WORDS, [*WORDS, QuestionWord("tide", 3), QuestionWord("low", 90)]):
         everything = candidate(1, (1 << len(words)) - 1)
-        (features,) = compute_features(question, words, [everything], 100, NO_VECTOR)
+        (features,) = compute_features(question, words, [everything], 100, RAW, 0.0)
         assert features.words == features.words_nearby == pytest.approx(1.0)
-    (features,) = compute_features(question, [], [candidate(1)], 100, NO_VECTOR)
+    (features,) = compute_features(question, [], [candidate(1)], 100, RAW, 0.0)
     assert features.words == 0.0
 
 
 def test_neighbours_in_the_same_session_speak_for_an_event() -> None:
     near = [candidate(10), candidate(11, 0b01), candidate(30), candidate(51, 0b01, session_id="t")]
-    features = compute_features(read_question("buoy", NOW.date()), WORDS, near, 100, NO_VECTOR)
+    features = compute_features(read_question("buoy", NOW.date()), WORDS, near, 100, RAW, 0.0)
     rare, _ = shares()
     assert [f.words_nearby for f in features] == [rare, rare, 0.0, rare]
     assert [f.words for f in features] == [0.0, rare, 0.0, rare]
     assert features[0].cosine_after == features[1].cosine_before == 0.1
-    assert features[0].cosine_nearby == pytest.approx(0.1)
+    assert features[0].cosine_nearby == pytest.approx(0.1 / 4)
 
 
 def test_neighbours_of_another_session_or_scope_do_not() -> None:
@@ -133,7 +194,7 @@ def test_neighbours_of_another_session_or_scope_do_not() -> None:
         candidate(15, 0b01),
     ):
         features = compute_features(
-            read_question("buoy", NOW.date()), WORDS, [alone, other], 100, NO_VECTOR
+            read_question("buoy", NOW.date()), WORDS, [alone, other], 100, RAW, 0.0
         )
         assert features[0].words_nearby == 0.0
 
@@ -145,12 +206,11 @@ def test_neighbours_are_by_their_places_in_the_session() -> None:
         candidate(30, 0b01, place=2, cosine=0.5),
         candidate(31, 0b10, place=9, cosine=0.2),
     ]
-    features = compute_features(read_question("buoy", NOW.date()), WORDS, lane, 100, NO_VECTOR)
+    features = compute_features(read_question("buoy", NOW.date()), WORDS, lane, 100, RAW, 0.0)
     rare, common = shares()
     assert [f.words_nearby for f in features] == [rare, rare, common]
     assert features[0].cosine_after == 0.5
-    mean = pytest.approx(0.3)
-    assert [f.cosine_after for f in features[1:]] == [mean, mean], "no candidate is after them"
+    assert [f.cosine_after for f in features[1:]] == [0.0, 0.0], "no candidate is after them"
 
 
 def test_a_common_word_that_is_somebody_s_name_is_no_other_speaker() -> None:
@@ -160,9 +220,7 @@ def test_a_common_word_that_is_somebody_s_name_is_no_other_speaker() -> None:
         ("What did Keel say?", [0, 1]),
         ("What did Mara say of the keel?", [1, 0]),
     ):
-        features = compute_features(
-            read_question(question, NOW.date()), WORDS, crew, 100, NO_VECTOR
-        )
+        features = compute_features(read_question(question, NOW.date()), WORDS, crew, 100, RAW, 0.0)
         assert [f.other_speaker for f in features] == others, question
 
 
@@ -205,8 +263,7 @@ def test_a_better_best_hit_makes_an_answer_more_likely() -> None:
 
 
 def test_an_event_without_a_vector_counts_as_an_average_one() -> None:
-    average = SHIPPED.missing_cosine.without_words
-    without, with_one = candidate(1, cosine=None), candidate(1, cosine=average)
+    without, with_one = candidate(1, cosine=None), candidate(1, cosine=SHIPPED.usual.mean)
     assert order([without]).events[0].score == order([with_one]).events[0].score
 
 
@@ -215,10 +272,8 @@ def test_an_event_without_a_vector_that_holds_the_question_s_words_counts_as_nea
     fresh, similar = candidate(20, 0b11, None), candidate(1, 0, 0.5)
     assert best(order([fresh, similar])) == 20
     assert best(order([candidate(20, 0b10, None), similar])) == 1, "one common word is not enough"
-    missing = SHIPPED.missing_cosine
-    cosine = missing.without_words + missing.rise
     (event,) = order([fresh]).events
-    assert event.features.cosine == pytest.approx(cosine)
+    assert event.features.cosine == pytest.approx(SHIPPED.cosine_by_words)
 
 
 def test_a_small_view_does_not_make_every_word_common() -> None:

@@ -33,10 +33,10 @@ class UnevenTenant(SyntheticTenant):
         """Which scope an event is in."""
         return int(np.searchsorted(np.cumsum(_SIZES), event, "right"))
 
-    def cosines(self, vector: Row) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
+    def cosines(self, vector: Row) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
         """Of a question with each event."""
         lengths = np.linalg.norm(self.vectors, axis=1) * np.linalg.norm(vector)
-        return self.vectors @ vector / lengths
+        return np.asarray(self.vectors @ vector / lengths, np.float64)
 
 
 @dataclass(frozen=True)
