@@ -10,6 +10,7 @@ import sqlite3
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Protocol
@@ -96,19 +97,27 @@ def _milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
+_VECTORS = """
+create table if not exists vectors (space text, text text, vector blob, primary key (space, text))
+"""
+_KEPT = "select text, vector from vectors where space = ?"
+
+
 class RememberingEmbedder:
     """An embedder that remembers, in an SQLite file if there is one: a text costs nothing the
     second time."""
 
     def __init__(self, embedder: Embedder, path: Path | None = None) -> None:
         self._embedder = embedder
-        self._file = sqlite3.connect(path or ":memory:", check_same_thread=False)
-        self._file.execute(
-            "create table if not exists vectors"
-            " (space text, text text, vector blob, primary key (space, text))"
-        )
-        rows = self._file.execute("select text, vector from vectors where space = ?", (self.space,))
-        self._vectors = {text: array("f", vector).tolist() for text, vector in rows}
+        self._path = path
+        self._vectors: dict[str, list[float]] = {}
+        if path:
+            with closing(sqlite3.connect(path)) as file:
+                file.execute(_VECTORS)
+                rows = file.execute(
+                    "select text, vector from vectors where space = ?", [self.space]
+                )
+                self._vectors = {text: array("f", vector).tolist() for text, vector in rows}
 
     @property
     def space(self) -> str:
@@ -125,11 +134,12 @@ class RememberingEmbedder:
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         if new:
             vectors = self._embedder.embed(new, timeout=timeout)
-            self._vectors |= zip(new, vectors, strict=True)
-            rows = [
-                (self.space, text, array("f", vector).tobytes())
-                for text, vector in zip(new, vectors, strict=True)
-            ]
-            with self._file:
-                self._file.executemany("insert or ignore into vectors values (?, ?, ?)", rows)
+            made = list(zip(new, vectors, strict=True))
+            self._vectors |= made
+            if self._path:
+                rows = [
+                    (self.space, text, array("f", self._vectors[text]).tobytes()) for text in new
+                ]
+                with closing(sqlite3.connect(self._path, timeout=60)) as file, file:
+                    file.executemany("insert or ignore into vectors values (?, ?, ?)", rows)
         return [self._vectors[text] for text in texts]

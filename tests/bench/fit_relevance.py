@@ -80,7 +80,6 @@ def rank_sample(sample: Sample, weights: Array) -> Answer | None:
     order = np.argsort(-scores, kind="stable")
     rows = [Features(*sample.features[n]) for n in order[:_TAIL]]
     features = compute_answerability_features(
-        [float(scores[n]) for n in order[:_TAIL]],
         rows,
         sample.highest_cosine,
         sample.candidates.words,

@@ -1,7 +1,7 @@
 """Weights of features by a listwise fit: of all candidates of a question, those that answer it
-shall have the greatest share of the softmax of scores (Cao and others, "Learning to Rank: From
-Pairwise Approach to Listwise Approach", 2007). Every group of corpora counts alike, and squared
-weights are penalised. There is no chance in it: Newton's method comes to one minimum from near it.
+shall have the greatest shares of the softmax of scores, each alike (Cao and others, "Learning to
+Rank: From Pairwise Approach to Listwise Approach", 2007). Every group of corpora counts alike, and
+squared weights are penalised. There is no chance in it: the loss has one minimum.
 """
 
 from collections import Counter
@@ -13,15 +13,15 @@ from strandline.recall.features import Features
 from tests.bench.recall_service import LIMIT
 from tests.bench.relevance_samples import DEPTH, Array, Sample, Scores
 
-PENALTY = 0.3
+PENALTY = 0.03
 """Of half the squared weight of a feature that is scaled to a deviation of 1, where each group's
 questions weigh 1 together."""
 _FIXED: Mapping[str, float] = {"by_agent": -1.0, "by_tool": -1.0}
 """Weights that are not fitted, for a cosine's weight of 1. How much of what answers was said by
 agents differs from corpus to corpus, by how their questions were made: BEAM alone wants less than
 -1.7, while in `coder` every step below -1 loses. Observations are too few in any corpus."""
-_FIXED_WITHOUT_VECTORS: Mapping[str, float] = {"by_tool": 1.0}
-"""The same for questions without a vector, for a weight of `by_agent` of 1."""
+_FIXED_WITHOUT_VECTORS: Mapping[str, float] = {"by_tool": 0.0}
+"""The same for questions without a vector."""
 _STEPS = 30
 _COSINE = 3.0
 """The weight of the scaled cosine from which the fit begins."""
@@ -72,7 +72,7 @@ class Stack:
         if included is not None:
             answer_rows = np.logical_and(answer_rows, included)
         features, present = self._features[answer_rows], self._is_present[answer_rows]
-        base, fixed = _merge_fixed(features)
+        fixed = _merge_fixed(features)
         spread = features[present].std(0)
         scale = np.where(spread > 0, 1 / np.where(spread > 0, spread, 1), 0.0)
         if without is not None:
@@ -83,21 +83,20 @@ class Stack:
         start = np.zeros(len(scale))
         start[0] = _COSINE * (scale[0] > 0)
         weights = block.minimise(start) * scale
-        return weights + fixed * weights[base]
+        return weights + fixed * weights[0]
 
 
-def _merge_fixed(features: Array) -> tuple[int, Array]:
-    """Add the columns of fixed weights to the one that they are relative to, so that they move
-    together. Returns that column, and the fixed weights."""
-    has_vectors = bool(features[..., 0].any())
-    base = 0 if has_vectors else Features._fields.index("by_agent")
+def _merge_fixed(features: Array) -> Array:
+    """Add the columns of fixed weights to that of the cosine, so that they move together. Returns
+    the fixed weights."""
+    fixed_weights = _FIXED if features[..., 0].any() else _FIXED_WITHOUT_VECTORS
     fixed = np.zeros(features.shape[-1])
-    for name, weight in (_FIXED if has_vectors else _FIXED_WITHOUT_VECTORS).items():
+    for name, weight in fixed_weights.items():
         place = Features._fields.index(name)
         fixed[place] = weight
-        features[..., base] += weight * features[..., place]
+        features[..., 0] += weight * features[..., place]
         features[..., place] = 0.0
-    return base, fixed
+    return fixed
 
 
 class _Block:
@@ -105,7 +104,9 @@ class _Block:
 
     def __init__(self, features: Array, present: Array, answers: Array, shares: Array) -> None:
         self._features, self._shares = features, shares
-        self._masks = np.where(present, 0.0, -np.inf), np.where(answers, 0.0, -np.inf)
+        self._mask = np.where(present, 0.0, -np.inf)
+        self._wanted = answers / answers.sum(1, keepdims=True)
+        self._wanted_mean = np.einsum("qc,qcf->qf", self._wanted, features)
 
     def minimise(self, weights: Array) -> Array:
         """By Newton's method, with shorter steps where a whole one leads uphill."""
@@ -123,20 +124,18 @@ class _Block:
         return weights
 
     def _derive(self, weights: Array) -> tuple[float, Array, Array]:
-        """The loss, its gradient, and the curvature of its convex part."""
+        """The loss, its gradient, and its curvature."""
         scores = self._features @ weights
-        (log_all, of_all), (log_answers, of_answers) = (
-            _softmax(scores + mask) for mask in self._masks
-        )
+        log_all, of_all = _softmax(scores + self._mask)
         mean = np.einsum("qc,qcf->qf", of_all, self._features)
-        expected_sum = np.einsum("qc,qcf->qf", of_answers, self._features)
-        loss = self._shares @ (log_all - log_answers) + PENALTY / 2 * weights @ weights
+        log_wanted = np.einsum("qc,qc->q", self._wanted, scores)
+        loss = self._shares @ (log_all - log_wanted) + PENALTY / 2 * weights @ weights
         weighted = self._features * (of_all * self._shares[:, None])[:, :, None]
         squares = np.tensordot(weighted, self._features, ((0, 1), (0, 1)))
         squares -= (mean * self._shares[:, None]).T @ mean
         return (
             float(loss),
-            self._shares @ (mean - expected_sum) + PENALTY * weights,
+            self._shares @ (mean - self._wanted_mean) + PENALTY * weights,
             squares + PENALTY * np.eye(len(weights)),
         )
 

@@ -52,17 +52,29 @@ def test_a_run_without_costs_has_no_table_and_keeps_what_was_measured(tmp_path: 
     assert document["environment"] == {"cpus": 2, "python": "3.13"}
 
 
+class _Lengths:
+    """An embedder whose vectors are the lengths of texts, and what it was asked for."""
+
+    space, dimensions = "space", 1
+
+    def __init__(self) -> None:
+        self.requests: list[Sequence[str]] = []
+
+    def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
+        self.requests.append(texts)
+        return [[float(len(text))] for text in texts]
+
+
 def test_a_text_that_is_known_is_not_embedded_again() -> None:
-    questions: list[Sequence[str]] = []
-
-    class Model:
-        space, dimensions = "space", 1
-
-        def embed(self, texts: Sequence[str], *, timeout: float) -> list[list[float]]:
-            questions.append(texts)
-            return [[float(len(text))] for text in texts]
-
-    embedder = RememberingEmbedder(Model())
+    embedder = RememberingEmbedder(model := _Lengths())
     assert embedder.embed(["a", "bb", "a"], timeout=1.0) == [[1.0], [2.0], [1.0]]
     assert embedder.embed(["bb", "ccc"], timeout=1.0) == [[2.0], [3.0]]
-    assert questions == [["a", "bb"], ["ccc"]]
+    assert model.requests == [["a", "bb"], ["ccc"]]
+
+
+def test_a_file_keeps_vectors_between_runs(tmp_path: Path) -> None:
+    file = tmp_path / "vectors.db"
+    assert RememberingEmbedder(_Lengths(), file).embed(["a", "bb"], timeout=1.0) == [[1.0], [2.0]]
+    again = RememberingEmbedder(model := _Lengths(), file)
+    assert again.embed(["bb", "a", "ccc"], timeout=1.0) == [[2.0], [1.0], [3.0]]
+    assert model.requests == [["ccc"]]

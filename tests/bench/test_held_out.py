@@ -1,6 +1,5 @@
 """Weights chosen without a conversation know nothing of it, and what is told apart is counted."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
@@ -81,17 +80,17 @@ def test_a_feature_left_out_stays_at_nothing() -> None:
 
 
 def test_an_agent_s_and_a_tool_s_text_weigh_as_fixed() -> None:
-    """Whatever they would be fitted to; without vectors a tool's as an agent's."""
+    """Whatever they would be fitted to; without vectors a tool's text weighs nothing."""
     samples = [sample for sample in random_samples(60) if sample.answers]
     weights = Stack(samples).fit()
-    assert weights[0] > 0.01
+    assert abs(weights[0]) > 0.01
     assert weights[_FITTED:] == pytest.approx([-weights[0], -weights[0]])
     for sample in samples:
         sample.features[:, 0] = 0.0
     weights = Stack(samples).fit()
     assert weights[0] == 0.0
     assert abs(weights[_FITTED]) > 0.001
-    assert weights[_FITTED] == pytest.approx(weights[_FITTED + 1])
+    assert weights[_FITTED + 1] == 0.0
 
 
 def test_groups_count_alike_however_many_questions_they_have() -> None:
@@ -113,7 +112,8 @@ def test_the_fit_is_at_the_bottom_of_its_loss() -> None:
         total = PENALTY / 2 * float(((weights * spread) ** 2).sum())
         for sample in samples:
             shares = np.exp(sample.features @ weights)
-            total -= math.log(shares[sample.answers].sum() / shares.sum()) / len(samples)
+            logs = np.log(shares[sample.answers] / shares.sum())
+            total -= float(logs.mean()) / len(samples)
         return total
 
     weights = Stack(samples).fit()

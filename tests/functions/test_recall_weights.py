@@ -19,7 +19,7 @@ from tests.support import Gateway, ScratchDatabase
 
 ALICE, BOB, HELPER = "user:alice", "user:bob", "agent:helper"
 QUESTION = "Which lamp is at the pier?"
-TEN = {
+FEATURES = {
     "cosine",
     "words",
     "words_nearby",
@@ -30,6 +30,8 @@ TEN = {
     "question_share",
     "date",
     "length",
+    "by_agent",
+    "by_tool",
 }
 ONCE_TODAY = 0.1 / (1 - 0.9**30)
 
@@ -105,7 +107,7 @@ def test_nothing_changes_unless_it_is_asked_for(
     for weights in (None, {}, {"recency": 0}, {"recency": 0, "importance": 0.0}):
         answer = recall(gateway, key, explain=True, weights=weights)
         assert {**answer, "read_token": ""} == {**before, "read_token": ""}
-    assert {name for hit in before["hits"] for name in hit["features"]} == TEN
+    assert {name for hit in before["hits"] for name in hit["features"]} == FEATURES
 
 
 def test_recency_orders_by_when_it_happened(gateway: Gateway, key: str, tell: Tell) -> None:
@@ -122,7 +124,7 @@ def test_recency_orders_by_when_it_happened(gateway: Gateway, key: str, tell: Te
         h["event_id"]: h["relevance"] for h in plain["hits"]
     }
     assert {name for hit in body["hits"] for name in hit["features"]} == {
-        *TEN,
+        *FEATURES,
         "recency",
         "importance",
     }

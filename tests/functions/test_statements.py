@@ -3,7 +3,6 @@ made of conversations shows it."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -156,13 +155,12 @@ def test_what_is_near_a_message_is_told_without_statements(
     query = {"query": "Who keeps the lighthouse?", "min_relevance": 0, "explain": True, "limit": 20}
     hits = call(gateway, key, "POST", "/api/v1/recall", query)["hits"]
     features = {hit["text"]: hit["features"] for hit in hits}
-    mean = fmean(row["cosine"] for row in features.values())
-    assert features["Old Tom does."]["cosine_before"] > 0.5
+    assert features["Old Tom does."]["cosine_before"] > 2
     assert features["Old Tom does."]["words_nearby"] > 0
     for n in range(9):
         near = features[f"The weather on day {n} is fair."]
         assert near["words_nearby"] == 0
-        assert near["cosine_before"] == near["cosine_after"] == pytest.approx(mean)
+        assert near["cosine_before"] == near["cosine_after"] == 0
 
 
 def test_provenance_knows_it(

@@ -232,13 +232,12 @@ def _speaker_name(speaker: str | None) -> str:
 
 
 class AnswerabilityFeatures(NamedTuple):
-    """The features that predict whether a view contains an answer at all."""
+    """The features that predict whether a view contains an answer at all. None of them is on the
+    view's own scale of cosines, on which something is always far above the mean, whether it answers
+    or not."""
 
-    score: float
-    """The score of the best candidate."""
     cosine: float
-    """The highest cosine, in deviations of the embedding space's usual scale. On the view's own
-    scale something is always far above the mean, whether it answers or not."""
+    """The highest cosine, in deviations of the embedding space's usual scale."""
     words_absent: float
     """The share of the question's words, by weight, that no visible event contains."""
     words_nearby: float
@@ -249,35 +248,28 @@ class AnswerabilityFeatures(NamedTuple):
     log_events: float
     """The logarithm of the number of events searched: the more events there are, the closer the
     closest one is by chance."""
-    spread: float
-    """The difference between the best score and the twentieth; 0 with fewer candidates."""
 
 
-_SPREAD_PLACE = 20
 _MAX_FITTED_EVENTS = 1000
 """Larger views were not part of the fit, and count as views of this many events."""
 
 
 def compute_answerability_features(
-    scores: Sequence[float],
-    features: Sequence[Features],
+    best: Sequence[Features],
     highest_cosine: float,
     words: Sequence[QuestionWord],
     events_in_view: int,
     events_searched: int,
 ) -> AnswerabilityFeatures:
-    """The features of an answer whose candidates are sorted best first; there is at least one.
-    `highest_cosine` is on the space's usual scale. Without filters, all visible events are
+    """The features of an answer, from the features of its candidates, best first; there is at least
+    one. `highest_cosine` is on the space's usual scale. Without filters, all visible events are
     searched."""
     total = sum(word.weight(events_in_view) for word in words) or 1.0
     absent = sum(word.weight(events_in_view) for word in words if not word.events)
-    is_long = len(scores) >= _SPREAD_PLACE
     return AnswerabilityFeatures(
-        score=scores[0],
         cosine=highest_cosine,
         words_absent=absent / total,
-        words_nearby=max(candidate.words_nearby for candidate in features[:5]),
-        words=max(candidate.words for candidate in features[:5]),
+        words_nearby=max(candidate.words_nearby for candidate in best[:5]),
+        words=max(candidate.words for candidate in best[:5]),
         log_events=math.log(min(max(events_searched, 1), _MAX_FITTED_EVENTS)),
-        spread=scores[0] - scores[_SPREAD_PLACE - 1] if is_long else 0.0,
     )

@@ -108,7 +108,6 @@ def rank(
     )
     scores, order = [item[0] for item in scored], [item[2] for item in scored]
     answer = compute_answerability_features(
-        scores,
         [features[n] for n in order],
         find_highest_cosine(candidates, features, calibration.usual),
         words,
