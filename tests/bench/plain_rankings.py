@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
 import psycopg
@@ -18,8 +18,8 @@ from tests.bench.recall_service import Asking, RecallService
 LIMIT = 20
 _K1, _B = 1.5, 0.75
 """Of BM25."""
-_AGENT = -1.0
-"""The constant for an agent's text."""
+_AGENT = 0.4
+"""An agent's text counts so much by author: about here BEAM's ranking is at its best."""
 
 # What a developer writes who has Postgres and pgvector: texts as they are, one statement for words
 # (all of them, as websearch_to_tsquery has it), one for vectors, and their ranks fused with 60.
@@ -103,13 +103,13 @@ class Plain:
     """Rankings of the events in view by what is easily had.
 
     BM25 as Robertson and Zaragoza (2009) have it, over English stems, each event with its date and
-    speaker; so is the cosine. By author it is in deviations of the view's, and an agent's text has
-    the constant that recall gives it. Bare SQL has the texts as they are.
+    speaker; so is the cosine. By author an agent's text counts less, as in recall. Bare SQL has the
+    texts as they are.
     """
 
     def __init__(self, corpus: Corpus, service: RecallService, bare: BareSql) -> None:
         self._events = corpus.events
-        self._author = [_AGENT * (event["role"] == "agent") for event in corpus.events]
+        self._author = [_AGENT if event["role"] == "agent" else 1.0 for event in corpus.events]
         dated = [date_text(event) for event in corpus.events]
         self._vectors = service.embedder.embed(dated, timeout=600.0)
         texts = [event["content"] for event in corpus.events]
@@ -128,11 +128,7 @@ class Plain:
         scores = dict(zip(view, words, strict=True))
         cosines = {n: math.sumprod(vector, self._vectors[n]) for n in view}
         by_words = sorted((n for n in view if scores[n] > 0), key=lambda n: -scores[n])
-        mean, deviation = fmean(words), pstdev(words)
-        by_author = sorted(
-            (n for n in view if scores[n] > 0),
-            key=lambda n: (mean - scores[n]) / (deviation or 1.0) - self._author[n],
-        )
+        by_author = sorted(by_words, key=lambda n: -scores[n] * self._author[n])
         by_cosine = sorted(view, key=lambda n: -cosines[n])
         by_rank = fuse([(1.0, by_words[:200]), (0.5, by_cosine[:200])], 10)
         orders = {
