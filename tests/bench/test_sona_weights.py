@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.bench import personas, recall_quality
+from tests.bench.growth_data import StoredVectors
 from tests.bench.personas import WEIGHTS, Figure, summarize, table
 
 PLAIN: dict[str, Any] = {"references": {}, "corpora": {}, "elsewhere": {}}
@@ -43,7 +44,7 @@ def test_the_output_has_the_figures_of_the_table(
 
     monkeypatch.setattr(recall_quality, "measure", measure_plain)
     monkeypatch.setattr(recall_quality.references_quality, "table", show_nothing)
-    monkeypatch.setattr(recall_quality, "LocalEmbedder", dict)
+    monkeypatch.setattr(recall_quality.recall_inputs, "LocalEmbedder", StoredVectors)
     monkeypatch.setattr(personas, "measure", read_measures)
     out = tmp_path / "recall.json"
     monkeypatch.setattr(sys, "argv", ["bench", "--out", str(out)])
