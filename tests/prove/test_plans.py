@@ -33,6 +33,7 @@ from strandline.log import (
 from strandline.log import store as log_store
 from strandline.recall import importance, store_importance
 from strandline.recall import store as recall_store
+from strandline.recall.cosine_scale import SAMPLED_EVENTS
 from strandline.sessions import store as sessions_store
 from strandline.sessions import store_chains
 from strandline.tenants import store_audit, store_quotas
@@ -204,14 +205,16 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
     newest events for each of its page, or for words twenty, then those that hold the words; what
     that leaves open, and recall, the view; for a part of a word also every scope, for texts that
     are not indexed yet. A filter takes of recall the events that hold the words,
-    the nearest ten times over, and, where those are too few, all in view."""
+    the nearest ten times over, and, where those are too few, all in view. A recall's sample takes
+    its events, their vectors, and every scope in view."""
     view, in_view, few = crowd.scopes // 4, crowd.events // 3, log_store.MAX_LISTED_SCOPES + 1
     reach, words = 100 * (PAGE + 1), crowd.events // 10
     page = 20 * PAGE
     # of a large view: the codes of all vectors; of words a sample, and what a bound leaves of them
     in_part = 10_000 + 3 * crowd.scopes
     in_all = crowd.events + in_part + 2 * crowd.scopes
-    most, nearest = words + 2 * view + in_view + page, 10 * indexed_text.CANDIDATES
+    sampled = 2 * SAMPLED_EVENTS + view
+    most, nearest = words + 2 * view + in_view + page + sampled, 10 * indexed_text.CANDIDATES
     wide, narrow, removed_ids = (WIDE,), (NARROW,), (SILENT,)
     edge = {"event_id": str(crowd.event_id), "participants": [WIDE]}
     by_cid = {"cid": crowd.cid, "participants": [WIDE]}
@@ -291,10 +294,11 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
         "recall of a session": Hot(
             wide,
             recall_call(COMMON, session_id="session-2"),
-            max(2 * (words + view), 2_000),  # of a sample, what the candidates themselves take
+            # of few words, what the candidates themselves take
+            max(2 * (words + view), 2_000) + sampled,
         ),
-        "recall of few by role": Hot(narrow, recall_call(COMMON, role="agent"), crowd.events // 10),
-        "recall of few": Hot(narrow, recall_call(COMMON), crowd.events // 10),
+        "recall of few by role": Hot(narrow, recall_call(COMMON, role="agent"), words + sampled),
+        "recall of few": Hot(narrow, recall_call(COMMON), words + sampled),
         "worker": Hot((), work, 20 * 60),
     }
 
@@ -414,7 +418,9 @@ def around_sessions(crowd: LargeTenant) -> dict[str, Hot]:
             (WIDE,), lambda a: store_chains.list_latest(a, scope, PAGE, session_id=name), 20 * PAGE
         ),
         "chains in view about": Hot(
-            (WIDE,), partial(chains_searched, scope_id=None), crowd.events // 10 + 14 * view
+            (WIDE,),
+            partial(chains_searched, scope_id=None),
+            crowd.events // 10 + 15 * view + 2 * SAMPLED_EVENTS,
         ),
         "chains about": Hot(
             (WIDE,),
