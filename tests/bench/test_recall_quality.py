@@ -1,8 +1,11 @@
 """The bench of recall: its corpora are sound, and its measures are right."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from tests.bench import recall_corpora
+from tests.bench import beam, recall_corpora
 from tests.bench.recall_corpora import NONE, Corpus, Question
 from tests.bench.recall_quality import Row, Score, score, summarize
 from tests.bench.recall_service import Asking
@@ -91,3 +94,45 @@ def test_a_corpus_is_summed_up_under_the_names_of_the_file() -> None:
     assert "| Strandline | 1.000 / 0.750 / 1.000 |" in lines
     assert "Strandline: MRR; Strandline, held out: MRR |" in lines
     assert "all talks: of 2 questions of kind none, refused by default: 0.500" in lines
+
+
+def test_beam_is_read_as_it_is_published(tmp_path: Path) -> None:
+    """A batch is a session from the day that it names; messages bear no marks of their making."""
+    turns = [
+        {"role": "user", "id": 0, "time_anchor": "March-15-2024", "content": "I plan. ->-> 1,1"},
+        {"role": "assistant", "id": 1, "content": "Well."},
+    ]
+    asked = {"question": "What do I do?", "source_chat_ids": {"first": [0], "second": [7]}}
+    for number in beam.TALKS:
+        folder = tmp_path / "chats" / "100K" / str(number)
+        (folder / "probing_questions").mkdir(parents=True)
+        batches = [{"batch_number": "1", "turns": [turns]}]
+        (folder / "chat.json").write_text(json.dumps(batches))
+        questions = {"knowledge_update": [asked], "abstention": [{"question": "Why?"}]}
+        path = folder / "probing_questions" / "probing_questions.json"
+        path.write_text(json.dumps(questions))
+    talks = beam.load(tmp_path)
+    assert [talk.name for talk in talks] == [f"beam-{number}" for number in range(1, 11)]
+    assert [(e["content"], e["role"], e["occurred_at"]) for e in talks[0].events] == [
+        ("I plan.", "user", "2024-03-15T09:00:00+00:00"),
+        ("Well.", "agent", "2024-03-15T09:01:00+00:00"),
+    ]
+    assert [(q.kind, set(q.evidence)) for q in talks[0].questions] == [
+        ("knowledge_update", {"m0"}),
+        (NONE, set()),
+    ]
+
+
+def test_further_sets_are_groups_of_their_own(tmp_path: Path) -> None:
+    """Those that ship are not read twice; those whose names differ by a number are one group."""
+    shipped = sorted(recall_corpora.SETS.glob("*.json"))[0].read_text()
+    (tmp_path / "copy.json").write_text(shipped)
+    talk = json.loads(shipped)
+    talk["events"][0]["text"] = "Something else."
+    for name in ("held1", "held2", "coder"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(talk))
+    more = recall_corpora.load(None, tmp_path)
+    assert len(more) == len(recall_corpora.load(None)) + 3
+    groups = {corpus.name: corpus.group for corpus in more}
+    assert (groups["held1"], groups["held2"], groups["coder"]) == ("held", "held", "coder")
+    assert "copy" not in groups

@@ -15,6 +15,7 @@ from strandline.db.database import Caller, Database, TenantDb
 from strandline.embeddings.embedder import LOCAL_DIMENSIONS
 from strandline.log import indexed_text
 from strandline.recall import store
+from strandline.recall.cosine_scale import SAMPLED_EVENTS
 from strandline.recall.store import CandidateRow, search_candidates
 from tests.bench.growth_data import AGENT, SPACE, Row, SyntheticTenant, load_tenant, make_tenant
 from tests.support import ScratchDatabase
@@ -98,6 +99,7 @@ def find_losses(large: Large) -> Iterator[str]:
             yield from _lost_words(large.base, access, tenant)
             yield from _lost_newest(access, tenant)
             yield from _lost_counts(access)
+            yield from _lost_sample(access, tenant)
 
 
 def _lost_vectors(
@@ -166,6 +168,19 @@ def _lost_counts(access: TenantDb) -> Iterator[str]:
             yield f"{word} in {count:.0f} events, {counts} counted"
 
 
+def _lost_sample(access: TenantDb, tenant: SyntheticTenant) -> Iterator[str]:
+    """The sample of a view, of which not all scopes are listed, has the mean of the whole."""
+    vector = tenant.clusters.near(tenant.vectors[7])
+    sample = _find(access, "", vector)
+    cosines = next(row.sampled_cosines for row in sample if row.sampled_cosines is not None)
+    unit = tenant.vectors / np.linalg.norm(tenant.vectors, axis=1, keepdims=True)
+    truth = unit @ vector
+    if not 60 <= len(cosines) <= SAMPLED_EVENTS:  # a twentieth is erased
+        yield f"a sample of {len(cosines)}"
+    if abs(np.mean(cosines) - truth.mean()) > 4 * truth.std() / len(cosines) ** 0.5:
+        yield f"a sample with a mean of {np.mean(cosines)} for {truth.mean()}"
+
+
 @pytest.mark.proof
 def test_little_is_lost_of_a_large_view(large: Large) -> None:
     losses = list(find_losses(large))
@@ -221,6 +236,8 @@ _FAULTS = (
     ("search_words_in_large_view", "exit when v_row_count > 0", "exit"),
     ("search_words_in_large_view", "order by e.recorded_at desc,", "order by e.recorded_at,"),
     ("read_view", "/ id_share(v_lowest[c_sample])", "* 9"),
+    ("sample_cosines", "order by m.scope_id limit c_scopes", "limit 0"),
+    ("sample_cosines", "order by s.scope_id limit c_scopes", "limit 0"),
 )
 
 
