@@ -91,13 +91,18 @@ def _check(value: Any, path: str, depth: int) -> None:
 
 
 def _check_text(text: str, path: str) -> None:
-    if "\x00" in text:
-        raise Invalid(f"{path or 'body'}: contains a NUL character", field=path or "body")
-    if not text.isascii() and _SURROGATE.search(text):
-        raise Invalid(f"{path or 'body'}: contains a lone surrogate", field=path or "body")
+    is_plain = text.isascii() and "\x00" not in text
+    match = None if is_plain else _UNSTORABLE.search(text)
+    if match is not None:
+        name = "NUL" if match[0] == "\x00" else "half of a character, a lone surrogate"
+        raise Invalid(
+            f"{path or 'body'}: contains U+{ord(match[0]):04X} ({name}) at position "
+            f"{match.start()}, which cannot be stored; send U+FFFD in its place, or leave it out",
+            field=path or "body",
+        )
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _PLAIN_MESSAGES = {
     "Input should be a valid dictionary": "must be a JSON object",
     "Extra inputs are not permitted": "is not a known field",

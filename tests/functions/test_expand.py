@@ -237,9 +237,20 @@ def make_hit(at: int, text: str = "") -> Hit:
 def test_the_order_is_one_whatever_order_hits_come_in() -> None:
     hits = [make_hit(at) for at in (5, 1, 4, 1, 3)]
     citations = {hits[1].event_id: [hits[0].event_id], hits[2].event_id: [uuid.uuid4()]}
-    expected = sort_by_time(hits, lambda n: citations.get(n, ()))
-    assert sort_by_time(hits[::-1], lambda n: citations.get(n, ())) == expected
+    scope, recorded_at = uuid.uuid4(), datetime(2026, 5, 9, tzinfo=UTC)
+    seqs = {hit.event_id: seq for seq, hit in enumerate(hits)}
+
+    def sort(hits: list[Hit]) -> list[Hit]:
+        return sort_by_time(
+            hits, lambda n: citations.get(n, ()), lambda n: (recorded_at, scope, seqs[n])
+        )
+
+    expected = sort(hits)
+    assert sort(hits[::-1]) == expected
     assert [hit.occurred_at.hour for hit in expected] == [1, 3, 4, 5, 1]
+    same = [make_hit(1) for _ in range(20)]
+    seqs |= {hit.event_id: seq for seq, hit in enumerate(same)}
+    assert sort(same[::-1]) == same, "of one time: the order of the log, not of random ids"
 
 
 def test_without_a_budget_all_fit() -> None:

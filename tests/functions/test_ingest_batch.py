@@ -76,6 +76,28 @@ def test_each_item_has_the_status_and_error_that_it_would_have_alone(
     assert scratch_db.rows("select count(*), max(seq) from events") == [(4, 4)]
 
 
+@pytest.mark.parametrize(
+    ("bad", "name", "character"),
+    [
+        ("binary\0tail", "content", "U+0000 (NUL) at position 6"),
+        ("cut \ud83d", "content", "U+D83D (half of a character, a lone surrogate) at position 4"),
+        ({"log": ["ok", "a\0"]}, "metadata.log[1]", "U+0000 (NUL) at position 1"),
+    ],
+)
+def test_a_character_that_cannot_be_stored_is_named_and_the_others_are_stored(
+    alice: Sender, bad: object, name: str, character: str
+) -> None:
+    field = name.partition(".")[0]
+    item = user_message("x") | {field: bad}
+    reply = alice.batch(user_message("before"), item, user_message("after"))
+    assert statuses(reply) == [201, 422, 201]
+    error = reply.body["results"][1]["error"]
+    assert error["details"]["field"] == name
+    expected = f"{name}: contains {character}, which cannot be stored; send U+FFFD in its place"
+    assert error["message"].startswith(expected)
+    assert alice.one(item).error["message"] == error["message"]
+
+
 def test_a_batch_in_which_all_fail_is_still_an_answer(
     alice: Sender, scratch_db: ScratchDatabase
 ) -> None:

@@ -69,6 +69,8 @@ class Call(Generic[T]):
     """Statuses besides 2xx whose answers are no errors."""
     download: Download | None = None
     """Where the answer's bytes go; `parse` gets none then."""
+    see_headers: Callable[[Mapping[str, str]], None] | None = None
+    """Called with the headers of the answer."""
 
 
 class VerbGroup:

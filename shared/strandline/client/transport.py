@@ -77,6 +77,8 @@ def read_response(call: Call[T], response: httpx2.Response, content: bytes) -> T
     """The answer. Raises ServiceError."""
     status = response.status_code
     if 200 <= status < 300 or (status in call.also and _refusal(content) is None):
+        if call.see_headers is not None:
+            call.see_headers(response.headers)
         try:
             return call.parse(content)
         except (ValueError, RecursionError) as error:

@@ -102,7 +102,7 @@ def append_bodies(
 
 def _batch_item(result: AppendResult, request_id: str) -> BatchItem:
     if result.error is None:
-        return BatchItem(status=201, event=result.receipt, is_replay=result.is_replay)
+        return BatchItem(status=201, event=result.receipt)
     details = Refusal.model_validate(error_body(result.error, request_id))
     return BatchItem(status=status_of(result.error), error=details)
 

@@ -144,8 +144,6 @@ class BatchItem(ResponseModel):
     status: int
     event: Receipt | None = None
     error: Refusal | None = None
-    is_replay: bool = False
-    """Whether the event was already stored under the same key."""
 
 
 class BatchAnswer(ResponseModel):

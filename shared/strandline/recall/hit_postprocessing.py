@@ -17,6 +17,9 @@ from strandline.recall.store import HitEvent
 _MAX_SEEDS = 10
 """The number of best hits whose edges are followed."""
 
+type LogPlace = tuple[datetime, UUID, int]
+"""When an event was recorded, its scope and its seq: the order of the log."""
+
 EDGE: Sequence[str] = ("edge",)
 """The reason given for an event that was not found but is cited by one that was."""
 _LATER = "later"
@@ -117,31 +120,35 @@ def fit_to_budget(hits: Iterable[Hit], max_tokens: int | None) -> list[Hit]:
     return fitting
 
 
-def sort_by_time(hits: Sequence[Hit], cited_ids: Callable[[UUID], Iterable[UUID]]) -> list[Hit]:
+def sort_by_time(
+    hits: Sequence[Hit],
+    cited_ids: Callable[[UUID], Iterable[UUID]],
+    place_of: Callable[[UUID], LogPlace],
+) -> list[Hit]:
     """Sort the hits so that none comes before one that it cites, and otherwise oldest first by when
-    they happened, and by id."""
+    they happened. Those of one time are in the order of the log: a question before its answer."""
+
+    def sort_key(hit: Hit) -> tuple[datetime, LogPlace, UUID]:
+        return hit.occurred_at, place_of(hit.event_id), hit.event_id
+
     hit_by_id = {hit.event_id: hit for hit in hits}
     waits_for = {hit.event_id: _keep_hits(cited_ids(hit.event_id), hit_by_id) for hit in hits}
     waiting: dict[UUID, list[UUID]] = {}
     for event_id, dependencies in waits_for.items():
         for cited_id in dependencies:
             waiting.setdefault(cited_id, []).append(event_id)
-    ready = [_time_key(hit) for hit in hits if not waits_for[hit.event_id]]
+    ready = [sort_key(hit) for hit in hits if not waits_for[hit.event_id]]
     heapq.heapify(ready)
     result: list[Hit] = []
     while ready:
-        event_id = heapq.heappop(ready)[1]
+        event_id = heapq.heappop(ready)[-1]
         result.append(hit_by_id[event_id])
         for later_id in waiting.get(event_id, ()):
             waits_for[later_id].discard(event_id)
             if not waits_for[later_id]:
-                heapq.heappush(ready, _time_key(hit_by_id[later_id]))
+                heapq.heappush(ready, sort_key(hit_by_id[later_id]))
     return result
 
 
 def _keep_hits(event_ids: Iterable[UUID], hit_by_id: Mapping[UUID, Hit]) -> set[UUID]:
     return {event_id for event_id in event_ids if event_id in hit_by_id}
-
-
-def _time_key(hit: Hit) -> tuple[datetime, UUID]:
-    return hit.occurred_at, hit.event_id

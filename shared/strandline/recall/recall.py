@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from strandline.recall.features import QuestionWord
 from strandline.recall.hit_postprocessing import (
     EDGE,
     find_cited_events,
+    LogPlace,
     fit_to_budget,
     make_edge_hits,
     put_later_first,
@@ -240,7 +241,9 @@ def recall(
     hits = fit_to_page(fitting)
     is_cut = len(hits) < len(fitting)
     if request.order == "time":
-        hits = sort_by_time(hits, lambda n: _list_cited(events, n))
+        hits = sort_by_time(
+            hits, lambda n: _list_cited(events, n), lambda n: _place_of(events, n)
+        )
     return RecallAnswer(
         known=search_result.known,
         hits=hits,
@@ -253,6 +256,14 @@ def recall(
 
 def _list_cited(events: Mapping[UUID, HitEvent], event_id: UUID) -> list[UUID]:
     return [UUID(edge["event_id"]) for edge in events[event_id].edges] if event_id in events else []
+
+
+def _place_of(events: Mapping[UUID, HitEvent], event_id: UUID) -> LogPlace:
+    """The place in the log; an event that was not read is a later statement, and comes last."""
+    if event_id not in events:
+        return datetime.max.replace(tzinfo=UTC), event_id, 0
+    event = events[event_id]
+    return event.recorded_at, event.scope_id, event.seq
 
 
 def embed_query(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from strandline.client import answers
@@ -17,8 +18,10 @@ from strandline.client.errors import (
     TooLargeError,
     make_error,
 )
+from strandline.client.memory import Memory, check_batch_answer
 from strandline.client.outbox import MAX_BATCH_BYTES
 from strandline.commands.imports.items import (
+    Event,
     Item,
     LeftOut,
     NewEvent,
@@ -27,6 +30,8 @@ from strandline.commands.imports.items import (
     SkippedFile,
 )
 
+_REPLAYED_HEADER = "idempotent-replayed"
+"""`true`, or the places of the events that were stored before, as `0,2`."""
 _BATCH = 200
 _MAX_SENTENCES = 100
 """Of each kind; beyond, only their number is kept."""
@@ -120,7 +125,7 @@ def store_batch(client: Strandline, batch: Sequence[NewEvent], tally: ImportTall
     """Store events, and count what became of each. A request that is refused whole is sent again
     in halves, so that the event at fault costs itself alone. Raises ServiceError."""
     try:
-        answer = client.add_batch([item.event for item in batch])
+        results, known_places = _post([item.event for item in batch], client)
     except (TooLargeError, MalformedRequestError, InvalidFieldError) as error:
         if len(batch) == 1:
             tally.refuse(f"{batch[0].place}: {_explain(error)}")
@@ -129,13 +134,31 @@ def store_batch(client: Strandline, batch: Sequence[NewEvent], tally: ImportTall
         store_batch(client, batch[:middle], tally)
         store_batch(client, batch[middle:], tally)
         return
-    for item, result in zip(batch, answer.results, strict=True):
-        _count_result(item, result, tally)
+    for place, (item, result) in enumerate(zip(batch, results, strict=True)):
+        _count_result(item, result, tally, is_known=place in known_places)
 
 
-def _count_result(item: NewEvent, result: answers.BatchItem, tally: ImportTally) -> None:
+def _post(
+    events: Sequence[Event], client: Strandline
+) -> tuple[Sequence[answers.BatchItem], Container[int]]:
+    """What became of each event, and the places of those that were there before."""
+    headers: dict[str, str] = {}
+    call = Memory.post_batch.call(client, events, atomic=False)
+    answer = client.perform(replace(call, see_headers=headers.update))
+    replays = headers.get(_REPLAYED_HEADER, "")
+    known_places = range(len(events)) if replays == "true" else _parse_places(replays)
+    return check_batch_answer(answer, len(events)).results, known_places
+
+
+def _parse_places(text: str) -> Container[int]:
+    return {int(place) for place in text.split(",") if place.isdecimal()}
+
+
+def _count_result(
+    item: NewEvent, result: answers.BatchItem, tally: ImportTally, *, is_known: bool
+) -> None:
     if result.error is None:
-        if result.is_replay:
+        if is_known:
             tally.known_count += 1
         else:
             tally.stored_count += 1
