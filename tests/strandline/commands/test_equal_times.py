@@ -27,7 +27,7 @@ def test_a_question_comes_before_its_answer(service: HttpService) -> None:
             "feed": [event.content for event in memory.events(scope.scope_id)],
             "get_all": [event.content for event in memory.get_all()][::-1],
             "recall": [hit.text for hit in ordered.hits],
-            "session": [item.event.content for item in recent],
+            "session": [item.event.content for item in recent][::-1],
         }
         blocks = [
             memory.context("spare key pot").text,
