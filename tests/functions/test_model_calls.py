@@ -117,7 +117,10 @@ def test_a_rest_is_told_by_who_did_not_see_it(
     assert 50 < remaining_time.total_seconds() < 90
     assert gateway.call("GET", USAGE, key=other).body["models"]["resting_until"] is None
     health = gateway.call("GET", "/api/v1/health", key=key)
-    assert health.body["language"] == {"provider": "openai:tiny"}
+    language = health.body["language"]
+    assert language["provider"] == "openai:tiny"
+    assert language["failure"] == "The language model's provider answered HTTP 500."
+    assert language["resting_until"] is not None
 
 
 def test_a_budget_is_an_operators_word(

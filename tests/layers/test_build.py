@@ -270,7 +270,9 @@ def test_what_ships_is_what_was_tested(repository: Path) -> None:
     for lock in locks:
         pins = install.parse_pins(lock.read_text())
         assert len(pins) > (5 if lock.stem == "client" else 30)
-        assert pins <= everything, lock
+        # What only an older Python installs cannot be in an environment of this one.
+        older = {"exceptiongroup==1.3.2", "httpcore2==2.14.0", "httpx2==2.14.0"}
+        assert pins - (older if lock.stem == "client" else set()) <= everything, lock
 
 
 def test_what_runs_on_one_machine_is_what_ships_and_nothing_for_builders(repository: Path) -> None:

@@ -21,8 +21,8 @@ from strandline.recall.calibrations import calibration_for
 from strandline.recall.features import QuestionWord
 from strandline.recall.hit_postprocessing import (
     EDGE,
-    find_cited_events,
     LogPlace,
+    find_cited_events,
     fit_to_budget,
     make_edge_hits,
     put_later_first,
@@ -241,9 +241,7 @@ def recall(
     hits = fit_to_page(fitting)
     is_cut = len(hits) < len(fitting)
     if request.order == "time":
-        hits = sort_by_time(
-            hits, lambda n: _list_cited(events, n), lambda n: _place_of(events, n)
-        )
+        hits = sort_by_time(hits, lambda n: _list_cited(events, n), lambda n: _place_of(events, n))
     return RecallAnswer(
         known=search_result.known,
         hits=hits,
