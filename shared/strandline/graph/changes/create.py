@@ -9,7 +9,6 @@ from uuid import UUID
 
 from strandline.db.database import NOBODY, Caller
 from strandline.errors import Invalid, NotFound, StateConflict
-from strandline.graph.changes.node_targets import UPKEEP
 from strandline.graph.changes.sentences import name_of, write_sentence
 from strandline.graph.changes.statement_writes import (
     count_writes,
@@ -24,6 +23,7 @@ from strandline.graph.nodes.edge_type_rules import (
 )
 from strandline.graph.nodes.identity import NodeType, format_node_id, normalise, parse_node_id
 from strandline.graph.nodes.observations import (
+    UPKEEP,
     EdgeObservation,
     NodeObservation,
     Source,

@@ -7,7 +7,6 @@ from typing import Any
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
 from strandline.graph.changes.node_targets import (
-    UPKEEP,
     ReferencedNode,
     describe_node,
     describe_target,
@@ -26,7 +25,7 @@ from strandline.graph.changes.statement_writes import (
 )
 from strandline.graph.changes.store_targets import NodeTarget, find_targets
 from strandline.graph.nodes.identity import format_node_id, normalise
-from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObservation, Source
 from strandline.http.request import Request
 from strandline.log.statement_events import GraphStatement, resolve_role
 

@@ -6,7 +6,6 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.node_targets import (
-    UPKEEP,
     describe_target,
     find_referenced_nodes,
     format_target,
@@ -28,7 +27,7 @@ from strandline.graph.changes.store_targets import (
     list_merged_nodes,
 )
 from strandline.graph.nodes.identity import format_node_id
-from strandline.graph.nodes.observations import NodeObservation, Source
+from strandline.graph.nodes.observations import UPKEEP, NodeObservation, Source
 from strandline.http.request import Request
 from strandline.log.statement_events import GraphStatement, resolve_role
 

@@ -11,10 +11,6 @@ from strandline.graph.changes.store_targets import NodeTarget, find_targets
 from strandline.graph.nodes.identity import NodeType, format_node_id, parse_node_id
 from strandline.graph.nodes.observations import NodeObservation, Source
 
-UPKEEP: Mapping[str, Any] = {"upkeep": True}
-"""Part of the patch of an observation that is not evidence, such as an end, a merge or an archive
-flag. It counts in neither the weight nor the confidence."""
-
 
 def find_own_node(scope: GraphScope, text: str) -> NodeTarget:
     """The node of the scope that a path names. Raises NotFound, or StateConflict for a visible node

@@ -8,7 +8,6 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.node_targets import (
-    UPKEEP,
     ReferencedNode,
     describe_node,
     find_referenced_nodes,
@@ -39,7 +38,7 @@ from strandline.graph.nodes.edge_type_rules import (
     resolve_relation,
 )
 from strandline.graph.nodes.identity import format_node_id, normalise
-from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObservation, Source
 from strandline.http.request import Request
 from strandline.log.statement_events import GraphStatement, resolve_role
 

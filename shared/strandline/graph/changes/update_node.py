@@ -6,7 +6,6 @@ from typing import Any, get_args
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
 from strandline.graph.changes.node_targets import (
-    UPKEEP,
     describe_target,
     find_own_node,
     format_target,
@@ -21,7 +20,7 @@ from strandline.graph.changes.statement_writes import (
 )
 from strandline.graph.changes.store_targets import NodeTarget
 from strandline.graph.nodes.identity import NodeType, normalise
-from strandline.graph.nodes.observations import NodeObservation, Source
+from strandline.graph.nodes.observations import UPKEEP, NodeObservation, Source
 from strandline.graph.nodes.schemas import FactCategory
 from strandline.http.request import Request
 from strandline.log.statement_events import GraphStatement, resolve_role

@@ -8,7 +8,6 @@ from uuid import UUID
 
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import Forbidden, Invalid, NotFound, StateConflict
-from strandline.graph.changes.node_targets import UPKEEP
 from strandline.graph.changes.sentences import write_field_sentence
 from strandline.graph.fields import store_write
 from strandline.graph.fields.read_fields import to_revision_fields, try_parse_topic_id
@@ -18,7 +17,7 @@ from strandline.graph.fields.store_write import FieldBefore, NewRevision
 from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.identity import normalise
-from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObservation, Source
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
 from strandline.graph.nodes.store_observations import lock_scopes, write_observations
 from strandline.graph.nodes.store_read_nodes import ScopeNode

@@ -8,6 +8,10 @@ from uuid import UUID
 
 from strandline.graph.nodes.identity import NodeType, hash_name
 
+UPKEEP: Mapping[str, Any] = {"upkeep": True}
+"""Part of the patch of an observation that is not evidence, such as an end, a merge or an archive
+flag. It counts in neither the weight nor the confidence."""
+
 
 @dataclass(frozen=True)
 class Source:

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from strandline.chains.slot_decisions import SaidStatement, list_said
 from strandline.db.database import TenantDb
-from strandline.graph.changes.node_targets import UPKEEP
-from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
+from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObservation, Source
 from strandline.graph.nodes.store_observations import write_observations
 from strandline.graph.promotion.extraction_checks import Promotion
 from strandline.graph.promotion.store import DueChain, EvidenceEvent
