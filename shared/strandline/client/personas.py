@@ -123,11 +123,17 @@ class Personas(VerbGroup):
         user: str | None = None,
         agent: str | None = None,
         participants: Iterable[str] | None = None,
+        everybody: bool | None = None,
     ) -> Steps[answers.ActsPage]:
         """The acts after a cursor, in order; waits `wait` seconds for one. Where the service lets
         no more requests wait, it is asked again when it says so. Go on with the answer's
         `cursor`."""
-        readers: dict[str, Any] = {"user": user, "agent": agent, "participants": participants}
+        readers: dict[str, Any] = {
+            "user": user,
+            "agent": agent,
+            "participants": participants,
+            "everybody": everybody,
+        }
         end, seconds = time.monotonic() + (wait or 0.0), wait
         while True:
             page = yield from yield_step(

@@ -137,6 +137,13 @@ def test_a_verb_sends_what_its_call_takes(name: str) -> None:
     assert differences(verb, operations()[verb.declaration.operation.name]) == []
 
 
+def test_acts_take_what_one_request_of_them_takes() -> None:
+    """`acts` asks again where the service lets no more requests wait."""
+    one_request = VERBS["Strandline._acts_now"].declaration.defaults
+    assert inspect.signature(Strandline.acts).parameters.keys() >= one_request.keys()
+    assert "everybody" in one_request
+
+
 def test_a_parameter_that_the_service_gains_is_noticed() -> None:
     """Planted: a body with another field, one that must be there, and a key that is not taken."""
     verb = VERBS["Strandline.recall"]
