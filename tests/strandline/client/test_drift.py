@@ -140,7 +140,8 @@ def test_a_verb_sends_what_its_call_takes(name: str) -> None:
 def test_acts_take_what_one_request_of_them_takes() -> None:
     """`acts` asks again where the service lets no more requests wait."""
     one_request = VERBS["Strandline._acts_now"].declaration.defaults
-    assert inspect.signature(Strandline.acts).parameters.keys() >= one_request.keys()
+    acts: Any = Strandline.acts
+    assert inspect.signature(acts).parameters.keys() >= one_request.keys()
     assert "everybody" in one_request
 
 
