@@ -21,6 +21,7 @@ from strandline.client.verb_declarations import (
     pages,
     yield_step,
 )
+from strandline.client.whole_files import draft_of
 
 NodeType: TypeAlias = Literal["fact", "decision", "entity", "event", "topic"]
 
@@ -301,9 +302,7 @@ class GraphQuestions(VerbGroup):
                 vectors=vectors,
             )
         )
-        target = Path(path)
-        draft = target.with_name(f".{target.name}.draft")
-        try:
+        with draft_of(Path(path)) as draft:
             yield from yield_step(
                 Call("GET", export.url, bytes, download=Download(draft, export.bytes))
             )
@@ -311,9 +310,6 @@ class GraphQuestions(VerbGroup):
             if digest != export.sha256:
                 address = export.url.partition("?")[0]
                 raise UnexpectedAnswerError(f"{address} is not what was exported.")
-            yield from yield_step(BlockingStep(lambda: draft.replace(target)))
-        finally:
-            draft.unlink(missing_ok=True)
         return export
 
 

@@ -13,6 +13,7 @@ from strandline.client import answers
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError
 from strandline.client.memory import EventFields
+from strandline.client.whole_files import draft_of
 from strandline.commands.imports.items import Event, ImportOptions
 from strandline.commands.imports.reading import FORMATS, read_paths
 from strandline.commands.imports.sending import ImportTally, batch_events, store_batch
@@ -117,12 +118,10 @@ def export(
             print_json_line(line)
             count += 1
     else:
-        draft = out.with_name(f".{out.name}.draft")
-        with draft.open("w", encoding="utf-8") as file:
+        with draft_of(out) as draft, draft.open("w", encoding="utf-8") as file:
             for line in lines:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
                 count += 1
-        draft.replace(out)
     print_text(f"{count} events exported", err=True)
     if left_out:
         print_text(f"left out: {len(left_out)} statements to the knowledge graph", err=True)

@@ -252,6 +252,7 @@ def test_what_is_exported_can_be_imported(run: Run, service: HttpService, tmp_pa
     code, _, err = run("export", "--user", "alice", "--out", str(file))
     assert (code, "left out: 1 statement" in err) == (0, True)
     assert run("export", "--user", "alice")[1] == file.read_text()
+    assert [*tmp_path.iterdir()] == [file], "no draft is left"
     other = service.gateway.key("other", rights=("read", "write", "admin"))
     for counts in ("2 stored, 0 known", "0 stored, 2 known"):
         code, out, _ = run("--key", other, "import", str(file))

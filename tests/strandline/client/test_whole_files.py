@@ -1,0 +1,57 @@
+"""A file that is written is there whole or not at all, and nothing else is touched."""
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from strandline.client.whole_files import draft_of
+
+
+def write(target: Path, text: str) -> None:
+    with draft_of(target) as draft:
+        draft.write_text(text)
+
+
+def test_a_new_file_is_its_owner_s_and_an_old_one_keeps_its_mode(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "x" * 255):
+        write(tmp_path / name, "1")
+        assert (tmp_path / name).read_text() == "1"
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    (tmp_path / "a.jsonl").chmod(0o640)
+    write(tmp_path / "a.jsonl", "2")
+    assert stat.S_IMODE((tmp_path / "a.jsonl").stat().st_mode) == 0o640
+    assert len([*tmp_path.iterdir()]) == 2, "no draft is left"
+
+
+def test_after_an_error_the_file_is_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path / "a", "was")
+    with pytest.raises(FileNotFoundError), draft_of(tmp_path / "a") as draft:
+        draft.with_name("none").replace(draft)
+    assert ((tmp_path / "a").read_text(), len([*tmp_path.iterdir()])) == ("was", 1)
+
+
+def test_two_that_write_the_same_file_do_not_mix(tmp_path: Path) -> None:
+    with draft_of(tmp_path / "a") as first, draft_of(tmp_path / "a") as second:
+        assert first != second
+        first.write_text("first")
+        second.write_text("second")
+    assert (tmp_path / "a").read_text() == "first", "the last one to end"
+
+
+def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    write(tmp_path / "link", "x")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "x"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    texts = list[str]()
+    reader = threading.Thread(target=lambda: texts.append(pipe.read_text()))
+    reader.start()
+    write(pipe, "y")
+    reader.join(10)
+    assert texts == ["y"]
+    assert pipe.is_fifo()
