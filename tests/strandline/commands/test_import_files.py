@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.commands.imports import archives
+from strandline.commands.imports import archives, files
 from strandline.commands.imports.archives import MAX_MEMBERS
 from strandline.commands.imports.items import ImportOptions, Item, NewEvent, Refusal, SkippedFile
 from strandline.commands.imports.json_pieces import open_text, split_lines, split_values
@@ -190,6 +190,80 @@ def test_a_broken_archive_is_named(tmp_path: Path) -> None:
     for number in range(0, len(whole), 7):
         path.write_bytes(whole[:number] + bytes([whole[number] ^ 0xFF]) + whole[number + 1 :])
         read(path)
+
+
+def test_a_member_whose_names_or_packing_cannot_be_read_costs_itself_alone(tmp_path: Path) -> None:
+    text = json.dumps([conversation("b")])
+    for number, (name, method) in enumerate(
+        [(".", 0), ("lz.json", zipfile.ZIP_LZMA), ("\u00e9.json", 0)]
+    ):
+        path = write_archive(tmp_path / f"{number}.zip", a_dot_json=json.dumps([conversation("a")]))
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(name, text, method)
+        data = path.read_bytes().replace("\u00e9".encode(), b"\xff\xff", 1)
+        path.write_bytes(data)
+        items = read(path)
+        assert (count_events(items), len(refusals(items))) == (1, 1), (name, items)
+    assert "by a method other than deflate and bzip2" in refusals(read(tmp_path / "1.zip"))[0]
+
+
+def test_what_macos_writes_beside_a_file_is_no_fault(tmp_path: Path) -> None:
+    path = write_archive(tmp_path / "e.zip", conversations_dot_json=json.dumps([conversation("a")]))
+    add_member(path, "__MACOSX/._conversations.json", "\0\x05\x16\x07")
+    (tmp_path / "._a.jsonl").write_text("\0\x05\x16\x07")
+    items = read(tmp_path)
+    assert (count_events(items), refusals(items)) == (1, [])
+    assert [item.name for item in items if isinstance(item, SkippedFile)] == [
+        "._a.jsonl",
+        "__MACOSX/._conversations.json",
+    ]
+
+
+def test_a_file_or_folder_that_cannot_be_opened_costs_itself_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.json").write_text(json.dumps([conversation(name)]))
+    is_archive, scan = files.is_archive, os.scandir
+
+    def refuse(path: Path) -> bool:
+        if path.parent.name == "a":
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_archive(path)
+
+    def refuse_to_scan(path: str) -> Any:
+        if path.endswith("b"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(files, "is_archive", refuse)
+    monkeypatch.setattr(os, "scandir", refuse_to_scan)
+    items = read(tmp_path)
+    assert count_events(items) == 1
+    assert [text.split(":")[0] for text in refusals(items)] == ["a/x.json", "b"]
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.json")
+    (tmp_path / "b.json").write_text(json.dumps([conversation("b")]))
+    items = read(tmp_path)
+    assert count_events(items) == 1
+    assert SkippedFile("a.json", "it is a pipe; name it itself to read it") in items
+
+
+def test_a_name_twice_in_an_object_is_refused(tmp_path: Path) -> None:
+    """Of its two values one would be lost."""
+    (tmp_path / "a.jsonl").write_text(LINE + "\n" + LINE[:-1] + ', "content": "y"}\n')
+    text = json.dumps([conversation("a"), conversation("b")])
+    (tmp_path / "b.json").write_text(text.replace('{"a-1": {', '{"a-1": {}, "a-1": {'))
+    items = read(tmp_path)
+    assert count_events(items) == 2
+    reason = "occurs twice in one object)"
+    assert refusals(items) == [
+        f"a.jsonl, line 2: it is not JSON (the name “content” {reason}",
+        f"b.json, entry 0 “a”: it is not JSON (the name “a-1” {reason}",
+    ]
 
 
 def test_links_and_devices_are_not_followed(tmp_path: Path) -> None:

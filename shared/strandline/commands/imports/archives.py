@@ -18,6 +18,8 @@ _END = struct.Struct("<4s4H2LH")
 _LOCATOR = struct.Struct("<4sLQL")
 _END_64 = struct.Struct("<4sQ2H2L4Q")
 _ENCRYPTED = 0x1
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
+"""Others may ask for gigabytes of memory to be unpacked."""
 _ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".7z", ".rar", ".zst")
 
 
@@ -70,6 +72,8 @@ def list_members(archive: zipfile.ZipFile) -> Iterator[tuple[zipfile.ZipInfo, st
 def _reason_against(member: zipfile.ZipInfo) -> str | None:
     name = member.filename
     path = PurePosixPath(name.replace("\\", "/"))
+    if not path.parts:
+        return "it has no name"
     if ".." in path.parts or path.is_absolute() or ":" in path.parts[0] or "\0" in name:
         return "its name leads out of the archive"
     if stat.S_ISLNK(member.external_attr >> 16):
@@ -78,6 +82,8 @@ def _reason_against(member: zipfile.ZipInfo) -> str | None:
         return "it is an archive within the archive; import it by itself"
     if member.flag_bits & _ENCRYPTED:
         return "it is encrypted"
+    if member.compress_type not in _METHODS:
+        return "it is packed by a method other than deflate and bzip2"
     if member.file_size > MAX_RATIO * max(member.compress_size, 1):
         return f"it is packed more than {MAX_RATIO} to 1"
     return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from strandline.commands.imports.chatgpt import read_chatgpt
 from strandline.commands.imports.claude import read_claude
@@ -96,7 +97,7 @@ def _read_piece(
         limit = f"{MAX_PIECE_BYTES // 1024**2} MiB"
         return iter([Refusal(f"{place}{_find_title(piece.head)}", f"it is over {limit}")])
     try:
-        value: object = json.loads(piece.text)
+        value: object = json.loads(piece.text, object_pairs_hook=_make_object)
     except (ValueError, RecursionError) as error:
         return iter([Refusal(f"{place}{_find_title(piece.head)}", f"it is not JSON ({error})")])
     entry = cast("Event", value) if isinstance(value, dict) else {}
@@ -108,6 +109,17 @@ def _read_piece(
     if not isinstance(value, dict):
         return iter([Refusal(place, "it is no object")])
     return iter([_read_line(entry, place, f"{file.name}:{piece.place.split()[-1]}")])
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> Event:
+    """Raises ValueError where a name occurs twice: one of its values would be lost."""
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        double = next(
+            name for name, count in Counter(name for name, _ in pairs).items() if count > 1
+        )
+        raise ValueError(f"the name {quote_name(double)} occurs twice in one object")
+    return fields
 
 
 def _guard(items: Items, place: str) -> Items:
