@@ -17,6 +17,7 @@ _MILLISECONDS = f"{_RULE}: a number this large is milliseconds or less; send sec
 _OUT_OF_RANGE = f"{_RULE}, within the years 1 to 9999 in UTC"
 _OFFSET = f"{_RULE}: its offset must be below 16 hours"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_LEAP_SECOND = re.compile(r"(?<=[T ]\d{2}:\d{2}):60", re.ASCII)
 _SECONDS = re.compile(r"-?\d{9,20}(\.\d{1,9})?", re.ASCII)
 """Unix seconds in an address, where all is text. With fewer digits it could be a date."""
 
@@ -69,10 +70,15 @@ def _from_seconds(value: float) -> datetime:
 
 
 def _from_text(value: str) -> datetime:
+    """A leap second is the first second of the next minute."""
+    value = value.upper() if value.isascii() else value
+    value, leap_count = _LEAP_SECOND.subn(":59", value)
     if sys.version_info < (3, 11):  # the client's; its own takes neither Z nor all fractions
         value = re.sub("Z$", "+00:00", value)
         value = re.sub(r"\.(\d{1,6})\d*", lambda digits: f".{digits[1]:0<6}", value)
     try:
-        return datetime.fromisoformat(value)
+        return datetime.fromisoformat(value) + timedelta(seconds=leap_count)
     except ValueError:
         raise ValueError(_RULE) from None
+    except OverflowError:
+        raise ValueError(_OUT_OF_RANGE) from None

@@ -33,6 +33,9 @@ OFFSETS = st.integers(-(16 * 60 - 1), 16 * 60 - 1).map(lambda m: timezone(timede
         (NOON.astimezone(timezone(timedelta(hours=-8))), NOON),
         ("0001-01-01T00:00:00Z", FIRST_MOMENT),
         ("9999-12-31T23:59:59.999999Z", LAST_MOMENT),
+        ("2026-05-08t12:00:00.5z", NOON + timedelta(seconds=0.5)),
+        ("2026-05-08T11:59:60Z", NOON),
+        ("2026-05-08 13:59:60.25+02:00", NOON + timedelta(seconds=0.25)),
         ("9999-12-31T08:00:00+14:00", datetime(9999, 12, 30, 18, tzinfo=UTC)),
     ],
 )
@@ -58,6 +61,9 @@ def test_a_time_is_one_in_utc(value: object, moment: datetime) -> None:
         (datetime(2026, 5, 8), "no time zone"),  # noqa: DTZ001
         ("9999-12-31T23:59:59-14:00", "years 1 to 9999"),
         ("0001-01-01T00:00:00+14:00", "years 1 to 9999"),
+        ("9999-12-31T23:59:60Z", "years 1 to 9999"),
+        ("2026-05-08T11:60:00Z", "RFC 3339"),
+        ("2026-05-08T11:59:61Z", "RFC 3339"),
         ("2026-01-01T00:00:00+23:59", "16 hours"),
         ("10000-01-01T00:00:00Z", "RFC 3339"),
         ("infinity", "RFC 3339"),

@@ -357,6 +357,16 @@ def test_another_user_than_at_the_first_import_is_named(run: Run) -> None:
     assert "give the same --user and --agent" in err
 
 
+def test_another_file_of_the_same_name_is_told_apart(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        line = {"participants": ["user:a"], "role": "user", "content": name}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "events.jsonl").write_text(json.dumps(line))
+    code, out, err = run("import", *(str(tmp_path / n / "events.jsonl") for n in ("a", "b", "a")))
+    assert (code, out) == (1, "3 read: 1 stored, 1 known, 1 refused, 0 left out\n")
+    assert "Give the file another name, or each line a source_event_key" in err
+
+
 def test_an_event_at_fault_costs_itself_alone(run: Run, tmp_path: Path) -> None:
     """Each of these is refused by the service, some with the whole request."""
     good = {"participants": ["user:a"], "role": "user", "content": "x"}

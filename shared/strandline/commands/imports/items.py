@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, cast
 
+from strandline.moments import parse_moment
+
 CHANNEL = "import"
 Event = dict[str, Any]
 Json = Mapping[str, Any]
@@ -46,6 +48,8 @@ class NewEvent:
     """Where it lies, for people."""
     event_id: str | None = None
     """Its id where it was exported."""
+    has_key_of_place: bool = False
+    """Its key follows from the file's name and the line alone."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def parse_iso(value: object) -> str | None:
     day, time, fraction, zone = match.groups()
     offset = "+00:00" if zone in (None, "Z", "z") else f"{zone[:3]}:{zone[-2:]}"
     try:
-        moment = datetime.fromisoformat(f"{day}T{time}.{fraction or '0':0<6}{offset}")
+        moment = parse_moment(f"{day}T{time}.{fraction or '0':0<6}{offset}")
     except ValueError:
         return None
     if parse_seconds((moment - _EPOCH).total_seconds()) is None:

@@ -134,9 +134,10 @@ def _read_line(line: Event, place: str, key: str) -> NewEvent:
     """An event as `strandline export` writes and POST /api/v1/events takes it. Without a key of its
     own it gets one by its place."""
     event = {name: value for name, value in line.items() if name != "event_id"}
-    if event.get("source_event_key") is None:
+    is_without_key = event.get("source_event_key") is None
+    if is_without_key:
         event |= {"channel": CHANNEL, "source_event_key": shorten(key, MAX_KEY_CHARS)}
-    return NewEvent(event, place, as_identity(line.get("event_id")))
+    return NewEvent(event, place, as_identity(line.get("event_id")), is_without_key)
 
 
 def _find_title(head: str) -> str:

@@ -128,7 +128,7 @@ def store_batch(client: Strandline, batch: Sequence[NewEvent], tally: ImportTall
         results, known_places = _post([item.event for item in batch], client)
     except (TooLargeError, MalformedRequestError, InvalidFieldError) as error:
         if len(batch) == 1:
-            tally.refuse(f"{batch[0].place}: {_explain(error)}")
+            tally.refuse(f"{batch[0].place}: {_explain(error, batch[0])}")
             return
         middle = len(batch) // 2
         store_batch(client, batch[:middle], tally)
@@ -168,12 +168,17 @@ def _count_result(
     if known_id is not None and known_id == item.event_id:
         tally.known_count += 1  # an export fills in what its event left out
     else:
-        tally.refuse(f"{item.place}: {_explain(error)}")
+        tally.refuse(f"{item.place}: {_explain(error, item)}")
 
 
-def _explain(error: ServiceError) -> str:
+def _explain(error: ServiceError, item: NewEvent) -> str:
     if not isinstance(error, KeyConflictError):
         return str(error)
+    if item.has_key_of_place:
+        return (
+            "an earlier import of a file of this name had another event on this line, which stays "
+            "as it was. Give the file another name, or each line a source_event_key."
+        )
     fields = ", ".join(map(str, error.details.get("fields") or ()))
     difference = f"another value of: {fields}" if fields else "other participants or another text"
     return (
