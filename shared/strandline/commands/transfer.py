@@ -14,7 +14,7 @@ from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError
 from strandline.client.memory import EventFields
 from strandline.client.whole_files import draft_of
-from strandline.commands.imports.items import Event, ImportOptions
+from strandline.commands.imports.items import EXPORT_KEY, Event, ImportOptions
 from strandline.commands.imports.reading import FORMATS, read_paths
 from strandline.commands.imports.sending import ImportTally, batch_events, store_batch
 from strandline.commands.invocation import Invocation, ReaderArguments, reader_options
@@ -107,8 +107,8 @@ def export(
 ) -> None:
     """Write all visible events as JSON Lines.
 
-    They come scope by scope in order, and import reads them. Of a payload the CID is in it, not the
-    text.
+    They come scope by scope in order, and import reads them: what is already there is known. Of a
+    payload the CID is in it, not the text.
     """
     left_out: list[str] = []
     lines = _list_appendable_events(run.patient_client, people, left_out)
@@ -145,7 +145,8 @@ def _list_appendable_events(
 def _to_appendable_event(event: answers.EventOut) -> Event:
     whole = event.model_dump(mode="json", exclude_none=True)
     line: Event = {name: whole[name] for name in _PORTABLE if name in whole}
-    line["source_event_key"] = f"export:{event.event_id}"
+    line |= {name: whole[name] for name in ("event_id", "scope_id", "seq")}
+    line["source_event_key"] = event.source_event_key or f"{EXPORT_KEY}{event.event_id}"
     line.setdefault("occurred_at", whole["recorded_at"])
     if event.parts is not None:
         line["parts"] = [part.model_dump(include={"content", "model"}) for part in event.parts]

@@ -24,13 +24,14 @@ from strandline.context.schemas import (
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import Invalid
+from strandline.log.store import Event
 from strandline.observability import logger
 from strandline.recall.hit_postprocessing import find_cited_events
 from strandline.recall.importance import SonaInSpace, rerank
 from strandline.recall.recall import SearchResult, make_read_token, search
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import RecallWeights
-from strandline.recall.store import HitEvent, read_hits, read_neighbours
+from strandline.recall.store import read_hits, read_neighbours
 from strandline.sessions import context as session_context
 from strandline.sessions import store_chains
 from strandline.sessions.chains_view import SessionReadContext
@@ -212,7 +213,7 @@ def _write_text(
     shown = best if is_weak else _add_cited(access, relevant, best, request.expand)
     around = 0 if is_weak else request.neighbourhood_count
     neighbours = read_neighbours(access, best, around) if best else ()
-    events: dict[UUID, HitEvent] = {event.event_id: event for event in neighbours}
+    events: dict[UUID, Event] = {event.event_id: event for event in neighbours}
     first_cited = [event_id for source in matches.chains for event_id in source.event_ids[:1]]
     first_cited += [event_id for source in knowledge for event_id in source.event_ids[:2]]
     events |= read_hits(access, list(dict.fromkeys([*recent, *shown, *first_cited])))
@@ -250,7 +251,7 @@ def _add_cited(
 def _to_answer(
     layout: Layout,
     matches: ChainSearchResult,
-    events: Mapping[UUID, HitEvent],
+    events: Mapping[UUID, Event],
     min_relevance: float | None,
 ) -> ContextTextOut:
     return ContextTextOut(
@@ -287,7 +288,7 @@ def _take_enough(
     return event_ids
 
 
-def _get_source_event_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> str | None:
+def _get_source_event_key(events: Mapping[UUID, Event], event_id: UUID) -> str | None:
     event = events.get(event_id)
     return event.source_event_key if event else None
 

@@ -6,7 +6,8 @@ from uuid import UUID
 from strandline.chains.later_statements import EarlierText, find_later_statements
 from strandline.db.database import TenantDb
 from strandline.graph.search.store_ended_statements import list_ended_statements
-from strandline.recall.store import HitEvent, SessionNeighbour, read_hits
+from strandline.log.store import Event
+from strandline.recall.store import SessionNeighbour, read_hits
 
 _SHORT_CHARS = 40
 """A shorter event is shown with the one before it, because it says little on its own."""
@@ -14,7 +15,7 @@ _MAX_EVENTS = 40
 """How many of the best events are looked at."""
 
 
-def find_ended(access: TenantDb, events: Iterable[HitEvent]) -> set[UUID]:
+def find_ended(access: TenantDb, events: Iterable[Event]) -> set[UUID]:
     """Those of these events that are statements of facts which hold no longer."""
     return list_ended_statements(access, [e.event_id for e in events if e.type == "statement"])
 
@@ -22,7 +23,7 @@ def find_ended(access: TenantDb, events: Iterable[HitEvent]) -> set[UUID]:
 def arrange_events(
     access: TenantDb,
     event_ids: Sequence[UUID],
-    events: dict[UUID, HitEvent],
+    events: dict[UUID, Event],
     *,
     joins_later: bool,
 ) -> list[UUID]:
@@ -33,7 +34,7 @@ def arrange_events(
     return _drop_repeated(joined_ids, events)
 
 
-def _drop_repeated(event_ids: Iterable[UUID], events: Mapping[UUID, HitEvent]) -> list[UUID]:
+def _drop_repeated(event_ids: Iterable[UUID], events: Mapping[UUID, Event]) -> list[UUID]:
     kept: dict[object, UUID] = {}
     for event_id in event_ids:
         event = events[event_id]
@@ -43,7 +44,7 @@ def _drop_repeated(event_ids: Iterable[UUID], events: Mapping[UUID, HitEvent]) -
 
 
 def _put_later_first(
-    access: TenantDb, event_ids: Sequence[UUID], events: dict[UUID, HitEvent]
+    access: TenantDb, event_ids: Sequence[UUID], events: dict[UUID, Event]
 ) -> list[UUID]:
     shown = [events[event_id] for event_id in event_ids[:_MAX_EVENTS] if event_id in events]
     texts = [
@@ -68,7 +69,7 @@ def _put_later_first(
 
 def add_neighbours(
     best: Sequence[UUID],
-    events: Mapping[UUID, HitEvent],
+    events: Mapping[UUID, Event],
     neighbours: Sequence[SessionNeighbour],
     around: int,
 ) -> list[UUID]:
@@ -92,5 +93,5 @@ def add_neighbours(
     return list(dict.fromkeys(ids))
 
 
-def _is_question(event: HitEvent | None) -> bool:
+def _is_question(event: Event | None) -> bool:
     return event is not None and (event.content or "").rstrip().endswith("?")

@@ -5,14 +5,14 @@ from datetime import timedelta
 from uuid import UUID
 
 from strandline.context.lines import EventSource
-from strandline.recall.store import HitEvent
+from strandline.log.store import Event
 
 _LATE = timedelta(days=1)
 """The minimum delay at which an event counts as added later than it happened."""
 
 
 def to_source(
-    event: HitEvent, stands_for: int = 1, *, ended: Collection[UUID] = (), notes_late: bool = False
+    event: Event, stands_for: int = 1, *, ended: Collection[UUID] = (), notes_late: bool = False
 ) -> EventSource:
     """Convert an event that represents `stands_for` recent events. Its line says whether it is one
     of `ended`, the statements that hold no longer, and, with `notes_late`, whether it was added
@@ -32,7 +32,7 @@ def to_source(
     )
 
 
-def _describe_payload(event: HitEvent) -> str:
+def _describe_payload(event: Event) -> str:
     """The text in place of the content of an event whose content is a payload."""
     name = f'"{event.file_name}", ' if event.file_name else ""
     return f"(a file: {name}{event.blob_size or 0:,} bytes)"

@@ -130,6 +130,8 @@ class EventOut(ResponseModel):
     """An event in a response."""
 
     event_id: UUID
+    source_event_key: str | None
+    """The `source_event_key` that it was sent with; null for a reader who did not write it."""
     cid: str | None
     scope_id: UUID
     seq: int

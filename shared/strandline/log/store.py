@@ -163,7 +163,7 @@ def find_edge_targets(
 
 @dataclass
 class Event(EventColumns):
-    """An event as stored in the log, with its edges."""
+    """An event as stored in the log, with its edges and, for its writer, its key."""
 
     event_id: UUID
     scope_id: UUID
@@ -171,6 +171,8 @@ class Event(EventColumns):
     recorded_at: datetime
     cid: str | None
     edges: list[dict[str, Any]]
+    source_event_key: str | None
+    """The key that it was sent with, if the reader wrote it."""
 
     def __post_init__(self) -> None:
         parts = cast("list[dict[str, Any]]", self.parts)  # jsonb, as it comes from the driver
@@ -181,7 +183,12 @@ def get_event(access: TenantDb, event_id: UUID) -> Event | None:
     """One visible event, or None."""
     rows = access.fetch(
         Event,
-        "select * from event_rows where event_id = %(event_id)s",
+        """
+        select e.*, k.source_event_key
+        from event_rows e
+        left join event_keys k on k.tenant_id = current_tenant() and k.event_id = e.event_id
+        where e.event_id = %(event_id)s
+        """,
         {"event_id": event_id},
     )
     return rows[0] if rows else None
@@ -191,7 +198,13 @@ def find_earliest_by_cid(access: TenantDb, cid: str) -> Event | None:
     """The earliest visible event whose block has this CID, or None. A CID is not unique."""
     rows = access.fetch(
         Event,
-        "select * from event_rows where cid = %(cid)s order by recorded_at, event_id limit 1",
+        """
+        select e.*, k.source_event_key
+        from event_rows e
+        left join event_keys k on k.tenant_id = current_tenant() and k.event_id = e.event_id
+        where e.cid = %(cid)s
+        order by e.recorded_at, e.event_id limit 1
+        """,
         {"cid": cid},
     )
     return rows[0] if rows else None
@@ -293,9 +306,11 @@ def list_newest(
             from matches w
             window newest as (order by w.recorded_at desc, w.scope_id desc, w.seq desc)
             order by w.recorded_at desc, w.scope_id desc, w.seq desc limit %(limit)s + 1)
-        select e.*, coalesce(%(pg_snapshot)s, pg_current_snapshot())::text as pg_snapshot,
+        select e.*, k.source_event_key,
+            coalesce(%(pg_snapshot)s, pg_current_snapshot())::text as pg_snapshot,
             (select count(*) from page) as available
         from page p join event_rows e on e.event_id = p.event_id
+        left join event_keys k on k.tenant_id = current_tenant() and k.event_id = p.event_id
         where p.place = 1 or p.place <= %(limit)s and p.bytes <= %(page_bytes)s
         order by p.place
         """,
@@ -330,7 +345,9 @@ def read_feed(
                   where e.tenant_id = current_tenant() and e.scope_id = %(scope_id)s
                       and e.seq > %(after_seq)s and e.erased_at is null
                   order by e.seq limit %(limit)s) e)
-        select e.* from page p join event_rows e on e.event_id = p.event_id
+        select e.*, k.source_event_key
+        from page p join event_rows e on e.event_id = p.event_id
+        left join event_keys k on k.tenant_id = current_tenant() and k.event_id = p.event_id
         where p.place = 1 or p.bytes <= %(page_bytes)s
         order by e.seq
         """,

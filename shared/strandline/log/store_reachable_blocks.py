@@ -30,7 +30,7 @@ def list_reachable(
                     and e.erased_at is null offset 0) e),
         total as materialized (
             select (select count(*) from reached) as events, sum(bytes) as bytes from sized)
-        select e.* from total t cross join sized s
+        select e.*, null::text as source_event_key from total t cross join sized s
         cross join lateral (
             select * from event_rows e where e.event_id = s.event_id offset 0) e
         where t.events <= %(max_events)s and t.bytes <= %(max_bytes)s

@@ -9,10 +9,10 @@ from uuid import UUID
 from strandline.chains.later_statements import EarlierText, find_later_statements
 from strandline.db.database import TenantDb
 from strandline.log.read import to_event_out
+from strandline.log.store import Event
 from strandline.recall import store, store_cited_events
 from strandline.recall.relevance import ScoredEvent
 from strandline.recall.schemas import Hit, RecallRequest
-from strandline.recall.store import HitEvent
 
 _MAX_SEEDS = 10
 """The number of best hits whose edges are followed."""
@@ -26,7 +26,7 @@ _LATER = "later"
 """The reason given for an event that may have changed what the next hit states."""
 
 
-def make_unscored_hit(event: HitEvent, request: RecallRequest, why: Sequence[str]) -> Hit:
+def make_unscored_hit(event: Event, request: RecallRequest, why: Sequence[str]) -> Hit:
     """The hit of an event that was not scored, but goes with one that was."""
     return Hit(
         event_id=event.event_id,
@@ -44,7 +44,7 @@ def make_unscored_hit(event: HitEvent, request: RecallRequest, why: Sequence[str
 
 
 def make_edge_hits(
-    events: Mapping[UUID, HitEvent],
+    events: Mapping[UUID, Event],
     event_ids: Iterable[UUID],
     found_hits: Iterable[Hit],
     request: RecallRequest,

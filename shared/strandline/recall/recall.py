@@ -15,6 +15,7 @@ from strandline.db.database import SnapshotRead, TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.log import indexed_text
 from strandline.log.read import fit_to_page, to_event_out
+from strandline.log.store import Event
 from strandline.observability import logger
 from strandline.recall import store
 from strandline.recall.calibrations import calibration_for
@@ -32,7 +33,7 @@ from strandline.recall.importance import RankingSignals, SonaInSpace, rerank
 from strandline.recall.question_mentions import read_question
 from strandline.recall.relevance import Calibration, Ranking, ScoredEvent, rank
 from strandline.recall.schemas import Hit, Piece, RecallAnswer, RecallRequest
-from strandline.recall.store import CandidateRow, HitEvent
+from strandline.recall.store import CandidateRow
 
 _MAX_USED_HITS = 10
 """The number of the best hits of an answer that are recorded as used."""
@@ -252,11 +253,11 @@ def recall(
     )
 
 
-def _list_cited(events: Mapping[UUID, HitEvent], event_id: UUID) -> list[UUID]:
+def _list_cited(events: Mapping[UUID, Event], event_id: UUID) -> list[UUID]:
     return [UUID(edge["event_id"]) for edge in events[event_id].edges] if event_id in events else []
 
 
-def _place_of(events: Mapping[UUID, HitEvent], event_id: UUID) -> LogPlace:
+def _place_of(events: Mapping[UUID, Event], event_id: UUID) -> LogPlace:
     """The place in the log; an event that was not read is a later statement, and comes last."""
     if event_id not in events:
         return datetime.max.replace(tzinfo=UTC), event_id, 0
@@ -284,7 +285,7 @@ def embed_query(
 
 def _to_hit(
     scored_event: ScoredEvent,
-    event: HitEvent,
+    event: Event,
     search_result: SearchResult,
     request: RecallRequest,
     traits: Mapping[UUID, RankingSignals],

@@ -232,24 +232,17 @@ def search_candidates(
     )
 
 
-@dataclass
-class HitEvent(Event):
-    """An event of an answer, with its key if the reader wrote it."""
-
-    source_event_key: str | None
-
-
-def read_hits(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, HitEvent]:
+def read_hits(access: TenantDb, event_ids: Sequence[UUID]) -> Mapping[UUID, Event]:
     """Read those of these events that are visible, by id."""
     query = make_hits_query(event_ids)
     rows = access.fetch(query.row_type, query.statement, query.params)
     return {row.event_id: row for row in rows}
 
 
-def make_hits_query(event_ids: Sequence[UUID]) -> RowQuery[HitEvent]:
+def make_hits_query(event_ids: Sequence[UUID]) -> RowQuery[Event]:
     """The query for those of these events that are visible."""
     return RowQuery(
-        HitEvent,
+        Event,
         """
         select e.*, k.source_event_key
         from event_rows e
@@ -261,7 +254,7 @@ def make_hits_query(event_ids: Sequence[UUID]) -> RowQuery[HitEvent]:
 
 
 @dataclass
-class SessionNeighbour(HitEvent):
+class SessionNeighbour(Event):
     """An event of a session, near another one."""
 
     of_id: UUID

@@ -300,8 +300,10 @@ def read_short_term(access: TenantDb, event_ids: Sequence[UUID]) -> Sequence[Sho
     return access.fetch(
         ShortTermEvent,
         """
-        select e.*, h.chain_id, v.topic, v.summary, v.models -> 'topic' as topic_by, v.trust
+        select e.*, k.source_event_key, h.chain_id, v.topic, v.summary,
+            v.models -> 'topic' as topic_by, v.trust
         from event_rows e
+        left join event_keys k on k.tenant_id = current_tenant() and k.event_id = e.event_id
         left join chain_events c on c.tenant_id = current_tenant() and c.event_id = e.event_id
         left join chains h on h.tenant_id = c.tenant_id and h.chain_id = c.chain_id
         left join chain_versions v

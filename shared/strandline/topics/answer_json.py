@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from strandline.context.lines import count_bytes
-from strandline.recall.store import HitEvent
+from strandline.log.store import Event
 from strandline.topics.answer_lines import Texts
 from strandline.topics.answer_plan import ManifestEvent, ManifestNode, ManifestScope
 from strandline.topics.outline_text import RenderedOutline
@@ -23,7 +23,7 @@ _MAX_CITATIONS = 10
 def build_tree(
     outline: RenderedOutline,
     nodes: Mapping[UUID, NodeContent],
-    events: Mapping[UUID, HitEvent],
+    events: Mapping[UUID, Event],
     texts: Texts,
 ) -> ReferenceRoot:
     """Build the tree that has the same lines as the outline."""
@@ -36,7 +36,7 @@ class _TreeBuilder:
         self,
         outline: RenderedOutline,
         nodes: Mapping[UUID, NodeContent],
-        events: Mapping[UUID, HitEvent],
+        events: Mapping[UUID, Event],
         texts: Texts,
     ) -> None:
         self._outline, self._nodes, self._events, self._texts = outline, nodes, events, texts

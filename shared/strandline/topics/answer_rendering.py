@@ -22,8 +22,9 @@ from strandline.context.schemas import Citation
 from strandline.db.database import TenantDb
 from strandline.db.pipeline import RowQuery
 from strandline.errors import Gone, Invalid
+from strandline.log.store import Event
 from strandline.observability import logger
-from strandline.recall.store import HitEvent, make_hits_query
+from strandline.recall.store import make_hits_query
 from strandline.sealing import UnsealError
 from strandline.topics import store_references_query, store_repeatable_answers
 from strandline.topics.answer_json import build_tree
@@ -55,7 +56,7 @@ class AnswerContents:
 
     nodes: Mapping[UUID, NodeContent]
     """By node id."""
-    events: Mapping[UUID, HitEvent]
+    events: Mapping[UUID, Event]
     participants: Mapping[UUID, Sequence[str]]
     """The participants of each scope, by scope id."""
 
@@ -139,7 +140,7 @@ def render(
     )
 
 
-def _get_source_event_key(events: Mapping[UUID, HitEvent], event_id: UUID) -> str | None:
+def _get_source_event_key(events: Mapping[UUID, Event], event_id: UUID) -> str | None:
     event = events.get(event_id)
     return event.source_event_key if event else None
 

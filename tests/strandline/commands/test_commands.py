@@ -267,6 +267,29 @@ def test_what_is_exported_can_be_imported(run: Run, service: HttpService, tmp_pa
     ]
 
 
+def test_an_export_imported_where_it_came_from_adds_nothing(
+    run: Run, service: HttpService, tmp_path: Path
+) -> None:
+    """Neither by who wrote it, whose keys it bears, nor by another, who sees no keys."""
+    agents = service.gateway.key(rights=("read", "write"))
+    from strandline import Strandline
+
+    with Strandline(service.url, agents) as memory:
+        memory.add("First.", user="alice", source_event_key="k1", channel="chat")
+        memory.add("Second.", user="alice")
+        memory.add("Third.", user="alice", agent="helper")
+    file = tmp_path / "out.jsonl"
+    for exporter in ((), ("--key", agents)):
+        assert run(*exporter, "export", "--user", "alice", "--out", str(file))[0] == 0
+        for importer in ((), ("--key", agents)):
+            code, out, _ = run(*importer, "import", str(file))
+            assert (code, out) == (0, "3 read: 0 stored, 3 known, 0 refused, 0 left out\n")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert ("chat", "k1") in [(line["channel"], line["source_event_key"]) for line in lines]
+    file.write_text(file.read_text().replace("Third.", "Fourth."))
+    assert "2 known, 1 refused" in run("--key", agents, "import", str(file))[1]
+
+
 def test_refused_lines_are_named_and_the_rest_is_stored(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "lines.jsonl"
     good = {"participants": ["user:alice"], "role": "user", "content": "x"}

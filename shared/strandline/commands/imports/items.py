@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, cast
+from uuid import UUID
 
 from strandline.moments import parse_moment
 
 CHANNEL = "import"
+EXPORT_KEY = "export:"
+"""With the event's id, the key of an exported event that has none which the reader may see."""
 Event = dict[str, Any]
 Json = Mapping[str, Any]
 _MAX_NAME_CHARS = 60
@@ -40,14 +43,22 @@ class ImportOptions:
 
 
 @dataclass(frozen=True)
+class ExportOrigin:
+    """Where an event lay when it was exported."""
+
+    event_id: UUID
+    scope_id: UUID
+    seq: int
+
+
+@dataclass(frozen=True)
 class NewEvent:
     """An event to store."""
 
     event: Event
     place: str
     """Where it lies, for people."""
-    event_id: str | None = None
-    """Its id where it was exported."""
+    origin: ExportOrigin | None = None
     has_key_of_place: bool = False
     """Its key follows from the file's name and the line alone."""
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
+from uuid import UUID
 
 from strandline.commands.imports.chatgpt import read_chatgpt
 from strandline.commands.imports.claude import read_claude
@@ -16,6 +17,7 @@ from strandline.commands.imports.items import (
     CHANNEL,
     MAX_KEY_CHARS,
     Event,
+    ExportOrigin,
     ImportOptions,
     Item,
     Items,
@@ -23,7 +25,6 @@ from strandline.commands.imports.items import (
     NewEvent,
     Refusal,
     SkippedFile,
-    as_identity,
     quote_name,
     replace_unstorable,
     shorten,
@@ -47,6 +48,7 @@ _READERS: tuple[tuple[str, Callable[[Json, ImportOptions, str], Items]], ...] = 
     ("conversation", read_locomo),
 )
 """The member by which a conversation is recognised."""
+_ORIGIN = ("event_id", "scope_id", "seq")
 _TITLE = re.compile(
     r'"(?:title|name|conversation_id|uuid|id|source_event_key)"\s*:\s*"((?:[^"\\]|\\.){1,200})"'
 )
@@ -133,11 +135,19 @@ def _guard(items: Items, place: str) -> Items:
 def _read_line(line: Event, place: str, key: str) -> NewEvent:
     """An event as `strandline export` writes and POST /api/v1/events takes it. Without a key of its
     own it gets one by its place."""
-    event = {name: value for name, value in line.items() if name != "event_id"}
+    event = {name: value for name, value in line.items() if name not in _ORIGIN}
     is_without_key = event.get("source_event_key") is None
     if is_without_key:
         event |= {"channel": CHANNEL, "source_event_key": shorten(key, MAX_KEY_CHARS)}
-    return NewEvent(event, place, as_identity(line.get("event_id")), is_without_key)
+    return NewEvent(event, place, _find_origin(line), is_without_key)
+
+
+def _find_origin(line: Event) -> ExportOrigin | None:
+    event_id, scope_id, seq = (line.get(name) for name in _ORIGIN)
+    try:
+        return ExportOrigin(UUID(event_id), UUID(scope_id), int(cast("Any", seq)))
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return None
 
 
 def _find_title(head: str) -> str:

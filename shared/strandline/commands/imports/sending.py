@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
+from uuid import UUID
 
 from strandline.client import answers
 from strandline.client.clients import Strandline
 from strandline.client.errors import (
+    ForbiddenError,
     InvalidFieldError,
     KeyConflictError,
     MalformedRequestError,
+    NotFoundError,
     ServiceError,
     TooLargeError,
     make_error,
@@ -122,8 +126,45 @@ def batch_events(items: Iterable[NewEvent]) -> Iterator[list[NewEvent]]:
 
 
 def store_batch(client: Strandline, batch: Sequence[NewEvent], tally: ImportTally) -> None:
-    """Store events, and count what became of each. A request that is refused whole is sent again
-    in halves, so that the event at fault costs itself alone. Raises ServiceError."""
+    """Store events, and count what became of each. Raises ServiceError."""
+    here = _find_exported_here(client, batch)
+    tally.known_count += len(here)
+    if new := [item for item in batch if item.origin is None or item.origin.event_id not in here]:
+        _store(client, new, tally)
+
+
+def _find_exported_here(client: Strandline, batch: Sequence[NewEvent]) -> set[UUID]:
+    """The events of an export that this service still has, text and all, whoever wrote them."""
+    sought: dict[UUID, dict[UUID, NewEvent]] = {}
+    for item in batch:
+        if item.origin is not None:
+            sought.setdefault(item.origin.scope_id, {})[item.origin.event_id] = item
+    return {
+        event_id
+        for scope_id, items in sought.items()
+        for event_id in _find_in_scope(client, scope_id, items)
+    }
+
+
+def _find_in_scope(
+    client: Strandline, scope_id: UUID, items: Mapping[UUID, NewEvent]
+) -> Iterator[UUID]:
+    places = [item.origin.seq for item in items.values() if item.origin]
+    people: Any = next(iter(items.values())).event.get("participants")
+    after_seq = max(min(places) - 1, 0)
+    try:
+        feed = client.events(scope_id, participants=people, after_seq=after_seq, page_size=500)
+        for event in takewhile(lambda event: event.seq <= max(places), feed):
+            item = items.get(event.event_id)
+            if item is not None and item.event.get("content") in (event.content, None):
+                yield event.event_id
+    except (NotFoundError, ForbiddenError, InvalidFieldError):
+        return  # another service, or a key that only writes
+
+
+def _store(client: Strandline, batch: Sequence[NewEvent], tally: ImportTally) -> None:
+    """A request that is refused whole is sent again in halves, so that the event at fault costs
+    itself alone."""
     try:
         results, known_places = _post([item.event for item in batch], client)
     except (TooLargeError, MalformedRequestError, InvalidFieldError) as error:
@@ -131,8 +172,8 @@ def store_batch(client: Strandline, batch: Sequence[NewEvent], tally: ImportTall
             tally.refuse(f"{batch[0].place}: {_explain(error, batch[0])}")
             return
         middle = len(batch) // 2
-        store_batch(client, batch[:middle], tally)
-        store_batch(client, batch[middle:], tally)
+        _store(client, batch[:middle], tally)
+        _store(client, batch[middle:], tally)
         return
     for place, (item, result) in enumerate(zip(batch, results, strict=True)):
         _count_result(item, result, tally, is_known=place in known_places)
@@ -164,11 +205,17 @@ def _count_result(
             tally.stored_count += 1
         return
     error = make_error(result.status, result.error.model_dump(), None)
-    known_id = error.details.get("event_id") if isinstance(error, KeyConflictError) else None
-    if known_id is not None and known_id == item.event_id:
-        tally.known_count += 1  # an export fills in what its event left out
+    if isinstance(error, KeyConflictError) and _is_filled_in(item, error):
+        tally.known_count += 1
     else:
         tally.refuse(f"{item.place}: {_explain(error, item)}")
+
+
+def _is_filled_in(item: NewEvent, error: KeyConflictError) -> bool:
+    """Whether only the time differs, which an export fills in where its event left it out."""
+    event_id = item.origin and str(item.origin.event_id)
+    details = error.details
+    return event_id == details.get("event_id") and details.get("fields") == ["occurred_at"]
 
 
 def _explain(error: ServiceError, item: NewEvent) -> str:
