@@ -18,6 +18,7 @@ class Block:
 HEADINGS = ("Latest events:", "Topics:", "Events about the question:")
 WEAK_HEADING = "Nearest events, perhaps not about the question:"
 KNOWN_HEADING = "What is known:"
+SAID_HEADING = "What was said, true as of each date:"
 _NOTES = ("Left out for length: ", "Shortened, ", "No event clearly ", "Nothing is remembered.")
 _DAY = r"[A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}"
 _EVENT_NOTES = r"\((?:[a-z]+|no longer so)(?:, newest of \d+)?(?:, no longer so)?\)"
@@ -111,14 +112,14 @@ def read_block(text: str) -> Block:
     citations: list[int] = []
     heading = ""
     for line in lines:
-        if line in (*HEADINGS, WEAK_HEADING, KNOWN_HEADING):
+        if line in (*HEADINGS, WEAK_HEADING, KNOWN_HEADING, SAID_HEADING):
             assert line not in parts, "a heading twice"
             heading = line
             continue
         if line.startswith(_NOTES):
             heading = ""
-        elif heading in ("Topics:", KNOWN_HEADING):
-            assert (_KNOWN_LINE if heading == KNOWN_HEADING else _TOPIC).fullmatch(line), line
+        elif heading in ("Topics:", KNOWN_HEADING, SAID_HEADING):
+            assert (_TOPIC if heading == "Topics:" else _KNOWN_LINE).fullmatch(line), line
             line_alone = re.sub(r"(?:\[\d+\])+$", "", line)
             assert not _CITES.search(_as_it_looks(line_alone)), line
         else:

@@ -35,10 +35,9 @@ from tests.bench.cost import RememberingEmbedder
 from tests.bench.recall_corpora import Corpus
 from tests.bench.recall_quality import DEPTH, Score, score
 from tests.bench.recall_service import Asking, RecallService, serve
-from tests.context_block import read_block
+from tests.context_block import KNOWN_HEADING, SAID_HEADING, read_block
 
 BUDGET = 1000
-KNOWN_HEADING = "What is known:"
 _HOP_WEIGHTS = (1.0, 0.5, 0.25)
 _BONUSES = (0.02, 0.05, 0.1)
 _PLACES = 2
@@ -163,7 +162,8 @@ def read_text(service: RecallService, asking: Asking) -> tuple[set[str], int, se
     if reply.status != 200:
         raise RuntimeError(f"{reply.status}: {reply.text[:500]}")
     keys = {c["n"]: service.event_keys.get(c["event_id"], "") for c in reply.body["citations"]}
-    lines = read_block(reply.body["text"]).parts.get(KNOWN_HEADING, [])
+    parts = read_block(reply.body["text"]).parts
+    lines = parts.get(KNOWN_HEADING, []) + parts.get(SAID_HEADING, [])
     ends = [re.search(r"(?:\[\d+\])+$", line) for line in lines]
     key_set = {keys[int(n)] for end in ends if end for n in re.findall(r"\d+", end[0])}
     return set(keys.values()), len(lines), key_set, milliseconds

@@ -1,19 +1,26 @@
-"""The conversations of `tests/bench/changes`: frozen before the cues were written."""
+"""The conversations of `tests/bench/changes`: frozen before they were first told."""
 
 import hashlib
 import json
 import pathlib
 
-CONVERSATIONS = pathlib.Path(__file__).parent / "changes/conversations.json"
-FROZEN = "3069395a1b41f81b637ce0dcee771f7171a654e6afabb8a73c5d9f0ca2f1f0c7"
+import pytest
+
+FOLDER = pathlib.Path(__file__).parent / "changes"
+FROZEN = {
+    "conversations.json": "3069395a1b41f81b637ce0dcee771f7171a654e6afabb8a73c5d9f0ca2f1f0c7",
+    "unseen.json": "d3e037dd4c5983b849114b91b6def84fe9c33ce8579ed3f7ff30c170fdd8d753",
+}
 
 
-def test_conversations_are_those_that_were_frozen() -> None:
-    assert hashlib.sha256(CONVERSATIONS.read_bytes()).hexdigest() == FROZEN
+@pytest.mark.parametrize("name", FROZEN)
+def test_conversations_are_those_that_were_frozen(name: str) -> None:
+    assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == FROZEN[name]
 
 
-def test_each_slot_changes_in_four_and_only_seems_to_in_ten() -> None:
-    conversations = json.loads(CONVERSATIONS.read_text())
+@pytest.mark.parametrize("name", FROZEN)
+def test_each_slot_changes_in_four_and_only_seems_to_in_ten(name: str) -> None:
+    conversations = json.loads((FOLDER / name).read_text())
     changed = [one["slot"] for one in conversations if one["kind"] == "change"]
     assert {slot: changed.count(slot) for slot in set(changed)} == dict.fromkeys(
         ("home", "job", "tool", "plan", "preference"), 4

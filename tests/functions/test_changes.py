@@ -5,6 +5,7 @@ from typing import Any
 from strandline.chains.refold import refold
 from strandline.db.database import Caller
 from strandline.tenants.store_audit import AuditContext
+from tests.context_block import KNOWN_HEADING, SAID_HEADING
 from tests.functions.conftest import Tell
 from tests.functions.test_promoter import forget, warm
 from tests.graph_calls import Graph, fact
@@ -58,8 +59,10 @@ def context(gateway: Gateway, key: str, *who: str, **fields: object) -> str:
 
 
 def known(gateway: Gateway, key: str, *who: str) -> list[str]:
-    """The lines of what is known, without citations."""
-    _, _, rest = context(gateway, key, *who).partition("What is known:\n")
+    """The lines of what is drawn from what was said, without citations."""
+    text = context(gateway, key, *who)
+    assert KNOWN_HEADING not in text, "nobody stated anything to the graph"
+    _, _, rest = text.partition(f"{SAID_HEADING}\n")
     return [line.partition(" [")[0] for line in rest.split("\n") if line.startswith("- ")]
 
 

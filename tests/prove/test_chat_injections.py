@@ -21,7 +21,7 @@ from tests.chat_service import (
     says,
     shown_lines,
 )
-from tests.context_block import KNOWN_HEADING, read_fence
+from tests.context_block import KNOWN_HEADING, SAID_HEADING, read_fence
 from tests.mcp_calls import call_tool
 from tests.model_server import ModelServer, Says, task_of
 from tests.prove.injections import INJECTIONS, KINDS, OTHER
@@ -194,7 +194,7 @@ def test_nothing_comes_of_stored_orders_but_an_answer(
         headings.update(check_prompt(request, cases[n // 2]))
     assert headings["Latest events:"] == len(cases), "of each session, with the reply of before"
     assert headings["Topics:"] >= len(cases), headings
-    assert headings[KNOWN_HEADING] >= len(cases), headings
+    assert headings[KNOWN_HEADING] + headings[SAID_HEADING] >= len(cases), headings
     _check_new_events(scratch_db, before, replies)
     print(f"  {len(cases)} stored orders, {len(provider.requests)} prompts, {dict(headings)}")
 

@@ -28,7 +28,7 @@ from tests.chat_service import (
     says,
     shown_lines,
 )
-from tests.context_block import KNOWN_HEADING
+from tests.context_block import SAID_HEADING
 from tests.model_server import ModelServer
 from tests.support import KEY_SECRET, Gateway, ScratchDatabase, user_message
 
@@ -112,7 +112,7 @@ def test_no_prompt_of_many_threads_holds_anothers_words(
     print(f"  with own words under: {dict(view[USERS[0]])}")
     assert leaks == 0
     for user, headings in view.items():
-        for heading in ("Topics:", KNOWN_HEADING, "Latest events:"):
+        for heading in ("Topics:", SAID_HEADING, "Latest events:"):
             assert headings[heading] > 0, f"{heading} with {user}'s own words: {headings}"
     for user, key in keys.items():
         names = front.call("GET", "/sonas/list", key=key).body["sonas"]

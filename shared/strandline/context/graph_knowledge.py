@@ -69,6 +69,7 @@ def _put_behind(source: KnowledgeSource, said: SaidStatement) -> KnowledgeSource
         text=f"{display_name(event.speaker)}: {newer} (before, {earlier})",
         trust=least_trusted([event.origin, source.trust]),
         event_ids=[event.event_id, *(one for one in source.event_ids if one != event.event_id)],
+        is_stated=source.is_stated,
     )
 
 
@@ -82,6 +83,7 @@ def _from_nodes(knowledge: RelevantKnowledge) -> Iterator[_Candidate]:
                 text=_describe_node(node),
                 trust=node.trust,
                 event_ids=node.event_ids,
+                is_stated=node.is_stated,
             )
             yield node.similarity, source
 
@@ -111,5 +113,6 @@ def _from_edges(knowledge: RelevantKnowledge) -> Iterator[_Candidate]:
                 text=f"{start.name} {verb} {end.name}" + (f": {nuance}" if nuance else ""),
                 trust=edge.trust,
                 event_ids=edge.event_ids,
+                is_stated=edge.is_stated,
             )
             yield fmean(cosines) if cosines else None, source

@@ -269,16 +269,18 @@ class _Draft:
         recent = _render_events(self.recent, citations)
         events = _render_events(self.events, citations, marks_replies=True)
         topics = _render_topics(self.topics, citations)
-        knowledge = _render_knowledge(self.knowledge, citations)
+        known = _render_knowledge(self.knowledge, citations, is_stated=True)
+        said = _render_knowledge(self.knowledge, citations, is_stated=False)
         sources = [line.source for line in (*self.recent.visible, *self.events.visible)]
         has_marks = any(line.partition(" ")[0].endswith(FOLLOWS) for line in events)
         return [
             _INTRODUCTION
-            + (_KNOWN_NOTE if knowledge else "")
+            + (_KNOWN_NOTE if known else "")
             + (_FOLLOWS_NOTE if has_marks else "")
             + (_LATE_NOTE if any(source.is_late for source in sources) else ""),
             *_with_heading("Latest events:", recent),
-            *_with_heading("What is known:", knowledge),
+            *_with_heading("What is known:", known),
+            *_with_heading("What was said, true as of each date:", said),
             *_with_heading("Topics:", topics),
             *_with_heading(
                 _WEAK_HEADING if self.is_known is False else "Events about the question:", events
@@ -334,9 +336,12 @@ def _render_topics(part: _Part[ChainSource], citations: _Citations) -> list[str]
     return [_render_citing(line, citations) for line in in_order]
 
 
-def _render_knowledge(part: _Part[KnowledgeSource], citations: _Citations) -> list[str]:
-    """The lines of known facts."""
-    in_order = sorted(part.visible, key=lambda line: (line.source.since, line.source.known_id))
+def _render_knowledge(
+    part: _Part[KnowledgeSource], citations: _Citations, *, is_stated: bool
+) -> list[str]:
+    """The lines of what was stated to the graph, or of what was drawn from what was said."""
+    lines = [line for line in part.visible if line.source.is_stated == is_stated]
+    in_order = sorted(lines, key=lambda line: (line.source.since, line.source.known_id))
     return [_render_citing(line, citations) for line in in_order]
 
 

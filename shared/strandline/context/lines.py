@@ -74,6 +74,8 @@ class KnowledgeSource(NamedTuple):
     """The least trusted origin of its events."""
     event_ids: Sequence[UUID]
     """The events that it cites, newest first."""
+    is_stated: bool = False
+    """Whether it was stated to the graph: what is drawn from what was said holds as of its date."""
 
 
 @dataclass

@@ -71,6 +71,7 @@ def known_source(n: int, *event_numbers: int, **fields: Any) -> KnowledgeSource:
         text=f"Fact {n} holds.",
         trust="user",
         event_ids=[uuid.UUID(int=1000 + m) for m in event_numbers],
+        is_stated=True,
     )
     return known_source._replace(**fields)
 
@@ -142,9 +143,10 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
             known_source(5, 8, 7, kind="relation", trust="tool"),
             known_source(2, 7, 3, kind="decision"),
             known_source(4, 9, 3, trust="agent"),
+            known_source(6, 3, is_stated=False),
         ],
     )
-    text = lay_out(sources, 1000).text
+    text = lay_out(sources, 1500).text
     lines = text.split("\n")[1:-1]
     assert "What is known holds since its date" in lines[0]
     assert lines[1:] == [
@@ -154,6 +156,8 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
         "- Mon 3 August 2026, decision: Fact 2 holds. [2]",
         "- Mon 3 August 2026 (agent): Fact 4 holds. [1][2]",
         "- Mon 3 August 2026, relation (tool): Fact 5 holds. [4]",
+        "What was said, true as of each date:",
+        "- Mon 3 August 2026: Fact 6 holds. [2]",
         "Topics:",
         "- Mon 3 August 2026, topic 1: mara: They spoke of matter 1. [3]",
         "Events about the question:",

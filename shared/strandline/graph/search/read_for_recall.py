@@ -9,7 +9,7 @@ from strandline.db.database import TenantDb
 from strandline.graph.nodes.identity import NodeType, format_node_id
 from strandline.graph.nodes.store_joined import JoinedNode, map_nodes_by_member
 from strandline.graph.search.answers import to_edges, to_found_node
-from strandline.graph.search.schemas import KnownEdge, KnownGraph, KnownNode
+from strandline.graph.search.schemas import GraphEdge, KnownEdge, KnownGraph, KnownNode
 from strandline.graph.search.search import ALL_TYPES, hash_possible_names
 from strandline.graph.search.store import Match, NodeFilter, NodeQuery
 from strandline.graph.search.store_knowledge import (
@@ -57,11 +57,9 @@ def read_knowledge(
     nodes = read_nodes_around(access, query, types)
     leads = map_nodes_by_member(nodes)
     rows = read_edges_between(access, list(leads)) if len(nodes) > 1 else ()
-    event_ids = _collect_edge_events(rows, leads)
+    by_edge = _group_by_edge(rows, leads)
     edges = [
-        KnownEdge(
-            **dict(edge), event_ids=event_ids[edge.from_id, edge.to_id, edge.type, edge.label]
-        )
+        _to_known_edge(edge, by_edge[edge.from_id, edge.to_id, edge.type, edge.label])
         for edge in to_edges(rows, leads)[:LIMIT]
     ]
     return RelevantKnowledge(nodes, edges)
@@ -82,14 +80,21 @@ def _to_known_node(row: RelevantNodeRow) -> KnownNode:
             row.node_id, row.score, row.similarity, bool(row.is_named), bool(row.has_words)
         )
     node = to_found_node(row, match, hops=row.hops)
-    return KnownNode(**dict(node), event_ids=row.event_ids)
+    return KnownNode(**dict(node), event_ids=row.event_ids, is_stated=row.is_stated)
 
 
-def _collect_edge_events(
+def _to_known_edge(edge: GraphEdge, rows: Sequence[RelevantEdgeRow]) -> KnownEdge:
+    event_ids = [event_id for row in rows for event_id in row.event_ids]
+    return KnownEdge(
+        **dict(edge), event_ids=event_ids, is_stated=any(row.is_stated for row in rows)
+    )
+
+
+def _group_by_edge(
     rows: Sequence[RelevantEdgeRow], leads: Mapping[UUID, JoinedNode]
-) -> Mapping[tuple[str, str, str, str], list[UUID]]:
-    """The events of each edge of an answer, by its ends, type and label."""
-    event_ids: dict[tuple[str, str, str, str], list[UUID]] = defaultdict(list)
+) -> Mapping[tuple[str, str, str, str], list[RelevantEdgeRow]]:
+    """The rows of each edge of an answer, by its ends, type and label."""
+    by_edge: dict[tuple[str, str, str, str], list[RelevantEdgeRow]] = defaultdict(list)
     for row in rows:
         start, end = leads[row.from_id], leads[row.to_id]
         key = (
@@ -98,5 +103,5 @@ def _collect_edge_events(
             row.type,
             row.label,
         )
-        event_ids[key] += row.event_ids
-    return event_ids
+        by_edge[key].append(row)
+    return by_edge

@@ -143,6 +143,9 @@ class KnownNode(FoundNode):
 
     event_ids: list[UUID]
     """The events that it cites, newest first, at most 20."""
+    is_stated: bool
+    """Whether it was stated to the graph. What is only drawn from what was said is true as of its
+    date."""
 
 
 class KnownEdge(GraphEdge):
@@ -150,6 +153,9 @@ class KnownEdge(GraphEdge):
 
     event_ids: list[UUID]
     """The events that it cites, newest first within each scope."""
+    is_stated: bool
+    """Whether it was stated to the graph. What is only drawn from what was said is true as of its
+    date."""
 
 
 class KnownGraph(ResponseModel):

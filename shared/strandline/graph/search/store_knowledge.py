@@ -27,18 +27,22 @@ _MAX_EDGE_ROWS = 500
 
 _EVENTS: LiteralString = """
         cross join lateral (
-            select array(
-                select s.event_id
+            select coalesce(array_agg(e.event_id order by e.observed_at desc, e.event_id desc),
+                '{}') as event_ids, coalesce(bool_or(e.is_stated), false) as is_stated
+            from (
+                select s.event_id, max(o.observed_at) as observed_at,
+                    bool_or(o.source_version is null) as is_stated  -- by no chain
                 from graph_sources s
                 join graph_observations o on o.tenant_id = s.tenant_id
                     and o.target_id = s.target_id and o.source_id = s.source_id
                 where s.tenant_id = current_tenant() and s.target_id = any (cited.target_ids)
                     and not o.patch ? 'upkeep'  -- an end or a merge is no evidence
                 group by s.event_id
-                order by max(o.observed_at) desc, s.event_id desc
-                limit %(max_events)s) as event_ids offset 0) c
+                order by observed_at desc, s.event_id desc
+                limit %(max_events)s) e offset 0) c
 """
-"""The events that the nodes or edges `cited.target_ids` cite, newest first, as `c`."""
+"""The events that the nodes or edges `cited.target_ids` cite, newest first, as `c`, and whether
+one of them is a statement to the graph."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class RelevantNodeRow(JoinedNode):
     similarity: float | None
     """The cosine of its vector and the question's; None if either is missing."""
     event_ids: list[UUID]
+    is_stated: bool
+    """Whether it was stated to the graph, and not only drawn from what was said."""
 
 
 _REACHED_NODES: LiteralString = """,
@@ -137,7 +143,7 @@ def read_nodes_around(
         select l.node_id, l.type, l.name, j.properties, j.confidence, j.weight, j.trust,
             j.valid_from, l.valid_to, j.created_at, j.updated_at, j.member_ids, j.archived, j.heat,
             l.participants, l.hop as hops, l.score, l.is_named, l.has_words, l.similarity,
-            c.event_ids
+            c.event_ids, c.is_stated
         from leads l
         """
         + MEMBERS
@@ -169,6 +175,8 @@ class RelevantEdgeRow(EdgeRow):
     """An edge of one scope, with the events it cites."""
 
     event_ids: list[UUID]
+    is_stated: bool
+    """Whether it was stated to the graph, and not only drawn from what was said."""
 
 
 def read_edges_between(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[RelevantEdgeRow]:
@@ -186,7 +194,7 @@ def read_edges_between(access: TenantDb, node_ids: Sequence[UUID]) -> Sequence[R
             order by e.weight desc, e.heat desc, e.edge_id limit %(max_rows)s)
         select e.edge_id, e.from_id, e.to_id, e.type, e.label, e.properties, e.confidence, e.weight,
             e.heat, e.trust, e.valid_from, e.valid_to, e.created_at, e.last_seen,
-            c.event_ids
+            c.event_ids, c.is_stated
         from heaviest e
         cross join lateral (select array[e.edge_id] as target_ids) cited
         """  # noqa: S608
