@@ -23,7 +23,7 @@ _NOTES = ("Left out for length: ", "Shortened, ", "No event clearly ", "Nothing 
 _DAY = r"[A-Z][a-z]{2} \d+ [A-Z][a-z]+ \d{4}"
 _EVENT_NOTES = r"\((?:[a-z]+|no longer so)(?:, newest of \d+)?(?:, no longer so)?\)"
 _EVENT = re.compile(
-    rf"\[(\d+)\]↳? {_DAY}, "
+    rf"\[(\d+)\](?: {_DAY}(?: \d\d:\d\d)?|↳ (?:{_DAY} )?\d\d:\d\d), "
     rf"(?:[^()\[\]:<>]+(?: {_EVENT_NOTES}|)|{_EVENT_NOTES}): .*"
 )
 _TOPIC = re.compile(

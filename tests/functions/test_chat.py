@@ -378,7 +378,7 @@ def test_what_was_added_later_is_told_as_such(
     tell(key, "The buoy broke loose.", *WHO, occurred_at="2026-05-08T13:56:00Z")
     finished_body(query(front, key, "What about the buoy?"))
     lines = "\n".join(shown_lines(provider.requests[-1]).values())
-    assert "Fri 8 May 2026, alice (remembered later): The buoy broke loose." in lines
+    assert "Fri 8 May 2026 13:56, alice (remembered later): The buoy broke loose." in lines
     assert lines.count("remembered later") == 1
     assert "added later than it happened" in provider.prompt_text()
     plain = front.call("POST", "/api/v1/context", {"query": "What about the buoy?"}, key=key)

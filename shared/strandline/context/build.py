@@ -97,6 +97,8 @@ class _TextLimits:
     """Whether the text shows the events of one session alone."""
     expand: int = 0
     """The maximum number of events to add because the best ones cite them."""
+    today: datetime | None = None
+    """The day of the question."""
 
     @property
     def neighbourhood_count(self) -> int:
@@ -138,7 +140,12 @@ def build_context_text(
     recent = {event_id: count for event_id, count in recent.items() if event_id not in exclude}
     matches, knowledge = _find(access, embedder, request, tuning, now, vector_timeout, answering)
     limits = _TextLimits(
-        request.min_relevance, request.limit, request.budget, answering, expand=request.expand
+        request.min_relevance,
+        request.limit,
+        request.budget,
+        answering,
+        expand=request.expand,
+        today=request.now or now,
     )
     return _write_text(access, recent, knowledge, matches, limits)
 
@@ -191,7 +198,7 @@ def build_session_text(
         vector = matches.search.vector
         knowledge = find_knowledge(view.access, view.tuning, query.query, vector, embedder.space)
     limits = _TextLimits(query.min_relevance, None, query.budget or DEFAULT_BUDGET)
-    limits = replace(limits, is_one_session=view.only_session)
+    limits = replace(limits, is_one_session=view.only_session, today=view.now)
     return _write_text(view.access, recent, knowledge, matches, limits)
 
 
@@ -231,6 +238,7 @@ def _write_text(
             more_events=len(relevant) - len(best),
             knowledge=[source for source in knowledge if source.event_ids[0] in events],
             recent_share=request.answering.recent_share if request.answering else None,
+            today=request.today,
         ),
         request.budget,
     )

@@ -138,7 +138,14 @@ def format_day(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%a} {format_date(moment)}"
 
 
-def event_line(event: EventSource, max_bytes: int, *, is_best: bool = False) -> Line[EventSource]:
+def format_minute(moment: datetime) -> str:
+    """The UTC hour and minute, as in `14:05`."""
+    return f"{moment.astimezone(UTC):%H:%M}"
+
+
+def event_line(
+    event: EventSource, max_bytes: int, *, is_best: bool = False, has_minute: bool = False
+) -> Line[EventSource]:
     """The line of an event without its citation, in a text of at most `max_bytes` bytes. A tool's
     output is shortened in its middle, and to less, unless it is the best event."""
     notes = [] if event.origin == "user" else [event.origin]
@@ -150,7 +157,8 @@ def event_line(event: EventSource, max_bytes: int, *, is_best: bool = False) -> 
         notes.append("no longer so")
     name = sanitize_label(display_name(event.speaker), _NAME_CHARS) if event.speaker else ""
     who = " ".join(filter(None, [name, f"({', '.join(notes)})" if notes else ""])) or "user"
-    start = f" {format_day(event.said_at)}, {who}: "
+    minute = f" {format_minute(event.said_at)}" if has_minute else ""
+    start = f" {format_day(event.said_at)}{minute}, {who}: "
     line = Line(event, start, *_sanitize_beginning(event.text))
     is_output = event.origin == "tool"
     max_text_bytes = int(max_bytes * (_TOOL_SHARE if is_output and not is_best else _EVENT_SHARE))

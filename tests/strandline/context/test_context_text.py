@@ -89,15 +89,15 @@ def test_each_part_is_in_order_of_time_and_cites_its_events() -> None:
     layout = lay_out(sources, 1000)
     assert layout.text.split("\n")[2:-1] == [
         "Latest events:",
-        "[1] Mon 3 August 2026, mara: Number 8.",
-        "[2] Mon 3 August 2026, keel (agent): Number 9.",
+        "[1] Mon 3 August 2026 17:00, mara: Number 8.",
+        "[2] Mon 3 August 2026 18:00, keel (agent): Number 9.",
         "Topics:",
         "- Mon 3 August 2026, topic 1: mara: They spoke of matter 1. [3][4]",
         "- Mon 3 August 2026, topic 6: mara: They spoke of matter 6. [6]",
         "Events about the question:",
-        "[3] Mon 3 August 2026, mara: Number 1.",
-        "[4] Mon 3 August 2026, mara: Number 3.",
-        "[5] Mon 3 August 2026, (tool): Number 5.",
+        "[3] Mon 3 August 2026 10:00, mara: Number 1.",
+        "[4] Mon 3 August 2026 12:00, mara: Number 3.",
+        "[5] Mon 3 August 2026 14:00, (tool): Number 5.",
     ]
     assert [i.int - 1000 for i in layout.citations] == [8, 9, 1, 3, 5, 6]
     assert [i.int - 2000 for i in layout.chain_ids] == [6, 1]
@@ -122,6 +122,20 @@ def test_a_line_says_that_it_follows_the_one_above_at_once() -> None:
         text = lay_out(replace(EMPTY, events=[event(1), other], is_known=True), 500).text
         assert "↳" not in text
     assert "↳" not in lay_out(replace(EMPTY, recent=events), 500).text
+
+
+def test_it_says_what_day_it_is_and_of_the_next_event_the_hour_alone() -> None:
+    events = [event(n, place=(START, SCOPE, place)) for place, n in enumerate((1, 2, 40, 41))]
+    sources = replace(EMPTY, events=events, is_known=True, today=START + timedelta(days=9))
+    lines = lay_out(sources, 500).text.split("\n")[1:-1]
+    assert " Today is Wed 12 August 2026." in lines[0]
+    assert lines[2:] == [
+        "[1] Mon 3 August 2026 10:00, mara: Number 1.",
+        "[2]↳ 11:00, mara: Number 2.",
+        "[3]↳ Wed 5 August 2026 01:00, mara: Number 40.",
+        "[4]↳ 02:00, mara: Number 41.",
+    ]
+    assert "Today" not in lay_out(replace(sources, today=None), 500).text
 
 
 def test_it_says_that_nothing_is_known_and_when_there_is_nothing() -> None:
@@ -151,7 +165,7 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
     assert "What is known holds since its date" in lines[0]
     assert lines[1:] == [
         "Latest events:",
-        "[1] Mon 3 August 2026, mara: Number 9.",
+        "[1] Mon 3 August 2026 18:00, mara: Number 9.",
         "What is known:",
         "- Mon 3 August 2026, decision: Fact 2 holds. [2]",
         "- Mon 3 August 2026 (agent): Fact 4 holds. [1][2]",
@@ -161,7 +175,7 @@ def test_what_is_known_stands_before_topics_and_cites_its_events() -> None:
         "Topics:",
         "- Mon 3 August 2026, topic 1: mara: They spoke of matter 1. [3]",
         "Events about the question:",
-        "[2] Mon 3 August 2026, mara: Number 3.",
+        "[2] Mon 3 August 2026 12:00, mara: Number 3.",
     ]
     assert "What is known" not in lay_out(replace(sources, knowledge=[]), 1000).text
     assert (
@@ -191,7 +205,7 @@ def test_what_is_known_takes_a_sixteenth_and_the_nearest_comes_first() -> None:
 def test_an_event_that_stands_for_others_says_so() -> None:
     many = event(1, origin="tool", speaker="agent:keel", stands_for=30)
     text = lay_out(replace(EMPTY, recent=[many]), 200).text
-    assert "[1] Mon 3 August 2026, keel (tool, newest of 30): Number 1." in text
+    assert "[1] Mon 3 August 2026 10:00, keel (tool, newest of 30): Number 1." in text
 
 
 def test_a_topic_does_not_repeat_an_event() -> None:
@@ -317,7 +331,7 @@ def test_one_long_event_leaves_room_for_others() -> None:
 def test_events_that_are_only_near_are_marked_so() -> None:
     weak = lay_out(replace(EMPTY, events=[event(1)], is_known=False), 300).text
     parts = read_block(weak).parts
-    assert parts[WEAK_HEADING] == ["[1] Mon 3 August 2026, mara: Number 1."]
+    assert parts[WEAK_HEADING] == ["[1] Mon 3 August 2026 10:00, mara: Number 1."]
     assert parts[""] == ["No event clearly answers the question."]
     strong = lay_out(replace(EMPTY, events=[event(1)], is_known=True), 300).text
     assert WEAK_HEADING not in read_block(strong).parts
@@ -333,7 +347,7 @@ def test_a_tool_s_output_shows_its_first_and_last_words_in_a_twentieth() -> None
     assert len(line.partition("(tool): ")[2].encode()) <= 1000 * 4 // 20
     first = lay_out(replace(EMPTY, events=[output, event(1)], is_known=True), 1000).text
     line = read_block(first).parts["Events about the question:"][1]
-    assert 900 < len(line.encode()) <= 1000 + len("[2] Mon 3 August 2026, (tool): ")
+    assert 900 < len(line.encode()) <= 1000 + len("[2] Mon 3 August 2026 09:00, (tool): ")
     assert "1 failed" in line
     short = event(2, "1 failed", origin="tool", speaker=None)
     text = lay_out(replace(EMPTY, events=[event(1), short], is_known=True), 1000).text
