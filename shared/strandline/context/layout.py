@@ -17,8 +17,6 @@ from strandline.context.lines import (
     ChainSource,
     EventSource,
     KnowledgeSource,
-    Line,
-    choose_cited,
     count_bytes,
     drop_repeated_sentences,
     event_line,
@@ -26,6 +24,16 @@ from strandline.context.lines import (
     knowledge_line,
     normalize_words,
     topic_line,
+)
+from strandline.context.text_parts import (
+    FOLLOWS,
+    AnyPart,
+    Citations,
+    EventsPart,
+    Part,
+    render_events,
+    render_knowledge,
+    render_topics,
 )
 
 BYTES_PER_TOKEN = 4
@@ -38,8 +46,6 @@ _KNOWN_SHARE, _CHANGED_SHARE = 1 / 16, 1 / 6
 """The maximum share for known facts: two or three lines; if the first may have changed, both."""
 _MIN_SHOWN_BYTES = 60
 """The minimum length of a shortened text: less is not worth a line."""
-FOLLOWS = "↳"
-"""Marks an event that directly follows the event of the line above in its session."""
 _FOLLOWS_NOTE = f" {FOLLOWS}: said right after the line above; else more may have come between."
 _KNOWN_NOTE = " What is known holds since its date."
 _LATE_NOTE = f" {REMEMBERED_LATER.capitalize()}: added later than it happened."
@@ -110,17 +116,17 @@ def lay_out(sources: Sources, budget: int) -> Layout:
         max_bytes,
         sources.is_known,
         sources.more_events,
-        recent=_EventsPart(
+        recent=EventsPart(
             [event_line(event, max_bytes, has_minute=True) for event in sources.recent]
         ),
-        topics=_Part([topic_line(topic, max_bytes) for topic in sources.topics]),
-        events=_EventsPart(
+        topics=Part([topic_line(topic, max_bytes) for topic in sources.topics]),
+        events=EventsPart(
             [
                 event_line(event, max_bytes, is_best=not n, has_minute=True)
                 for n, event in enumerate(sources.events)
             ]
         ),
-        knowledge=_Part([knowledge_line(source, max_bytes) for source in sources.knowledge]),
+        knowledge=Part([knowledge_line(source, max_bytes) for source in sources.knowledge]),
         today=sources.today,
     )
     usual_share = _RECENT_SHARE if has_question else 1 - _TOPICS_SHARE
@@ -141,62 +147,19 @@ def lay_out(sources: Sources, budget: int) -> Layout:
 
 
 @dataclass
-class _Part[Source: (EventSource, ChainSource, KnowledgeSource)]:
-    """The lines of a part in order of preference; the first ones are shown."""
-
-    lines: list[Line[Source]]
-    count: int = 0
-
-    @property
-    def visible(self) -> Sequence[Line[Source]]:
-        return self.lines[: self.count]
-
-    @property
-    def left_out_lines(self) -> Sequence[Line[Source]]:
-        return self.lines[self.count :]
-
-
-class _EventsPart(_Part[EventSource]):
-    """The lines of events."""
-
-    @property
-    def shown_ids(self) -> set[UUID]:
-        return {line.source.event_id for line in self.visible}
-
-    def drop(self, event_ids: set[UUID]) -> None:
-        """Drop lines that are not shown yet, because their events are shown elsewhere."""
-        self.lines = [line for line in self.lines if line.source.event_id not in event_ids]
-
-    def count_left_out(self, shown_ids: set[UUID]) -> int:
-        """The number of its events that are not shown anywhere."""
-        return sum(line.source.event_id not in shown_ids for line in self.left_out_lines)
-
-
-type _AnyPart = _Part[EventSource] | _Part[ChainSource] | _Part[KnowledgeSource]
-
-
-class _Citations(dict[UUID, int]):
-    """The citation numbers of events, in the order in which they are first cited."""
-
-    def __missing__(self, event_id: UUID) -> int:
-        self[event_id] = number = len(self) + 1
-        return number
-
-
-@dataclass
 class _Draft:
     """A text that is built line by line."""
 
     max_bytes: int
     is_known: bool | None
     more_events: int
-    recent: _EventsPart
-    topics: _Part[ChainSource]
-    events: _EventsPart
-    knowledge: _Part[KnowledgeSource]
+    recent: EventsPart
+    topics: Part[ChainSource]
+    events: EventsPart
+    knowledge: Part[KnowledgeSource]
     today: datetime | None
 
-    def fill(self, part: _AnyPart, share: float, *, shorten: bool = False) -> None:
+    def fill(self, part: AnyPart, share: float, *, shorten: bool = False) -> None:
         """Show the part's next lines while they fit, using at most this share of the budget. The
         first line that does not fit is shortened or ends the part. A line always takes more bytes
         than it saves in the note on what was left out, so the number of lines that fit can be found
@@ -216,12 +179,12 @@ class _Draft:
         if shorten:
             self._shorten_next(part)
 
-    def _try_show(self, part: _AnyPart, count: int, limit: int) -> bool:
+    def _try_show(self, part: AnyPart, count: int, limit: int) -> bool:
         """Show this many of the part's lines. Returns whether the text is then within the limit."""
         part.count = count
         return self._measure() <= self.max_bytes and self._measure_without_notes() <= limit
 
-    def _shorten_next(self, part: _AnyPart) -> None:
+    def _shorten_next(self, part: AnyPart) -> None:
         """Show the beginning of the part's next line, if there is room for enough of it."""
         line = part.lines[part.count]
         part.count += 1
@@ -235,12 +198,12 @@ class _Draft:
             part.count -= 1
 
     def _measure(self) -> int:
-        lines = [*self._render_lines(_Citations()), *self._render_notes()]
+        lines = [*self._render_lines(Citations()), *self._render_notes()]
         return count_bytes("\n".join(lines)) + FENCE_BYTES
 
     def _measure_without_notes(self) -> int:
         """The bytes without the notes on what was left out, which get shorter."""
-        return count_bytes("\n".join(self._render_lines(_Citations())))
+        return count_bytes("\n".join(self._render_lines(Citations())))
 
     def drop_topic_repetitions(self) -> None:
         """Drop the sentences of topics that a shown event contains, and topics left empty."""
@@ -254,7 +217,7 @@ class _Draft:
 
     def finish(self) -> Layout:
         """The text in its current state."""
-        citations = _Citations()
+        citations = Citations()
         text = fence([*self._render_lines(citations), *self._render_notes()])
         chain_ids = [line.source.chain_id for line in self.topics.visible]
         citing = (*self.topics.visible, *self.knowledge.visible)
@@ -262,7 +225,7 @@ class _Draft:
         return Layout(text, tuple(citations), self._cut, chain_ids, tuple(source_ids))
 
     @property
-    def _parts(self) -> tuple[_AnyPart, ...]:
+    def _parts(self) -> tuple[AnyPart, ...]:
         return self.recent, self.topics, self.events, self.knowledge
 
     @property
@@ -275,13 +238,13 @@ class _Draft:
             sum(line.is_shortened for part in self._parts for line in part.visible),
         )
 
-    def _render_lines(self, citations: _Citations) -> list[str]:
+    def _render_lines(self, citations: Citations) -> list[str]:
         """The lines between the tags, without the notes."""
-        recent = _render_events(self.recent, citations)
-        events = _render_events(self.events, citations, marks_replies=True)
-        topics = _render_topics(self.topics, citations)
-        known = _render_knowledge(self.knowledge, citations, is_stated=True)
-        said = _render_knowledge(self.knowledge, citations, is_stated=False)
+        recent = render_events(self.recent, citations)
+        events = render_events(self.events, citations, marks_replies=True)
+        topics = render_topics(self.topics, citations)
+        known = render_knowledge(self.knowledge, citations, is_stated=True)
+        said = render_knowledge(self.knowledge, citations, is_stated=False)
         sources = [line.source for line in (*self.recent.visible, *self.events.visible)]
         has_marks = any(line.partition(" ")[0].endswith(FOLLOWS) for line in events)
         return [
@@ -317,52 +280,6 @@ class _Draft:
         if shortened_count:
             notes.append(f"Shortened, marked by …: {shortened_count}.")
         return [" ".join(notes)] if notes else []
-
-
-def _render_events(
-    part: _Part[EventSource], citations: _Citations, *, marks_replies: bool = False
-) -> list[str]:
-    in_order = sorted(part.visible, key=lambda line: (line.source.said_at, line.source.place))
-    above: EventSource | None = None
-    lines: list[str] = []
-    for line in in_order:
-        number, start, mark = citations[line.source.event_id], line.start, ""
-        if marks_replies and above and _follows(line.source, above):
-            mark, day = FOLLOWS, format_day(line.source.said_at)
-            start = start.removeprefix(f" {day}") if day == format_day(above.said_at) else start
-        lines.append(f"[{number}]{mark}{start}{line.shown_text}")
-        above = line.source
-    return lines
-
-
-def _follows(event: EventSource, earlier: EventSource) -> bool:
-    (_, scope, seq), (_, earlier_scope, earlier_seq) = event.place, earlier.place
-    is_same = (scope, event.session_id) == (earlier_scope, earlier.session_id)
-    return is_same and seq == earlier_seq + 1
-
-
-def _render_topics(part: _Part[ChainSource], citations: _Citations) -> list[str]:
-    """The lines of topics."""
-    in_order = sorted(
-        part.visible,
-        key=lambda line: (line.source.started_at, line.source.last_event_at, line.source.chain_id),
-    )
-    return [_render_citing(line, citations) for line in in_order]
-
-
-def _render_knowledge(
-    part: _Part[KnowledgeSource], citations: _Citations, *, is_stated: bool
-) -> list[str]:
-    """The lines of what was stated to the graph, or of what was drawn from what was said."""
-    lines = [line for line in part.visible if line.source.is_stated == is_stated]
-    in_order = sorted(lines, key=lambda line: (line.source.since, line.source.known_id))
-    return [_render_citing(line, citations) for line in in_order]
-
-
-def _render_citing(line: Line[ChainSource] | Line[KnowledgeSource], citations: _Citations) -> str:
-    """A line with its citations."""
-    numbers = "".join(f"[{citations[one]}]" for one in choose_cited(line.source, citations))
-    return " ".join(filter(None, [line.start, line.shown_text, numbers]))
 
 
 def _with_heading(heading: str, lines: Sequence[str]) -> list[str]:

@@ -130,7 +130,9 @@ def _build_events(access: TenantDb, batch: AppendBatch) -> AppendBatch:
         for draft in batch.drafts.values()
         for edge in draft.edges
     ]
-    targets = iter(store.find_edge_targets(access, edge_queries) if edge_queries else ())
+    targets = iter(
+        store_links_and_sources.find_edge_targets(access, edge_queries) if edge_queries else ()
+    )
     events: dict[int, NewEvent] = {}
     errors: dict[int, StrandlineError] = {}
     for n, draft in batch.drafts.items():

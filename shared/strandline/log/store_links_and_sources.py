@@ -1,4 +1,5 @@
-"""SQL for events whose edges recall found, and for events that rest on more than they cite."""
+"""SQL for the targets of edges, for events whose edges recall found, and for events that rest on
+more than they cite."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -62,3 +63,39 @@ def read_links(access: TenantDb, event_id: UUID) -> EdgesAndLinks | None:
         {"event_id": event_id},
     )
     return rows[0] if rows else None
+
+
+@dataclass(frozen=True)
+class EdgeTarget:
+    """The target of an edge, if every reader of the citing event may see it; else None. `place` is
+    the edge's position in the query."""
+
+    place: int
+    event_id: UUID | None
+    cid: str | None
+
+
+def find_edge_targets(
+    access: TenantDb, edges: Sequence[Mapping[str, object]]
+) -> Sequence[EdgeTarget]:
+    """Find the targets of edges, in their order. `edges` holds {event_id?, cid?, participants}. A
+    CID alone means the earliest event with it that all participants may see."""
+    return access.fetch(
+        EdgeTarget,
+        """
+        select w.place, target.event_id, target.cid
+        from jsonb_to_recordset(%(edges)s::jsonb)
+            as w (place int, event_id uuid, cid text, participants text[])
+        left join lateral (
+            select e.event_id, e.cid from events e
+            where e.event_id = w.event_id and e.cid = coalesce(w.cid, e.cid)
+                and e.participants @> w.participants
+            union all
+            (select e.event_id, e.cid from events e
+            where w.event_id is null and e.cid = w.cid and e.participants @> w.participants
+            order by e.recorded_at, e.event_id limit 1)
+        ) target on true
+        order by w.place
+        """,
+        {"edges": json.dumps([{**edge, "place": n} for n, edge in enumerate(edges)])},
+    )
