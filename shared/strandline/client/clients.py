@@ -4,7 +4,6 @@ loop. Both have the same verbs."""
 from __future__ import annotations
 
 import functools
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from uuid import UUID, uuid4
 
 from strandline.client import answers
 from strandline.client.admin import Admin, AsyncAdmin
+from strandline.client.connection_settings import make_settings
 from strandline.client.erasures import Erasures
 from strandline.client.errors import UnexpectedAnswerError
 from strandline.client.graph import AsyncGraph, Graph
@@ -24,7 +24,6 @@ from strandline.client.sessions import AsyncSession, Session, SessionPlan
 from strandline.client.transport import (
     AsyncCaller,
     AsyncConnection,
-    Settings,
     SyncCaller,
     SyncConnection,
 )
@@ -38,23 +37,6 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 30.0
 """Seconds; the service itself answers within 29."""
-
-
-def _settings(
-    url: str | None, key: str | None, token: str | None, timeout: float, retry: Retry | None
-) -> Settings:
-    """Raises ValueError where no address is known."""
-    address = (url or os.environ.get("STRANDLINE_URL", "")).rstrip("/").removesuffix("/api/v1")
-    if not address.startswith(("http://", "https://")):
-        raise ValueError(
-            "url: give the service's address, as in Strandline('http://127.0.0.1:8080', key), or "
-            "set STRANDLINE_URL"
-        )
-    key = key or (None if token else os.environ.get("STRANDLINE_API_KEY"))
-    headers = {"X-API-Key": key} if key else {}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    return Settings(address, headers, timeout, retry or Retry())
 
 
 def _plan(
@@ -87,8 +69,8 @@ class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
 
     `url` and `key` are by default STRANDLINE_URL and STRANDLINE_API_KEY. `token` is a JWT instead
     of a key. `timeout` is in seconds for each attempt. `http` is an httpx2.Client of your own, for
-    client certificates or a proxy. Raises ValueError without an address; all verbs raise
-    ServiceError.
+    client certificates or a proxy. Raises ValueError for an address, a credential or a time
+    that cannot be used; all verbs raise ServiceError.
     """
 
     def __init__(
@@ -101,7 +83,7 @@ class Strandline(Memory, LookupVerbs, Erasures, Personas, SyncCaller):
         retry: Retry | None = None,
         http: httpx2.Client | None = None,
     ) -> None:
-        settings = _settings(url, key, token, timeout, retry)
+        settings = make_settings(url, key, token, timeout, retry)
         SyncCaller.__init__(self, SyncConnection(settings, http))
 
     @functools.cached_property
@@ -208,7 +190,7 @@ class AsyncStrandline(Memory, LookupVerbs, Erasures, Personas, AsyncCaller):
         retry: Retry | None = None,
         http: httpx2.AsyncClient | None = None,
     ) -> None:
-        settings = _settings(url, key, token, timeout, retry)
+        settings = make_settings(url, key, token, timeout, retry)
         AsyncCaller.__init__(self, AsyncConnection(settings, http))
 
     @functools.cached_property

@@ -263,6 +263,7 @@ _BY_STATUS: Mapping[int, type[ServiceError]] = {
     504: GatewayTimeoutError,
 }
 """For answers without a code, as a proxy between gives them."""
+_MESSAGE_CHARS = 10_000
 
 
 def make_error(
@@ -278,7 +279,11 @@ def make_error(
             retry_after=retry_after,
         )
     code, message = (str(refusal.get(name) or "") for name in ("code", "message"))
-    kind = BY_CODE.get(code) or _BY_STATUS.get(status, ServiceError)
+    if len(message) > _MESSAGE_CHARS:
+        message = f"{message[:_MESSAGE_CHARS]}…"
+    kind = BY_CODE.get(code) or _BY_STATUS.get(
+        status, InternalError if status >= 500 else ServiceError
+    )
     details, request_id = refusal.get("details"), refusal.get("request_id")
     return kind(
         message or f"The service answered {status} without a reason.",

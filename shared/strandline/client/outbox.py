@@ -55,6 +55,9 @@ class NotStoredError(ServiceError):
         )
         self.failures = list(failures)
 
+    def __reduce__(self) -> tuple[type[NotStoredError], tuple[list[UnstoredEvent]]]:
+        return type(self), (self.failures,)
+
     def attach_to(self, error: BaseException) -> None:
         """Let the error that ended a block tell of the events, too."""
         if sys.version_info >= (3, 11):

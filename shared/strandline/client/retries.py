@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from strandline.client.errors import (
@@ -15,6 +19,8 @@ from strandline.client.errors import (
     UnavailableError,
 )
 from strandline.client.request_building import Call
+
+_SECONDS = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -62,4 +68,27 @@ def was_surely_not_done(error: ServiceError) -> bool:
     if isinstance(error, OutcomeUnknownError):
         return False
     is_refusal = isinstance(error, ThrottledError | QuotaExceededError)
-    return is_refusal or (isinstance(error, UnavailableError) and error.status == 503)
+    # A proxy, which names no request, answers 503 as well where the service broke off.
+    is_own = isinstance(error, UnavailableError) and error.request_id is not None
+    return is_refusal or (is_own and error.status == 503)
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds of a header Retry-After, which names them, or the moment after them by the clock
+    of whoever answered; None if it says neither."""
+    text = headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    moment = _read_date(text)
+    if moment is None:
+        return None
+    now = _read_date(headers.get("Date", "")) or datetime.now(timezone.utc)
+    return max(0.0, (moment - now).total_seconds())
+
+
+def _read_date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

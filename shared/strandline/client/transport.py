@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from strandline.client.answer_bodies import AnswerBody
+from strandline.client.connection_settings import Settings, is_foreign
 from strandline.client.errors import (
     ConnectionFailedError,
     ServiceError,
@@ -18,7 +22,7 @@ from strandline.client.errors import (
     make_error,
 )
 from strandline.client.request_building import Call, RequestBodyStream, VerbGroup
-from strandline.client.retries import Retry, choose_error
+from strandline.client.retries import Retry, choose_error, read_retry_after
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -26,38 +30,11 @@ if TYPE_CHECKING:
     import httpx2
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 _CONNECT_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to reach the service."""
-
-    url: str
-    """Its address, without a slash at the end."""
-    headers: Mapping[str, str]
-    """The credential, sent to the service alone."""
-    timeout: float
-    """Seconds to wait for an answer."""
-    retry: Retry
-
-    def address(self, call: Call[Any]) -> str:
-        """Where a request goes."""
-        return call.path if is_foreign(call) else self.url + call.path
-
-    def all_headers(self, call: Call[Any]) -> dict[str, str]:
-        """The headers of a request."""
-        if is_foreign(call):
-            return dict(call.headers)
-        content = {"Content-Type": "application/json"} if call.body is not None else {}
-        return {"User-Agent": "strandline-client", **content, **self.headers, **call.headers}
-
-
-def is_foreign(call: Call[Any]) -> bool:
-    """Whether a request goes to another place than the service, as the payload store: without the
-    credential."""
-    return call.path.startswith(("https://", "http://"))
+_REASON_CHARS = 300
+_ORIGIN = re.compile(r"https?://[\w.:\[\]-]+", re.ASCII)
 
 
 def is_success(call: Call[Any], status: int) -> bool:
@@ -67,7 +44,7 @@ def is_success(call: Call[Any], status: int) -> bool:
 
 def make_body(settings: Settings, call: Call[Any], status: int) -> AnswerBody:
     """Where the bytes of an answer go. A file may take longer than `timeout`, a piece may not."""
-    place = call.path.partition("?")[0] if is_foreign(call) else settings.url
+    place = call.path.partition("?")[0] if is_foreign(call) else settings.place
     if call.download is None or not is_success(call, status):
         return AnswerBody(place, settings.timeout)
     return AnswerBody(place, None, file=call.download.path, max_bytes=call.download.max_bytes)
@@ -85,9 +62,24 @@ def read_response(call: Call[T], response: httpx2.Response, content: bytes) -> T
             raise UnexpectedAnswerError(
                 f"The answer to {call.method} {call.path} cannot be read.", status=status
             ) from error
-    seconds = response.headers.get("Retry-After", "")
-    retry_after = float(seconds) if seconds.isdecimal() else None
-    raise make_error(status, _refusal(content), retry_after)
+    if 300 <= status < 400:
+        raise _redirect_error(status, response.headers.get("Location", ""))
+    raise make_error(status, _refusal(content), read_retry_after(response.headers))
+
+
+def _redirect_error(status: int, location: str) -> ServiceError:
+    """A redirect is not followed: the credential would go to another place."""
+    try:
+        parts = urlsplit(location)
+        origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    except ValueError:
+        origin = ""
+    place = f"to {origin}" if _ORIGIN.fullmatch(origin) else "elsewhere"
+    return UnexpectedAnswerError(
+        f"The answer, {status}, leads {place}. It is not followed: give that address, if it is "
+        "the service's.",
+        status=status,
+    )
 
 
 def _refusal(content: bytes) -> Mapping[str, Any] | None:
@@ -118,7 +110,7 @@ def exchange_error(settings: Settings, call: Call[Any], error: Exception) -> Exc
     if isinstance(error, httpx2.DecodingError):
         return UnexpectedAnswerError(f"The answer to {call.method} {call.path} cannot be decoded.")
     if is_foreign(call) or isinstance(error, httpx2.HTTPError | httpx2.InvalidURL):
-        place = "the address that the service named" if is_foreign(call) else settings.url
+        place = "the address that the service named" if is_foreign(call) else settings.place
         return ConnectionFailedError(f"{place} cannot be used ({error}).", details={"sent": False})
     return error
 
@@ -127,14 +119,42 @@ def _connection_error(settings: Settings, error: httpx2.TransportError) -> Servi
     import httpx2
 
     unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
-    unusable = isinstance(error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError)
+    unusable = _is_untrusted(error) or isinstance(
+        error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError
+    )
     is_late = isinstance(error, httpx2.TimeoutException)
-    reason = "did not answer in time" if is_late else f"cannot be reached ({error})"
+    text = str(error)[:_REASON_CHARS]
+    if text.startswith("Illegal header"):
+        text = "a header cannot be sent"  # the text shows its value
+    reason = "did not answer in time" if is_late else f"cannot be reached ({text})"
     return ConnectionFailedError(
-        f"{settings.url} {reason}.",
+        f"{settings.place} {reason}.",
         details={"sent": not isinstance(error, unsent), "reason": type(error).__name__},
         retryable=not unusable,
     )
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    """Whether a certificate was refused, which another attempt does not change."""
+    for _ in range(10):
+        if error is None or isinstance(error, ssl.SSLCertVerificationError):
+            break
+        error = error.__cause__ or error.__context__
+    return isinstance(error, ssl.SSLCertVerificationError)
+
+
+def _open_client(make: Callable[[], C]) -> C:
+    """An HTTP client, which reads the environment. Raises ConnectionFailedError."""
+    import httpx2
+
+    try:
+        return make()
+    except (ImportError, ValueError, OSError, httpx2.InvalidURL) as error:
+        raise ConnectionFailedError(
+            "The environment names a proxy or certificates that cannot be used: check HTTP_PROXY, "
+            f"HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR ({error}).",
+            details={"sent": False},
+        ) from error
 
 
 def _timeout(settings: Settings) -> httpx2.Timeout:
@@ -144,12 +164,12 @@ def _timeout(settings: Settings) -> httpx2.Timeout:
 
 
 class SyncConnection:
-    """Connections of a synchronous client. Safe for threads."""
+    """Connections of a synchronous client. Safe for threads, and for processes that fork."""
 
     def __init__(self, settings: Settings, http: httpx2.Client | None = None) -> None:
         self.settings = settings
         self._http, self._is_own = http, http is None
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
 
     def perform(self, call: Call[T], retry: Retry | None = None) -> T:
         """Send a request, again where that may help: as `retry` says, else as the settings do.
@@ -192,16 +212,19 @@ class SyncConnection:
         return read_response(call, response, answer.content)
 
     def _client(self) -> httpx2.Client:
+        if self._is_own and self._process != os.getpid():
+            # On its parent's connection a process could read the answers of others.
+            self._lock, self._http, self._process = threading.Lock(), None, os.getpid()
         with self._lock:
             if self._http is None:
                 import httpx2
 
-                self._http = httpx2.Client()
+                self._http = _open_client(httpx2.Client)
             return self._http
 
     def close(self) -> None:
         """Close the connections, if they are this object's own."""
-        if self._http is not None and self._is_own:
+        if self._http is not None and self._is_own and self._process == os.getpid():
             self._http.close()
 
 
@@ -267,7 +290,7 @@ class AsyncConnection:
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._by_loop:
-                self._by_loop[loop] = httpx2.AsyncClient()
+                self._by_loop[loop] = _open_client(httpx2.AsyncClient)
             return self._by_loop[loop]
 
     async def close(self) -> None:

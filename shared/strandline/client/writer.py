@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +34,7 @@ class Writer:
     has its key before it is first sent. At most `max_pending` events wait; then `add` waits. While
     the service is away a batch is repeated for `give_up_after` seconds. What could not be stored is
     given to `on_failure`, and raised by the next `flush` or `close` as NotStoredError. The end of
-    the program flushes, too. Safe for threads.
+    the program flushes, too. Safe for threads; a forked process stores what it adds itself.
     """
 
     def __init__(
@@ -47,13 +48,24 @@ class Writer:
     ) -> None:
         self._client, self._linger, self._give_up_after = client, linger, give_up_after
         self._retry = replace(client.connection.settings.retry, seconds=give_up_after)
-        self._outbox = Outbox(max_pending, on_failure)
+        self._make_outbox = lambda: Outbox(max_pending, on_failure)
+        self._closing = False
+        self._begin()
+        atexit.register(self._close_at_exit)
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._outbox = self._make_outbox()
         self._condition = threading.Condition()
         self._flushing = 0
-        self._closing = False
         self._thread = threading.Thread(target=self._run, name="strandline-writer", daemon=True)
         self._thread.start()
-        atexit.register(self._close_at_exit)
+
+    def _begin_after_fork(self) -> None:
+        """In a forked process: begin anew. It has no thread, and what waits is the parent's to
+        store."""
+        if self._process != os.getpid():
+            self._begin()
 
     @property
     def pending(self) -> int:
@@ -82,6 +94,7 @@ class Writer:
         Raises RuntimeError after `close`."""
         fields = {"user": user, "agent": agent, "participants": participants, "role": role}
         fields |= {"session_id": session_id, **more}
+        self._begin_after_fork()
         with self._condition:
             is_free = self._condition.wait_for(
                 lambda: self._closing or self._outbox.has_room, timeout
@@ -98,6 +111,7 @@ class Writer:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all events are settled. Raises NotStoredError, and TimeoutError after so many
         seconds."""
+        self._begin_after_fork()
         with self._condition:
             self._flushing += 1
             self._condition.notify_all()
@@ -110,6 +124,7 @@ class Writer:
 
     def close(self) -> None:
         """Store all pending events, and end. Raises NotStoredError."""
+        self._begin_after_fork()
         with self._condition:
             self._closing = True
             self._condition.notify_all()
@@ -129,6 +144,8 @@ class Writer:
             failure.attach_to(error)
 
     def _close_at_exit(self) -> None:
+        if self._process != os.getpid():
+            return  # nothing was added in this forked process
         try:
             self.close()
         except NotStoredError as failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -45,7 +46,7 @@ class AsyncWriter:
         self._outbox = Outbox(max_pending, on_failure)
         self._condition = asyncio.Condition()
         self._flushing = 0
-        self._closing = False
+        self._closing, self._process = False, os.getpid()
         self._task: asyncio.Task[None] | None = None
         atexit.register(self._log_at_exit)
 
@@ -102,12 +103,12 @@ class AsyncWriter:
             self._closing = True
             self._condition.notify_all()
         if self._task is not None:
-            await self._task
+            await asyncio.shield(self._task)  # who gives up waiting does not end it
         atexit.unregister(self._log_at_exit)
         self._outbox.raise_failures()
 
     def _log_at_exit(self) -> None:
-        if self.pending:
+        if self.pending and self._process == os.getpid():
             logger.error("%d events of a writer that nobody closed were not stored", self.pending)
 
     async def __aenter__(self) -> Self:
