@@ -185,7 +185,8 @@ JOBS = (
         schedule=DAILY_SWEEP_SCHEDULE,
         min_spacing=timedelta(minutes=5),
         next_due="least(next_sweep(%(space)s, %(heat)s::jsonb, %(sweeper_spacing)s, %(now)s),"
-        " next_turn(%(sweeper_spacing)s, %(now)s))",
+        " next_turn(%(sweeper_spacing)s, %(now)s),"
+        " (select %(now)s where exists (select from tenants_with_times_ahead(%(now)s))))",
     ),
 )
 """Background work by tenant, in runs of the state machine."""

@@ -40,6 +40,7 @@ def plan(resources: JobResources, now: datetime, tenant: str | None) -> Sequence
     connection = resources.database.connection()
     tenants = {
         *store_sweeps.list_tenants_to_sweep(connection, resources.embedder.space, now),
+        *store_sweeps.list_tenants_with_times_ahead(connection, now),
         *store_uploads.list_tenants_with_expired(connection),
         *recount_usage.list_due_tenants(connection),
         *fold_recalls_into_heat.list_due_tenants(connection, get_settings().tuning, now),
@@ -78,6 +79,12 @@ def _fail_expired_jobs(resources: JobResources, lease: Lease, now: datetime) -> 
     # Not `lease.transaction`, which locks the shard: a job is locked before its shards.
     with lease.access.transaction():
         return store_runs.fail_expired_jobs(lease.access, None, now)
+
+
+def _put_times_back(resources: JobResources, lease: Lease, now: datetime) -> int:
+    del resources
+    with lease.transaction():
+        return store_sweeps.put_times_back(lease.access, now)
 
 
 def _resend_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -227,6 +234,7 @@ def _prune_jobs(resources: JobResources, lease: Lease, now: datetime) -> int:
 type _Step = Callable[[JobResources, Lease, datetime], int]
 _STEPS: Mapping[str, _Step] = {
     "jobs_expired": _fail_expired_jobs,
+    "times_put_back": _put_times_back,
     "turns_resent": _resend_turns,
     "scopes_embedded": _process_scopes,
     "chains_embedded": _embed_chains_and_nodes,

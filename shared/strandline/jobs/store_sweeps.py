@@ -14,6 +14,24 @@ def list_tenants_to_sweep(connection: Connection, space: str, now: datetime) -> 
     return fetch_tenant_ids(connection, "select * from tenants_to_sweep(%s, %s)", (space, now))
 
 
+def list_tenants_with_times_ahead(connection: Connection, now: datetime) -> list[str]:
+    """Ids of the tenants in which work is due at a time that only a clock which was put back since
+    can have stored."""
+    return fetch_tenant_ids(connection, "select * from tenants_with_times_ahead(%s)", (now,))
+
+
+@dataclass(frozen=True)
+class _Count:
+    count: int
+
+
+def put_times_back(access: TenantDb, now: datetime) -> int:
+    """Make due what such times hold up, and free what they lease. Returns how many rows had one.
+    In a transaction."""
+    (row,) = access.fetch(_Count, "select put_times_back(%(now)s) as count", {"now": now})
+    return row.count
+
+
 @dataclass(frozen=True)
 class _ScanDue:
     due: bool

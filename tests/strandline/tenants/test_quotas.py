@@ -69,7 +69,7 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: real() + seconds)
 
 
-def set_back(base: ScratchDatabase, seconds: int) -> None:
+def set_back(base: ScratchDatabase, seconds: float) -> None:
     """As if all this had been so long ago for the database."""
     base.rows(
         "update quotas set theoretical_arrival_at = theoretical_arrival_at - make_interval(secs"
@@ -108,6 +108,25 @@ def test_a_clock_that_was_put_back_heals_within_the_burst(
     with pytest.raises(QuotaExceeded) as error:
         another(database).spend("acme", "requests", 1)
     assert error.value.retry_after <= 10
+    set_back(scratch_db, 10)
+    another(database).spend("acme", "requests", 1)
+    assert tokens_left(another(database)) == 0, "the burst was given again"
+    set_back(scratch_db, BURST_SECONDS)
+    assert tokens_left(another(database)) == AT_ONCE
+
+
+def test_bytes_are_counted_though_a_clock_was_put_back(
+    scratch_db: ScratchDatabase, database: Database, instance: QuotaManager
+) -> None:
+    """What was leased before is not held for the year that the clock was ahead."""
+    instance.spend("acme", "stored_bytes", 1000)
+    scratch_db.rows("update quotas set recent_since = recent_since + interval '1 year'")
+    another(database).spend("acme", "stored_bytes", 1000)
+    scratch_db.rows("update quotas set recent_since = recent_since - interval '1 hour'")
+    access = database.connect_as(Caller.background("acme"))
+    with access.transaction():
+        store_quotas.recount_usage(access)
+    assert scratch_db.rows("select level from quotas where quota = 'stored_bytes'") == [(0,)]
 
 
 def test_what_is_not_spent_lapses(
