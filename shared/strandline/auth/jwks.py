@@ -90,16 +90,30 @@ class JwkSet:
         Unavailable while there are no keys."""
         if not self._url:
             return self._select(header)
-        with self._lock:
-            if self._clock() - self._last_success >= _REFRESH_SECONDS:
-                self._refresh()
-            key = self._select(header)
-            if key is None:
-                self._refresh()
-                key = self._select(header)
-            if self._clock() - self._last_success >= _MAX_STALE_SECONDS:
-                raise Unavailable("The keys of the JWT's issuer cannot be fetched. Try again.")
+        age = self._clock() - self._last_success
+        key = self._select(header) if age < _MAX_STALE_SECONDS else None
+        if key is not None and age < _REFRESH_SECONDS:
             return key
+        # With a key in use nobody waits while another caller asks a slow issuer.
+        if not self._lock.acquire(blocking=key is None):
+            return key
+        try:
+            return self._find_fresh(header)
+        finally:
+            self._lock.release()
+
+    def _find_fresh(self, header: Mapping[str, Any]) -> VerificationKey | None:
+        """`find` with the issuer's keys as they are now, as far as it may be asked. Under the
+        lock."""
+        if self._clock() - self._last_success >= _REFRESH_SECONDS:
+            self._refresh()
+        key = self._select(header)
+        if key is None:
+            self._refresh()
+            key = self._select(header)
+        if self._clock() - self._last_success >= _MAX_STALE_SECONDS:
+            raise Unavailable("The keys of the JWT's issuer cannot be fetched. Try again.")
+        return key
 
     def _select(self, header: Mapping[str, Any]) -> VerificationKey | None:
         kid = header.get("kid")

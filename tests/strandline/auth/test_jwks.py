@@ -63,6 +63,33 @@ class Issuer:
         return JwkSet(address, ("RS256",), self.fetch, lambda: self.now)
 
 
+@pytest.mark.parametrize("seconds", [120.0, 400.0], ids=["unknown kid", "refresh"])
+def test_a_known_key_does_not_wait_for_a_slow_issuer(seconds: float) -> None:
+    """While another caller asks the issuer: for a key that nobody knows, or because it is time."""
+    issuer, asked, answer = Issuer(), threading.Event(), threading.Event()
+    keys = issuer.keys_of()
+    assert keys.find({"kid": "rsa"})
+    fetch = issuer.fetch
+
+    def fetch_slowly(address: str) -> bytes:
+        asked.set()
+        assert answer.wait(10)
+        return fetch(address)
+
+    vars(keys)["_fetch"] = fetch_slowly
+    issuer.now += seconds
+    caller = threading.Thread(target=keys.find, args=({"kid": "made up"},))
+    caller.start()
+    assert asked.wait(10)
+    start = time.monotonic()
+    assert keys.find({"kid": "rsa"})
+    waited = time.monotonic() - start
+    answer.set()
+    caller.join()
+    assert waited < 5
+    assert issuer.asked == 2
+
+
 def test_an_unknown_kid_has_the_keys_fetched_once_a_minute() -> None:
     issuer = Issuer()
     keys = issuer.keys_of()
