@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 PREFIX = "strandline-"
 """The prefix of functions' names in the template."""
 _FUNCTION_SECONDS = 900.0
+_MAX_INVOCATIONS = 20
+"""The most steps of all runs at once; the others wait. Each holds a connection to the database, and
+a run may begin while others work. In an account, a function's reserved concurrency bounds them."""
 _MAX_EXECUTIONS = 50
 """The most executions that moto remembers: by default it keeps all of them, with their
 histories."""
@@ -54,6 +57,7 @@ class StateMachine:
             self._definition = _WAIT.sub(_NO_WAIT, self._definition)
         self._handlers: dict[str, Handler] = {}
         self._forget_lock = threading.Lock()
+        self._invocations = threading.BoundedSemaphore(_MAX_INVOCATIONS)
         self._original_invoke = _LAMBDA.invoke
 
     def __enter__(self) -> Self:
@@ -132,6 +136,7 @@ class StateMachine:
     def _make_invoke(self) -> Any:
         handlers = self._handlers
         forget_finished = self._forget_finished
+        invocations = self._invocations
 
         def invoke(
             _backend: object,
@@ -146,9 +151,10 @@ class StateMachine:
             forget_finished()  # here, because runs are started through moto's API too
             name = function_name.rpartition(":")[2].removeprefix(PREFIX)
             try:
-                answer = handlers[name](
-                    json.loads(body or "{}"), LambdaContext(name, _FUNCTION_SECONDS)
-                )
+                with invocations:  # the time limit begins after the wait
+                    answer = handlers[name](
+                        json.loads(body or "{}"), LambdaContext(name, _FUNCTION_SECONDS)
+                    )
             except Exception as error:
                 # Without the error's message: a database's may quote a row.
                 kind = type(error).__name__

@@ -71,6 +71,18 @@ def test_nothing_to_do_ends_with_the_plan(aws: LocalAws) -> None:
     assert one.verbs() == {"plan": 1}
 
 
+def test_runs_that_overlap_share_the_steps(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else runs that are slow, of many tenants, take all of the database's connections."""
+    monkeypatch.setattr(state_machine, "_MAX_INVOCATIONS", 3)
+    one = Functions(aws, 6, seconds=0.05)
+    with StateMachine(DEFINITION, aws.bucket, fast_retries=True) as machine:
+        machine.serve({"one": one})
+        runs = [machine.start("one") for _ in range(4)]
+        assert [machine.wait(run, 30)["status"] for run in runs] == ["SUCCEEDED"] * 4
+    assert one.most_at_once == 3
+    assert one.verbs() == {"plan": 4, "shard": 24, "finish": 4}
+
+
 def test_a_run_that_moto_lists_before_it_begins_is_running(
     aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
