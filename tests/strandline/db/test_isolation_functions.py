@@ -49,6 +49,7 @@ PROBED = (
     "writers_of_expired_uploads",
     "tenants_with_heat_work",
     "tenants_to_sweep",
+    "tenants_with_times_ahead",
     "tenants_with_turns",
     "next_turn",
     "tenants_to_archive",
@@ -703,6 +704,8 @@ UNASKED = {
     "tenants_with_heat_work": "select * from tenants_with_heat_work('{}', now()) where false",
     "tenants_to_sweep": "select * from tenants_to_sweep('', now()) where false",
     "tenants_with_turns": "select * from tenants_with_turns(now()) where false",
+    "tenants_with_times_ahead": "select * from tenants_with_times_ahead(now()) where false",
+    "put_times_back": "select 1 where put_times_back(now()) <> 0",
     "tenants_with_expired_uploads": "select * from tenants_with_expired_uploads('infinity')"
     " where false",
     "writers_of_expired_uploads": "select * from writers_of_expired_uploads('infinity', 10)",
