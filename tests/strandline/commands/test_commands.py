@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -288,6 +289,48 @@ def test_an_export_imported_where_it_came_from_adds_nothing(
     assert ("chat", "k1") in [(line["channel"], line["source_event_key"]) for line in lines]
     file.write_text(file.read_text().replace("Third.", "Fourth."))
     assert "2 known, 1 refused" in run("--key", agents, "import", str(file))[1]
+
+
+def test_an_export_imported_where_it_came_from_brings_nothing_erased_back(
+    run: Run, service: HttpService, tmp_path: Path
+) -> None:
+    """Whoever wrote it: neither an event of a scope that is left, nor one of a whole scope."""
+    agents = service.gateway.key(rights=("read", "write"))
+    eraser = service.gateway.key(rights=("read", "write", "erase"))
+    from strandline import Strandline
+
+    with Strandline(service.url, agents) as memory:
+        first = memory.add("First.", user="alice", source_event_key="k1")
+        memory.add("Second.", user="alice")
+        alone = memory.add("Third.", user="alice", agent="helper")
+    file = tmp_path / "out.jsonl"
+    assert run("export", "--user", "alice", "--out", str(file))[0] == 0
+    file.write_text(file.read_text() * 2)
+    assert run("import", str(file))[1] == "6 read: 0 stored, 6 known, 0 refused, 0 left out\n"
+    erasure = ("--key", eraser, "erase", str(first.event_id), str(alone.event_id), "--yes")
+    assert run(*erasure)[0] == 0
+    for importer in ((), ("--key", agents)):
+        code, out, err = run(*importer, "import", str(file))
+        assert (code, out) == (1, "6 read: 0 stored, 2 known, 4 refused, 0 left out\n")
+        assert "it was erased here since it was exported, and stays so" in err
+
+
+def test_origins_that_are_none_cost_nothing(run: Run, tmp_path: Path) -> None:
+    good = {"participants": ["user:a"], "role": "user", "content": "x"}
+    origin = {"event_id": str(UUID(int=7)), "scope_id": str(UUID(int=8)), "seq": 1}
+    lines = [
+        good | origin | change
+        for change in (
+            {},
+            {"seq": 10**30},
+            {"seq": -1},
+            {"participants": 5, "scope_id": str(UUID(int=9))},
+            {"participants": [None], "scope_id": str(UUID(int=10))},
+        )
+    ]
+    file = tmp_path / "lines.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert run("import", str(file))[1] == "5 read: 3 stored, 0 known, 2 refused, 0 left out\n"
 
 
 def test_refused_lines_are_named_and_the_rest_is_stored(run: Run, tmp_path: Path) -> None:

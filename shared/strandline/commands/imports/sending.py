@@ -14,6 +14,7 @@ from strandline.client import answers
 from strandline.client.clients import Strandline
 from strandline.client.errors import (
     ForbiddenError,
+    GoneError,
     InvalidFieldError,
     KeyConflictError,
     MalformedRequestError,
@@ -32,6 +33,7 @@ from strandline.commands.imports.items import (
     Note,
     Refusal,
     SkippedFile,
+    as_list,
 )
 
 _REPLAYED_HEADER = "idempotent-replayed"
@@ -127,39 +129,76 @@ def batch_events(items: Iterable[NewEvent]) -> Iterator[list[NewEvent]]:
 
 def store_batch(client: Strandline, batch: Sequence[NewEvent], tally: ImportTally) -> None:
     """Store events, and count what became of each. Raises ServiceError."""
-    here = _find_exported_here(client, batch)
-    tally.known_count += len(here)
-    if new := [item for item in batch if item.origin is None or item.origin.event_id not in here]:
+    known_ids, erased_ids = _find_exported_here(client, batch)
+    new = list[NewEvent]()
+    for item in batch:
+        event_id = item.origin and item.origin.event_id
+        if event_id in known_ids:
+            tally.known_count += 1
+        elif event_id in erased_ids:
+            tally.refuse(f"{item.place}: it was erased here since it was exported, and stays so")
+        else:
+            new.append(item)
+    if new:
         _store(client, new, tally)
 
 
-def _find_exported_here(client: Strandline, batch: Sequence[NewEvent]) -> set[UUID]:
-    """The events of an export that this service still has, text and all, whoever wrote them."""
+def _find_exported_here(
+    client: Strandline, batch: Sequence[NewEvent]
+) -> tuple[set[UUID], set[UUID]]:
+    """The events of an export that this service still has, text and all, whoever wrote them; and
+    those that were erased here."""
     sought: dict[UUID, dict[UUID, NewEvent]] = {}
     for item in batch:
         if item.origin is not None:
             sought.setdefault(item.origin.scope_id, {})[item.origin.event_id] = item
-    return {
-        event_id
-        for scope_id, items in sought.items()
-        for event_id in _find_in_scope(client, scope_id, items)
-    }
+    known_ids, erased_ids = set[UUID](), set[UUID]()
+    for scope_id, items in sought.items():
+        first = next(iter(items.values()))
+        people: Any = [str(name) for name in as_list(first.event.get("participants"))]
+        try:
+            missing = {_place(item): event_id for event_id, item in items.items()}
+            for event in _read_feed(client, scope_id, items, people):
+                missing.pop(event.seq, None)
+                if _is_same(event, items):
+                    known_ids.add(event.event_id)
+            erased_ids |= {*_find_erased(client, missing.values(), people)}
+        except (ForbiddenError, InvalidFieldError, MalformedRequestError):
+            continue  # a key that only writes, or nobody's
+    return known_ids, erased_ids
 
 
-def _find_in_scope(
-    client: Strandline, scope_id: UUID, items: Mapping[UUID, NewEvent]
-) -> Iterator[UUID]:
-    places = [item.origin.seq for item in items.values() if item.origin]
-    people: Any = next(iter(items.values())).event.get("participants")
+def _place(item: NewEvent) -> int:
+    return item.origin.seq if item.origin else 0
+
+
+def _read_feed(
+    client: Strandline, scope_id: UUID, items: Mapping[UUID, NewEvent], people: Any
+) -> Iterator[answers.EventOut]:
+    """The part of a scope's events where these lay; none where it is no scope of this service."""
+    places = [_place(item) for item in items.values()]
     after_seq = max(min(places) - 1, 0)
     try:
         feed = client.events(scope_id, participants=people, after_seq=after_seq, page_size=500)
-        for event in takewhile(lambda event: event.seq <= max(places), feed):
-            item = items.get(event.event_id)
-            if item is not None and item.event.get("content") in (event.content, None):
-                yield event.event_id
-    except (NotFoundError, ForbiddenError, InvalidFieldError):
-        return  # another service, or a key that only writes
+        yield from takewhile(lambda event: event.seq <= max(places), feed)
+    except NotFoundError:
+        return
+
+
+def _is_same(event: answers.EventOut, items: Mapping[UUID, NewEvent]) -> bool:
+    item = items.get(event.event_id)
+    return item is not None and item.event.get("content") in (event.content, None)
+
+
+def _find_erased(client: Strandline, event_ids: Iterable[UUID], people: Any) -> Iterator[UUID]:
+    """Those that were erased. One that was never here shows that the others were not, either."""
+    for event_id in event_ids:
+        try:
+            client.get(event_id, participants=people)
+        except GoneError:
+            yield event_id
+        except NotFoundError:
+            return
 
 
 def _store(client: Strandline, batch: Sequence[NewEvent], tally: ImportTally) -> None:
