@@ -11,17 +11,17 @@ import pytest
 
 from strandline.config import get_settings
 from tests.support import Gateway
-from tests.test_docs import blocks
+from tests.test_docs import DOCUMENTS, blocks
 
 _CALL = re.compile(r"^post (\S+) '(\{.*?\})'$(?:\n# → ([^\n]*)$)?", re.MULTILINE | re.DOTALL)
 _ID = re.compile(r'"[0-9a-z]{4}…"')
 
 
-def read_calls(readme: str) -> list[tuple[str, Any, str]]:
+def read_calls(page: str, language: str = "") -> list[tuple[str, Any, str]]:
     """Each call's path, body, and the answer that is shown, or ''."""
     return [
         (path, json.loads(body), (text or "").partition("\n")[0])
-        for block in blocks(readme, "")
+        for block in blocks(page, language)
         for path, body, text in _CALL.findall(block)
     ]
 
@@ -48,6 +48,28 @@ def test_the_first_calls_answer_as_shown(
         differences += find_differences(text, reply.body)
     assert not differences, "\n".join(differences)
     assert sum(bool(view) for _, _, view in calls) == 2
+
+
+def test_calls_of_other_pages_work_with_the_readmes_variables(
+    gateway: Gateway, repository: Path
+) -> None:
+    key = gateway.key(rights=("read", "write", "admin"))
+    people = ["user:alice", "agent:helper"]
+    topic = {"participants": people, "nodes": [{"type": "topic", "name": "The berth"}]}
+    reply = gateway.call("POST", "/api/v1/graph/nodes", topic, key=key)
+    topic_id = reply.body["nodes"][0]["id"]
+    for name, count in (("graph.md", 2), ("references.md", 1)):
+        calls = read_calls((repository / "docs" / name).read_text("utf-8"), "sh")
+        assert len(calls) == count, name
+        for path, body, _ in calls:
+            path = path.replace("$TOPIC", topic_id)
+            reply = gateway.call("POST", f"/api/v1/{path}", body, key=key)
+            assert reply.status in (200, 201), (path, reply.text)
+
+
+def test_only_deployment_has_variables_of_its_own() -> None:
+    pages = [path.name for path in DOCUMENTS if re.search(r"\$API/api|\$JSON", path.read_text())]
+    assert pages == ["deploy.md"]
 
 
 def test_an_answer_that_is_not_shown_as_it_is_is_noticed() -> None:
