@@ -17,6 +17,7 @@ _MIN_LOWER_CASE_SHARE = 0.8
 _TOKEN = re.compile(  # a title keeps its dot
     r"(?:[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof|[Ss]t|[A-Z])\.(?=\s)|#\d{2,}|[^\W_]\w*(?:[-'’./&@+]\w+)*|[^\w\s]"  # noqa: RUF001
 )
+_URL = re.compile(r"\b(?:https?://|www\.)[^\s<>\"]+")
 _FILE_NUMBER = re.compile(r"\b\d{1,3} [A-Z][A-Za-z]{0,3} \d+/\d{2,4}\b")
 """A file number of a court or an office, in several parts: 4 Ca 318/27."""
 _PERMIT_NUMBER = re.compile(
@@ -100,5 +101,5 @@ def _shows_case(word: str) -> bool:
 
 
 def _read_prose(event: PromptEvent) -> str:
-    """The text of an event; empty for logs and tables."""
-    return "" if is_table(event) else event.text[:MAX_EVENT_CHARACTERS]
+    """The text of an event without addresses of the web; empty for logs and tables."""
+    return "" if is_table(event) else _URL.sub("…", event.text[:MAX_EVENT_CHARACTERS])

@@ -47,6 +47,14 @@ def test_small_letters(text: str, names: set[str]) -> None:
     assert names_in(text) == names
 
 
+def test_greetings_and_addresses_of_the_web_are_no_names() -> None:
+    said = (
+        "Hej Freja, can you look at https://github.com/acme/boats/pull/14 today? Vänliga hälsningar"
+    )
+    assert names_in(said) == {"Freja"}
+    assert names_in("Hallo Karl, danke. See www.example.com/a.") == {"Karl"}
+
+
 def test_slips_slang_and_peoples_are_no_names() -> None:
     assert not names_in(
         "nobdy orderd it on wedneday, srsly. the cert in the codebase is german, omg"
