@@ -122,6 +122,15 @@ def test_a_notification_is_accepted_and_other_methods_are_refused(
         assert (reply.status, reply.headers["Allow"]) == (405, "POST")
 
 
+def test_what_clients_write_for_a_whole_number_and_for_no_cursor_is_taken(
+    gateway: Gateway, key: str
+) -> None:
+    body = {"jsonrpc": "2.0", "id": 7.0, "method": "tools/list", "params": {"cursor": ""}}
+    answer = gateway.call("POST", "/mcp", body, key=key).body
+    assert answer["id"] == 7
+    assert answer["result"]["tools"]
+
+
 def test_what_the_protocol_does_not_allow_has_a_code(gateway: Gateway, key: str) -> None:
     meta: dict[str, object] = {"io.modelcontextprotocol/protocolVersion": MODERN}
     whole: dict[str, object] = {**meta, "io.modelcontextprotocol/clientCapabilities": {}}

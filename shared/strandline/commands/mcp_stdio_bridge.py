@@ -4,6 +4,7 @@ So a tool is the same over both transports, whatever version the client speaks."
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import uuid
@@ -30,12 +31,14 @@ from strandline.mcp.protocol import (
     ProtocolError,
     encode_header,
     make_error,
+    make_result,
     message_id,
     parse_message,
 )
 
 _THREADS = 8
 """Requests that are answered at once."""
+_EXIT_INTERRUPTED = 130
 _PROTOCOL_STATUSES = (400, 404)
 """Statuses of answers that are protocol errors."""
 
@@ -54,10 +57,15 @@ class Bridge:
 
     def run(self, lines: Iterable[bytes]) -> None:
         """Answer every line until there are no more, then wait for the last answers."""
-        with ThreadPoolExecutor(_THREADS, "mcp") as pool:
+        pool = ThreadPoolExecutor(_THREADS, "mcp")
+        try:
             for line in lines:
                 if line.strip():
                     self._receive(line, pool)
+            pool.shutdown()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
     def _receive(self, line: bytes, pool: ThreadPoolExecutor) -> None:
         try:
@@ -66,6 +74,8 @@ class Bridge:
             failure = ProtocolError(PARSE_ERROR, "This line is not JSON.")
             self._write(_encode(make_error(failure, None)))
             return
+        if _is_answer(body):
+            return  # to nothing: the service asks its clients for nothing
         try:
             message = parse_message(body)
         except ProtocolError as error:
@@ -73,6 +83,8 @@ class Bridge:
             return
         if message.method == "notifications/cancelled":
             self._cancel(message.params.get("requestId"))
+        elif message.method == "ping" and message.id is not None and message.version is None:
+            self._write(_encode(make_result(message, {}, modern=False)))  # behind no slow call
         elif message.id is not None:
             with self._lock:
                 self._pending[message.id] = pool.submit(self._answer, message, line)
@@ -81,7 +93,11 @@ class Bridge:
         """Do not begin a cancelled request, or withhold its answer: what the service has begun
         cannot be stopped."""
         with self._lock:
-            future = self._pending.get(cast("MessageId", id)) if isinstance(id, str | int) else None
+            future = (
+                self._pending.get(cast("MessageId", id))
+                if isinstance(id, str | int | float)
+                else None
+            )
             if future is None:
                 return  # it is answered
             if future.cancel():
@@ -140,11 +156,20 @@ def _encode(answer: Mapping[str, Any]) -> bytes:
 
 
 def _parse_answer(content: bytes) -> Mapping[str, Any]:
-    """Raises ValueError."""
+    """Raises ValueError for what is no answer of JSON-RPC."""
     answer: object = json.loads(content)
-    if not isinstance(answer, dict):
-        raise ValueError("not an object")
+    if not _is_answer(answer):
+        raise ValueError("not an answer")
     return cast("Mapping[str, Any]", answer)
+
+
+def _is_answer(body: object) -> bool:
+    if not isinstance(body, dict):
+        return False
+    message = cast("dict[str, object]", body)
+    outcomes = [message[name] for name in ("result", "error") if name in message]
+    is_answer = message.get("jsonrpc") == "2.0" and "method" not in message
+    return is_answer and len(outcomes) == 1 and isinstance(outcomes[0], dict)
 
 
 def _refuse_all(reason: str, lines: Iterable[bytes], output: BinaryIO) -> None:
@@ -187,7 +212,11 @@ def mcp(
         print_text(f"strandline mcp: {error.message}", err=True)
         _refuse_all(error.message, sys.stdin.buffer, sys.stdout.buffer)
         raise SystemExit(error.exit_code) from None
-    Bridge(client, query, sys.stdout.buffer).run(sys.stdin.buffer)
+    try:
+        Bridge(client, query, sys.stdout.buffer).run(sys.stdin.buffer)
+    except KeyboardInterrupt:
+        print_text("strandline: interrupted", err=True)
+        os._exit(_EXIT_INTERRUPTED)  # the interpreter would wait for what the threads ask
 
 
 COMMANDS = (mcp,)

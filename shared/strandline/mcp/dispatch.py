@@ -277,7 +277,7 @@ def _require_string(params: Object, name: str) -> str:
 
 def _require_first_page(params: Object) -> None:
     """Every list is one page."""
-    if params.get("cursor") is not None:
+    if params.get("cursor") not in (None, ""):
         raise ProtocolError(INVALID_PARAMS, "cursor: there is one page alone")
 
 

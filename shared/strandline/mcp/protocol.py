@@ -34,7 +34,7 @@ NAME_PARAMETERS = {"tools/call": "name", "prompts/get": "name", "resources/read"
 """The parameter that the header Mcp-Name repeats, by method."""
 _ENCODED_START, _ENCODED_END = "=?base64?", "?="
 
-MessageId: TypeAlias = str | int | None
+MessageId: TypeAlias = str | int | float | None
 Object: TypeAlias = Mapping[str, Any]
 
 
@@ -64,11 +64,10 @@ class Message:
 def message_id(value: object) -> MessageId:
     """The id of a body that may be a message, for the answer to it; None if it has no valid id."""
     identifier = cast("Object", value).get("id") if isinstance(value, dict) else None
-    return (
-        identifier
-        if isinstance(identifier, str | int) and not isinstance(identifier, bool)
-        else None
-    )
+    if isinstance(identifier, float):
+        return identifier if identifier.is_integer() else None  # 1.0, as some languages write 1
+    is_id = isinstance(identifier, str | int) and not isinstance(identifier, bool)
+    return identifier if is_id else None
 
 
 def parse_message(value: object) -> Message:
