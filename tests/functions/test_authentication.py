@@ -337,6 +337,32 @@ def test_an_issuer_may_be_named(on: TurnOn) -> None:
     assert append(gateway, certificate=certificate(ALICE, issuer="CN=Ours")).status == 201
 
 
+def test_nobody_else_takes_over_a_revoked_certificate(on: TurnOn) -> None:
+    """Another tenant's entry of the same subject, which leaves the issuer open."""
+    gateway = on(BY_CERTIFICATE)
+    enter(gateway, tenant="globex")
+    entry = enter(gateway, issuer="CN=Ours")
+    ours, theirs = certificate(ALICE, issuer="CN=Ours"), certificate(ALICE)
+    assert append(gateway, certificate=ours).status == 201
+    access = gateway.database.connect_as(Caller("acme", ()))
+    certificates.revoke_certificate(access, AuditContext("a test"), entry.certificate_id)
+    gateway = on(BY_CERTIFICATE)
+    assert append(gateway, certificate=ours).status == 401
+    assert append(gateway, certificate=theirs).status == 201
+    enter(gateway, tenant="initech", issuer="CN=Ours")
+    gateway = on(BY_CERTIFICATE)
+    assert append(gateway, certificate=ours).status == 201, "entered again"
+
+
+def test_an_entry_of_any_issuer_holds_for_one_revoked_before(on: TurnOn) -> None:
+    gateway = on(BY_CERTIFICATE)
+    entry = enter(gateway, issuer="CN=Ours")
+    access = gateway.database.connect_as(Caller("acme", ()))
+    certificates.revoke_certificate(access, AuditContext("a test"), entry.certificate_id)
+    enter(gateway)
+    assert append(gateway, certificate=certificate(ALICE, issuer="CN=Ours")).status == 201
+
+
 @pytest.mark.parametrize(
     ("begins", "ends"),
     [
