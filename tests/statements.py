@@ -5,7 +5,7 @@ from typing import Any
 
 from strandline.auth.principals import Principal
 from strandline.db.database import Database
-from strandline.log.append import make_caller
+from strandline.http.writer import make_caller
 from strandline.log.append_state import AppendResult
 from strandline.log.statement_events import GraphStatement, append_statements, build_statements
 

@@ -219,3 +219,21 @@ def test_sql_on_memory_is_literal() -> None:
         if "LiteralString" in line and "cast(" in line
     ]
     assert [line.partition(":")[0] for line in casts] == ["migrate.py", "migrate.py"]
+
+
+def test_verbs_take_no_http_request() -> None:
+    """A verb has explicit arguments. Routes and the edge itself know the HTTP request, and so does
+    MCP, which performs operations in a request's name."""
+    takers = [
+        f"{name}: {function.name}"
+        for source in SOURCES
+        for name in [str(source.relative_to(ROOT / "shared" / "strandline"))]
+        if not (source.name.startswith("routes") or name.startswith("http/"))
+        if name != "mcp/operations.py"
+        for function in ast.walk(parse(source))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for argument in ast.walk(function.args)
+        if isinstance(argument, ast.arg) and argument.annotation
+        if re.search(r"\bRequest\b", ast.unparse(argument.annotation))
+    ]
+    assert takers == []

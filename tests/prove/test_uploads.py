@@ -20,10 +20,11 @@ from strandline.aws.blobs import BlobStore, UploadedObject
 from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import Database
 from strandline.errors import Invalid, StrandlineError, Unavailable
+from strandline.http.writer import make_caller
 from strandline.local.aws import LocalAws, client
 from strandline.log import payload_citations, presigned_uploads, store_uploads
 from strandline.log import store as log_store
-from strandline.log.append import append, make_caller
+from strandline.log.append import append
 from strandline.log.append_state import AppendResult
 from strandline.log.cid import sha256_of_cid
 from strandline.log.event_draft import CitedPayload

@@ -27,7 +27,7 @@ from strandline.erasure.store_selections import Kind, Selection
 from strandline.errors import Conflict, Forbidden, Gone, NotFound, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.log.append import make_caller
+from strandline.http.writer import make_caller
 from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
 from strandline.log.store_erasure_marks import has_unfinished_erasure
 from strandline.log.store_scopes import get_scope

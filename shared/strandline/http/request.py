@@ -24,6 +24,7 @@ from strandline.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
+from strandline.http.writer import Writer
 from strandline.observability import ensure_trace_id
 from strandline.resources import Resources
 from strandline.schemas import (
@@ -231,6 +232,11 @@ class Request:
         self.sees_whole_tenant = not viewer
         caller = Caller(principal.tenant, viewer, principal.user or NOBODY)
         return self.resources.database.connect_as(caller, self.deadline)
+
+    @property
+    def writer(self) -> Writer:
+        """What a write on behalf of the caller needs, within this request's time."""
+        return Writer.from_resources(self.resources, self.principal, self.deadline)
 
     def connect_operator(self, tenant: str | None = None) -> TenantDb:
         """The database in the tenant that an operator acts on (by default the credential's own),

@@ -10,8 +10,9 @@ from uuid import UUID
 from strandline.auth.principals import Principal
 from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
-from strandline.db.database import NOBODY, Caller, Database, TenantDb
+from strandline.db.database import Database, TenantDb
 from strandline.errors import BatchRefused, Gone, StrandlineError, Unavailable
+from strandline.http.writer import make_caller
 from strandline.log import (
     charges,
     event_builder,
@@ -84,13 +85,6 @@ def append(
 def _list_results(batch: AppendBatch, count: int) -> list[AppendResult]:
     """The result of each item; an item without one was part of a batch that was not stored."""
     return [batch.results.get(n) or AppendResult(error=BatchRefused()) for n in range(count)]
-
-
-def make_caller(principal: Principal) -> Caller:
-    """The caller of an append: a bound credential sees its user's scopes, an unbound one may name
-    any."""
-    viewer = (principal.user,) if principal.user else ()
-    return Caller(principal.tenant, viewer, principal.user or NOBODY)
 
 
 def _build_drafts(principal: Principal, bodies: Sequence[tuple[object, str | None]]) -> AppendBatch:

@@ -7,7 +7,8 @@ from strandline.errors import Conflict, Forbidden, Gone, Invalid
 from strandline.http.app import error_body, status_of
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.log.append import append, make_caller
+from strandline.http.writer import make_caller
+from strandline.log.append import append
 from strandline.log.append_state import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.presigned_uploads import begin_upload

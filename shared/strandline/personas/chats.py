@@ -27,8 +27,9 @@ from strandline.errors import (
     StrandlineError,
     Unavailable,
 )
+from strandline.http.writer import make_caller
 from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
-from strandline.log.append import append, make_caller
+from strandline.log.append import append
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.log.schemas_append import MAX_EDGES, Receipt
 from strandline.personas import store_deferred_turns

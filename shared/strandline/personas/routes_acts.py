@@ -3,7 +3,7 @@
 from strandline.errors import StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.log.append import make_caller
+from strandline.http.writer import make_caller
 from strandline.log.routes_write import REPLAYED_HEADER
 from strandline.personas import acts
 from strandline.personas.acts import Wait

@@ -6,7 +6,7 @@ from strandline.embeddings.similarity_thresholds import thresholds_for
 from strandline.errors import Forbidden, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.log.append import make_caller
+from strandline.http.writer import make_caller
 from strandline.personas import sonas
 from strandline.personas.schemas_sonas import (
     SonaDetail,

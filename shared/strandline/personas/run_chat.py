@@ -7,8 +7,8 @@ from uuid import UUID
 
 from strandline.auth.principals import Principal
 from strandline.db.database import NOBODY, TenantDb
+from strandline.http.writer import make_caller
 from strandline.llm.client import Fallback
-from strandline.log.append import make_caller
 from strandline.participants import derive_scope_id
 from strandline.personas import chats, deferred_turns, store_deferred_turns
 from strandline.personas.answer_generation import (

@@ -4,8 +4,8 @@ from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Gone, Invalid, StrandlineError
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
+from strandline.http.writer import make_caller
 from strandline.log import store_links_and_sources
-from strandline.log.append import make_caller
 from strandline.log.append_state import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.routes_write import REPLAYED_HEADER, append_bodies, idempotency_key

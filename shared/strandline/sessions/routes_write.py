@@ -5,7 +5,7 @@ from uuid import UUID
 from strandline.errors import Conflict, Forbidden, Gone, StateConflict
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.log.append import make_caller
+from strandline.http.writer import make_caller
 from strandline.log.append_state import AppendResult
 from strandline.log.routes_write import append_bodies, idempotency_key
 from strandline.log.schemas_append import AppendHeaders, Receipt

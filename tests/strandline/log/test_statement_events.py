@@ -17,9 +17,9 @@ from strandline.chains.form import close_idle_lanes, drop_chains
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
 from strandline.errors import Conflict, Forbidden, Invalid, QuotaExceeded
+from strandline.http.writer import make_caller
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws
-from strandline.log.append import make_caller
 from strandline.log.append_state import AppendResult
 from strandline.log.statement_events import (
     MAX_STATEMENT_CHARS,

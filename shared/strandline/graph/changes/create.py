@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from strandline.db.database import NOBODY, Caller
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.sentences import name_of, write_sentence
-from strandline.graph.changes.statement_writes import (
-    count_writes,
-    make_source,
-)
+from strandline.graph.changes.statement_writes import GraphChange, make_source
 from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.edge_type_rules import (
@@ -41,8 +37,7 @@ from strandline.graph.nodes.schemas import (
 )
 from strandline.graph.nodes.store_observations import write_observations
 from strandline.graph.nodes.store_read_nodes import ScopeNode
-from strandline.http.request import Request
-from strandline.log.append import make_caller
+from strandline.http.writer import Writer
 from strandline.log.append_state import AppendResult
 from strandline.log.statement_events import (
     GraphStatement,
@@ -80,24 +75,20 @@ class _Edge:
 
 
 def create_nodes(
-    request: Request, body: CreateNodesRequest, key: str | None
-) -> tuple[CreateNodesAnswer, bool]:
-    """Store the nodes and edges, all or none. Each node has the statement that it rests on. Returns
-    what was stored, and whether all of it was stored before under the same key.
+    writer: Writer, body: CreateNodesRequest, key: str | None
+) -> GraphChange[CreateNodesAnswer]:
+    """Store the nodes and edges, all or none. Each node has the statement that it rests on.
 
     Raises Invalid for an edge without a valid target or between types that it cannot join. Raises
     StateConflict for a fact of another scope, which cannot be invalidated from here. Raises the
     errors of an append.
     """
-    resources, tenant = request.resources, request.principal.tenant
-    batch = build_statements(request.principal, _make_statements(body, key))
+    batch = build_statements(writer.principal, _make_statements(body, key))
     participants, scope_id = batch.drafts[0].participants, batch.drafts[0].scope_id
-    readers = resources.database.connect_as(
-        Caller(tenant, tuple(participants), NOBODY), request.deadline
-    )
+    readers = writer.connect_for_all(participants)
     targets = _find_targets(store_read_nodes.find_nodes(readers, list(_named_ids(body))))
     edges = list(_resolve_edges(body.nodes, targets, scope_id))
-    access = resources.database.connect_as(make_caller(request.principal), request.deadline)
+    access = writer.connect()
     graphs: list[WrittenGraph] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
@@ -110,12 +101,16 @@ def create_nodes(
         )
 
     results = store_statements(
-        resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
+        writer.quotas, writer.work_queue, access, batch, write_rows, writer.deadline
     )
     is_replay = all(result.is_replay for result in results)
     corrections = sum(edge.relation.corrected_from is not None for edge in edges)
-    count_writes(request, graphs[-1], 0 if is_replay else corrections)
-    return _answer(body.nodes, edges, results, graphs[-1]), is_replay
+    return GraphChange(
+        _answer(body.nodes, edges, results, graphs[-1]),
+        graphs[-1],
+        is_replay,
+        corrections=0 if is_replay else corrections,
+    )
 
 
 def _make_statements(body: CreateNodesRequest, key: str | None) -> list[GraphStatement]:

@@ -17,6 +17,7 @@ from strandline.graph.changes.node_targets import (
 from strandline.graph.changes.schemas import Invalidation, InvalidationRequest
 from strandline.graph.changes.sentences_changes import write_invalidation
 from strandline.graph.changes.statement_writes import (
+    GraphChange,
     GraphScope,
     Observations,
     check_operation_size,
@@ -26,20 +27,19 @@ from strandline.graph.changes.statement_writes import (
 from strandline.graph.changes.store_targets import NodeTarget, find_targets
 from strandline.graph.nodes.identity import format_node_id, normalise
 from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObservation, Source
-from strandline.http.request import Request
+from strandline.http.writer import Writer
 from strandline.log.statement_events import GraphStatement, resolve_role
 
 
 def invalidate_fact(
-    request: Request, node_id: str, body: InvalidationRequest, key: str | None
-) -> tuple[Invalidation, bool]:
-    """Store a statement that a fact no longer holds, and which fact replaces it. Returns what was
-    stored, and whether it was stored before under the same key.
+    writer: Writer, node_id: str, body: InvalidationRequest, key: str | None
+) -> GraphChange[Invalidation]:
+    """Store a statement that a fact no longer holds, and which fact replaces it.
 
     Raises NotFound; Invalid for an invalid replacement; StateConflict for a node that is not a
     fact, is already invalidated or belongs to other participants; and the errors of an append.
     """
-    scope = open_scope(request, body.participants)
+    scope = open_scope(writer, body.participants)
     target = find_own_node(scope, node_id)
     _check_invalidation(target, body)
     end = _find_stored_replacement(scope, target, body)
@@ -61,7 +61,7 @@ def invalidate_fact(
         speaker=body.speaker,
         key=key,
     )
-    result = store_with_observations(request, [statement], observe)
+    result = store_with_observations(writer, [statement], observe)
     ids, edge_ids = result.graph.node_ids, result.graph.edge_ids
     answer = Invalidation(
         id=format_target(target),
@@ -71,7 +71,7 @@ def invalidate_fact(
         replacement=format_node_id("fact", ids[1]) if edge_ids else None,
         edge_id=edge_ids[0] if edge_ids else None,
     )
-    return answer, result.is_replay
+    return GraphChange(answer, result.graph, result.is_replay)
 
 
 def _check_invalidation(target: NodeTarget, body: InvalidationRequest) -> None:

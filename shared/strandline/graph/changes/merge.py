@@ -14,6 +14,7 @@ from strandline.graph.changes.node_targets import (
 from strandline.graph.changes.schemas import Merge, MergeRequest, MergeUndo, MergeUndoRequest
 from strandline.graph.changes.sentences_changes import write_merge, write_separation
 from strandline.graph.changes.statement_writes import (
+    GraphChange,
     GraphScope,
     Observations,
     open_scope,
@@ -28,18 +29,17 @@ from strandline.graph.changes.store_targets import (
 )
 from strandline.graph.nodes.identity import format_node_id
 from strandline.graph.nodes.observations import UPKEEP, NodeObservation, Source
-from strandline.http.request import Request
+from strandline.http.writer import Writer
 from strandline.log.statement_events import GraphStatement, resolve_role
 
 
-def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[Merge, bool]:
-    """Store a statement that two nodes of a scope are the same. Returns what was stored, and
-    whether it was stored before under the same key.
+def merge_nodes(writer: Writer, body: MergeRequest, key: str | None) -> GraphChange[Merge]:
+    """Store a statement that two nodes of a scope are the same.
 
     Raises Invalid for nodes that cannot be merged; StateConflict for nodes that are merged already
     or belong to other participants; and the errors of an append.
     """
-    scope = open_scope(request, body.participants)
+    scope = open_scope(writer, body.participants)
     start, into = _find_pair(scope, body)
     node_ids: list[UUID] = []
 
@@ -69,14 +69,14 @@ def merge_nodes(request: Request, body: MergeRequest, key: str | None) -> tuple[
         speaker=body.speaker,
         key=key,
     )
-    result = store_with_observations(request, [statement], observe)
+    result = store_with_observations(writer, [statement], observe)
     answer = Merge(
         merge_id=result.receipts[0].event_id,
         scope_id=scope.scope_id,
         into_id=format_target(into),
         moved=[format_node_id(start.type, node_id) for node_id in node_ids],
     )
-    return answer, result.is_replay
+    return GraphChange(answer, result.graph, result.is_replay)
 
 
 def _find_pair(scope: GraphScope, body: MergeRequest) -> tuple[NodeTarget, NodeTarget]:
@@ -114,15 +114,14 @@ def _find_nodes_to_move(
 
 
 def undo_merge(
-    request: Request, merge_id: UUID, body: MergeUndoRequest, key: str | None
-) -> tuple[MergeUndo, bool]:
-    """Store a statement that undoes a merge: its nodes are read as before it. Returns what was
-    stored, and whether it was stored before under the same key.
+    writer: Writer, merge_id: UUID, body: MergeUndoRequest, key: str | None
+) -> GraphChange[MergeUndo]:
+    """Store a statement that undoes a merge: its nodes are read as before it.
 
     Raises NotFound; StateConflict if its nodes were merged or separated since, or belong to other
     participants; and the errors of an append.
     """
-    scope = open_scope(request, body.participants)
+    scope = open_scope(writer, body.participants)
     moves = list_merged_nodes(scope.readers, merge_id)
     if not moves:
         raise NotFound("there is no such merge in view")
@@ -142,14 +141,14 @@ def undo_merge(
         speaker=body.speaker,
         key=key,
     )
-    result = store_with_observations(request, [statement], observe)
+    result = store_with_observations(writer, [statement], observe)
     answer = MergeUndo(
         merge_id=merge_id,
         scope_id=scope.scope_id,
         event_id=result.receipts[0].event_id,
         restored=[format_node_id(move.type, move.node_id) for move in moves],
     )
-    return answer, result.is_replay
+    return GraphChange(answer, result.graph, result.is_replay)
 
 
 def _move_back(move: MergedNode, source: Source) -> NodeObservation:

@@ -23,11 +23,11 @@ from strandline.graph.changes.schemas import (
 )
 from strandline.graph.changes.sentences_changes import write_edge_end, write_relation
 from strandline.graph.changes.statement_writes import (
+    GraphChange,
     GraphScope,
     Observations,
     StoredStatements,
     check_operation_size,
-    count_writes,
     open_scope,
     store_with_observations,
 )
@@ -39,7 +39,7 @@ from strandline.graph.nodes.edge_type_rules import (
 )
 from strandline.graph.nodes.identity import format_node_id, normalise
 from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObservation, Source
-from strandline.http.request import Request
+from strandline.http.writer import Writer
 from strandline.log.statement_events import GraphStatement, resolve_role
 
 
@@ -54,15 +54,14 @@ class _Edge:
 
 
 def relate_nodes(
-    request: Request, body: RelationsRequest, key: str | None
-) -> tuple[RelationsAnswer, bool]:
+    writer: Writer, body: RelationsRequest, key: str | None
+) -> GraphChange[RelationsAnswer]:
     """Store edges between existing nodes, all or none. Each has the statement that it rests on.
-    Returns what was stored, and whether all of it was stored before under the same key.
 
     Raises Invalid for an edge without a valid end or between types that it cannot join, and the
     errors of an append.
     """
-    scope = open_scope(request, body.participants)
+    scope = open_scope(writer, body.participants)
     edges = _resolve_edges(scope, body.edges)
     statements = [
         GraphStatement(
@@ -80,11 +79,14 @@ def relate_nodes(
         del access, is_replay
         return _observe(edges, sources)
 
-    result = store_with_observations(request, statements, observe)
-    if not result.is_replay:
-        corrections = sum(edge.relation.corrected_from is not None for edge in edges)
-        count_writes(request, result.graph, corrections)
-    return _answer(scope, edges, result), result.is_replay
+    result = store_with_observations(writer, statements, observe)
+    corrections = sum(edge.relation.corrected_from is not None for edge in edges)
+    return GraphChange(
+        _answer(scope, edges, result),
+        result.graph,
+        result.is_replay,
+        corrections=0 if result.is_replay else corrections,
+    )
 
 
 def _resolve_edges(scope: GraphScope, links: Sequence[RelationIn]) -> list[_Edge]:
@@ -167,15 +169,14 @@ def _answer(scope: GraphScope, edges: Sequence[_Edge], result: StoredStatements)
 
 
 def end_edge(
-    request: Request, edge_id: UUID, body: EdgeEndRequest, key: str | None
-) -> tuple[EdgeEnd, bool]:
-    """Store a statement that an edge no longer holds. Returns what was stored, and whether it was
-    stored before under the same key.
+    writer: Writer, edge_id: UUID, body: EdgeEndRequest, key: str | None
+) -> GraphChange[EdgeEnd]:
+    """Store a statement that an edge no longer holds.
 
     Raises NotFound; Invalid for an end before the beginning; StateConflict for an edge that has
     already ended, belongs to other participants or is an invalidation; and the errors of an append.
     """
-    scope = open_scope(request, body.participants)
+    scope = open_scope(writer, body.participants)
     edge = find_edge(scope.readers, edge_id)
     if edge is None:
         raise NotFound("there is no such edge in view")
@@ -198,14 +199,14 @@ def end_edge(
         speaker=body.speaker,
         key=key,
     )
-    result = store_with_observations(request, [statement], observe)
+    result = store_with_observations(writer, [statement], observe)
     answer = EdgeEnd(
         edge_id=edge_id,
         scope_id=scope.scope_id,
         event_id=result.receipts[0].event_id,
         valid_to=body.valid_to or result.sources[0].valid_from,
     )
-    return answer, result.is_replay
+    return GraphChange(answer, result.graph, result.is_replay)
 
 
 def _check_edge_end(edge: EdgeWithEnds, body: EdgeEndRequest) -> None:

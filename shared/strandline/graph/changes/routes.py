@@ -20,6 +20,7 @@ from strandline.graph.changes.schemas import (
     RelationsRequest,
     StoredChange,
 )
+from strandline.graph.changes.statement_writes import GraphChange
 from strandline.graph.changes.update_node import update_node
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response
@@ -33,7 +34,7 @@ def patch_node(request: Request) -> Response:
     same."""
     key = idempotency_key(request)
     body, node_id = request.parse_body(NodePatch), request.path_parameter("node_id")
-    return _answer(200, *update_node(request, node_id, body, key))
+    return _answer(request, 200, update_node(request.writer, node_id, body, key))
 
 
 def post_node_invalidation(request: Request) -> Response:
@@ -41,7 +42,7 @@ def post_node_invalidation(request: Request) -> Response:
     replacement can be stated in the same request, or named by its id. A replay returns the same."""
     key = idempotency_key(request)
     body, node_id = request.parse_body(InvalidationRequest), request.path_parameter("node_id")
-    return _answer(201, *invalidate_fact(request, node_id, body, key))
+    return _answer(request, 201, invalidate_fact(request.writer, node_id, body, key))
 
 
 def post_edges(request: Request) -> Response:
@@ -49,7 +50,9 @@ def post_edges(request: Request) -> Response:
     becomes RELATES_TO, and the answer says so. An edge that the scope already has gets one more
     observation. A replay returns the same."""
     key = idempotency_key(request)
-    return _answer(201, *relate_nodes(request, request.parse_body(RelationsRequest), key))
+    return _answer(
+        request, 201, relate_nodes(request.writer, request.parse_body(RelationsRequest), key)
+    )
 
 
 def post_edge_end(request: Request) -> Response:
@@ -57,25 +60,29 @@ def post_edge_end(request: Request) -> Response:
     replay returns the same."""
     key = idempotency_key(request)
     body = request.parse_body(EdgeEndRequest)
-    return _answer(201, *end_edge(request, request.path_id("edge_id"), body, key))
+    return _answer(request, 201, end_edge(request.writer, request.path_id("edge_id"), body, key))
 
 
 def post_merge(request: Request) -> Response:
     """State that two nodes of a scope are the same. The first one, and all nodes merged into it,
     are read as the second one. A merge can be undone. A replay returns the same."""
     key = idempotency_key(request)
-    return _answer(201, *merge_nodes(request, request.parse_body(MergeRequest), key))
+    return _answer(request, 201, merge_nodes(request.writer, request.parse_body(MergeRequest), key))
 
 
 def post_merge_undo(request: Request) -> Response:
     """Undo a merge: its nodes are read as they were before. A replay returns the same."""
     key = idempotency_key(request)
     body = request.parse_body(MergeUndoRequest)
-    return _answer(201, *undo_merge(request, request.path_id("merge_id"), body, key))
+    return _answer(request, 201, undo_merge(request.writer, request.path_id("merge_id"), body, key))
 
 
-def _answer(status: int, answer: BaseModel, is_replay: bool) -> Response:
-    return json_response(answer, status, {REPLAYED_HEADER: "true"} if is_replay else None)
+def _answer[Answer: BaseModel](
+    request: Request, status: int, change: GraphChange[Answer]
+) -> Response:
+    request.metrics |= change.metrics
+    headers = {REPLAYED_HEADER: "true"} if change.is_replay else None
+    return json_response(change.answer, status, headers)
 
 
 _REPLAY_HEADERS = {REPLAYED_HEADER: "`true` when it was already stored under the same key."}

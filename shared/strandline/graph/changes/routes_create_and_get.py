@@ -23,8 +23,10 @@ def post_nodes(request: Request) -> Response:
     (a fact, decision, entity, event or topic) rests on a statement in the log, which recall finds.
     A node that the scope already has gets one more observation. A replay returns the same."""
     key = idempotency_key(request)
-    answer, is_replay = create_nodes(request, request.parse_body(CreateNodesRequest), key)
-    return json_response(answer, 201, {REPLAYED_HEADER: "true"} if is_replay else None)
+    change = create_nodes(request.writer, request.parse_body(CreateNodesRequest), key)
+    request.metrics |= change.metrics
+    headers = {REPLAYED_HEADER: "true"} if change.is_replay else None
+    return json_response(change.answer, 201, headers)
 
 
 def get_node(request: Request) -> Response:

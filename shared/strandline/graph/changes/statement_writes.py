@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from strandline.db.database import NOBODY, Caller, TenantDb
+from pydantic import BaseModel
+
+from strandline.db.database import TenantDb
 from strandline.errors import Forbidden, Invalid
 from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
 from strandline.graph.nodes.observations import (
@@ -17,8 +19,7 @@ from strandline.graph.nodes.observations import (
 )
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
 from strandline.graph.nodes.store_observations import write_observations
-from strandline.http.request import Request
-from strandline.log.append import make_caller
+from strandline.http.writer import Writer
 from strandline.log.append_state import AppendBatch, AppendResult
 from strandline.log.schemas_append import Receipt
 from strandline.log.statement_events import GraphStatement, build_statements, store_statements
@@ -35,18 +36,18 @@ class GraphScope:
     """The database with the view that all participants share: what a request may name."""
 
 
-def open_scope(request: Request, participants: Sequence[str]) -> GraphScope:
-    """The scope of exactly these participants, if the caller may write into it. Raises Invalid or
+def open_scope(writer: Writer, participants: Sequence[str]) -> GraphScope:
+    """The scope of exactly these participants, if the writer may write into it. Raises Invalid or
     Forbidden, which name `participants`."""
-    principal = request.principal
+    principal = writer.principal
     members = normalize_set(participants)
     if principal.user and principal.user not in members:
         raise Forbidden(
             "participants: must include this credential's own user", field="participants"
         )
-    caller = Caller(principal.tenant, tuple(members), NOBODY)
-    readers = request.resources.database.connect_as(caller, request.deadline)
-    return GraphScope(members, derive_scope_id(principal.tenant, members), readers)
+    return GraphScope(
+        members, derive_scope_id(principal.tenant, members), writer.connect_for_all(members)
+    )
 
 
 def check_operation_size(operation: Mapping[str, Any], field: str) -> None:
@@ -100,14 +101,34 @@ class StoredStatements:
     """Whether all of it was stored before, under the same key."""
 
 
+@dataclass(frozen=True)
+class GraphChange[Answer: BaseModel]:
+    """What a request changed in the graph."""
+
+    answer: Answer
+    graph: WrittenGraph
+    is_replay: bool
+    """Whether all of it was stored before, under the same key."""
+    corrections: int = 0
+    """How many relations became RELATES_TO."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """What it wrote, by the names of `observability.METRICS`."""
+        return {
+            "NodesWritten": self.graph.new_nodes,
+            "EdgesWritten": self.graph.new_edges,
+            "EdgesCorrected": self.corrections,
+        }
+
+
 def store_with_observations(
-    request: Request, statements: Sequence[GraphStatement], observe: Observe
+    writer: Writer, statements: Sequence[GraphStatement], observe: Observe
 ) -> StoredStatements:
     """Store statements of one scope, and the observations that `observe` returns for them. Raises
     the errors of an append and of `observe`; then nothing is stored."""
-    resources = request.resources
-    batch = build_statements(request.principal, statements)
-    access = resources.database.connect_as(make_caller(request.principal), request.deadline)
+    batch = build_statements(writer.principal, statements)
+    access = writer.connect()
     sources: list[Source] = []
     graphs: list[WrittenGraph] = []
 
@@ -122,21 +143,11 @@ def store_with_observations(
         )
 
     results = store_statements(
-        resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
+        writer.quotas, writer.work_queue, access, batch, write_rows, writer.deadline
     )
-    count_writes(request, graphs[-1])
     return StoredStatements(
         receipts=[result.receipt for result in results if result.receipt],
         sources=sources,
         graph=graphs[-1],
         is_replay=all(result.is_replay for result in results),
     )
-
-
-def count_writes(request: Request, graph: WrittenGraph, corrections: int = 0) -> None:
-    """Add to the request's metrics what it wrote, and how many relations became RELATES_TO."""
-    request.metrics |= {
-        "NodesWritten": graph.new_nodes,
-        "EdgesWritten": graph.new_edges,
-        "EdgesCorrected": corrections,
-    }

@@ -13,6 +13,7 @@ from strandline.graph.changes.node_targets import (
 from strandline.graph.changes.schemas import NodePatch, StoredChange
 from strandline.graph.changes.sentences_changes import write_update
 from strandline.graph.changes.statement_writes import (
+    GraphChange,
     Observations,
     check_operation_size,
     open_scope,
@@ -22,7 +23,7 @@ from strandline.graph.changes.store_targets import NodeTarget
 from strandline.graph.nodes.identity import NodeType, normalise
 from strandline.graph.nodes.observations import UPKEEP, NodeObservation, Source
 from strandline.graph.nodes.schemas import FactCategory
-from strandline.http.request import Request
+from strandline.http.writer import Writer
 from strandline.log.statement_events import GraphStatement, resolve_role
 
 _FIELDS: Mapping[NodeType, frozenset[str]] = {
@@ -38,15 +39,14 @@ _COMMON = frozenset({"participants", "speaker", "role", "confidence", "archived"
 
 
 def update_node(
-    request: Request, node_id: str, body: NodePatch, key: str | None
-) -> tuple[StoredChange, bool]:
-    """Store new values of a node's fields as a statement. Returns what was stored, and whether it
-    was stored before under the same key.
+    writer: Writer, node_id: str, body: NodePatch, key: str | None
+) -> GraphChange[StoredChange]:
+    """Store new values of a node's fields as a statement.
 
     Raises NotFound; Invalid for a field of another type; StateConflict for a name, which identifies
     the node, or for a node of other participants; and the errors of an append.
     """
-    scope = open_scope(request, body.participants)
+    scope = open_scope(writer, body.participants)
     target = find_own_node(scope, node_id)
     fields = _read_fields(target, body)
     operation = {**describe_target(target), "fields": fields}
@@ -73,13 +73,13 @@ def update_node(
         speaker=body.speaker,
         key=key,
     )
-    result = store_with_observations(request, [statement], observe)
+    result = store_with_observations(writer, [statement], observe)
     answer = StoredChange(
         id=format_target(target),
         scope_id=scope.scope_id,
         event_id=result.receipts[0].event_id,
     )
-    return answer, result.is_replay
+    return GraphChange(answer, result.graph, result.is_replay)
 
 
 def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:

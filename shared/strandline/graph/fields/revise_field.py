@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from strandline.db.database import NOBODY, Caller, TenantDb
-from strandline.errors import Forbidden, Invalid, NotFound, StateConflict
+from strandline.db.database import TenantDb
+from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.sentences import write_field_sentence
+from strandline.graph.changes.statement_writes import make_source, open_scope
 from strandline.graph.fields import store_write
 from strandline.graph.fields.read_fields import to_revision_fields, try_parse_topic_id
 from strandline.graph.fields.schemas import RevisionRequest, StoredRevision, parse_field_name
@@ -21,16 +22,14 @@ from strandline.graph.nodes.observations import UPKEEP, EdgeObservation, NodeObs
 from strandline.graph.nodes.schemas import MAX_NODE_BYTES
 from strandline.graph.nodes.store_observations import lock_scopes, write_observations
 from strandline.graph.nodes.store_read_nodes import ScopeNode
-from strandline.http.request import Request
-from strandline.log.append import make_caller
-from strandline.log.append_state import AppendBatch, AppendResult
+from strandline.http.writer import Writer
+from strandline.log.append_state import AppendResult
 from strandline.log.statement_events import (
     GraphStatement,
     build_statements,
     resolve_role,
     store_statements,
 )
-from strandline.participants import derive_scope_id, normalize_set
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class _Revision:
 
 
 def revise_field(
-    request: Request, topic_id: str, field: str, body: RevisionRequest, key: str | None
+    writer: Writer, topic_id: str, field: str, body: RevisionRequest, key: str | None
 ) -> tuple[StoredRevision, bool]:
     """Store a revision of a field with its statement. Returns the revision, and whether it was
     stored before under the same key.
@@ -57,17 +56,16 @@ def revise_field(
     Raises NotFound for a topic that not all participants can see; StateConflict for a topic of
     other participants; Invalid, which names a field; and the errors of an append.
     """
-    resources, principal = request.resources, request.principal
-    revision = _resolve(request, topic_id, parse_field_name(field), body)
-    batch = build_statements(principal, [_make_statement(revision, key)])
-    access = resources.database.connect_as(make_caller(principal), request.deadline)
+    revision = _resolve(writer, topic_id, parse_field_name(field), body)
+    batch = build_statements(writer.principal, [_make_statement(revision, key)])
+    access = writer.connect()
     rows: list[RevisionRow] = []
 
     def write_rows(results: Sequence[AppendResult]) -> None:
-        rows.append(_write_rows(access, revision, _make_source(batch, results[0])))
+        rows.append(_write_rows(access, revision, make_source(batch, 0, results[0])))
 
     (result,) = store_statements(
-        resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
+        writer.quotas, writer.work_queue, access, batch, write_rows, writer.deadline
     )
     answer = StoredRevision.model_validate(
         {
@@ -79,25 +77,17 @@ def revise_field(
     return answer, result.is_replay
 
 
-def _resolve(request: Request, topic_id: str, field: str, body: RevisionRequest) -> _Revision:
+def _resolve(writer: Writer, topic_id: str, field: str, body: RevisionRequest) -> _Revision:
     """Resolve the topics that a request names, within the view that all its participants share."""
-    principal = request.principal
-    members = normalize_set(body.participants)
-    if principal.user and principal.user not in members:
-        raise Forbidden(
-            "participants: must include this credential's own user", field="participants"
-        )
+    scope = open_scope(writer, body.participants)
     node_id, ref_id = try_parse_topic_id(topic_id), try_parse_topic_id(body.ref_topic_id or "")
     if node_id is None:
         raise NotFound("there is no such topic in view")
-    readers = request.resources.database.connect_as(
-        Caller(principal.tenant, tuple(members), NOBODY), request.deadline
-    )
-    nodes = store_read_nodes.find_nodes(readers, [one for one in (node_id, ref_id) if one])
+    nodes = store_read_nodes.find_nodes(scope.readers, [one for one in (node_id, ref_id) if one])
     topic = nodes.get(node_id)
     if topic is None or topic.type != "topic":
         raise NotFound("there is no such topic in view")
-    if topic.scope_id != derive_scope_id(principal.tenant, members):
+    if topic.scope_id != scope.scope_id:
         raise StateConflict(
             f"participants: the topic belongs to other participants, in scope {topic.scope_id};"
             f" name exactly those (GET /api/v1/scopes/{topic.scope_id}), or state a topic of its"
@@ -152,21 +142,6 @@ def _make_operation(revision: _Revision) -> Mapping[str, Any]:
             field="value",
         )
     return operation
-
-
-def _make_source(batch: AppendBatch, result: AppendResult) -> Source:
-    receipt, draft = result.receipt, batch.drafts[0]
-    assert receipt is not None, "refused statements are raised"
-    return Source(
-        source_id=receipt.event_id,
-        version=None,
-        scope_id=receipt.scope_id,
-        participants=draft.participants,
-        event_ids=[receipt.event_id],
-        trust=draft.origin,
-        observed_at=receipt.recorded_at,
-        valid_from=receipt.recorded_at,
-    )
 
 
 def _write_rows(access: TenantDb, revision: _Revision, source: Source) -> RevisionRow:

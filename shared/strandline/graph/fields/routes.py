@@ -26,7 +26,7 @@ def post_revision(request: Request) -> Response:
     rests on a statement in the log, which recall finds. A replay returns the same."""
     key = idempotency_key(request)
     answer, is_replay = revise_field(
-        request,
+        request.writer,
         request.path_parameter("topic_id"),
         request.path_parameter("field"),
         request.parse_body(RevisionRequest),

@@ -19,9 +19,8 @@ from strandline.graph.transfer.import_file import read_file
 from strandline.graph.transfer.import_rows import GraphWriter
 from strandline.graph.transfer.parsed_file import FileObservation, FileStatement, GraphFile
 from strandline.graph.transfer.schemas import GraphImport, ImportRequest
-from strandline.http.request import Request
+from strandline.http.writer import Writer
 from strandline.log import store_uploads
-from strandline.log.append import make_caller
 from strandline.log.append_state import AppendBatch, AppendResult
 from strandline.log.cid import sha256_of_cid
 from strandline.log.schemas_fields import Role
@@ -36,7 +35,7 @@ MAX_RECORD_BYTES = 120 * 1024
 """The maximum size of one statement as JSON, in the metadata of its event."""
 
 
-def import_graph(request: Request, body: ImportRequest) -> GraphImport:
+def import_graph(writer: Writer, body: ImportRequest) -> GraphImport:
     """Store the statements of a file, all or none. Statements that the log already has stay
     unchanged.
 
@@ -44,14 +43,13 @@ def import_graph(request: Request, body: ImportRequest) -> GraphImport:
     hold twice; and the errors of an append.
     """
     field = "content" if body.content is not None else "cid"
-    principal = request.principal
-    access = request.resources.database.connect_as(make_caller(principal), request.deadline)
+    access = writer.connect()
     try:
         graph = read_file(
-            _load_bytes(request, access, body), lambda names: _may_write(principal, names)
+            _load_bytes(writer, access, body), lambda names: _may_write(writer.principal, names)
         )
         _check_counts(graph)
-        return _store(request, access, graph)
+        return _store(writer, access, graph)
     except (Invalid, Forbidden, TooLarge) as error:
         raise type(error)(
             f"{field}: {error.message}", **{"field": field, **error.details}
@@ -76,7 +74,7 @@ def _may_write(principal: Principal, participants: Sequence[str]) -> bool:
     return principal.user is None or principal.user in participants
 
 
-def _load_bytes(request: Request, access: TenantDb, body: ImportRequest) -> bytes:
+def _load_bytes(writer: Writer, access: TenantDb, body: ImportRequest) -> bytes:
     """The bytes of the file."""
     if body.content is not None:
         return body.content.encode()
@@ -93,7 +91,7 @@ def _load_bytes(request: Request, access: TenantDb, body: ImportRequest) -> byte
                 limit=MAX_FILE_BYTES,
             )
         try:
-            data = request.resources.blobs.read_upload_prefix(
+            data = writer.blobs.read_upload_prefix(
                 access.caller.tenant, row.upload_id, MAX_FILE_BYTES
             )
         except PayloadMissing:
@@ -106,19 +104,20 @@ def _load_bytes(request: Request, access: TenantDb, body: ImportRequest) -> byte
     )
 
 
-def _store(request: Request, access: TenantDb, graph: GraphFile) -> GraphImport:
-    principal, resources = request.principal, request.resources
+def _store(writer: Writer, access: TenantDb, graph: GraphFile) -> GraphImport:
     stored_ids = store_import.find_stored_sources(
         access, [statement.source_id for statement in graph.statements]
     )
     statements = [one for one in graph.statements if one.source_id not in stored_ids]
     if not statements:
         return _answer(graph, [], 0, GraphWriter(access, graph))
-    batch = build_statements(principal, list(make_statements(principal, graph, statements)))
-    writer = GraphWriter(access, graph)
+    batch = build_statements(
+        writer.principal, list(make_statements(writer.principal, graph, statements))
+    )
+    rows = GraphWriter(access, graph)
 
     def write_rows(results: Sequence[AppendResult]) -> None:
-        writer.write(
+        rows.write(
             [
                 (statements[n], make_source(batch, n, result))
                 for n, result in enumerate(results)
@@ -128,7 +127,7 @@ def _store(request: Request, access: TenantDb, graph: GraphFile) -> GraphImport:
 
     try:
         results = store_statements(
-            resources.quotas, resources.work_queue, access, batch, write_rows, request.deadline
+            writer.quotas, writer.work_queue, access, batch, write_rows, writer.deadline
         )
     except errors.UniqueViolation:
         raise StateConflict(
@@ -137,24 +136,19 @@ def _store(request: Request, access: TenantDb, graph: GraphFile) -> GraphImport:
             " POST /api/v1/graph/nodes/{node_id}/invalidate"
         ) from None
     new = [n for n, result in enumerate(results) if result.is_new]
-    request.metrics |= {
-        "NodesWritten": writer.new_nodes,
-        "EdgesWritten": writer.new_edges,
-        "StatementsImported": len(new),
-    }
-    return _answer(graph, new, _count_lowered_trust(batch, statements, new), writer)
+    return _answer(graph, new, _count_lowered_trust(batch, statements, new), rows)
 
 
 def _answer(
-    graph: GraphFile, new: Sequence[int], lowered_trust: int, writer: GraphWriter
+    graph: GraphFile, new: Sequence[int], lowered_trust: int, rows: GraphWriter
 ) -> GraphImport:
     return GraphImport(
         new_statements=len(new),
         known_statements=len(graph.statements) - len(new),
         lowered_trust=lowered_trust,
-        new_nodes=writer.new_nodes,
-        new_edges=writer.new_edges,
-        new_revisions=writer.new_revisions,
+        new_nodes=rows.new_nodes,
+        new_edges=rows.new_edges,
+        new_revisions=rows.new_revisions,
         counts=graph.counts,
     )
 

@@ -59,7 +59,12 @@ def post_import(request: Request) -> Response:
     nothing. A file that was cut or altered is a 422 that names the line."""
     body = request.parse_body(ImportRequest)
     request.spend_quota("requests", TRANSFER_REQUESTS - 1)
-    answer = import_graph(request, body)
+    answer = import_graph(request.writer, body)
+    request.metrics |= {
+        "NodesWritten": answer.new_nodes,
+        "EdgesWritten": answer.new_edges,
+        "StatementsImported": answer.new_statements,
+    }
     is_replay = answer.new_statements == 0 and answer.known_statements > 0
     return json_response(answer, 201, {REPLAYED_HEADER: "true"} if is_replay else None)
 
