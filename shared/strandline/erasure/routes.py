@@ -25,10 +25,14 @@ from strandline.erasure.store import Erasure, RequestKey
 from strandline.erasure.store_lists import ListedErasure
 from strandline.erasure.store_selections import Kind, Selection
 from strandline.errors import Conflict, Forbidden, Gone, NotFound, StateConflict
+from strandline.http.idempotency import REPLAYED_HEADER
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.http.writer import make_caller
-from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
+from strandline.http.routes_and_responses import (
+    Response,
+    Route,
+    json_response,
+    replayable_response,
+)
 from strandline.log.store_erasure_marks import has_unfinished_erasure
 from strandline.log.store_scopes import get_scope
 from strandline.schemas import ParticipantsQuery
@@ -40,7 +44,7 @@ from strandline.sessions.schemas import EndedOut
 def delete_event(request: Request) -> Response:
     """Erase one event. When this answers, no call can read its content. Its id, scope, seq and
     times stay. A repeated request returns the same erasure."""
-    event_id, access = request.path_id("event_id"), _connect(request)
+    event_id, access = request.path_id("event_id"), request.connect_writer()
     earlier = store.find_erasure_of(access, event_id)
     if earlier is not None:
         return _respond(earlier)
@@ -61,8 +65,8 @@ def post_erasure(request: Request) -> Response:
     """Erase events, a session, what a participant said, a scope or the tenant (202). With `dry_run`
     it only counts (200). A request that is repeated with the same `Idempotency-Key` returns the
     same erasure. Events that were erased before cause a 410 that names their erasures."""
-    body, access, key = _parse_body(request), _connect(request), None
-    selection, header = _to_selection(body), idempotency_key(request)
+    body, access, key = _parse_body(request), request.connect_writer(), None
+    selection, header = _to_selection(body), request.idempotency_key
     if header is not None and not body.dry_run:
         key = erase_events.make_request_key(
             access, header, body.model_dump(mode="json", exclude_none=True)
@@ -91,7 +95,7 @@ def delete_session(request: Request) -> Response:
     credential then also needs the right `erase`. If nothing is left of the session, this returns
     its last erasure."""
     query = request.parse_query(DeleteSessionQuery)
-    access = _connect(request)
+    access = request.connect_writer()
     if not query.erase:
         session = find_session(request, query)
         return json_response(sessions.end_session(access, session, datetime.now(UTC)))
@@ -181,18 +185,13 @@ def _without_scope(row: store.ErasedEvent) -> dict[str, object]:
     return {name: value for name, value in vars(row).items() if name != "scope_id"}
 
 
-def _connect(request: Request) -> TenantDb:
-    """The database on behalf of the caller who erases, as for an append."""
-    return request.resources.database.connect_as(make_caller(request.principal), request.deadline)
-
-
 def _connect_reader(request: Request, query: ParticipantsQuery) -> TenantDb:
     """The database on behalf of the caller who reads erasures. An unbound credential with the right
     to erase sees all erasures without naming participants."""
     principal = request.principal
     is_bound = principal.user is not None
     may_see_all = not is_bound and not query.participants and "erase" in principal.rights
-    return _connect(request) if may_see_all else request.connect_reader(query)
+    return request.connect_writer() if may_see_all else request.connect_reader(query)
 
 
 def _parse_body(request: Request) -> ErasureRequest:
@@ -253,7 +252,7 @@ def _respond(erasure: Erasure, status: int = 200, *, is_replay: bool = False) ->
         signature=erasure.signature,
         public_key=receipts.public_key(get_settings().sealing_secret),
     )
-    return json_response(out, status, {REPLAYED_HEADER: "true"} if is_replay else None)
+    return replayable_response(out, status, is_replay=is_replay)
 
 
 _REPLAY_HEADERS = {REPLAYED_HEADER: "`true` when an earlier request asked for this erasure."}

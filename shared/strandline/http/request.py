@@ -24,7 +24,8 @@ from strandline.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
-from strandline.http.writer import Writer
+from strandline.http.idempotency import IdempotencyHeaders
+from strandline.http.writer import Writer, make_caller
 from strandline.observability import ensure_trace_id
 from strandline.resources import Resources
 from strandline.schemas import (
@@ -232,6 +233,18 @@ class Request:
         self.sees_whole_tenant = not viewer
         caller = Caller(principal.tenant, viewer, principal.user or NOBODY)
         return self.resources.database.connect_as(caller, self.deadline)
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The request's Idempotency-Key, or None. Raises Invalid."""
+        key = self.headers.get("idempotency-key")
+        if key is None:
+            return None
+        return validate(IdempotencyHeaders, {"Idempotency-Key": key}).idempotency_key
+
+    def connect_writer(self) -> TenantDb:
+        """The database on behalf of the caller as a writer: see `make_caller`."""
+        return self.resources.database.connect_as(make_caller(self.principal), self.deadline)
 
     @property
     def writer(self) -> Writer:

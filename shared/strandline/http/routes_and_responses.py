@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from strandline.errors import StrandlineError
+from strandline.http.idempotency import REPLAYED_HEADER
 from strandline.http.request import Request, RequiredRight
 
 type Response = dict[str, Any]
@@ -74,6 +75,11 @@ def json_response(
         "body": text,
         "isBase64Encoded": False,
     }
+
+
+def replayable_response(body: BaseModel, status: int, *, is_replay: bool) -> Response:
+    """A JSON answer, whose headers say whether it is an earlier one again."""
+    return json_response(body, status, {REPLAYED_HEADER: "true"} if is_replay else None)
 
 
 def text_response(

@@ -5,15 +5,19 @@ from collections.abc import Callable, Sequence
 from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Gone, Invalid
 from strandline.http.app import error_body, status_of
+from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.http.writer import make_caller
+from strandline.http.routes_and_responses import (
+    Response,
+    Route,
+    json_response,
+    replayable_response,
+)
 from strandline.log.append import append
 from strandline.log.append_state import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.presigned_uploads import begin_upload
 from strandline.log.schemas_append import (
-    AppendHeaders,
     AppendRequest,
     BatchAnswer,
     BatchItem,
@@ -23,25 +27,20 @@ from strandline.log.schemas_append import (
 from strandline.log.schemas_uploads import UploadOut, UploadRequest, UploadStored
 from strandline.schemas import Refusal, validate
 
-REPLAYED_HEADER = "Idempotent-Replayed"
-"""The header that marks replays."""
-
 
 def post_event(request: Request) -> Response:
     """Append one event: 201 and its receipt; a replay returns the same."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     (result,) = append_bodies(request, [(request.parse_json(), key)], atomic=False)
     if result.error is not None or result.receipt is None:
         raise result.error or Invalid()
-    return json_response(
-        result.receipt, 201, {REPLAYED_HEADER: "true"} if result.is_replay else None
-    )
+    return replayable_response(result.receipt, 201, is_replay=result.is_replay)
 
 
 def post_batch(request: Request) -> Response:
     """Append up to 500 events in one transaction: 200 and one result per event. An atomic batch
     with a refused item is answered 422 and stores nothing."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     batch = validate(BatchRequest, request.parse_json())  # items are validated one by one
     bodies = [(body, key and f"{key}#{n}") for n, body in enumerate(batch.events)]
     results = append_bodies(request, bodies, atomic=batch.atomic)
@@ -64,9 +63,8 @@ def post_upload(request: Request) -> Response:
     its uploader may cite it and nobody can download it (404). The citation verifies size and
     SHA-256. Text is indexed like content, its first 1 MiB."""
     resources = request.resources
-    access = resources.database.connect_as(make_caller(request.principal), request.deadline)
     upload = begin_upload(
-        access,
+        request.connect_writer(),
         resources.blobs,
         resources.quotas,
         request.parse_body(UploadRequest),
@@ -119,21 +117,13 @@ def _replay_headers(results: list[AppendResult]) -> dict[str, str]:
     }
 
 
-def idempotency_key(request: Request) -> str | None:
-    """The request's Idempotency-Key, or None. Raises Invalid."""
-    key = request.headers.get("idempotency-key")
-    if key is None:
-        return None
-    return validate(AppendHeaders, {"Idempotency-Key": key}).idempotency_key
-
-
 ROUTES = {
     "POST /api/v1/events": Route(
         post_event,
         "write",
         {201: Receipt},
         body=AppendRequest,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers={
             REPLAYED_HEADER: "`true` when this event was already stored under the same key."
         },
@@ -144,7 +134,7 @@ ROUTES = {
         "write",
         {200: BatchAnswer},
         body=BatchRequest,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers={
             REPLAYED_HEADER: "`true`, or the positions of items that were already stored: `0,2`."
         },

@@ -11,7 +11,6 @@ from strandline.log.schemas_fields import (
     Channel,
     Cid,
     EventTypeIn,
-    IdempotencyKey,
     Metadata,
     MimeType,
     OccurredAtFields,
@@ -116,14 +115,6 @@ class BatchRequest(RequestModel):
     events: list[Annotated[Any, _BatchItemJsonSchema]] = Field(min_length=1, max_length=MAX_BATCH)
     atomic: bool = Field(default=False, strict=True)
     """Store either all events or none."""
-
-
-class AppendHeaders(RequestModel):
-    """Headers of an append."""
-
-    idempotency_key: IdempotencyKey | None = Field(default=None, alias="Idempotency-Key")
-    """A source event key in channel `http` for this request. In a batch, item i has the key
-    `<key>#i`."""
 
 
 class Receipt(ResponseModel):

@@ -120,9 +120,6 @@ Cid = TypeAliasType(
 )
 SessionId = TypeAliasType("SessionId", Annotated[str, Field(min_length=1, max_length=128)])
 Channel = TypeAliasType("Channel", Annotated[str, Field(min_length=1, max_length=64)])
-IdempotencyKey = TypeAliasType(
-    "IdempotencyKey", Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x20-\x7e]+$")]
-)
 
 
 class OccurredAtFields(RequestModel):

@@ -1,10 +1,14 @@
 """HTTP routes of acts."""
 
 from strandline.errors import StateConflict
+from strandline.http.idempotency import REPLAYED_HEADER
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.http.writer import make_caller
-from strandline.log.routes_write import REPLAYED_HEADER
+from strandline.http.routes_and_responses import (
+    Response,
+    Route,
+    json_response,
+    replayable_response,
+)
 from strandline.personas import acts
 from strandline.personas.acts import Wait
 from strandline.personas.routes_sonas import SONA
@@ -24,11 +28,9 @@ def push_act(request: Request) -> Response:
     is a 409 with `head`, so a thread never forks. The same push repeated is a replay. A push also
     records that the sona was active in the memory."""
     body = request.parse_body(ActIn)
-    access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
     space = request.resources.embedder.space
-    result = acts.push(access, request.path_id("uuid"), body, space)
-    headers = {REPLAYED_HEADER: "true"} if result.is_replay else None
-    return json_response(result.act, 201, headers)
+    result = acts.push(request.connect_writer(), request.path_id("uuid"), body, space)
+    return replayable_response(result.act, 201, is_replay=result.is_replay)
 
 
 def next_act(request: Request) -> Response:

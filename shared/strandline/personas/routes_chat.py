@@ -5,11 +5,10 @@ from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from strandline.errors import Conflict, Forbidden, StateConflict, Unavailable
+from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, json_response
+from strandline.http.routes_and_responses import Response, Route, json_response, replayable_response
 from strandline.llm.client import Fallback
-from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
-from strandline.log.schemas_append import AppendHeaders
 from strandline.personas import chats, deferred_turns, run_chat, sonas
 from strandline.personas.answer_generation import (
     LATE_REASONS,
@@ -79,7 +78,7 @@ def chat(request: Request) -> Response:
     is a 409 as for a query, and nothing is stored. Also needs the right to read."""
     request.principal.require_right("read")
     body = request.parse_body(ChatRequest)
-    key = idempotency_key(request) or str(uuid4())
+    key = request.idempotency_key or str(uuid4())
     requester = Requester(request.principal, _rate_subject(request), request.deadline)
     dialogue = chats.make_chat(request.principal, body, key, None)
     if not request.resources.llm.has_model:  # nothing is stored, not even a new sona
@@ -139,8 +138,8 @@ def _respond(request: Request, turn: TurnOut, *, is_replay: bool = False) -> Res
         "SearchHits": len(turn.citations),
         "RecallsDegraded": int(bool(turn.degraded)),
     }
-    headers = {REPLAYED_HEADER: "true"} if is_replay else None
-    return json_response(turn, 202 if turn.state == "waiting" else 200, headers)
+    status = 202 if turn.state == "waiting" else 200
+    return replayable_response(turn, status, is_replay=is_replay)
 
 
 def _count_failed_answer(request: Request) -> None:
@@ -162,7 +161,7 @@ ROUTES = {
         "write",
         {200: TurnOut, 202: TurnOut},
         body=ChatRequest,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers={REPLAYED_HEADER: "`true` when an earlier request had this reply."},
         errors=(Forbidden, Conflict, StateConflict),
     ),

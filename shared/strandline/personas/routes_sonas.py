@@ -93,7 +93,7 @@ def add_sona_memories(request: Request) -> Response:
     """Record that a sona was active in up to 500 visible events. Repeating an event changes
     nothing. An event with the sona's id as `metadata.sona` is recorded automatically."""
     body = request.parse_body(SonaMemoriesIn)
-    access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
+    access = request.connect_writer()
     space = request.resources.embedder.space
     return json_response(sonas.add_memories(access, request.path_id("uuid"), body.event_ids, space))
 

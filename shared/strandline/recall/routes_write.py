@@ -2,14 +2,13 @@
 
 from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Gone, Invalid, StrandlineError
+from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.http.writer import make_caller
+from strandline.http.routes_and_responses import Response, Route, replayable_response
 from strandline.log import store_links_and_sources
 from strandline.log.append_state import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks
-from strandline.log.routes_write import REPLAYED_HEADER, append_bodies, idempotency_key
-from strandline.log.schemas_append import AppendHeaders
+from strandline.log.routes_write import append_bodies
 from strandline.recall.link_finder import make_link_finder
 from strandline.recall.schemas_insert import InsertReceipt, InsertRequest
 from strandline.schemas import check_storable, validate
@@ -21,7 +20,7 @@ def post_insert(request: Request) -> Response:
     event. Returns 201 and a receipt; a replay returns the same receipt, with the original edges.
     Also requires the right to read."""
     request.principal.require_right("read")
-    key = idempotency_key(request)
+    key = request.idempotency_key
     body = request.parse_json()
     options = validate(InsertRequest, check_storable(body)).recall
     resources, settings = request.resources, get_settings()
@@ -60,9 +59,7 @@ def _is_edge_not_found(error: StrandlineError | None) -> bool:
 def _respond(request: Request, result: AppendResult) -> Response:
     """The response with the stored receipt, so that a replay gets the same response."""
     assert result.receipt is not None, "refused results are raised"
-    caller = make_caller(request.principal)
-    access = request.resources.database.connect_as(caller, request.deadline)
-    row = store_links_and_sources.read_links(access, result.receipt.event_id)
+    row = store_links_and_sources.read_links(request.connect_writer(), result.receipt.event_id)
     receipt = InsertReceipt.model_validate(
         {
             **vars(result.receipt),
@@ -70,7 +67,7 @@ def _respond(request: Request, result: AppendResult) -> Response:
             "degraded": row.links["degraded"] if row else [],
         }
     )
-    return json_response(receipt, 201, {REPLAYED_HEADER: "true"} if result.is_replay else None)
+    return replayable_response(receipt, 201, is_replay=result.is_replay)
 
 
 ROUTES = {
@@ -79,7 +76,7 @@ ROUTES = {
         "write",
         {201: InsertReceipt},
         body=InsertRequest,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers={
             REPLAYED_HEADER: "`true` when this event was already stored under the same key."
         },

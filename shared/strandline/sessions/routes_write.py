@@ -3,12 +3,12 @@
 from uuid import UUID
 
 from strandline.errors import Conflict, Forbidden, Gone, StateConflict
+from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.http.writer import make_caller
+from strandline.http.routes_and_responses import Response, Route, replayable_response
 from strandline.log.append_state import AppendResult
-from strandline.log.routes_write import append_bodies, idempotency_key
-from strandline.log.schemas_append import AppendHeaders, Receipt
+from strandline.log.routes_write import append_bodies
+from strandline.log.schemas_append import Receipt
 from strandline.schemas import ResponseModel
 from strandline.sessions import sessions
 from strandline.sessions.schemas import (
@@ -21,23 +21,21 @@ from strandline.sessions.schemas import (
 )
 from strandline.sessions.store import Session
 
-_REPLAYED_HEADER = "Idempotent-Replayed"
-
 
 def post_session(request: Request) -> Response:
     """Begin a session: 201, also if the same session already exists. Its participants apply to all
     its events, which need not name them. (An append with a new session_id begins a session too.)"""
-    access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
+    access = request.connect_writer()
     body = request.parse_body(SessionIn)
     session, is_existing = sessions.begin_session(access, request.principal, body)
-    return json_response(session, 201, {_REPLAYED_HEADER: "true"} if is_existing else None)
+    return replayable_response(session, 201, is_replay=is_existing)
 
 
 def post_interaction(request: Request) -> Response:
     """Store a user's message and an agent's answer. The two messages are stored in one transaction,
     both or none. With a key they are stored only once, under the keys `<key>#user` and
     `<key>#agent`."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     session = find_session(request, request.parse_query(ScopeIdQuery))  # append checks if it ended
     body = request.parse_body(InteractionIn)
     results = append_bodies(request, sessions.split_interaction(session, body, key), atomic=True)
@@ -54,7 +52,7 @@ def post_interaction(request: Request) -> Response:
 def post_session_event(request: Request) -> Response:
     """Append one event to a session: a message, thought, action, observation or upload. Works like
     POST /api/v1/events, but the session determines the participants."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     session = find_session(request, request.parse_query(ScopeIdQuery))  # append checks if it ended
     request.parse_body(SessionEventIn)
     members = {"participants": session.participants, "session_id": session.session_id}
@@ -67,7 +65,7 @@ def post_session_event(request: Request) -> Response:
 
 def _make_created_response(body: ResponseModel, results: list[AppendResult]) -> Response:
     is_replay = all(result.is_replay for result in results)
-    return json_response(body, 201, {_REPLAYED_HEADER: "true"} if is_replay else None)
+    return replayable_response(body, 201, is_replay=is_replay)
 
 
 def find_session(request: Request, query: ScopeIdQuery) -> Session:
@@ -78,13 +76,12 @@ def find_session(request: Request, query: ScopeIdQuery) -> Session:
 def find_named_session(request: Request, session_id: str, scope_id: UUID | None) -> Session:
     """Find a session, if the caller may see it: a bound user who takes part, or any unbound
     credential. Raises NotFound; StateConflict if the name is ambiguous."""
-    access = request.resources.database.connect_as(make_caller(request.principal), request.deadline)
-    return sessions.find_session(access, session_id, scope_id)
+    return sessions.find_session(request.connect_writer(), session_id, scope_id)
 
 
 SESSION = "/api/v1/sessions/{session_id}"
 """The path of one session."""
-_REPLAY_HEADERS = {_REPLAYED_HEADER: "`true` when this was already stored."}
+_REPLAY_HEADERS = {REPLAYED_HEADER: "`true` when this was already stored."}
 ROUTES = {
     "POST /api/v1/sessions": Route(
         post_session,
@@ -100,7 +97,7 @@ ROUTES = {
         {201: InteractionOut},
         query=ScopeIdQuery,
         body=InteractionIn,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
         errors=(Forbidden, Conflict, Gone, StateConflict),
     ),
@@ -110,7 +107,7 @@ ROUTES = {
         {201: Receipt},
         query=ScopeIdQuery,
         body=SessionEventIn,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
         errors=(Forbidden, Conflict, Gone, StateConflict),
     ),

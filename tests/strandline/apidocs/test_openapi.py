@@ -16,9 +16,9 @@ from strandline.apidocs import openapi
 from strandline.errors import Conflict
 from strandline.function_specs import FUNCTIONS
 from strandline.http.app import STATUS
+from strandline.http.idempotency import IdempotencyHeaders
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import AnswerMediaType, Route, json_response
-from strandline.log.schemas_append import AppendHeaders
 from strandline.schemas import ParticipantsPagingQuery, ParticipantsQuery
 from strandline.status.schemas import Liveness
 from tests.functions.contract import document, operations
@@ -177,7 +177,7 @@ def _serve(request: Request) -> Any:
         ("GET /x", Route(_serve, None, {200: Liveness}, query=ParticipantsPagingQuery), "400 422"),
         (
             "GET /x",
-            Route(_serve, None, {200: AnswerMediaType("a/b")}, headers=AppendHeaders),
+            Route(_serve, None, {200: AnswerMediaType("a/b")}, headers=IdempotencyHeaders),
             "422",
         ),
         ("POST /x", Route(_serve, None, {200: AnswerMediaType("a/b")}, body=_Body), "400 413 422"),

@@ -22,17 +22,16 @@ from strandline.graph.changes.schemas import (
 )
 from strandline.graph.changes.statement_writes import GraphChange
 from strandline.graph.changes.update_node import update_node
+from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
-from strandline.log.schemas_append import AppendHeaders
+from strandline.http.routes_and_responses import Response, Route, replayable_response
 
 
 def patch_node(request: Request) -> Response:
     """Change the given fields of a node. The content of a fact, a title or a name cannot change:
     the answer says what to do instead. Lists leave out a node with `archived`. A replay returns the
     same."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     body, node_id = request.parse_body(NodePatch), request.path_parameter("node_id")
     return _answer(request, 200, update_node(request.writer, node_id, body, key))
 
@@ -40,7 +39,7 @@ def patch_node(request: Request) -> Response:
 def post_node_invalidation(request: Request) -> Response:
     """End the valid time of a fact, with a reason. The fact is kept, and `as_of` still shows it. A
     replacement can be stated in the same request, or named by its id. A replay returns the same."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     body, node_id = request.parse_body(InvalidationRequest), request.path_parameter("node_id")
     return _answer(request, 201, invalidate_fact(request.writer, node_id, body, key))
 
@@ -49,7 +48,7 @@ def post_edges(request: Request) -> Response:
     """Store up to 50 edges between existing nodes, all or none: 201 and their ids. An unknown type
     becomes RELATES_TO, and the answer says so. An edge that the scope already has gets one more
     observation. A replay returns the same."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     return _answer(
         request, 201, relate_nodes(request.writer, request.parse_body(RelationsRequest), key)
     )
@@ -58,7 +57,7 @@ def post_edges(request: Request) -> Response:
 def post_edge_end(request: Request) -> Response:
     """End the valid time of an edge. The edge is kept, and holds again if it is stated again. A
     replay returns the same."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     body = request.parse_body(EdgeEndRequest)
     return _answer(request, 201, end_edge(request.writer, request.path_id("edge_id"), body, key))
 
@@ -66,13 +65,13 @@ def post_edge_end(request: Request) -> Response:
 def post_merge(request: Request) -> Response:
     """State that two nodes of a scope are the same. The first one, and all nodes merged into it,
     are read as the second one. A merge can be undone. A replay returns the same."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     return _answer(request, 201, merge_nodes(request.writer, request.parse_body(MergeRequest), key))
 
 
 def post_merge_undo(request: Request) -> Response:
     """Undo a merge: its nodes are read as they were before. A replay returns the same."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     body = request.parse_body(MergeUndoRequest)
     return _answer(request, 201, undo_merge(request.writer, request.path_id("merge_id"), body, key))
 
@@ -81,8 +80,7 @@ def _answer[Answer: BaseModel](
     request: Request, status: int, change: GraphChange[Answer]
 ) -> Response:
     request.metrics |= change.metrics
-    headers = {REPLAYED_HEADER: "true"} if change.is_replay else None
-    return json_response(change.answer, status, headers)
+    return replayable_response(change.answer, status, is_replay=change.is_replay)
 
 
 _REPLAY_HEADERS = {REPLAYED_HEADER: "`true` when it was already stored under the same key."}
@@ -94,7 +92,7 @@ ROUTES = {
         "write",
         {200: StoredChange},
         body=NodePatch,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),
@@ -103,7 +101,7 @@ ROUTES = {
         "write",
         {201: Invalidation},
         body=InvalidationRequest,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),
@@ -112,7 +110,7 @@ ROUTES = {
         "write",
         {201: RelationsAnswer},
         body=RelationsRequest,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),
@@ -121,7 +119,7 @@ ROUTES = {
         "write",
         {201: EdgeEnd},
         body=EdgeEndRequest,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),
@@ -130,7 +128,7 @@ ROUTES = {
         "write",
         {201: Merge},
         body=MergeRequest,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),
@@ -139,7 +137,7 @@ ROUTES = {
         "write",
         {201: MergeUndo},
         body=MergeUndoRequest,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers=_REPLAY_HEADERS,
         errors=_ERRORS,
     ),

@@ -12,21 +12,24 @@ from strandline.graph.nodes.schemas import (
     GetNodeQuery,
     NodeOut,
 )
+from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
-from strandline.log.schemas_append import AppendHeaders
+from strandline.http.routes_and_responses import (
+    Response,
+    Route,
+    json_response,
+    replayable_response,
+)
 
 
 def post_nodes(request: Request) -> Response:
     """Store up to 50 nodes of the graph with their edges, all or none: 201 and their ids. Each node
     (a fact, decision, entity, event or topic) rests on a statement in the log, which recall finds.
     A node that the scope already has gets one more observation. A replay returns the same."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     change = create_nodes(request.writer, request.parse_body(CreateNodesRequest), key)
     request.metrics |= change.metrics
-    headers = {REPLAYED_HEADER: "true"} if change.is_replay else None
-    return json_response(change.answer, 201, headers)
+    return replayable_response(change.answer, 201, is_replay=change.is_replay)
 
 
 def get_node(request: Request) -> Response:
@@ -49,7 +52,7 @@ ROUTES = {
         "write",
         {201: CreateNodesAnswer},
         body=CreateNodesRequest,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers={
             REPLAYED_HEADER: "`true` when all of it was already stored under the same key."
         },

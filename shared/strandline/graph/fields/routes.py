@@ -14,17 +14,21 @@ from strandline.graph.fields.schemas import (
     TopicFields,
     parse_field_name,
 )
+from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.log.routes_write import REPLAYED_HEADER, idempotency_key
-from strandline.log.schemas_append import AppendHeaders
+from strandline.http.routes_and_responses import (
+    Response,
+    Route,
+    json_response,
+    replayable_response,
+)
 
 
 def post_revision(request: Request) -> Response:
     """Store the value of a topic's field from now on, or from another time on: 201 and the
     revision. A new field is created by its first revision; earlier revisions are kept. The revision
     rests on a statement in the log, which recall finds. A replay returns the same."""
-    key = idempotency_key(request)
+    key = request.idempotency_key
     answer, is_replay = revise_field(
         request.writer,
         request.path_parameter("topic_id"),
@@ -32,7 +36,7 @@ def post_revision(request: Request) -> Response:
         request.parse_body(RevisionRequest),
         key,
     )
-    return json_response(answer, 201, {REPLAYED_HEADER: "true"} if is_replay else None)
+    return replayable_response(answer, 201, is_replay=is_replay)
 
 
 def get_topic_fields(request: Request) -> Response:
@@ -71,7 +75,7 @@ ROUTES = {
         "write",
         {201: StoredRevision},
         body=RevisionRequest,
-        headers=AppendHeaders,
+        headers=IdempotencyHeaders,
         response_headers={
             REPLAYED_HEADER: "`true` when the revision was already stored under the same key."
         },

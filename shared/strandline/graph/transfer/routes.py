@@ -14,9 +14,14 @@ from strandline.graph.transfer.schemas import (
     GraphImport,
     ImportRequest,
 )
+from strandline.http.idempotency import REPLAYED_HEADER
 from strandline.http.request import Request
-from strandline.http.routes_and_responses import Response, Route, json_response
-from strandline.log.routes_write import REPLAYED_HEADER
+from strandline.http.routes_and_responses import (
+    Response,
+    Route,
+    json_response,
+    replayable_response,
+)
 from strandline.schemas import ParticipantsQuery
 
 TRANSFER_REQUESTS = 10
@@ -66,7 +71,7 @@ def post_import(request: Request) -> Response:
         "StatementsImported": answer.new_statements,
     }
     is_replay = answer.new_statements == 0 and answer.known_statements > 0
-    return json_response(answer, 201, {REPLAYED_HEADER: "true"} if is_replay else None)
+    return replayable_response(answer, 201, is_replay=is_replay)
 
 
 ROUTES = {
