@@ -237,3 +237,15 @@ def test_verbs_take_no_http_request() -> None:
         if re.search(r"\bRequest\b", ast.unparse(argument.annotation))
     ]
     assert takers == []
+
+
+def test_no_room_imports_routes_of_the_log() -> None:
+    """What every writing route needs is in `http`: a writer, its key, the header of its replay."""
+    importers = [
+        str(source.relative_to(ROOT / "shared" / "strandline"))
+        for source in SOURCES
+        for node in ast.walk(parse(source))
+        if isinstance(node, ast.ImportFrom) and node.module
+        if node.module.startswith("strandline.log.routes")
+    ]
+    assert importers == []

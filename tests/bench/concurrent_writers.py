@@ -15,6 +15,7 @@ from statistics import median
 import psycopg
 
 from strandline.auth.principals import Principal
+from strandline.http.writer import Writer
 from strandline.log.append import append
 from strandline.resources import Resources
 from tests.bench.baseline_postgres import BarePostgres
@@ -169,17 +170,11 @@ def _body(key: str, scope: int, text: str) -> dict[str, object]:
 
 def _append(service: Resources, key: str, scope: int, text: str) -> Callable[[], object]:
     body = _body(key, scope, text)
-    writer = Principal(TENANT, None, frozenset({"write"}))
+    principal = Principal(TENANT, None, frozenset({"write"}))
+    writer = Writer.from_resources(service, principal)
 
     def call() -> None:
-        (result,) = append(
-            service.database,
-            service.blobs,
-            service.work_queue,
-            service.quotas,
-            writer,
-            [(body, None)],
-        )
+        (result,) = append(writer, [(body, None)])
         if not result.is_new:
             raise RuntimeError(f"not stored: {result.error!r}")
 

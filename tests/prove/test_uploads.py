@@ -20,7 +20,7 @@ from strandline.aws.blobs import BlobStore, UploadedObject
 from strandline.aws.work_queue import WorkQueue
 from strandline.db.database import Database
 from strandline.errors import Invalid, StrandlineError, Unavailable
-from strandline.http.writer import make_caller
+from strandline.http.writer import Writer, make_caller
 from strandline.local.aws import LocalAws, client
 from strandline.log import payload_citations, presigned_uploads, store_uploads
 from strandline.log import store as log_store
@@ -151,15 +151,9 @@ class World:
     def cite(self, cid: str, key: str | None = None) -> AppendResult:
         """Append an event that cites this payload."""
         body = citing(cid)
-        (result,) = append(
-            self.database,
-            self.blobs,
-            WorkQueue(""),
-            self.quotas,
-            WRITER,
-            [(body, key)],
-            deadline=time.monotonic() + 20,
-        )
+        deadline = time.monotonic() + 20
+        writer = Writer(WRITER, self.database, self.blobs, WorkQueue(""), self.quotas, deadline)
+        (result,) = append(writer, [(body, key)])
         return result
 
     def sweep(self) -> None:

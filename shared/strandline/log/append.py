@@ -8,11 +8,10 @@ from itertools import islice
 from uuid import UUID
 
 from strandline.auth.principals import Principal
-from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
-from strandline.db.database import Database, TenantDb
+from strandline.db.database import TenantDb
 from strandline.errors import BatchRefused, Gone, StrandlineError, Unavailable
-from strandline.http.writer import make_caller
+from strandline.http.writer import Writer
 from strandline.log import (
     charges,
     event_builder,
@@ -30,39 +29,31 @@ from strandline.log.refusals import ERASED_KEY_MESSAGE, make_refusal
 from strandline.log.schemas_append import AppendRequest, Receipt
 from strandline.log.schemas_fields import BlobOut
 from strandline.schemas import check_storable, validate
-from strandline.tenants.quotas import QuotaManager
 
 
 def append(
-    database: Database,
-    blobs: BlobStore,
-    work_queue: WorkQueue,
-    quotas: QuotaManager,
-    principal: Principal,
+    writer: Writer,
     bodies: Sequence[tuple[object, str | None]],
     *,
     atomic: bool = False,
-    deadline: float | None = None,
     find_links: Callable[[EventDraft], RecalledLinks] | None = None,
     source_ids: Sequence[UUID] = (),
 ) -> list[AppendResult]:
     """Append each (body, Idempotency-Key) as an event and return one result per body, in order.
 
-    An invalid body fails alone, unless `atomic`: then nothing is stored. `deadline` is in
-    time.monotonic() seconds. `find_links` adds edges to a single event that may be written; it is
-    called outside of any transaction. A single event without links may rest on more than it cites,
-    `source_ids`: it fails where one of these is erased. Raises QuotaExceeded or TooLarge, and
-    stores nothing, when the valid bodies exceed the tenant's quotas; Unavailable when a dependency
-    fails or is too slow; OutcomeUnknown when the connection broke while storing. Events
-    acknowledged by earlier calls are safe.
+    An invalid body fails alone, unless `atomic`: then nothing is stored. `find_links` adds edges to
+    a single event that may be written; it is called outside of any transaction. A single event
+    without links may rest on more than it cites, `source_ids`: it fails where one of these is
+    erased. Raises QuotaExceeded or TooLarge, and stores nothing, when the valid bodies exceed the
+    tenant's quotas; Unavailable when a dependency fails or is too slow; OutcomeUnknown when the
+    connection broke while storing. Events acknowledged by earlier calls are safe.
     """
-    caller = make_caller(principal)
-    batch = _build_drafts(principal, bodies)
+    batch = _build_drafts(writer.principal, bodies)
     if not batch.drafts:
         return _list_results(batch, len(bodies))
-    access = database.connect_as(caller, deadline)
+    access = writer.connect()
     drafts = batch.drafts
-    batch = _attach_citations(access, blobs, batch, deadline)
+    batch = _attach_citations(access, writer, batch)
     if find_links is not None:
         drafts_with_links = {n: replace(d, links=find_links(d)) for n, d in batch.drafts.items()}
         batch = replace(batch, drafts=drafts_with_links)
@@ -71,14 +62,13 @@ def append(
 
     def store_batch(batch: AppendBatch) -> AppendBatch:
         if not any(event.blob_cid for event in batch.events.values()):
-            return _store(access, work_queue, batch, atomic, source_ids)
-        _put_payloads(blobs, principal.tenant, _list_payload_drafts(batch), deadline)
+            return _store(access, writer.work_queue, batch, atomic, source_ids)
+        _put_payloads(writer, _list_payload_drafts(batch))
         # The connection may have died during the uploads.
-        fresh = database.connect_as(caller, deadline)
-        return _store(fresh, work_queue, batch, atomic, source_ids)
+        return _store(writer.connect(), writer.work_queue, batch, atomic, source_ids)
 
     if batch.events and not (atomic and batch.results):
-        batch = charges.store_charged(quotas, access, batch, store_batch, deadline)
+        batch = charges.store_charged(writer.quotas, access, batch, store_batch, writer.deadline)
     return _list_results(batch, len(bodies))
 
 
@@ -100,11 +90,11 @@ def _build_drafts(principal: Principal, bodies: Sequence[tuple[object, str | Non
     return AppendBatch(drafts).refuse(errors)
 
 
-def _attach_citations(
-    access: TenantDb, blobs: BlobStore, batch: AppendBatch, deadline: float | None
-) -> AppendBatch:
+def _attach_citations(access: TenantDb, writer: Writer, batch: AppendBatch) -> AppendBatch:
     """The drafts with the payloads that they cite. Drafts whose citation fails are refused."""
-    citations = payload_citations.resolve_citations(access, blobs, batch.drafts, deadline)
+    citations = payload_citations.resolve_citations(
+        access, writer.blobs, batch.drafts, writer.deadline
+    )
     drafts = {
         n: replace(draft, cited_payload=citation)
         if isinstance(citation := citations.get(n), CitedPayload)
@@ -177,9 +167,8 @@ def _list_payload_drafts(batch: AppendBatch) -> list[EventDraft]:
     return [batch.drafts[n] for n, event in batch.events.items() if event.blob_stored]
 
 
-def _put_payloads(
-    blobs: BlobStore, tenant: str, new_drafts: Sequence[EventDraft], deadline: float | None
-) -> None:
+def _put_payloads(writer: Writer, new_drafts: Sequence[EventDraft]) -> None:
+    blobs, tenant, deadline = writer.blobs, writer.principal.tenant, writer.deadline
     for draft in new_drafts:
         if draft.payload is not None and draft.payload_cid is not None:
             if deadline is not None and time.monotonic() > deadline:

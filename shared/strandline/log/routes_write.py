@@ -1,7 +1,5 @@
 """HTTP routes that append one event or a batch, and begin an upload."""
 
-from collections.abc import Callable, Sequence
-
 from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Gone, Invalid
 from strandline.http.app import error_body, status_of
@@ -15,7 +13,6 @@ from strandline.http.routes_and_responses import (
 )
 from strandline.log.append import append
 from strandline.log.append_state import AppendResult
-from strandline.log.event_draft import EventDraft, RecalledLinks
 from strandline.log.presigned_uploads import begin_upload
 from strandline.log.schemas_append import (
     AppendRequest,
@@ -31,7 +28,8 @@ from strandline.schemas import Refusal, validate
 def post_event(request: Request) -> Response:
     """Append one event: 201 and its receipt; a replay returns the same."""
     key = request.idempotency_key
-    (result,) = append_bodies(request, [(request.parse_json(), key)], atomic=False)
+    (result,) = append(request.writer, [(request.parse_json(), key)])
+    request.metrics["EventsAppended"] = int(result.is_new)
     if result.error is not None or result.receipt is None:
         raise result.error or Invalid()
     return replayable_response(result.receipt, 201, is_replay=result.is_replay)
@@ -43,7 +41,8 @@ def post_batch(request: Request) -> Response:
     key = request.idempotency_key
     batch = validate(BatchRequest, request.parse_json())  # items are validated one by one
     bodies = [(body, key and f"{key}#{n}") for n, body in enumerate(batch.events)]
-    results = append_bodies(request, bodies, atomic=batch.atomic)
+    results = append(request.writer, bodies, atomic=batch.atomic)
+    request.metrics["EventsAppended"] = sum(result.is_new for result in results)
     items = [_batch_item(result, request.id) for result in results]
     failed = sum(result.error is not None for result in results)
     if batch.atomic and failed:
@@ -72,31 +71,6 @@ def post_upload(request: Request) -> Response:
         request.deadline,
     )
     return json_response(upload, 201 if isinstance(upload, UploadOut) else 200)
-
-
-def append_bodies(
-    request: Request,
-    bodies: Sequence[tuple[object, str | None]],
-    *,
-    atomic: bool,
-    find_links: Callable[[EventDraft], RecalledLinks] | None = None,
-) -> list[AppendResult]:
-    """Append each (body, Idempotency-Key) on behalf of the request's principal, and count the new
-    events as a metric. Raises as `append`."""
-    resources = request.resources
-    results = append(
-        resources.database,
-        resources.blobs,
-        resources.work_queue,
-        resources.quotas,
-        request.principal,
-        bodies,
-        atomic=atomic,
-        deadline=request.deadline,
-        find_links=find_links,
-    )
-    request.metrics["EventsAppended"] = sum(result.is_new for result in results)
-    return results
 
 
 def _batch_item(result: AppendResult, request_id: str) -> BatchItem:

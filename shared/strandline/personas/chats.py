@@ -27,7 +27,8 @@ from strandline.errors import (
     StrandlineError,
     Unavailable,
 )
-from strandline.http.writer import make_caller
+from strandline.http.writer import Writer
+from strandline.llm.tasks import LlmTasks
 from strandline.llm.types import MemoryAnswer, ModelResult, TaskContext
 from strandline.log.append import append
 from strandline.log.event_draft import HTTP_CHANNEL
@@ -141,11 +142,7 @@ def connect_as_readers(
 
 
 def store_message(
-    resources: Resources,
-    principal: Principal,
-    request: ChatRequest,
-    chat: ChatParameters,
-    deadline: float,
+    writer: Writer, request: ChatRequest, chat: ChatParameters
 ) -> tuple[Receipt, bool]:
     """Store the message. Returns its receipt, and whether an earlier request stored it. Raises the
     errors of an append."""
@@ -158,19 +155,13 @@ def store_message(
         "occurred_at": request.occurred_at,
         "metadata": {**request.metadata, **_sona_metadata(chat)},
     }
-    return _append(resources, principal, body, f"{chat.key}#input", deadline)
+    return _append(writer, body, f"{chat.key}#input")
 
 
-def find_reply(
-    resources: Resources,
-    principal: Principal,
-    chat: ChatParameters,
-    input_id: UUID,
-    deadline: float,
-) -> TurnOut | None:
-    """The reply if it is stored already, else None."""
-    access = resources.database.connect_as(make_caller(principal), deadline)
-    event = store_deferred_turns.find_event_by_key(access, HTTP_CHANNEL, f"{chat.key}#answer")
+def find_reply(owner: TenantDb, chat: ChatParameters, input_id: UUID) -> TurnOut | None:
+    """The reply if it is stored already, else None. `owner` is the database on behalf of the caller
+    who asked for it."""
+    event = store_deferred_turns.find_event_by_key(owner, HTTP_CHANNEL, f"{chat.key}#answer")
     return None if event is None else _from_stored(event, chat, input_id)
 
 
@@ -204,14 +195,13 @@ def make_question(
 
 
 def reply(
-    resources: Resources,
-    principal: Principal,
+    writer: Writer,
+    llm: LlmTasks,
     access: TenantDb,
     chat: ChatParameters,
     task: TaskContext,
     question: QuestionToModel,
     recollection: Recollection,
-    deadline: float,
 ) -> TurnOut:
     """Have the model reply, and store its reply. The memories of the answer count as used. Raises
     Fallback if the model gives no answer; the errors of an append; and Unavailable if anything that
@@ -219,14 +209,14 @@ def reply(
     assert question.input_id is not None, "a chat's message is stored before it is answered"
     source_ids = [*list_source_events(access, recollection), question.input_id]
     try:
-        result = ask_model(resources.llm, task, question, recollection.context)
+        result = ask_model(llm, task, question, recollection.context)
     finally:
-        resources.llm.store_call_records(access)
+        llm.store_call_records(access)
     turn = to_turn("chat", recollection, result, input_id=question.input_id, sona=chat.sona_id)
     body = _reply_body(chat, question.input_id, turn, result)
     try:
         key = f"{chat.key}#answer"
-        receipt, is_replay = _append(resources, principal, body, key, deadline, source_ids)
+        receipt, is_replay = _append(writer, body, key, source_ids)
     except StateConflict:
         raise
     except Conflict:  # another worker, or a repeated request, was first
@@ -238,7 +228,7 @@ def reply(
             "A memory that this answer rests on was just erased. Try again."
         ) from None
     if receipt is None or is_replay:
-        earlier_turn = find_reply(resources, principal, chat, question.input_id, deadline)
+        earlier_turn = find_reply(writer.connect(), chat, question.input_id)
         if earlier_turn is None:
             raise Unavailable("The stored answer just changed. Try again.")
         return earlier_turn
@@ -290,25 +280,14 @@ def _from_stored(event: StoredEvent, chat: ChatParameters, input_id: UUID) -> Tu
 
 
 def _append(
-    resources: Resources,
-    principal: Principal,
+    writer: Writer,
     body: Mapping[str, object],
     key: str,
-    deadline: float,
     source_ids: Sequence[UUID] = (),
 ) -> tuple[Receipt, bool]:
     """Append one event. Returns its receipt, and whether it is a replay."""
     fields = {name: value for name, value in body.items() if value is not None}
-    (result,) = append(
-        resources.database,
-        resources.blobs,
-        resources.work_queue,
-        resources.quotas,
-        principal,
-        [(fields, key)],
-        deadline=deadline,
-        source_ids=source_ids,
-    )
+    (result,) = append(writer, [(fields, key)], source_ids=source_ids)
     if result.receipt is None:
         raise result.error or StrandlineError()
     return result.receipt, result.is_replay

@@ -12,6 +12,7 @@ from uuid_utils.compat import uuid7
 from strandline.auth.principals import Principal
 from strandline.db.database import NOBODY, Caller, TenantDb
 from strandline.errors import NotFound, Unavailable
+from strandline.http.writer import Writer, make_caller
 from strandline.llm.client import Fallback
 from strandline.log.event_draft import HTTP_CHANNEL
 from strandline.observability import logger
@@ -88,9 +89,10 @@ def read_turn(access: TenantDb, resources: Resources, turn_id: UUID, deadline: f
     if turn.state == "done" and turn.kind == "query":
         return TurnOut.model_validate({**(turn.answer or {}), "turn_id": turn_id})
     if turn.state == "done" and turn.input_id is not None:
-        principal = _principal_of(access.caller.tenant, turn)
+        caller = make_caller(_principal_of(access.caller.tenant, turn))
         chat = ChatParameters.from_json(turn.request)
-        reply = chats.find_reply(resources, principal, chat, turn.input_id, deadline)
+        owner = resources.database.connect_as(caller, deadline)
+        reply = chats.find_reply(owner, chat, turn.input_id)
         if reply is None:  # erased in the meantime
             raise NotFound
         return reply.model_copy(update={"turn_id": turn_id})
@@ -174,14 +176,14 @@ def _read_question(request: Mapping[str, Any]) -> QuestionToModel:
 
 def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: float) -> None:
     chat, tenant = ChatParameters.from_json(turn.request), access.caller.tenant
-    principal = _principal_of(tenant, turn)
+    writer = Writer.from_resources(resources, _principal_of(tenant, turn), deadline)
     own = resources.database.connect_as(Caller(tenant, (), turn.asked_by), deadline)
     message = store_deferred_turns.find_event_by_key(own, HTTP_CHANNEL, f"{chat.key}#input")
     if message is None or message.content is None:  # erased: nothing is left to answer
         with access.transaction():
             store_deferred_turns.finish_turn(access, turn, reason="input_gone")
         return
-    reply = chats.find_reply(resources, principal, chat, message.event_id, deadline)
+    reply = chats.find_reply(writer.connect(), chat, message.event_id)
     if reply is None:
         readers = chats.connect_as_readers(resources, tenant, turn.asked_by, chat, deadline)
         session = chats.find_session(readers, chat, message.scope_id)
@@ -198,9 +200,7 @@ def _answer_chat(access: TenantDb, resources: Resources, turn: Turn, deadline: f
             scope_id=message.scope_id,
             job=_JOB,
         )
-        reply = chats.reply(
-            resources, principal, readers, chat, task, question, recollection, deadline
-        )
+        reply = chats.reply(writer, resources.llm, readers, chat, task, question, recollection)
     with access.transaction():
         store_deferred_turns.finish_turn(access, turn, answer_id=reply.answer_id)
 

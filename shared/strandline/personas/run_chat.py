@@ -7,7 +7,7 @@ from uuid import UUID
 
 from strandline.auth.principals import Principal
 from strandline.db.database import NOBODY, TenantDb
-from strandline.http.writer import make_caller
+from strandline.http.writer import Writer
 from strandline.llm.client import Fallback
 from strandline.participants import derive_scope_id
 from strandline.personas import chats, deferred_turns, store_deferred_turns
@@ -72,9 +72,10 @@ def run_chat(
     request with the key of an earlier one gets its reply. Raises the errors of an append, and
     ModelUnavailable if the model fails; the message is then stored."""
     principal, deadline = requester.principal, requester.deadline
-    receipt, is_replay = chats.store_message(resources, principal, request, chat, deadline)
+    writer = Writer.from_resources(resources, principal, deadline)
+    receipt, is_replay = chats.store_message(writer, request, chat)
     if is_replay:
-        earlier_turn = _find_earlier_reply(resources, requester, chat, receipt.event_id)
+        earlier_turn = _find_earlier_reply(writer, chat, receipt.event_id)
         if earlier_turn is not None:
             return Outcome(earlier_turn, is_replay=True, is_new_message=False)
     readers = requester.connect_readers(resources, chat)
@@ -85,45 +86,42 @@ def run_chat(
         chats.make_question(chat, request.message, said_at, speaker, session),
         input_id=receipt.event_id,
     )
-    turn = _reply(resources, requester, chat, question, readers, receipt.scope_id)
+    turn = _reply(resources, requester, writer, chat, question, readers, receipt.scope_id)
     return Outcome(turn, is_replay=False, is_new_message=not is_replay)
 
 
 def _reply(
     resources: Resources,
     requester: Requester,
+    writer: Writer,
     chat: ChatParameters,
     question: QuestionToModel,
     readers: TenantDb,
     scope_id: UUID,
 ) -> TurnOut:
-    principal, deadline = requester.principal, requester.deadline
     recollection = recall_for(readers, resources.embedder, question, datetime.now(UTC))
+    principal, deadline = requester.principal, requester.deadline
     task = make_task_context(
         principal.tenant, requester.subject, chat.participants, deadline, scope_id=scope_id
     )
     try:
-        return chats.reply(
-            resources, principal, readers, chat, task, question, recollection, deadline
-        )
+        return chats.reply(writer, resources.llm, readers, chat, task, question, recollection)
     except Fallback as failure:
         if failure.reason not in LATE_REASONS:
             raise make_failure(failure, chat.key, question.input_id) from None
-    owner = resources.database.connect_as(make_caller(principal), deadline)
-    return deferred_turns.defer(owner, resources, question, chat.to_json(), chat.participants)
+    return deferred_turns.defer(
+        writer.connect(), resources, question, chat.to_json(), chat.participants
+    )
 
 
-def _find_earlier_reply(
-    resources: Resources, requester: Requester, chat: ChatParameters, input_id: UUID
-) -> TurnOut | None:
+def _find_earlier_reply(writer: Writer, chat: ChatParameters, input_id: UUID) -> TurnOut | None:
     """The reply of an earlier request, or its pending turn; None if a new reply is needed."""
-    principal, deadline = requester.principal, requester.deadline
-    earlier_turn = chats.find_reply(resources, principal, chat, input_id, deadline)
+    owner = writer.connect()
+    earlier_turn = chats.find_reply(owner, chat, input_id)
     if earlier_turn is not None:
         return earlier_turn
-    owner = resources.database.connect_as(make_caller(principal), deadline)
     turn = store_deferred_turns.find_turn_of(owner, input_id)
     if turn is None or turn.state != "waiting":
         return None
-    resources.work_queue.send_turn(principal.tenant, turn.turn_id)
+    writer.work_queue.send_turn(writer.principal.tenant, turn.turn_id)
     return deferred_turns.to_unanswered_turn(turn)

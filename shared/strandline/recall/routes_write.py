@@ -6,9 +6,9 @@ from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, replayable_response
 from strandline.log import store_links_and_sources
+from strandline.log.append import append
 from strandline.log.append_state import AppendResult
 from strandline.log.event_draft import EventDraft, RecalledLinks
-from strandline.log.routes_write import append_bodies
 from strandline.recall.link_finder import make_link_finder
 from strandline.recall.schemas_insert import InsertReceipt, InsertRequest
 from strandline.schemas import check_storable, validate
@@ -40,9 +40,10 @@ def post_insert(request: Request) -> Response:
         return links[-1]
 
     event = {name: value for name, value in body.items() if name != "recall"}
-    (result,) = append_bodies(request, [(event, key)], atomic=False, find_links=find_links)
+    (result,) = append(request.writer, [(event, key)], find_links=find_links)
     if _is_edge_not_found(result.error):  # erased since it was found
-        (result,) = append_bodies(request, [(event, key)], atomic=False, find_links=find_links)
+        (result,) = append(request.writer, [(event, key)], find_links=find_links)
+    request.metrics["EventsAppended"] = int(result.is_new)
     if result.error is not None or result.receipt is None:
         raise result.error or Invalid()
     request.metrics |= {

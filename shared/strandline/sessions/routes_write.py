@@ -6,8 +6,8 @@ from strandline.errors import Conflict, Forbidden, Gone, StateConflict
 from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, replayable_response
+from strandline.log.append import append
 from strandline.log.append_state import AppendResult
-from strandline.log.routes_write import append_bodies
 from strandline.log.schemas_append import Receipt
 from strandline.schemas import ResponseModel
 from strandline.sessions import sessions
@@ -38,7 +38,9 @@ def post_interaction(request: Request) -> Response:
     key = request.idempotency_key
     session = find_session(request, request.parse_query(ScopeIdQuery))  # append checks if it ended
     body = request.parse_body(InteractionIn)
-    results = append_bodies(request, sessions.split_interaction(session, body, key), atomic=True)
+    bodies = sessions.split_interaction(session, body, key)
+    results = append(request.writer, bodies, atomic=True)
+    request.metrics["EventsAppended"] = sum(result.is_new for result in results)
     error = sessions.find_interaction_error(results)
     if error is not None:
         raise error
@@ -56,7 +58,8 @@ def post_session_event(request: Request) -> Response:
     session = find_session(request, request.parse_query(ScopeIdQuery))  # append checks if it ended
     request.parse_body(SessionEventIn)
     members = {"participants": session.participants, "session_id": session.session_id}
-    results = append_bodies(request, [(request.parse_json() | members, key)], atomic=False)
+    results = append(request.writer, [(request.parse_json() | members, key)])
+    request.metrics["EventsAppended"] = sum(result.is_new for result in results)
     if results[0].error is not None:
         raise results[0].error
     assert results[0].receipt is not None
