@@ -249,3 +249,15 @@ def test_no_room_imports_routes_of_the_log() -> None:
         if node.module.startswith("strandline.log.routes")
     ]
     assert importers == []
+
+
+def test_metrics_decide_nothing() -> None:
+    """What a job's metrics count is not what its work goes on by: outcomes are returned."""
+    from dataclasses import fields
+
+    from strandline.jobs.worker_resources import JobMetrics
+
+    assert {field.name for field in fields(JobMetrics)} == {
+        *("embedded_events", "embedding_ms", "failures", "due_work", "erasure_seconds", "fold_ms"),
+        *("cosines", "counters", "samples"),
+    }

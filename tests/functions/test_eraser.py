@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import enrichment, form, store_archiving
+from strandline.chains import enrichment, retry_enrichment, store_archiving
 from strandline.erasure import eraser as eraser_job
 from strandline.erasure import receipts, store_job
 from strandline.errors import Unavailable
@@ -28,7 +28,7 @@ STEPS: tuple[tuple[object, str], ...] = (
     (BlobStore, "erase"),
     (store_archiving, "end_payload_removal"),
     (store_job, "mark_payloads_removed"),
-    (form, "retry_enrichment"),
+    (retry_enrichment, "retry_enrichment"),
     (store_job, "mark_chain_formed"),
     (store_job, "count_remaining"),
     (receipts, "sign"),
@@ -196,7 +196,7 @@ def test_each_erasure_of_a_chain_waits_for_it(
         def fail(*_: object) -> None:
             raise Unavailable("no model")
 
-        patch.setattr(form, "retry_enrichment", fail)
+        patch.setattr(retry_enrichment, "retry_enrichment", fail)
         gateway.run_job("eraser", "acme")
         assert [state_of(gateway, eraser, one)["state"] for one in erasures] == ["hidden"] * 2
 

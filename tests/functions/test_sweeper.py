@@ -67,7 +67,7 @@ def test_a_step_that_fails_holds_up_no_other(
     def fail(*args: Any) -> int:
         raise RuntimeError("the words of a memory")
 
-    monkeypatch.setattr("strandline.chains.form.close_idle_lanes", fail)
+    monkeypatch.setattr("strandline.chains.fold_scope.close_idle_lanes", fail)
     gateway.sweep()
     assert scratch_db.rows("select count(*) from event_vectors") == [(1,)]
     assert scratch_db.rows(
@@ -194,7 +194,7 @@ def test_a_failure_of_ours_holds_up_no_other_failure(
         return 2
 
     monkeypatch.setattr("strandline.background.sweeper.UUID", str)
-    monkeypatch.setattr("strandline.chains.form.retry_enrichment", fail)
+    monkeypatch.setattr("strandline.chains.retry_enrichment.retry_enrichment", fail)
     gateway.sweep()
     assert attempts == ["chain 1", "chain 2"]
     assert scratch_db.rows("select state, reason from jobs where ref is not null order by ref") == [

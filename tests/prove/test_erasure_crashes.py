@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import form, store_archiving
+from strandline.chains import retry_enrichment, store_archiving
 from strandline.erasure import (
     erase_events,
     eraser,
@@ -73,7 +73,7 @@ CLEARING_MARKED: Steps = (
     (store_selections, "delete_mark"),
 )
 FORMING: Steps = (
-    (form, "retry_enrichment"),
+    (retry_enrichment, "retry_enrichment"),
     (store_job, "count_attempt"),
     (store_job, "mark_chain_formed"),
     (store_failures, "record_failure"),

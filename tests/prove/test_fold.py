@@ -24,13 +24,14 @@ from strandline.aws.blobs import BlobStore
 from strandline.chains import (
     fold,
     fold_recalls_into_heat,
-    form,
     store_archiving,
     store_fold_progress,
     store_recalls,
 )
-from strandline.chains.fold_state import FoldState
-from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
+from strandline.chains.fold_scope import close_idle_lanes, fold_scope
+from strandline.chains.fold_state import FoldOutcome, FoldState
+from strandline.chains.refold import drop_chains
+from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.chains.segmentation import Turn
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkerResources
@@ -358,7 +359,7 @@ def replay(
     # Whoever died on the last event left the scope due, with what was decided to happen after it.
     access = worker.database.connect_as(Caller.background("acme"))
     for scope in scopes:
-        assert fold_scope(other, access, scope, LATER)
+        assert fold_scope(other, access, scope, LATER).is_finished
 
 
 def _parts(worker: WorkerResources) -> tuple[Database, BlobStore, WordEmbedder]:
@@ -453,8 +454,8 @@ def race(base: ScratchDatabase, worker: WorkerResources, scope: UUID) -> list[st
     return matches
 
 
-def _not_yet(*_: object) -> bool:
-    return False
+def _not_yet(*_: object) -> FoldOutcome:
+    return FoldOutcome("waits_for_vector")
 
 
 def prepare_run(
@@ -547,14 +548,14 @@ def test_a_poison_message_ends_in_the_dead_letter_queue_and_the_others_are_done_
         bodies.insert(4, "poison")
         entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies)]
         sqs.send_message_batch(QueueUrl=aws.work_queue_url, Entries=entries)
-        original = form.fold_turns
+        original = fold.fold_turns
 
-        def go(state: FoldState, turns: Any) -> bool:
+        def go(state: FoldState, turns: Any) -> FoldOutcome | None:
             if str(state.scope.scope_id) == scopes[0]:
                 raise ZeroDivisionError
             return original(state, turns)
 
-        monkeypatch.setattr(form, "fold_turns", go)
+        monkeypatch.setattr("strandline.chains.fold_scope.fold_turns", go)
         poller = QueuePoller(aws.work_queue_url, place.handler.lambda_handler)
         poller.start()
         dead: list[str] = []

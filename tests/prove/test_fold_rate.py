@@ -21,9 +21,10 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.background import process_events
 from strandline.chains import store_fold_progress, store_run_events
-from strandline.chains.form import fold_scope
+from strandline.chains.fold_scope import fold_scope
+from strandline.chains.fold_state import FoldOutcome
 from strandline.db.database import Caller, Database, TenantDb
-from strandline.jobs.worker_resources import WorkDeferred, WorkerResources
+from strandline.jobs.worker_resources import Deferral, WorkerResources
 from strandline.llm.heuristic.model import HeuristicModel
 from strandline.llm.types import Continues
 from strandline.local.aws import LocalAws
@@ -192,10 +193,9 @@ def prepare_run(
     return access, scope
 
 
-def _put_off(worker: WorkerResources, _access: TenantDb, scope: UUID, _now: datetime) -> bool:
+def _put_off(*_: object) -> FoldOutcome:
     """No fold: it waits for something."""
-    worker.tally.deferrals[scope] = WorkDeferred("later", 0.0)
-    return False
+    return FoldOutcome("deferred", Deferral("later", 0.0))
 
 
 def fold(
@@ -205,7 +205,7 @@ def fold(
     ledger = Ledger(base, access)
     with pytest.MonkeyPatch.context() as patch:
         ledger.listen(patch)
-        assert fold_scope(worker, access, scope, LATER)
+        assert fold_scope(worker, access, scope, LATER).is_finished
         ledger.look(events)
     print(f"\n{events} events in one session; {dict(worker.tally.counters)}")
     for fold_count, rate, cpu, statements, rows in ledger.steps():

@@ -13,7 +13,8 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.background.retry_refused_vectors import retry_refused_vectors
-from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope
+from strandline.chains.fold_scope import close_idle_lanes, fold_scope
+from strandline.chains.refold import drop_chains
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused
 from strandline.jobs.worker_resources import WorkerResources

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from strandline.background.compute_event_vectors import embed_texts
-from strandline.background.process_events import BATCH
+from strandline.background.embed_scopes import BATCH
 from strandline.chains import store_summary_vectors
 from strandline.chains.store_summary_vectors import SummaryVector
 from strandline.db.database import Caller, TenantDb

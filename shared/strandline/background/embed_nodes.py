@@ -3,6 +3,7 @@ space."""
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from strandline.background.compute_event_vectors import embed_texts
@@ -16,11 +17,22 @@ BATCH = 128
 """How many nodes are embedded between two commits."""
 
 
-def embed_new_nodes(worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]) -> int:
-    """Embed the nodes of these scopes that have no vector. Returns how many were embedded; nodes
-    that a writer has locked stay due. A node whose text the model refuses stays without a vector.
-    Raises EmbeddingUnavailable; what was stored before stays."""
-    embedded_count, slice_end = 0, time.monotonic() + worker.slice_seconds
+class NewNodesOutcome(NamedTuple):
+    """What became of the new nodes of scopes."""
+
+    embedded_count: int
+    is_turn_over: bool
+    """The scopes' slice of time was too short."""
+
+
+def embed_new_nodes(
+    worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]
+) -> NewNodesOutcome:
+    """Embed the nodes of these scopes that have no vector, for at most a slice of time. Nodes that
+    a writer has locked stay due. A node whose text the model refuses stays without a vector. Raises
+    EmbeddingUnavailable; what was stored before stays."""
+    embedded_count, is_turn_over = 0, False
+    slice_end = time.monotonic() + worker.slice_seconds
     while nodes := store_missing_vectors.list_unembedded_in_scopes(access, scope_ids, BATCH):
         stored_count = _embed(worker, access, nodes)
         embedded_count += stored_count
@@ -28,11 +40,11 @@ def embed_new_nodes(worker: WorkerResources, access: TenantDb, scope_ids: Sequen
         if stored_count == 0 or worker.is_out_of_time():
             break
         if time.monotonic() > slice_end:
-            worker.tally.unfinished_scopes |= set(scope_ids)
+            is_turn_over = True
             break
     if embedded_count:
         worker.tally.counters["NodesEmbedded"] += embedded_count
-    return embedded_count
+    return NewNodesOutcome(embedded_count, is_turn_over)
 
 
 def embed_all_nodes(worker: WorkerResources, tenant: str) -> bool:

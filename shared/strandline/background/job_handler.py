@@ -79,7 +79,6 @@ def _run_item(
         try:
             with job_log_context(tally, context.function_name, job.name, ensure_trace_id(None)):
                 runner.run_shard(tools, job, run, shard, resources.clock(), shard_deadline, tally)
-                resources.work_queue.send_later(shard.tenant, tally.retry_delays)
         except ShardFailed as error:
             if len(shards) == 1:
                 raise

@@ -1,70 +1,89 @@
 """Process a scope's new events: embed them, then fold them."""
 
 import math
-import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
-from strandline.background.compute_event_vectors import compute_vectors
-from strandline.background.defer_scopes_under_erasure import defer_scopes_under_erasure
-from strandline.background.embed_nodes import embed_new_nodes
-from strandline.background.substring_index import index_scopes
-from strandline.chains.form import fold_scope
+from strandline.background.embed_scopes import embed_leases
+from strandline.chains.fold_scope import fold_scope
+from strandline.chains.fold_state import FoldOutcome
 from strandline.db.database import Caller, TenantDb
 from strandline.errors import Unavailable
 from strandline.jobs import store_failures
-from strandline.jobs.worker_resources import WorkDeferred, WorkerResources, describe_error
+from strandline.jobs.worker_resources import Deferral, WorkerResources, describe_error
 from strandline.log import store_work
+from strandline.log.store_erasure_marks import list_marked_scopes
 from strandline.log.store_tenant_counts import read_due_work
-from strandline.log.store_work import EventVector
 from strandline.observability import logger
-from strandline.personas.sona_mentions import record_named_sonas
-from strandline.personas.store_memories import update_centroids
 
-BATCH = 128
-"""How many events are embedded between two commits: about a second of the local model."""
 _SCOPES_PER_LEASE = 100
 """How many scopes a sweep leases at a time."""
-_MAX_FAILURES_IN_A_ROW = 3
-"""After this many failed scopes in a row the model, not a text, is taken to be at fault."""
+_ERASURE_SECONDS = 30.0
+"""When a scope with events that are being erased is tried again."""
 _MAX_RETRY_SECONDS = 300
 """The longest pause before failed work is tried again."""
 
 
-def process_scopes(worker: WorkerResources, tenant: str, scope_ids: Sequence[UUID]) -> int:
-    """Embed and fold the scopes that a queue message names. Returns how many are not finished;
-    their work stays due. Not counted: nothing due, held by another worker, waiting for a model."""
+@dataclass(frozen=True)
+class ScopesOutcome:
+    """What became of the work of scopes. Not counted: nothing due, held by another worker."""
+
+    finished_count: int = 0
+    failed_count: int = 0
+    """Failed, or not done in this worker's time. Their work stays due."""
+    waiting_count: int = 0
+    """Nothing failed, but nothing can be done for a while."""
+    retry_delays: Mapping[UUID, float] = field(default_factory=dict[UUID, float])
+    """The scopes that wait for something but this worker's time, and for how many seconds."""
+    unfinished_scopes: frozenset[UUID] = frozenset()
+    """Scopes whose turn ended before their work: they queue up behind all other work."""
+
+    def __add__(self, other: "ScopesOutcome") -> "ScopesOutcome":
+        return ScopesOutcome(
+            self.finished_count + other.finished_count,
+            self.failed_count + other.failed_count,
+            self.waiting_count + other.waiting_count,
+            {**self.retry_delays, **other.retry_delays},
+            self.unfinished_scopes | other.unfinished_scopes,
+        )
+
+    def require_finished(self) -> None:
+        """Raise Unavailable if a scope waits or failed."""
+        if self.waiting_count:
+            raise Unavailable("This scope waits for a model; try again later.")
+        if self.failed_count:
+            raise Unavailable("This scope failed again. Look for the reason in the log.")
+
+
+def process_scopes(
+    worker: WorkerResources, tenant: str, scope_ids: Sequence[UUID]
+) -> ScopesOutcome:
+    """Embed and fold the scopes that a queue message names."""
     access = worker.database.connect_as(Caller.background(tenant))
-    failed_count = 0
+    total = ScopesOutcome()
     # In a loop, because an append during the last step sent no message. A scope whose turn is over
     # is left out: a new message is sent for it.
     while remaining := [
-        scope_id for scope_id in scope_ids if scope_id not in worker.tally.unfinished_scopes
+        scope_id for scope_id in scope_ids if scope_id not in total.unfinished_scopes
     ]:
         leases = store_work.lease_due_scopes(access, remaining, len(remaining))
         if not leases:
             break
         outcome = _process_leases(worker, access, leases)
-        failed_count += outcome.failed_count
+        total += outcome
         if worker.is_out_of_time():
-            return (
-                failed_count
-                + len(leases)
-                - outcome.finished_count
-                - outcome.failed_count
-                - outcome.waiting_count
-            )
-    return failed_count
+            done_count = outcome.finished_count + outcome.failed_count + outcome.waiting_count
+            return total + ScopesOutcome(failed_count=len(leases) - done_count)
+    return total
 
 
-def process_tenant(worker: WorkerResources, tenant: str, scan_all: bool = True) -> int:
-    """Embed and fold whatever is due in one tenant. Returns how many scopes were finished. With
-    `scan_all`, all scopes are first scanned for work that no row names."""
+def process_tenant(worker: WorkerResources, tenant: str, scan_all: bool = True) -> ScopesOutcome:
+    """Embed and fold whatever is due in one tenant. With `scan_all`, all scopes are first scanned
+    for work that no row names."""
     access = worker.database.connect_as(Caller.background(tenant))
-    finished_count = 0
+    total = ScopesOutcome()
     with access.transaction():
         if scan_all:
             store_work.enqueue_unfinished_scopes(access, worker.embedder.space)
@@ -73,53 +92,43 @@ def process_tenant(worker: WorkerResources, tenant: str, scan_all: bool = True) 
         leases = store_work.lease_due_scopes(access, None, _SCOPES_PER_LEASE)
         if not leases:
             break
-        finished_count += _process_leases(worker, access, leases).finished_count
-    return finished_count
+        total += _process_leases(worker, access, leases)
+    return total
 
 
-def process_scope_now(worker: WorkerResources, tenant: str, scope_id: UUID) -> None:
-    """Process one scope at once, even if its work is postponed. Raises Unavailable where it fails
-    again, waits for a model, or is leased by another worker; a killed worker's lease holds until it
-    runs out."""
+def process_scope_now(worker: WorkerResources, tenant: str, scope_id: UUID) -> ScopesOutcome:
+    """Process one scope at once, even if its work is postponed. Raises Unavailable where it is
+    leased by another worker; a killed worker's lease holds until it runs out."""
     access = worker.database.connect_as(Caller.background(tenant))
     with access.transaction():
         is_due = store_work.make_due_now(access, scope_id)
     leases = store_work.lease_due_scopes(access, [scope_id], 1)
     if is_due and not leases:
         raise Unavailable("Another worker has this scope; try again later.")
-    outcome = _process_leases(worker, access, leases) if leases else _ScopeCounts(0, 0, 0)
-    if outcome.waiting_count:
-        raise Unavailable("This scope waits for a model; try again later.")
-    is_unfinished = len(leases) > outcome.finished_count and worker.is_out_of_time()
-    if outcome.failed_count or is_unfinished or process_scopes(worker, tenant, [scope_id]):
-        raise Unavailable("This scope failed again. Look for the reason in the log.")
-
-
-class _ScopeCounts(NamedTuple):
-    """How many of the leased scopes were finished, failed, or have to wait."""
-
-    finished_count: int
-    failed_count: int
-    waiting_count: int
-    """Nothing failed, but nothing can be done for a while."""
+    outcome = _process_leases(worker, access, leases) if leases else ScopesOutcome()
+    if outcome.waiting_count or outcome.failed_count:
+        return outcome
+    if len(leases) > outcome.finished_count and worker.is_out_of_time():
+        return replace(outcome, failed_count=1)
+    if scope_id in outcome.unfinished_scopes:
+        return outcome
+    appended_meanwhile = process_scopes(worker, tenant, [scope_id])
+    return replace(outcome + appended_meanwhile, waiting_count=0)
 
 
 def _process_leases(
     worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
-) -> _ScopeCounts:
-    """Embed and fold leased scopes, then release them as finished, due again, or postponed. Scopes
-    with events that are being erased wait."""
+) -> ScopesOutcome:
+    """Embed and fold leased scopes, then release them as finished, due again, or postponed."""
     before = worker.tally.embedded_events, worker.tally.counters["EventsFolded"]
     _record_stuck_before_retry(access, leases)
-    readable = defer_scopes_under_erasure(worker, access, leases)
-    failures = _embed_leases(worker, access, readable) if readable else {}
-    unready_ids = _fold_leases(worker, access, readable, failures)
+    ends = _embed_and_fold(worker, access, leases)
     has_progressed = before != (worker.tally.embedded_events, worker.tally.counters["EventsFolded"])
+    failures, deferrals = dict(ends.failures), ends.deferrals
     if not has_progressed:  # and no vector will come by itself
         failures |= {
-            scope_id: Unavailable("A message's vector is missing.") for scope_id in unready_ids
+            scope_id: Unavailable("A message's vector is missing.") for scope_id in ends.unready_ids
         }
-    deferrals = _pop_deferred_scopes(worker, leases, failures)
     healthy_leases = [
         lease
         for lease in leases
@@ -128,25 +137,93 @@ def _process_leases(
     finished_count = _release_leases(
         worker, access, healthy_leases, deferrals, made_progress=has_progressed
     )
-    worker.tally.retry_delays |= {
+    _postpone_failed(
+        worker, access, [lease for lease in leases if lease.scope_id in failures], failures
+    )
+    retry_delays = {
         scope_id: deferral.seconds
         for scope_id, deferral in deferrals.items()
         if not deferral.is_out_of_time
     }
-    _postpone_failed(
-        worker, access, [lease for lease in leases if lease.scope_id in failures], failures
+    cut_off_count = len(deferrals) - len(retry_delays)
+    return ScopesOutcome(
+        finished_count,
+        len(failures) + cut_off_count,
+        len(retry_delays),
+        retry_delays,
+        ends.unfinished_scopes,
     )
-    cut_off_count = sum(deferral.is_out_of_time for deferral in deferrals.values())
-    return _ScopeCounts(
-        finished_count, len(failures) + cut_off_count, len(deferrals) - cut_off_count
+
+
+class _Ends(NamedTuple):
+    """How the embedding and the fold of leased scopes ended."""
+
+    failures: Mapping[UUID, Exception]
+    deferrals: Mapping[UUID, Deferral]
+    """The scopes that have to wait, without those that failed."""
+    unready_ids: Sequence[UUID]
+    """The scopes that wait for a vector, which is not known to come."""
+    unfinished_scopes: frozenset[UUID]
+
+
+def _embed_and_fold(
+    worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
+) -> _Ends:
+    """Embed and fold leased scopes. Those with events that are being erased wait, so that no model
+    gets the texts."""
+    marked_ids = list_marked_scopes(access, [lease.scope_id for lease in leases])
+    readable = [lease for lease in leases if lease.scope_id not in marked_ids]
+    embedding = embed_leases(worker, access, readable)
+    outcomes, fold_failures = _fold_leases(worker, access, readable)
+    failures = {**fold_failures, **embedding.failures}
+    deferrals = dict.fromkeys(marked_ids, Deferral("erasing", _ERASURE_SECONDS)) | {
+        scope_id: outcome.deferral for scope_id, outcome in outcomes.items() if outcome.deferral
+    }
+    for scope_id, deferral in deferrals.items():
+        logger.info("fold deferred", extra={"scopes": [scope_id], "reason": deferral.reason})
+    unfinished_scopes = embedding.unfinished_scopes | {
+        scope_id for scope_id, outcome in outcomes.items() if outcome.end == "unfinished"
+    }
+    unready_ids = [
+        scope_id
+        for scope_id, outcome in outcomes.items()
+        if outcome.end == "waits_for_vector"
+        and scope_id not in unfinished_scopes
+        and scope_id not in failures
+    ]
+    return _Ends(
+        failures,
+        {scope_id: reason for scope_id, reason in deferrals.items() if scope_id not in failures},
+        unready_ids,
+        unfinished_scopes,
     )
+
+
+def _fold_leases(
+    worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
+) -> tuple[dict[UUID, FoldOutcome], dict[UUID, Exception]]:
+    """Fold leased scopes, also those without new vectors: the fold decides how long it waits for a
+    vector. Returns how each fold ended, or its error."""
+    outcomes: dict[UUID, FoldOutcome] = {}
+    failures: dict[UUID, Exception] = {}
+    for lease in leases:
+        if worker.is_out_of_time():
+            break
+        try:
+            outcome = fold_scope(worker, access, lease.scope_id, worker.clock())
+            if outcome.end == "waits_for_vector" and worker.is_out_of_time():
+                outcome = FoldOutcome("out_of_time")  # there was none to compute the vector
+            outcomes[lease.scope_id] = outcome
+        except Exception as error:
+            failures[lease.scope_id] = error
+    return outcomes, failures
 
 
 def _release_leases(
     worker: WorkerResources,
     access: TenantDb,
     healthy_leases: Sequence[store_work.ScopeLease],
-    deferrals: Mapping[UUID, WorkDeferred],
+    deferrals: Mapping[UUID, Deferral],
     *,
     made_progress: bool,
 ) -> int:
@@ -170,121 +247,6 @@ def _release_leases(
             seconds = max(1, math.ceil(deferral.seconds))
             store_work.postpone(access, [scope_id], seconds, deferral.reason, failed=False)
     return finished_count
-
-
-def _embed_leases(
-    worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
-) -> dict[UUID, Exception]:
-    """Index and embed leased scopes together, with one statement for all. Where that fails they are
-    tried one by one, so that only the scope at fault fails. Returns the error of each failed
-    scope."""
-    try:
-        index_scopes(worker, access, [lease.scope_id for lease in leases])
-        _embed_scopes(worker, access, [lease.scope_id for lease in leases])
-        embed_new_nodes(worker, access, [lease.scope_id for lease in leases])
-        return {}
-    except Exception as error:  # unexpected ones too: else its scope would be the first due again
-        if len(leases) == 1:
-            return {leases[0].scope_id: error}
-        failure = error
-    failures: dict[UUID, Exception] = {}
-    failures_in_a_row = 0
-    for position, lease in enumerate(leases):
-        if (
-            failures_in_a_row == _MAX_FAILURES_IN_A_ROW or worker.is_out_of_time()
-        ):  # it is not the scope's fault
-            return failures | {other.scope_id: failure for other in leases[position:]}
-        new_failures = _embed_leases(worker, access, [lease])
-        failures |= new_failures
-        failures_in_a_row = failures_in_a_row + 1 if new_failures else 0
-    return failures
-
-
-def _embed_scopes(worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]) -> None:
-    space, embedded_counts, remaining = worker.embedder.space, Counter[UUID](), list(scope_ids)
-    slice_end = time.monotonic() + worker.slice_seconds
-    while remaining and (events := store_work.list_unembedded(access, remaining, space, BATCH)):
-        vectors = compute_vectors(worker, access, events)
-        event_ids = [event.event_id for event in events]
-        record_named_sonas(worker.database, access.caller.tenant, event_ids, space)
-        with access.transaction():
-            store_work.store_vectors(access, space, vectors, events)
-            update_centroids(access, event_ids, space)
-            _record_refusal_failures(access, vectors)
-        worker.renew()
-        worker.tally.embedded_events += len(vectors)
-        scopes = sorted({str(event.scope_id) for event in events})
-        logger.info("events embedded", extra={"scopes": scopes, "events": len(vectors)})
-        embedded_counts.update(event.scope_id for event in events)
-        worker.tally.unfinished_scopes |= {
-            scope_id for scope_id in remaining if embedded_counts[scope_id] >= worker.slice_events
-        }
-        remaining = [
-            scope_id for scope_id in remaining if embedded_counts[scope_id] < worker.slice_events
-        ]
-        if time.monotonic() > slice_end:
-            worker.tally.unfinished_scopes |= set(remaining)
-            break
-        if worker.is_out_of_time():
-            break
-
-
-def _record_refusal_failures(access: TenantDb, vectors: Sequence[EventVector]) -> None:
-    """Record a visible failure for each scope with events whose vector will never come by
-    itself."""
-    for vector in {item.event.scope_id: item for item in vectors if item.refusal}.values():
-        store_failures.record_failure(
-            access,
-            kind=store_failures.EMBED_KIND,
-            scope_id=vector.event.scope_id,
-            participants=vector.event.participants,
-            reason="embedding_refused",
-            advice="Some events of this scope are found by their words alone. Retry this job with a"
-            " model that accepts them.",
-            ref=vector.event.scope_id,
-        )
-
-
-def _fold_leases(
-    worker: WorkerResources,
-    access: TenantDb,
-    leases: Sequence[store_work.ScopeLease],
-    failures: dict[UUID, Exception],
-) -> list[UUID]:
-    """Fold leased scopes, also those without new vectors: the fold decides how long it waits for a
-    vector. Returns the scopes that wait for one, and adds errors to `failures`."""
-    unready_ids: list[UUID] = []
-    for lease in leases:
-        if worker.is_out_of_time():
-            break
-        try:
-            reached_end = fold_scope(worker, access, lease.scope_id, worker.clock())
-            must_wait = lease.scope_id in worker.tally.deferrals or worker.is_out_of_time()
-            must_wait = must_wait or lease.scope_id in worker.tally.unfinished_scopes
-            if not reached_end and not must_wait and lease.scope_id not in failures:
-                unready_ids.append(lease.scope_id)
-        except Exception as error:
-            failures.setdefault(lease.scope_id, error)
-    return unready_ids
-
-
-def _pop_deferred_scopes(
-    worker: WorkerResources,
-    leases: Sequence[store_work.ScopeLease],
-    failures: Mapping[UUID, Exception],
-) -> dict[UUID, WorkDeferred]:
-    """The leased scopes whose fold was deferred and did not fail, with the reasons."""
-    all_deferrals = worker.tally.deferrals
-    deferrals = {
-        lease.scope_id: all_deferrals.pop(lease.scope_id)
-        for lease in leases
-        if lease.scope_id in all_deferrals
-    }
-    for scope_id, deferral in deferrals.items():
-        logger.info("fold deferred", extra={"scopes": [scope_id], "reason": deferral.reason})
-    return {
-        scope_id: deferral for scope_id, deferral in deferrals.items() if scope_id not in failures
-    }
 
 
 def _postpone_failed(

@@ -118,13 +118,13 @@ def _process_body(
     tenant = str(body["tenant"])
     if outage:
         raise outage
-    unfinished_count = process_scopes(job, tenant, scopes)
+    outcome = process_scopes(job, tenant, scopes)
     # Queued behind the work that others wait for.
-    immediate = dict.fromkeys(sorted(job.tally.unfinished_scopes), 0.0)
-    resources.work_queue.send_later(tenant, {**job.tally.retry_delays, **immediate})
+    immediate = dict.fromkeys(sorted(outcome.unfinished_scopes), 0.0)
+    resources.work_queue.send_later(tenant, {**outcome.retry_delays, **immediate})
     for turn_id in turns:
         answer_turn(resources, tenant, turn_id, job.deadline)
-    return f"{unfinished_count} of {len(scopes)} scopes" if unfinished_count else ""
+    return f"{outcome.failed_count} of {len(scopes)} scopes" if outcome.failed_count else ""
 
 
 def _parse_body(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from strandline.background.compute_event_vectors import compute_vectors
-from strandline.background.process_events import BATCH
+from strandline.background.embed_scopes import BATCH
 from strandline.chains import store_decisions
 from strandline.chains.decisions import give_up_vector
 from strandline.db.database import Caller, TenantDb

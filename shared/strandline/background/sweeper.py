@@ -10,7 +10,7 @@ from uuid import UUID
 from strandline.background import process_events, retry_refused_vectors
 from strandline.background.embed_chains import embed_chains
 from strandline.background.embed_nodes import embed_all_nodes
-from strandline.chains import fold_recalls_into_heat, form
+from strandline.chains import fold_recalls_into_heat, fold_scope, retry_enrichment
 from strandline.config import get_settings
 from strandline.graph.fields.store_write import raise_salience
 from strandline.jobs import store_failures, store_runs, store_sweeps
@@ -93,7 +93,10 @@ def _resend_turns(resources: JobResources, lease: Lease, now: datetime) -> int:
 
 def _process_scopes(resources: JobResources, lease: Lease, now: datetime) -> int:
     scan_all = store_sweeps.is_scan_due(lease.access, resources.embedder.space, now)
-    return process_events.process_tenant(_make_worker(resources, lease), lease.tenant, scan_all)
+    worker = _make_worker(resources, lease)
+    outcome = process_events.process_tenant(worker, lease.tenant, scan_all)
+    resources.work_queue.send_later(lease.tenant, outcome.retry_delays)
+    return outcome.finished_count
 
 
 def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -116,7 +119,7 @@ def _close_idle_lanes(resources: JobResources, lease: Lease, now: datetime) -> i
     # Half of the time left: the rest is for the other steps.
     step_deadline = (time.monotonic() + lease.deadline) / 2
     worker = replace(_make_worker(resources, lease), deadline=step_deadline)
-    return form.close_idle_lanes(worker, lease.tenant, now)
+    return fold_scope.close_idle_lanes(worker, lease.tenant, now)
 
 
 def _retry_queued_failures(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -127,7 +130,7 @@ def _retry_queued_failures(resources: JobResources, lease: Lease, now: datetime)
         if lease.is_out_of_time():
             break
         try:
-            _retry_failure(_make_worker(resources, lease), lease.tenant, job, now)
+            _retry_failure(resources, lease, job, now)
             store_failures.complete_retry(lease.access, job.job_id, now)
             retried_count += 1
         except Exception as error:  # unexpected ones too: the others are still retried
@@ -136,17 +139,19 @@ def _retry_queued_failures(resources: JobResources, lease: Lease, now: datetime)
 
 
 def _retry_failure(
-    worker: WorkerResources, tenant: str, job: store_failures.PendingRetry, now: datetime
+    resources: JobResources, lease: Lease, job: store_failures.PendingRetry, now: datetime
 ) -> None:
     """Retry one failure. Raises whatever it fails with."""
-    subject_id = UUID(job.ref)
+    worker, tenant, subject_id = _make_worker(resources, lease), lease.tenant, UUID(job.ref)
     match job.kind:
         case store_failures.FOLD_KIND:
-            process_events.process_scope_now(worker, tenant, subject_id)
+            outcome = process_events.process_scope_now(worker, tenant, subject_id)
+            resources.work_queue.send_later(tenant, outcome.retry_delays)
+            outcome.require_finished()
         case store_failures.EMBED_KIND:
             retry_refused_vectors.retry_refused_vectors(worker, tenant, subject_id)
         case _:
-            form.retry_enrichment(worker, tenant, subject_id, now)
+            retry_enrichment.retry_enrichment(worker, tenant, subject_id, now)
 
 
 def _fold_recalls(resources: JobResources, lease: Lease, now: datetime) -> int:

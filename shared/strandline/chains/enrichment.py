@@ -44,8 +44,8 @@ def enrich_run(
     run that bears a change, by stored decisions or `new_changes`, is never rejected.
 
     Must be called outside of any transaction. Raises EmbeddingUnavailable while the summary's
-    vector should still be waited for. Raises Deferred while the model should still be waited for
-    (for `patience` since the newest event), or if too little time is left.
+    vector should still be waited for. Raises WorkDeferred while the model should still be waited
+    for (for `patience` since the newest event), or if too little time is left.
     """
     worker.require_time_for_run()
     run_events = store_run_events.read_run_events(access, settings.space, event_ids)

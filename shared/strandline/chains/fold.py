@@ -23,7 +23,7 @@ from strandline.chains.decided_content import (
 from strandline.chains.decisions import Decision, give_up_vector
 from strandline.chains.enrichment import embed_summary, enrich_run
 from strandline.chains.fold_settings import FoldSettings
-from strandline.chains.fold_state import FoldState
+from strandline.chains.fold_state import FoldOutcome, FoldState
 from strandline.chains.judging import judge_topic, log_fold_failure
 from strandline.chains.lane_row_conversion import to_turn
 from strandline.chains.model_questions import make_task_context
@@ -44,24 +44,25 @@ from strandline.jobs.worker_resources import WorkDeferred
 from strandline.permanent_failures import is_permanent_failure
 
 
-def fold_turns(state: FoldState, turns: Sequence[EventToFold]) -> bool:
-    """Fold the scope's next events, committing after each closed run and at the end. Returns False
-    if the fold must wait for a vector or a model. Raises ConcurrentUpdate."""
-    deferral = None
+def fold_turns(state: FoldState, turns: Sequence[EventToFold]) -> FoldOutcome | None:
+    """Fold the scope's next events, committing after each closed run and at the end. Returns why
+    the fold must wait; None if it need not. Raises ConcurrentUpdate."""
+    outcome = None
     try:
-        reached_end = _apply_due_decisions(state)
+        is_ready = _apply_due_decisions(state)
         for turn in turns:
-            if not reached_end or state.worker.is_out_of_time():
+            if not is_ready or state.worker.is_out_of_time():
                 break
-            reached_end = _fold_event(state, turn) and _apply_due_decisions(state)
+            is_ready = _fold_event(state, turn) and _apply_due_decisions(state)
+        if not is_ready:
+            outcome = FoldOutcome("waits_for_vector")
     except WorkDeferred as error:
-        reached_end, deferral = False, error
+        outcome = FoldOutcome("deferred", error.deferral)
     fold_writer.drop_later_decisions(state)
     fold_writer.commit(state)
-    if deferral is not None:
-        state.worker.tally.deferrals[state.scope.scope_id] = deferral
+    if outcome is not None and outcome.deferral is not None:
         state.worker.llm.store_call_records(state.access)  # not used, but paid for
-    return reached_end
+    return outcome
 
 
 def _fold_event(state: FoldState, event: EventToFold) -> bool:
@@ -99,7 +100,7 @@ def _close_idle_lane(
 
 
 def _make_judge(state: FoldState, settings: FoldSettings, is_settled: bool) -> Judge:
-    """The judge of this fold's lanes. It may raise Deferred."""
+    """The judge of this fold's lanes. It may raise WorkDeferred."""
 
     def judge(lane: Lane) -> TopicEndJudgement | None:
         if state.folded_seq_with(lane) == state.current_seq:  # one of many at this seq
@@ -114,8 +115,8 @@ def _make_judge(state: FoldState, settings: FoldSettings, is_settled: bool) -> J
 
 
 def _take_step(state: FoldState, session_id: str, step: LaneStep, settings: FoldSettings) -> None:
-    """Set a lane's new state, and commit the run that the step closed. Raises Deferred if the run's
-    content must wait; nothing is changed then."""
+    """Set a lane's new state, and commit the run that the step closed. Raises WorkDeferred if the
+    run's content must wait; nothing is changed then."""
     run, at_seq = step.closed_run, state.folded_seq_with(step.lane)
     enrichment = _decide_content(state, run, settings) if run else None
     if run is not None and enrichment is not None and enrichment.is_new:
@@ -153,7 +154,7 @@ def _record_settings(
 
 def _apply_due_decisions(state: FoldState) -> bool:
     """Apply the stored decisions that take effect at the current seq, except those already applied.
-    Returns False, or raises Deferred, if some are left for later."""
+    Returns False, or raises WorkDeferred, if some are left for later."""
     for decision in state.decisions_by_seq.get(state.current_seq, ()):
         state.worker.require_time()
         if decision.kind == "reformed":

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Literal
 from uuid import UUID
 
 from strandline.chains import store_decisions, store_fold_progress, store_recall_echoes
@@ -15,12 +16,30 @@ from strandline.chains.slot_decisions import decide_slots
 from strandline.chains.store_fold_progress import EventToFold, ScopeProgress
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
-from strandline.jobs.worker_resources import WorkerResources
+from strandline.jobs.worker_resources import Deferral, WorkerResources
 from strandline.llm.types import PromptEvent
 from strandline.tuning import Tuning
 
 _BATCH = 200
 """The maximum number of events that are read and committed at a time."""
+
+
+@dataclass(frozen=True)
+class FoldOutcome:
+    """How the fold of a scope ended. What it committed before stays."""
+
+    end: Literal["finished", "waits_for_vector", "deferred", "unfinished", "out_of_time"]
+    """`finished`: at the end of the log. `waits_for_vector`: before a user message without one.
+    `deferred`: before a step that has to wait, see `deferral`. `unfinished`: the scope's share of
+    the time is used up, and it queues up behind all other work. `out_of_time`: the worker's time
+    is."""
+    deferral: Deferral | None = None
+    """Why a deferred fold waits, and how long."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it reached the end of the log."""
+        return self.end == "finished"
 
 
 @dataclass

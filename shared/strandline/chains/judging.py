@@ -28,7 +28,7 @@ def judge_topic(
 ) -> TopicEndJudgement | None:
     """Judge a lane's first pending event; None while that must wait for a vector. `is_settled`: it
     was decided before. If judging fails and would fail again on the same data, the topic continues.
-    Raises Deferred while the model should still be waited for."""
+    Raises WorkDeferred while the model should still be waited for."""
     turn = lane.pending_turns[0]
     decision = state.stored_decisions.get((turn.event_id, "continues"))
     if decision is not None or is_settled:

@@ -30,7 +30,7 @@ def describe_from_one_source(
     waits_for_model: bool,
 ) -> Description:
     """Ask for a run's summary, topic and entities in parallel. All of them come from the configured
-    model, or all from the heuristic model. Raises Deferred under the same conditions as
+    model, or all from the heuristic model. Raises WorkDeferred under the same conditions as
     `WorkerResources.require_final`."""
     llm = worker.llm
     summarise = partial(llm.summarise, task, events)

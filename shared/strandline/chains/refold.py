@@ -1,8 +1,9 @@
 """Refold a tenant's chains from the log and the stored decisions."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
-from strandline.chains.form import drop_chains
+from strandline.chains import store_chain_dropping
 from strandline.db.database import TenantDb
 from strandline.errors import NotFound
 from strandline.log import store_scopes
@@ -37,3 +38,11 @@ def refold(access: TenantDb, audit_context: AuditContext, scope_id: UUID | None)
             else store_scopes.list_ids_after(access, page[-1], _SCOPES_PER_TRANSACTION)
         )
     return dropped_count
+
+
+def drop_chains(access: TenantDb, scope_ids: Sequence[UUID]) -> None:
+    """Delete the folded rows of these scopes and have them refolded. The refold produces the same
+    chains, because decisions are kept, with the same strength and heat, because the effect of
+    recalls is kept."""
+    with access.transaction():
+        store_chain_dropping.drop_chains(access, scope_ids)

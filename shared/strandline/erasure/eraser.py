@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from strandline.chains import form, store_archiving
+from strandline.chains import retry_enrichment, store_archiving
 from strandline.config import get_settings
 from strandline.db.database import Caller
 from strandline.erasure import (
@@ -235,7 +235,7 @@ def _form_chains(
         if time.monotonic() > lease.deadline - _RESERVED_SECONDS or lease.is_out_of_time():
             return
         try:
-            form.retry_enrichment(worker, lease.tenant, chain.chain_id, now)
+            retry_enrichment.retry_enrichment(worker, lease.tenant, chain.chain_id, now)
         except NotFound:  # it was dropped, or folded into another
             totals["chains_gone"] += 1
         except LeaseLost:

@@ -4,8 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
-from uuid import UUID
+from typing import Any, NamedTuple
 
 from strandline.aws.blobs import BlobStore
 from strandline.clock import Clock, utc_now
@@ -48,18 +47,25 @@ class ConcurrentUpdate(Interrupted):
     """Another worker has moved the scope's `folded_seq`: read the state again."""
 
 
-class WorkDeferred(Interrupted):
-    """The fold stops here and continues in `seconds`: nothing has failed and nothing is decided."""
+class Deferral(NamedTuple):
+    """Why work has to wait: nothing has failed and nothing is decided."""
 
-    def __init__(self, reason: str, seconds: float) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.seconds = seconds
+    reason: str
+    seconds: float
+    """How long it waits."""
 
     @property
     def is_out_of_time(self) -> bool:
         """Whether only this worker has to stop: another one may continue at once."""
         return self.reason == _OUT_OF_TIME
+
+
+class WorkDeferred(Interrupted):
+    """The fold stops here and continues in `seconds`."""
+
+    def __init__(self, reason: str, seconds: float) -> None:
+        super().__init__(reason)
+        self.deferral = Deferral(reason, seconds)
 
 
 _OUT_OF_TIME = "out_of_time"
@@ -88,12 +94,6 @@ class JobMetrics:
     """Counts of folds and of their model calls, by metric name."""
     samples: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     """Values of which the distribution is recorded, by metric name."""
-    deferrals: dict[UUID, WorkDeferred] = field(default_factory=dict[UUID, WorkDeferred])
-    """Scopes whose last fold stopped to wait for a model, or out of time, and why."""
-    retry_delays: dict[UUID, float] = field(default_factory=dict[UUID, float])
-    """Of these, the scopes that were released and may continue after this many seconds."""
-    unfinished_scopes: set[UUID] = field(default_factory=set[UUID])
-    """Scopes whose turn ended before their work: they queue up behind all other work."""
 
 
 @dataclass(frozen=True)
@@ -125,18 +125,18 @@ class WorkerResources:
         return time.monotonic() > self.deadline - EMBED_SECONDS or not self.renew()
 
     def require_time(self, seconds: float = EMBED_SECONDS) -> None:
-        """Raise Deferred if less than `seconds` are left."""
+        """Raise WorkDeferred if less than `seconds` are left."""
         seconds_left = self.deadline - time.monotonic()
         if seconds_left < seconds:
             raise WorkDeferred(_OUT_OF_TIME, seconds_left)
 
     def require_time_for_run(self) -> None:
-        """Raise Deferred if a model might not finish a closed run in time."""
+        """Raise WorkDeferred if a model might not finish a closed run in time."""
         if self.llm.has_model:
             self.require_time(min(self.llm.max_run_seconds + EMBED_SECONDS, _MAX_RESERVED_SECONDS))
 
     def require_final(self, results: Iterable[ModelResult[Any]], *, waits_for_model: bool) -> None:
-        """Raise Deferred if one of the results is a fallback that need not stand: the heuristic
+        """Raise WorkDeferred if one of the results is a fallback that need not stand: the heuristic
         model answered because the worker's time was up, or, with `waits_for_model`, because the
         model is expected back soon."""
         for result in results:

@@ -213,7 +213,7 @@ def test_a_worker_out_of_time_stops_and_leaves_the_rest_due(
     worker: WorkerResources,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("strandline.background.process_events.BATCH", 2)
+    monkeypatch.setattr("strandline.background.embed_scopes.BATCH", 2)
     for n in range(5):
         tell(gateway, f"turn {n}")
     copy = replace(worker, deadline=time.monotonic() + 0.01)
@@ -339,7 +339,7 @@ def test_an_append_during_a_workers_last_step_is_embedded_by_it(
         return settle(access, scope_ids, space, made_progress=made_progress)
 
     monkeypatch.setattr(store_work, "release_leases", late)
-    assert process_scopes(worker, "acme", [scope]) == 0
+    assert process_scopes(worker, "acme", [scope]).failed_count == 0
     assert scratch_db.rows("select count(*) from events") == [(2,)]
     assert missing(scratch_db) == 0
 

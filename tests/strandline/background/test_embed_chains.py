@@ -10,7 +10,7 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.background.embed_chains import embed_chains
 from strandline.chains import store_summary_vectors
-from strandline.chains.form import close_idle_lanes
+from strandline.chains.fold_scope import close_idle_lanes
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingUnavailable
 from strandline.jobs.worker_resources import WorkerResources

@@ -117,9 +117,9 @@ def test_what_changed_while_it_was_embedded_is_embedded_again(
         scratch_db.rows("""update graph_nodes set properties = '{"description": "quiet"}'""")
 
     embedder.before_embed = change
-    assert embed_new_nodes(worker, access, [scope_id]) == 0
+    assert embed_new_nodes(worker, access, [scope_id]).embedded_count == 0
     assert vectors(scratch_db) == [("harbour", None, False)]
-    assert embed_new_nodes(worker, access, [scope_id]) == 1
+    assert embed_new_nodes(worker, access, [scope_id]).embedded_count == 1
 
 
 def test_a_new_space_is_filled_by_the_sweep(

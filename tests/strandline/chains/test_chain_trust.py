@@ -10,7 +10,9 @@ from uuid import UUID
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
+from strandline.chains.fold_scope import close_idle_lanes
+from strandline.chains.refold import drop_chains
+from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.embeddings.embedder import Embedder
 from strandline.jobs.worker_resources import WorkerResources

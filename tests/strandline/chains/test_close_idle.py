@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import form as chains_form
+from strandline.chains import fold_scope as chains_fold_scope
 from strandline.chains import store_fold_progress
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs import store_sweeps
@@ -77,7 +77,7 @@ def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
     bad, good = speak(gateway, scratch_db, worker, "agent:bad", "agent:good")
     crowd(scratch_db, bad, 1500)
     attempts: list[UUID] = []
-    real = chains_form.fold_scope
+    real = chains_fold_scope.fold_scope
 
     def form(worker: WorkerResources, access: TenantDb, scope_id: UUID, now: datetime) -> Any:
         attempts.append(scope_id)
@@ -85,8 +85,8 @@ def test_a_scope_that_cannot_be_folded_does_not_starve_the_others(
             raise RuntimeError("the words of a memory")
         return real(worker, access, scope_id, now)
 
-    monkeypatch.setattr(chains_form, "fold_scope", form)
-    assert chains_form.close_idle_lanes(worker, "acme", LATER) == 1
+    monkeypatch.setattr(chains_fold_scope, "fold_scope", form)
+    assert chains_fold_scope.close_idle_lanes(worker, "acme", LATER) == 1
     assert scratch_db.rows("select scope_id from chains") == [(good,)]
     assert attempts.count(bad) == 1, "what failed is tried once a sweep, whatever waits in it"
     assert worker.tally.failures == 1
@@ -99,8 +99,8 @@ def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (scope,) = speak(gateway, scratch_db, worker, "agent:one")
-    monkeypatch.setattr(chains_form, "_IDLE_LANES_PER_PAGE", 7)
-    monkeypatch.setattr(chains_form, "_LANES_PER_SCOPE", 2)
+    monkeypatch.setattr(chains_fold_scope, "_IDLE_LANES_PER_PAGE", 7)
+    monkeypatch.setattr(chains_fold_scope, "_LANES_PER_SCOPE", 2)
     key = gateway.key()
     events = [
         {
@@ -114,7 +114,7 @@ def test_more_lanes_than_fit_a_page_are_closed_in_one_sweep(
     ]
     append(gateway, key, events)
     process_due(worker)
-    assert chains_form.close_idle_lanes(worker, "acme", LATER) == 31
+    assert chains_fold_scope.close_idle_lanes(worker, "acme", LATER) == 31
     assert scratch_db.rows("select count(*) from lanes") == [(0,)]
     assert scratch_db.rows("select count(*), count(distinct event_id) from chain_events") == [
         (31, 31)
@@ -137,8 +137,8 @@ def test_one_scope_s_many_lanes_wait_for_their_turn(
         turns.append(scope_id)
         return 0
 
-    monkeypatch.setattr(chains_form, "_close_lanes", closed)
-    chains_form.close_idle_lanes(worker, "acme", LATER)
+    monkeypatch.setattr(chains_fold_scope, "_close_lanes", closed)
+    chains_fold_scope.close_idle_lanes(worker, "acme", LATER)
     assert turns[:2] == [many, other]
     assert turns.count(many) == 6  # of 20 at most, of 101
 

@@ -12,7 +12,9 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.background.process_events import process_scopes
 from strandline.chains import model_questions
-from strandline.chains.form import close_idle_lanes, fold_scope, retry_enrichment
+from strandline.chains.fold_scope import close_idle_lanes, fold_scope
+from strandline.chains.fold_state import FoldOutcome
+from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
 from strandline.errors import Unavailable
@@ -155,11 +157,10 @@ def test_a_message_about_a_scope_that_waits_is_done(log: Log, make: Make) -> Non
     for n in range(6):
         log.say((HARBOUR, BREAD)[n % 2])
     worker = make(4)
-    assert process_scopes(worker, "acme", [log.scope]) == 0
+    outcome = process_scopes(worker, "acme", [log.scope])
+    assert outcome.failed_count == 0
     assert log.base.rows(WORK) == [(0, "rate_limited", True, True)]
-    assert 0 < worker.tally.retry_delays[log.scope] <= 60, (
-        "and another is sent for when it may go on"
-    )
+    assert 0 < outcome.retry_delays[log.scope] <= 60, "and another is sent for when it may go on"
 
 
 def test_patience_ends_and_the_heuristic_model_answers_visibly(log: Log, make: Make) -> None:
@@ -169,9 +170,9 @@ def test_patience_ends_and_the_heuristic_model_answers_visibly(log: Log, make: M
     process_due(worker)
     access = worker.database.connect_as(Caller.background("acme"))
     now = datetime.now(UTC)
-    assert not fold_scope(worker, access, log.scope, now + timedelta(minutes=59))
+    assert not fold_scope(worker, access, log.scope, now + timedelta(minutes=59)).is_finished
     assert fold(log) == 5
-    assert fold_scope(worker, access, log.scope, now + timedelta(minutes=61))
+    assert fold_scope(worker, access, log.scope, now + timedelta(minutes=61)).is_finished
     assert by(log) == {"openai:tiny", "heuristic/4"}
     assert log.base.rows("select kind, reason from jobs") == [("continues", "rate_limited")]
 
@@ -215,11 +216,12 @@ def test_a_run_is_not_begun_that_might_not_be_finished(
     log.say(HARBOUR)
     log.say(BREAD, "agent", minutes=31)
     hurried = make(50, seconds=40)
-    assert process_scopes(hurried, "acme", [log.scope]) == 1, "the message is to come again"
+    outcome = process_scopes(hurried, "acme", [log.scope])
+    assert outcome.failed_count == 1, "the message is to come again"
     assert (fold(log), log.decided("formed"), provider.requests) == (1, [], [])
     assert log.base.rows(WORK) == [(0, "out_of_time", True, True)]
     assert hurried.tally.failures == 0
-    assert hurried.tally.retry_delays == {}, "its own message comes again"
+    assert outcome.retry_delays == {}, "its own message comes again"
     log.base.rows("update scope_work set due_at = now()")
     process_due(make(50))
     assert log.chains() == [("gap", [1])]
@@ -239,16 +241,16 @@ def test_the_end_of_our_time_decides_nothing(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("strandline.background.process_events.fold_scope", not_folded)
         process_due(worker)
-    assert not fold_scope(worker, access, log.scope, NOW)
+    deferral = fold_scope(worker, access, log.scope, NOW).deferral
     assert len(provider.requests) == 1
     assert (fold(log), log.decided("continues")) == (1, [])
-    assert worker.tally.deferrals[log.scope].is_out_of_time
+    assert deferral is not None
+    assert deferral.is_out_of_time
     provider.let_go.set()
     monkeypatch.undo()
     patient = make(50)
-    assert fold_scope(patient, access, log.scope, NOW)
+    assert fold_scope(patient, access, log.scope, NOW) == FoldOutcome("finished")
     assert by(log) == {"openai:tiny"}
-    assert log.scope not in patient.tally.deferrals
 
 
 def test_what_was_decided_to_happen_is_left_for_another_time(
@@ -266,10 +268,11 @@ def test_what_was_decided_to_happen_is_left_for_another_time(
     assert len(log.decided("idle")) == 3
     access = database.connect_as(Caller.background("acme"))
     hurried = make_worker(database, blobs, words, EchoTasks(), seconds=10)
-    assert not fold_scope(hurried, access, log.scope, NOW)
+    deferral = fold_scope(hurried, access, log.scope, NOW).deferral
     assert log.chains() == []
-    assert hurried.tally.deferrals[log.scope].is_out_of_time
-    assert fold_scope(worker, access, log.scope, NOW)
+    assert deferral is not None
+    assert deferral.is_out_of_time
+    assert fold_scope(worker, access, log.scope, NOW).is_finished
     assert len(log.base.rows("select from chain_events")) == 3
     assert log.base.rows("select from lanes") == []
 

@@ -1,6 +1,6 @@
 """A merged chain whose text an erasure took, folded again: it is described anew, and stays."""
 
-from strandline.chains.form import drop_chains
+from strandline.chains.refold import drop_chains
 from strandline.db.database import Caller
 from strandline.jobs.worker_resources import WorkerResources
 from tests.strandline.chains.test_chain_trust import embedder, fold, say, worker

@@ -14,7 +14,8 @@ from strandline.aws.blobs import BlobStore
 from strandline.background import process_events
 from strandline.background.retry_refused_vectors import retry_refused_vectors
 from strandline.chains import decided_content, enrichment, judging
-from strandline.chains.form import drop_chains, retry_enrichment
+from strandline.chains.refold import drop_chains
+from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.errors import EmbeddingRefused, EmbeddingUnavailable, PayloadMissing, Unavailable
 from strandline.jobs import store_runs
@@ -352,8 +353,8 @@ def test_a_scope_put_off_five_times_is_seen_and_its_recovery_too(
             "what the alarm looks at"
         )
         with pytest.raises(Unavailable):
-            process_events.process_scope_now(worker, "acme", scope.id)
-    process_events.process_scope_now(worker, "acme", scope.id)
+            process_events.process_scope_now(worker, "acme", scope.id).require_finished()
+    process_events.process_scope_now(worker, "acme", scope.id).require_finished()
     assert scope.folded() == (10, 10)
     assert scope.jobs() == [("fold", "done", "")]
     assert scope.health()["background"] == QUIET
@@ -379,12 +380,13 @@ def test_a_retry_waits_for_whoever_has_the_scope(scope: Scope, worker: WorkerRes
     access = worker.database.connect_as(Caller.background("acme"))
     assert store_work.lease_due_scopes(access, [scope.id], 1)
     with pytest.raises(Unavailable, match="Another worker has this scope"):
-        process_events.process_scope_now(worker, "acme", scope.id)
+        process_events.process_scope_now(worker, "acme", scope.id).require_finished()
     assert scope.folded() == (10, 0)
     scope.base.rows("update scope_work set leased_until = now()")
-    process_events.process_scope_now(worker, "acme", scope.id)
+    process_events.process_scope_now(worker, "acme", scope.id).require_finished()
     assert scope.folded() == (10, 10)
-    process_events.process_scope_now(worker, "acme", scope.id)  # there is none left
+    # There is none left.
+    process_events.process_scope_now(worker, "acme", scope.id).require_finished()
 
 
 def test_a_retry_that_fails_is_one_more_attempt(
@@ -402,7 +404,7 @@ def test_a_retry_that_fails_is_one_more_attempt(
     with access.transaction():
         assert store_runs.requeue(access, job_id, "run", START)
     with pytest.raises(Unavailable):
-        process_events.process_scope_now(worker, "acme", scope.id)
+        process_events.process_scope_now(worker, "acme", scope.id).require_finished()
     assert scope.base.rows(attempts) == [(before + 1, job_id, "failed", reason)]
     check_stuck(worker, scope, 1)
     assert scope.base.rows(attempts) == [(before + 2, job_id, "failed", reason)]

@@ -11,10 +11,12 @@ from uuid import UUID
 import pytest
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains import form as chains_form
+from strandline.chains import fold_scope as chains_fold_scope
 from strandline.chains import store as chains_store
-from strandline.chains.fold_state import FoldState
-from strandline.chains.form import close_idle_lanes, drop_chains, fold_scope, retry_enrichment
+from strandline.chains.fold_scope import close_idle_lanes, fold_scope
+from strandline.chains.fold_state import FoldOutcome, FoldState
+from strandline.chains.refold import drop_chains
+from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.errors import EmbeddingUnavailable, NotFound, Unavailable
 from strandline.jobs.worker_resources import ConcurrentUpdate, WorkerResources
@@ -108,7 +110,7 @@ def log(gateway: Gateway, scratch_db: ScratchDatabase) -> Log:
 
 def fold(worker: WorkerResources, log: Log, now: datetime | None = None) -> bool:
     access = worker.database.connect_as(Caller.background("acme"))
-    return fold_scope(worker, access, log.scope, now or datetime.now(UTC))
+    return fold_scope(worker, access, log.scope, now or datetime.now(UTC)).is_finished
 
 
 def test_a_new_topic_closes_what_came_before_and_says_why(
@@ -408,25 +410,25 @@ def test_who_is_overtaken_often_but_gets_on_is_not_given_up(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("strandline.background.process_events.fold_scope", not_folded)
         process_due(worker)
-    go = chains_form.fold_turns
+    go = chains_fold_scope.fold_turns
 
-    def overtaken(state: FoldState, turns: Any) -> bool:
-        through = go(state, turns[:1])
+    def overtaken(state: FoldState, turns: Any) -> FoldOutcome | None:
+        outcome = go(state, turns[:1])
         if len(turns) > 1:
             raise ConcurrentUpdate
-        return through
+        return outcome
 
-    monkeypatch.setattr(chains_form, "fold_turns", overtaken)
+    monkeypatch.setattr(chains_fold_scope, "fold_turns", overtaken)
     assert fold(worker, log)
-    monkeypatch.setattr(chains_form, "fold_turns", _overtaken)
+    monkeypatch.setattr(chains_fold_scope, "fold_turns", _overtaken)
     log.say("at work", "agent")
     with pytest.raises(Unavailable):
         fold(worker, log)
 
 
-def not_folded(*_: object) -> bool:
+def not_folded(*_: object) -> FoldOutcome:
     """A fold that nobody came to."""
-    return False
+    return FoldOutcome("waits_for_vector")
 
 
 def _overtaken(*_: object) -> bool:
@@ -480,7 +482,8 @@ def test_a_model_away_for_the_summary_is_waited_for_and_then_done_without(
     with pytest.raises(EmbeddingUnavailable):
         fold_scope(worker, access, log.scope, datetime.now(UTC))
     assert log.chains() == []
-    assert fold_scope(worker, access, log.scope, datetime.now(UTC) + timedelta(hours=25))
+    outcome = fold_scope(worker, access, log.scope, datetime.now(UTC) + timedelta(hours=25))
+    assert outcome.is_finished
     assert log.chains() == [("gap", [1, 2])]
     assert log.base.rows("select reason from jobs") == [("no_vector",)]
     words.before_embed = lambda texts: None

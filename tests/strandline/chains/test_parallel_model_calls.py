@@ -9,7 +9,7 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.chains import parallel_model_calls
-from strandline.chains.form import close_idle_lanes
+from strandline.chains.fold_scope import close_idle_lanes
 from strandline.db.database import Database
 from strandline.llm.types import Entities, ModelResult, PromptEvent, Summary, TaskContext, Topic
 from strandline.local.aws import LocalAws

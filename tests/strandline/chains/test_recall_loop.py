@@ -10,7 +10,8 @@ import pytest
 
 from strandline.aws.blobs import BlobStore
 from strandline.chains import fold_recalls_into_heat, fold_state, store_recall_echoes, store_recalls
-from strandline.chains.form import close_idle_lanes, drop_chains
+from strandline.chains.fold_scope import close_idle_lanes
+from strandline.chains.refold import drop_chains
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkerResources
 from strandline.local.aws import LocalAws

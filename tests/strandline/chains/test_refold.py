@@ -13,7 +13,9 @@ import pytest
 from strandline import cli
 from strandline.aws.blobs import BlobStore
 from strandline.chains import fold_recalls_into_heat, store_archiving, store_recalls
-from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
+from strandline.chains.fold_scope import close_idle_lanes
+from strandline.chains.refold import drop_chains
+from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.jobs.worker_resources import WorkerResources

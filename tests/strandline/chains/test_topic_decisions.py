@@ -9,7 +9,9 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.chains import fold as chains_fold
 from strandline.chains import fold_writer
-from strandline.chains.form import close_idle_lanes, drop_chains, retry_enrichment
+from strandline.chains.fold_scope import close_idle_lanes
+from strandline.chains.refold import drop_chains
+from strandline.chains.retry_enrichment import retry_enrichment
 from strandline.db.database import Caller, Database
 from strandline.jobs.worker_resources import WorkDeferred, WorkerResources
 from strandline.llm.types import Continues, ModelResult, PromptEvent, TaskContext

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import Connection, errors, sql
 
 from strandline.aws.blobs import BlobStore
-from strandline.chains.form import close_idle_lanes
+from strandline.chains.fold_scope import close_idle_lanes
 from strandline.config import get_settings
 from strandline.db.database import Caller, Database
 from tests.strandline.embeddings.fake_embedders import WordEmbedder, make_worker

@@ -73,7 +73,7 @@ def process_due(worker: WorkerResources) -> int:
         worker.database.connection(), worker.embedder.space
     ):
         try:
-            finished_count += process_tenant(worker, tenant)
+            finished_count += process_tenant(worker, tenant).finished_count
         except Exception:
             worker.tally.failures += 1
     return finished_count

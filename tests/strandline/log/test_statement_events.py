@@ -13,7 +13,8 @@ import pytest
 from strandline.aws.blobs import BlobStore
 from strandline.aws.work_queue import WorkQueue
 from strandline.chains import fold_state
-from strandline.chains.form import close_idle_lanes, drop_chains
+from strandline.chains.fold_scope import close_idle_lanes
+from strandline.chains.refold import drop_chains
 from strandline.config import ServiceSettings
 from strandline.db.database import Caller, Database
 from strandline.errors import Conflict, Forbidden, Invalid, QuotaExceeded

@@ -2,7 +2,7 @@
 
 import pytest
 
-from strandline.chains.form import drop_chains
+from strandline.chains.refold import drop_chains
 from strandline.db.database import Caller
 from tests.strandline.topics.outline import build, drop_index, fold_all, read_tree, say_corpus
 from tests.support import Gateway, ScratchDatabase

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from strandline.chains.form import drop_chains
+from strandline.chains.refold import drop_chains
 from strandline.db.database import Caller, Database, TenantDb
 from strandline.topics import store_tail
 from tests.statements import make_statement, state

@@ -1,0 +1,117 @@
+"""Index and embed the new events and nodes of leased scopes."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from strandline.background.compute_event_vectors import compute_vectors
+from strandline.background.embed_nodes import embed_new_nodes
+from strandline.background.substring_index import index_scopes
+from strandline.db.database import TenantDb
+from strandline.jobs import store_failures
+from strandline.jobs.worker_resources import WorkerResources
+from strandline.log import store_work
+from strandline.log.store_work import EventVector
+from strandline.observability import logger
+from strandline.personas.sona_mentions import record_named_sonas
+from strandline.personas.store_memories import update_centroids
+
+BATCH = 128
+"""How many events are embedded between two commits: about a second of the local model."""
+_MAX_FAILURES_IN_A_ROW = 3
+"""After this many failed scopes in a row the model, not a text, is taken to be at fault."""
+
+
+class EmbeddingOutcome(NamedTuple):
+    """What became of the embedding of scopes."""
+
+    failures: Mapping[UUID, Exception]
+    """The error of each failed scope."""
+    unfinished_scopes: frozenset[UUID] = frozenset()
+    """Scopes whose turn ended before their work."""
+
+
+def embed_leases(
+    worker: WorkerResources, access: TenantDb, leases: Sequence[store_work.ScopeLease]
+) -> EmbeddingOutcome:
+    """Index and embed leased scopes together, with one statement for all. Where that fails they are
+    tried one by one, so that only the scope at fault fails."""
+    scope_ids = [lease.scope_id for lease in leases]
+    if not scope_ids:
+        return EmbeddingOutcome({})
+    try:
+        return EmbeddingOutcome({}, _index_and_embed(worker, access, scope_ids))
+    except Exception as error:  # unexpected ones too: else its scope would be the first due again
+        if len(scope_ids) == 1:
+            return EmbeddingOutcome({scope_ids[0]: error})
+        failure = error
+    failures: dict[UUID, Exception] = {}
+    unfinished_scopes, failures_in_a_row = frozenset[UUID](), 0
+    for position, lease in enumerate(leases):
+        if (
+            failures_in_a_row == _MAX_FAILURES_IN_A_ROW or worker.is_out_of_time()
+        ):  # it is not the scope's fault
+            failures |= dict.fromkeys(scope_ids[position:], failure)
+            break
+        outcome = embed_leases(worker, access, [lease])
+        failures |= outcome.failures
+        unfinished_scopes |= outcome.unfinished_scopes
+        failures_in_a_row = failures_in_a_row + 1 if outcome.failures else 0
+    return EmbeddingOutcome(failures, unfinished_scopes)
+
+
+def _index_and_embed(
+    worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]
+) -> frozenset[UUID]:
+    """Index and embed scopes. Returns those whose turn ended before their work."""
+    is_cut_short = index_scopes(worker, access, scope_ids)
+    unfinished_scopes = _embed_events(worker, access, scope_ids)
+    is_cut_short |= embed_new_nodes(worker, access, scope_ids).is_turn_over
+    return frozenset(scope_ids) if is_cut_short else unfinished_scopes
+
+
+def _embed_events(
+    worker: WorkerResources, access: TenantDb, scope_ids: Sequence[UUID]
+) -> frozenset[UUID]:
+    """Embed the events of scopes. Returns the scopes whose turn ended before their work."""
+    space, embedded_counts, remaining = worker.embedder.space, Counter[UUID](), list(scope_ids)
+    slice_end = time.monotonic() + worker.slice_seconds
+    while remaining and (events := store_work.list_unembedded(access, remaining, space, BATCH)):
+        vectors = compute_vectors(worker, access, events)
+        event_ids = [event.event_id for event in events]
+        record_named_sonas(worker.database, access.caller.tenant, event_ids, space)
+        with access.transaction():
+            store_work.store_vectors(access, space, vectors, events)
+            update_centroids(access, event_ids, space)
+            _record_refusal_failures(access, vectors)
+        worker.renew()
+        worker.tally.embedded_events += len(vectors)
+        scopes = sorted({str(event.scope_id) for event in events})
+        logger.info("events embedded", extra={"scopes": scopes, "events": len(vectors)})
+        embedded_counts.update(event.scope_id for event in events)
+        remaining = [
+            scope_id for scope_id in remaining if embedded_counts[scope_id] < worker.slice_events
+        ]
+        if time.monotonic() > slice_end:
+            return frozenset(scope_ids)
+        if worker.is_out_of_time():
+            break
+    return frozenset(scope_ids) - frozenset(remaining)
+
+
+def _record_refusal_failures(access: TenantDb, vectors: Sequence[EventVector]) -> None:
+    """Record a visible failure for each scope with events whose vector will never come by
+    itself."""
+    for vector in {item.event.scope_id: item for item in vectors if item.refusal}.values():
+        store_failures.record_failure(
+            access,
+            kind=store_failures.EMBED_KIND,
+            scope_id=vector.event.scope_id,
+            participants=vector.event.participants,
+            reason="embedding_refused",
+            advice="Some events of this scope are found by their words alone. Retry this job with a"
+            " model that accepts them.",
+            ref=vector.event.scope_id,
+        )
