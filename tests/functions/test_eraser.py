@@ -204,7 +204,7 @@ def test_each_erasure_of_a_chain_waits_for_it(
             erasures.append(erase(gateway, eraser, ids[2]))
 
         patch.undo()
-        erase_meanwhile(patch, form, "retry_enrichment", late)
+        erase_meanwhile(patch, retry_enrichment, "retry_enrichment", late)
         gateway.run_job("eraser", "acme")
     states = [state_of(gateway, eraser, one)["state"] for one in erasures]
     assert states == ["complete", "complete", "hidden"]
