@@ -31,6 +31,7 @@ from strandline.log import (
     store_work,
 )
 from strandline.log import store as log_store
+from strandline.log.store_links_and_sources import find_edge_targets
 from strandline.recall import importance, store_importance
 from strandline.recall import store as recall_store
 from strandline.recall.cosine_scale import SAMPLED_EVENTS
@@ -225,7 +226,7 @@ def hot(crowd: LargeTenant) -> dict[str, Hot]:
         **around_sessions(crowd),
         "append one": Hot((), append_call(1), 60),
         "append fifty": Hot((), append_call(50), 50 * 60),
-        "edges": Hot(wide, lambda a: log_store.find_edge_targets(a, [edge, by_cid]), 10),
+        "edges": Hot(wide, lambda a: find_edge_targets(a, [edge, by_cid]), 10),
         "event": Hot(wide, lambda a: log_store.get_event(a, crowd.event_id), 10),
         "memory": Hot(wide, lambda a: log_store.find_earliest_by_cid(a, crowd.cid), 10),
         "payload": Hot(wide, lambda a: log_store.find_payload(a, crowd.blob_cid), 10),
