@@ -1,76 +1,56 @@
 """Migrate a database to the newest schema: roles by its administrator, migrations by the owner."""
 
-import hashlib
-import importlib.resources
 import math
-import re
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Any, LiteralString, NamedTuple, cast
+from typing import Any, LiteralString, cast
 
 import psycopg
 from psycopg import sql
 
+from strandline.db.adoption import adopt, require_same_history
+from strandline.db.schema_files import (
+    FunctionFile,
+    Migration,
+    list_function_files,
+    list_migrations,
+    read_roles,
+)
 from strandline.errors import Misconfigured
+
+__all__ = ["Migration", "list_migrations", "list_newer", "list_pending", "migrate", "prepare_roles"]
 
 _LOCK = 7_265_310_482_119_847  # any constant: the holder migrates, others wait
 
 BATCH_SECONDS = 60
 """The timeout of one batch of a long migration, in seconds; a few seconds are intended."""
 
-_CREATE_MIGRATIONS_TABLE = """
+_CREATE_BOOKKEEPING = """
 create table if not exists schema_migrations (
     number int primary key,
     name text not null,
     checksum text not null,
+    applied_at timestamptz not null default clock_timestamp());
+create table if not exists schema_functions (
+    room text primary key,
+    revision int not null,
+    checksum text not null,
     applied_at timestamptz not null default clock_timestamp())
 """
-
-
-class Migration(NamedTuple):
-    """A numbered file `NNNN_verb_noun.sql`, applied once, never edited or renamed."""
-
-    number: int
-    name: str
-    text: str
-
-    @property
-    def checksum(self) -> str:
-        """SHA-256 of the file, in hex."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
-
-    @property
-    def is_long(self) -> bool:
-        """Whether it may take longer than a Lambda function can run: its first line is `-- long:
-        <why>`.
-
-        Such a file is one statement that changes a bounded number of one tenant's rows. It is
-        repeated, each time in its own transaction, until it changes none, in every tenant.
-        """
-        return self.text.startswith("-- long: ")
-
-
-def list_migrations() -> list[Migration]:
-    """The migrations in the package, in order."""
-    files: list[Migration] = []
-    for file in importlib.resources.files("strandline").joinpath("db/migrations").iterdir():
-        if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
-            files.append(Migration(int(match[1]), file.name, file.read_text("utf-8")))
-    return sorted(files)
+_RECORD_FUNCTIONS = """
+insert into schema_functions (room, revision, checksum) values (%s, %s, %s)
+on conflict (room) do update set revision = excluded.revision, checksum = excluded.checksum,
+    applied_at = default
+"""
 
 
 def prepare_roles(administrator: psycopg.Connection[Any], passwords: dict[str, str]) -> None:
     """Create roles and extensions, and set the login roles' passwords, given by role name.
     Idempotent. Needs an administrator: CREATEROLE and the right to create the vector extension."""
-    text = (
-        importlib.resources.files("strandline")
-        .joinpath("db/migrations/roles.sql")
-        .read_text("utf-8")
-    )
     with administrator.transaction():
         administrator.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-        administrator.execute(cast(LiteralString, text))
+        administrator.execute(cast(LiteralString, read_roles()))
         for role, password in passwords.items():
             administrator.execute(
                 sql.SQL("alter role {} password {}").format(
@@ -84,19 +64,27 @@ def migrate(
     files: list[Migration] | None = None,
     deadline: float = math.inf,
 ) -> list[str]:
-    """Apply pending migrations, each with its record in one transaction. Returns the names applied.
+    """Apply pending migrations, each with its record in one transaction, then the rooms' functions
+    whose revision has risen, all in one. Returns the names of the files applied. With `files`, only
+    these: no functions.
 
     A long migration stops at `deadline`, in time.monotonic() seconds, and those after it wait: see
     `list_pending`. Safe on every start and from several processes at once. Raises Misconfigured
-    when an applied file was altered or is missing here, and for a database that was created before
-    the first of these files was written.
+    when an applied file was altered or is missing here, and for a database that cannot be adopted:
+    see `adopt`.
     """
     applied_names: list[str] = []
     with _migration_lock(owner):
+        owner.execute(_CREATE_BOOKKEEPING)
+        if files is None:
+            adopt(owner, list_migrations()[0], _read_applied(owner))
         pending = list_pending(owner, files)
         while pending and not pending[0].is_long:
             _apply(owner, pending[0])
             applied_names.append(pending.pop(0).name)
+        # They come before a long migration, as the code that calls them does; but after all tables.
+        if files is None and all(file.is_long for file in pending):
+            applied_names += apply_functions(owner, list_function_files())
     if not pending:
         return applied_names
     # Another process may run between its batches: a newer release, or a second run of this one.
@@ -114,9 +102,10 @@ def list_pending(
 ) -> list[Migration]:
     """The migrations that are not applied yet, in order. Raises Misconfigured as `migrate`."""
     files = list_migrations() if migration_files is None else migration_files
-    owner.execute(_CREATE_MIGRATIONS_TABLE)
+    owner.execute(_CREATE_BOOKKEEPING)
     history = _read_applied(owner)
-    _require_same_baseline(files, history)
+    if migration_files is None:
+        require_same_history(history)
     _require_unaltered(files, history)
     return [file for file in files if file.number not in history]
 
@@ -125,10 +114,47 @@ def list_newer(owner: psycopg.Connection[Any]) -> list[str]:
     """Names of applied migrations that are newer than the last one of this release: the database is
     of a later release. Raises Misconfigured for a database with another history."""
     with _migration_lock(owner):  # concurrent `create … if not exists` can still collide
-        owner.execute(_CREATE_MIGRATIONS_TABLE)
+        owner.execute(_CREATE_BOOKKEEPING)
     files, history = list_migrations(), _read_applied(owner)
-    _require_same_baseline(files, history)
+    require_same_history(history)
     return [name for number, (name, _) in sorted(history.items()) if number > files[-1].number]
+
+
+def apply_functions(owner: psycopg.Connection[Any], files: Iterable[FunctionFile]) -> list[str]:
+    """Apply the files whose revision is higher than the one that the database has, in one
+    transaction; a later release's functions stay. Returns their names. Raises Misconfigured where a
+    text was altered and its revision was not."""
+    with owner.transaction():
+        rows = owner.execute("select room, revision, checksum from schema_functions").fetchall()
+        recorded = {room: (revision, checksum) for room, revision, checksum in rows}
+        risen = [file for file in files if _has_risen(file, *recorded.get(file.room, (0, "")))]
+        with _function_owners(owner, {role for file in risen for role in file.owners}):
+            for file in risen:
+                with _note(file.name):
+                    owner.execute(cast(LiteralString, file.text))
+                    row = file.room, file.revision, file.checksum
+                    owner.execute(_RECORD_FUNCTIONS, row)
+    return [file.name for file in risen]
+
+
+def _has_risen(file: FunctionFile, revision: int, checksum: str) -> bool:
+    if file.revision == revision and file.checksum != checksum:
+        raise Misconfigured(
+            f"{file.name} was altered after its revision {revision} was applied: restore the file, "
+            f"or give it the revision {revision + 1}."
+        )
+    return file.revision > revision
+
+
+@contextmanager
+def _function_owners(owner: psycopg.Connection[Any], roles: Iterable[str]) -> Generator[None]:
+    """Let these roles create in the schema, as the owner of a new function must: only here."""
+    names = sql.SQL(", ").join(map(sql.Identifier, sorted(roles)))
+    if roles:
+        owner.execute(sql.SQL("grant create on schema public to {}").format(names))
+    yield
+    if roles:
+        owner.execute(sql.SQL("revoke create on schema public from {}").format(names))
 
 
 @contextmanager
@@ -192,22 +218,11 @@ def _read_applied(owner: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
     return {number: (name, checksum) for number, name, checksum in rows}
 
 
-def _require_same_baseline(files: list[Migration], history: dict[int, tuple[str, str]]) -> None:
-    """Raise Misconfigured for a database whose first migration is another one. It was created
-    before the baseline, by files with the same numbers that no longer exist."""
-    first = history.get(files[0].number)
-    if first is not None and first[0] != files[0].name:
-        raise Misconfigured(
-            f"The database was created before this schema's baseline: its first migration is "
-            f"{first[0]}, here it is {files[0].name}. No migration leads from one to the other: "
-            "start with an empty database. After `make run` that means: delete the data directory "
-            "(STRANDLINE_DATA_DIR, by default .strandline)."
-        )
-
-
 def _require_unaltered(files: list[Migration], history: dict[int, tuple[str, str]]) -> None:
     file_by_number = {file.number: file for file in files}
     for number, (name, checksum) in sorted(history.items()):
+        if number < files[0].number:
+            continue  # before the baseline
         file = file_by_number.get(number)
         if file is None:
             raise Misconfigured(
@@ -222,12 +237,18 @@ def _require_unaltered(files: list[Migration], history: dict[int, tuple[str, str
 
 
 def _apply(owner: psycopg.Connection[Any], file: Migration) -> None:
+    with _note(file.name), owner.transaction():
+        _execute(owner, file)
+        _record(owner, file)
+
+
+@contextmanager
+def _note(name: str) -> Generator[None]:
+    """Tell of which file an error is."""
     try:
-        with owner.transaction():
-            _execute(owner, file)
-            _record(owner, file)
+        yield
     except psycopg.Error as error:
-        error.add_note(file.name)
+        error.add_note(name)
         raise
 
 

@@ -1,0 +1,592 @@
+-- revision: 1
+-- What recall reads: words and vectors of what is in view.
+
+-- in view ------------------------------------------------------------------------------------------
+
+-- The share of all ids that are no higher: of its first 48 bits, which are a hash's.
+create or replace function id_share(p_id uuid) returns float8 language sql immutable parallel safe
+    return (('x' || left(replace(p_id::text, '-', ''), 12))::bit(48)::bigint + 1) / 2::float8 ^ 48;
+
+-- What a caller sees: the scopes, narrowed to p_scopes, and how many events they hold. Of many scopes a
+-- part is summed up: ids are hashes, so the lowest are a random sample, and how close together they lie
+-- tells how many there are. Where there are many scopes and more than p_large events, scope_ids is null:
+-- what reads them then goes by visibility alone. Whether a caller is in every scope of the tenant is known
+-- after one scope more than the caller's own. Without p_large every id is told, and no sample is taken first.
+create or replace function read_view(p_scopes uuid[], p_large bigint)
+returns table (scope_ids uuid[], events bigint)
+language plpgsql stable set search_path = pg_catalog, public, pg_temp
+set plan_cache_mode = force_custom_plan set enable_seqscan = off set enable_sort = off as $$
+declare
+    c_sample constant int := 1000;
+    v_scopes uuid[] := coalesce(p_scopes,
+        scopes_in_view_up_to(case when p_large is not null then c_sample + 1 end));
+    v_lowest uuid[];
+    v_events bigint;
+begin
+    if p_scopes is null and p_large is not null and cardinality(v_scopes) > c_sample then
+        v_lowest := array(
+            select m.scope_id from scope_members m
+            where m.tenant_id = current_tenant()
+                and m.participant = (current_viewer())[cardinality(current_viewer())]
+                and m.participants @> (select current_viewer())
+            order by m.scope_id limit c_sample);
+        select sum(s.last_seq) / id_share(v_lowest[c_sample]) into v_events
+        from unnest(v_lowest) view (scope_id)
+        cross join lateral (
+            select s.last_seq from scopes s
+            where s.tenant_id = current_tenant() and s.scope_id = view.scope_id offset 0) s;
+        if v_events > p_large then
+            return query select null::uuid[], v_events;
+            return;
+        end if;
+        v_scopes := scopes_in_view();
+    end if;
+    return query
+        select v_scopes, coalesce(sum(s.last_seq), 0)::bigint from (
+            select s.last_seq from scopes s
+            where s.tenant_id = current_tenant() and s.scope_id = any (v_scopes)
+            union all
+            select s.last_seq from scopes s
+            where s.tenant_id = current_tenant() and v_scopes is null) s;
+end $$;
+
+-- How many events of these scopes (null: all in view) are tombstones.
+create or replace function count_erased(p_scope_ids uuid[]) returns bigint
+language plpgsql stable parallel safe set enable_seqscan = off as $$
+begin
+    if not exists (select from erased_events d where d.tenant_id = current_tenant()) then
+        return 0;
+    end if;
+    if p_scope_ids is null then
+        return (select count(*) from erased_events d where d.tenant_id = current_tenant());
+    end if;
+    return (
+        select count(*) from erased_events d
+        where d.tenant_id = current_tenant() and d.scope_id = any (p_scope_ids));
+end $$;
+
+-- words --------------------------------------------------------------------------------------------
+
+-- The words of a question, in the index's form; of more than p_limit, the longest.
+create or replace function question_words(p_question text, p_limit int) returns text[]
+language sql immutable parallel safe
+    return (
+        select coalesce(array_agg(w.lexeme order by w.lexeme), '{}')
+        from (
+            select lexeme from unnest(to_tsvector('pg_catalog.english', normalize(p_question, NFC)))
+            order by length(lexeme) desc, lexeme limit p_limit) w);
+
+-- A query for one word, in the parts of an event's index that the labels name; '' is all of it.
+create or replace function word_query(p_word text, p_labels text) returns tsquery
+language sql immutable parallel safe
+    return ('''' || replace(replace(p_word, '\', '\\'), '''', '''''') || '''' || p_labels)::tsquery;
+
+-- How much a word tells: the logarithm of how many of p_events pieces do not hold it for each that
+-- does (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009). A small log counts as
+-- one of 500 events, or its every word would be common.
+create or replace function inverse_frequency(p_pieces bigint, p_events bigint) returns float8
+language sql immutable parallel safe
+    return ln(1 + (greatest(p_events, p_pieces, 500) - p_pieces + 0.5) / (p_pieces + 0.5));
+
+set local role strandline_search;
+
+-- The pieces in view that hold words of a question, or follow an event that does, best first; without those
+-- of erased events. Bit n of word_bits stands for word n of the piece's own; weight is the sum of the inverse
+-- document frequencies of these, and of those with the event before. document_counts says how many pieces in
+-- view hold each word, whatever the filter, so that a word tells the same under any; where a filter leaves no
+-- piece, a row without an event has them. A filter looks up events by key, best first, until there are enough.
+-- Planned at each call: a generic plan knows neither whether there is a filter nor how few the scopes are.
+create or replace function search_words(
+    p_words text[], p_scopes uuid[], p_filter jsonb, p_events bigint, p_limit int)
+returns table (event_id uuid, start_char int, end_char int, word_bits bigint, weight float8,
+    document_counts bigint[])
+language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
+set plan_cache_mode = force_custom_plan as $$
+#variable_conflict use_column
+declare
+    v_own tsquery[] := array(select word_query(word, ':ACD') from unnest(p_words) word);
+    v_all tsquery[] := array(select word_query(word, '') from unnest(p_words) word);
+    v_any tsquery := (select string_agg(query::text, ' | ')::tsquery from unnest(v_all) query);
+begin
+    return query
+        with erased as materialized (
+            select e.event_id from events e
+            where e.tenant_id = current_tenant() and e.erased_at is not null and e.cid is not null
+                and e.participants @> (select current_viewer())),
+        matched as materialized (
+            select w.event_id, w.piece, w.start_char, w.end_char, b.own_bits, b.all_bits
+            from event_search w
+            cross join lateral (
+                select coalesce(bit_or(1::bigint << (q.n::int - 1))
+                        filter (where w.words @@ q.own_query), 0) as own_bits,
+                    bit_or(1::bigint << (q.n::int - 1)) as all_bits
+                from unnest(v_own, v_all) with ordinality as q (own_query, all_query, n)
+                where w.words @@ q.all_query offset 0) b
+            where w.tenant_id = current_tenant() and w.participants @> (select current_viewer())
+                and (p_scopes is null or w.scope_id = any (p_scopes))
+                and w.words @@ v_any
+                and not exists (select from erased where erased.event_id = w.event_id)),
+        patterns as materialized (
+            select m.own_bits, m.all_bits, count(*) as pieces from matched m
+            group by m.own_bits, m.all_bits),
+        words as materialized (
+            select n, counted.pieces, inverse_frequency(counted.pieces, p_events) as frequency
+            from generate_series(0, cardinality(p_words) - 1) n
+            cross join lateral (
+                select coalesce(sum(p.pieces), 0)::bigint as pieces from patterns p
+                where p.own_bits >> n & 1 = 1) counted),
+        weights as materialized (
+            select p.own_bits, p.all_bits,
+                sum(w.frequency * (1 + (p.own_bits >> w.n & 1))) as weight
+            from patterns p join words w on p.all_bits >> w.n & 1 = 1
+            group by p.own_bits, p.all_bits),
+        best as (
+            select m.event_id, m.piece, m.start_char, m.end_char, m.own_bits, s.weight
+            from matched m join weights s using (own_bits, all_bits)
+            order by s.weight desc, m.event_id desc, m.piece
+            limit case when p_filter = '{}' then p_limit end),
+        passing as (
+            select b.*
+            from best b
+            cross join lateral (
+                select where p_filter = '{}'
+                union all
+                (select from events e
+                 where p_filter <> '{}' and e.tenant_id = current_tenant() and e.event_id = b.event_id
+                    and matches_filter(e, p_filter)
+                 offset 0)) event
+            order by b.weight desc, b.event_id desc, b.piece
+            limit p_limit)
+        select p.event_id, p.start_char, p.end_char, p.own_bits, p.weight, counts.pieces
+        from (
+            select array_agg(w.pieces order by w.n) as pieces, sum(w.pieces) as total
+            from words w) counts
+        left join passing p on true
+        where counts.total > 0 or p.event_id is not null
+        order by p.weight desc, p.event_id desc, p.piece;
+end $$;
+revoke execute on function search_words from public;
+grant execute on function search_words to strandline_app;
+
+-- As search_words, where more events are in view than can be scored: p_events. A sample of the view
+-- tells how many pieces hold each word. Those that hold a rare word are read, and those that hold the
+-- rarest of the other words together, some thousands in all. Of a rare word document_counts is exact,
+-- of another it is an estimate. Where no piece is found that way, the newest in view are read, and
+-- where these hold none either, a row without an event has document_counts.
+create or replace function search_words_in_large_view(
+    p_words text[], p_scopes uuid[], p_events bigint, p_limit int)
+returns table (event_id uuid, start_char int, end_char int, word_bits bigint, weight float8,
+    document_counts bigint[])
+language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
+set plan_cache_mode = force_custom_plan set jit = off set max_parallel_workers_per_gather = 0
+set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+    c_sample constant int := least(200 + p_events / 500, 1000);
+    c_sampled_scopes constant int := 50;
+    c_most_pieces constant int := 1500;
+    v_tenant text := current_tenant();
+    v_viewer text[] := current_viewer();
+    v_own tsquery[] := array(select word_query(word, ':ACD') from unnest(p_words) word);
+    v_all tsquery[] := array(select word_query(word, '') from unnest(p_words) word);
+    v_any tsquery := (select string_agg(query::text, ' | ')::tsquery from unnest(v_all) query);
+    v_own_bits bigint[];  -- of each piece of the sample
+    v_all_bits bigint[];
+    v_scale float8;  -- pieces in view for each of the sample
+    v_order int[];  -- the words' numbers from 0, rarest first
+    v_all_counts float8[];
+    v_own_counts float8[];  -- by number
+    v_pieces float8 := 0;
+    v_rare bigint := 0;
+    v_query tsquery;
+    v_together tsquery;
+    v_together_bits bigint := 0;
+    v_erased uuid[] := array(
+        select e.event_id from events e
+        where e.tenant_id = v_tenant and e.erased_at is not null and e.cid is not null and e.participants @> v_viewer);
+    v_place int := 1;
+    v_row_count int;
+begin
+    if v_any is null then
+        return;
+    end if;
+    with chosen as materialized (
+        select s.scope_id, s.last_seq from (
+            select p_scopes[1 + n * cardinality(p_scopes) / c_sampled_scopes] as scope_id
+            from generate_series(0::bigint, c_sampled_scopes - 1) n
+            where p_scopes is not null
+            union  -- of fewer scopes, each once
+            (select m.scope_id from scope_members m
+             where p_scopes is null and m.tenant_id = v_tenant
+                and (v_viewer = '{}' or m.participant = v_viewer[cardinality(v_viewer)]
+                    and m.participants @> v_viewer)
+             order by m.participant, m.scope_id limit c_sampled_scopes)) view
+        cross join lateral (
+            select e.scope_id, e.seq as last_seq from events e
+            where e.tenant_id = v_tenant and e.scope_id = view.scope_id
+            order by e.seq desc limit 1) s),
+    step as materialized (
+        select ceil(sum(last_seq) / c_sample)::bigint as length from chosen),
+    sample as (
+        select b.* from chosen, step
+        cross join lateral generate_series(
+            1 + mod(abs(hashtext(chosen.scope_id::text)::bigint), step.length), last_seq,
+            step.length) place (seq)
+        cross join lateral (
+            select e.event_id from events e where e.tenant_id = v_tenant
+                and e.scope_id = chosen.scope_id and e.seq = place.seq and e.erased_at is null
+            offset 0) e
+        cross join lateral (
+            select w.words from event_search w where w.tenant_id = v_tenant
+                and w.scope_id = chosen.scope_id and w.event_id = e.event_id
+                and w.participants @> v_viewer
+            offset 0) w
+        cross join lateral (
+            select coalesce(bit_or(1::bigint << (q.n::int - 1))
+                    filter (where w.words @@ q.own_query), 0) as own_bits,
+                coalesce(bit_or(1::bigint << (q.n::int - 1)), 0) as all_bits
+            from unnest(v_own, v_all) with ordinality as q (own_query, all_query, n)
+            where w.words @@ q.all_query offset 0) b)
+    select array_agg(own_bits), array_agg(all_bits), p_events::float8 / count(*)
+    into v_own_bits, v_all_bits, v_scale
+    from sample having count(*) > 0;
+    v_scale := coalesce(v_scale, 0);
+    select array_agg(n order by all_count, n), array_agg(all_count order by all_count, n),
+        array_agg(own_count order by n)
+    into v_order, v_all_counts, v_own_counts
+    from (
+        select n, count(*) filter (where s.all_bits >> n & 1 = 1) * v_scale as all_count,
+            count(*) filter (where s.own_bits >> n & 1 = 1) * v_scale as own_count
+        from generate_series(0, cardinality(p_words) - 1) n
+        left join unnest(v_own_bits, v_all_bits) s (own_bits, all_bits) on true
+        group by n) counted;
+
+    while v_place <= cardinality(v_order) and v_pieces + v_all_counts[v_place] <= c_most_pieces loop
+        v_pieces := v_pieces + v_all_counts[v_place];
+        v_rare := v_rare | (1::bigint << v_order[v_place]);
+        v_query := coalesce(v_query || v_all[1 + v_order[v_place]], v_all[1 + v_order[v_place]]);
+        v_place := v_place + 1;
+    end loop;
+    while v_place <= cardinality(v_order) loop
+        v_together := coalesce(
+            v_together && v_all[1 + v_order[v_place]], v_all[1 + v_order[v_place]]);
+        v_together_bits := v_together_bits | (1::bigint << v_order[v_place]);
+        if v_pieces + v_scale * (
+            select count(*) from unnest(v_all_bits) bits
+            where bits & v_together_bits = v_together_bits) <= c_most_pieces
+        then
+            v_query := coalesce(v_query || v_together, v_together);
+            exit;
+        end if;
+        v_place := v_place + 1;
+    end loop;
+
+    for v_pass in case when v_query is null then 2 else 1 end .. 2 loop
+        return query
+            with pieces as (
+                select w.* from event_search w
+                where v_pass = 1 and w.tenant_id = v_tenant and w.participants @> v_viewer
+                    and (p_scopes is null or w.scope_id = any (p_scopes))
+                    and w.words @@ v_query
+                union all
+                select w.* from (
+                    select e.scope_id, e.event_id from unnest(p_scopes) view (scope_id)
+                    cross join lateral (
+                        select e.scope_id, e.event_id from events e
+                        where e.tenant_id = v_tenant and e.scope_id = view.scope_id
+                        order by e.seq desc limit c_most_pieces / cardinality(p_scopes)) e
+                    where v_pass = 2
+                    union all
+                    (select e.scope_id, e.event_id from events e
+                     where v_pass = 2 and p_scopes is null and e.tenant_id = v_tenant
+                     order by e.recorded_at desc, e.scope_id desc, e.seq desc
+                     limit c_most_pieces)) newest
+                cross join lateral (
+                    select w.* from event_search w
+                    where w.tenant_id = v_tenant and w.scope_id = newest.scope_id
+                        and w.event_id = newest.event_id and w.participants @> v_viewer
+                        and w.words @@ v_any
+                    offset 0) w),
+            matched as materialized (
+                select w.event_id, w.piece, w.start_char, w.end_char, b.own_bits, b.all_bits
+                from pieces w
+                cross join lateral (
+                    select coalesce(bit_or(1::bigint << (q.n::int - 1))
+                            filter (where w.words @@ q.own_query), 0) as own_bits,
+                        bit_or(1::bigint << (q.n::int - 1)) as all_bits
+                    from unnest(v_own, v_all) with ordinality as q (own_query, all_query, n)
+                    where w.words @@ q.all_query offset 0) b
+                where w.event_id <> all (v_erased)),
+            patterns as materialized (
+                select m.own_bits, m.all_bits, count(*) as pieces from matched m
+                group by m.own_bits, m.all_bits),
+            words as materialized (
+                select n, pieces, inverse_frequency(pieces, p_events) as frequency
+                from (
+                    select n, case when v_rare >> n & 1 = 1 and v_pass = 1 then pieces
+                        else greatest(pieces, v_own_counts[1 + n])::bigint end as pieces
+                    from generate_series(0, cardinality(p_words) - 1) n
+                    cross join lateral (
+                        select coalesce(sum(p.pieces), 0)::bigint as pieces from patterns p
+                        where p.own_bits >> n & 1 = 1) found) counted),
+            weights as materialized (
+                select p.own_bits, p.all_bits,
+                    sum(w.frequency * (1 + (p.own_bits >> w.n & 1))) as weight
+                from patterns p join words w on p.all_bits >> w.n & 1 = 1
+                group by p.own_bits, p.all_bits),
+            best as (
+                select m.event_id, m.piece, m.start_char, m.end_char, m.own_bits, s.weight
+                from matched m join weights s using (own_bits, all_bits)
+                order by s.weight desc, m.event_id desc, m.piece
+                limit p_limit)
+            select b.event_id, b.start_char, b.end_char, b.own_bits, b.weight, counts.pieces
+            from (
+                select array_agg(w.pieces order by w.n) as pieces, sum(w.pieces) as total
+                from words w) counts
+            left join best b on true
+            where b.event_id is not null or v_pass = 2 and counts.total > 0
+            order by b.weight desc, b.event_id desc, b.piece;
+        get diagnostics v_row_count = row_count;
+        exit when v_row_count > 0;
+    end loop;
+end $$;
+revoke execute on function search_words_in_large_view from public;
+grant execute on function search_words_in_large_view to strandline_app;
+
+reset role;
+
+-- vectors ------------------------------------------------------------------------------------------
+
+set local role strandline_search;
+
+-- The vectors in view nearest to a question, nearest first: of those whose codes differ in the fewest
+-- bits, the nearest. p_scopes narrows the view; whose scopes they are is looked up once, as to compare
+-- participants costs more than to compare codes. So are the erased events, which are left out.
+--
+-- Codes that differ in too many bits are not sorted. A sample of the view tells how many are too many: what it
+-- says is a bound, and where fewer are within it than are needed, all are sorted. Whether somebody sees the
+-- whole tenant is counted, not listed. From some 20,000 codes a worker reads a part of them.
+--
+-- How many codes are compared by their vectors grows with the view: 3 of each wanted event up to some
+-- 100,000 events, 7 at a million. Far from all that is in view codes tell less, and of a million more
+-- of them are as near as the nearest.
+create or replace function nearest_by_code(p_vector halfvec, p_space text, p_scopes uuid[], p_limit int)
+returns table (event_id uuid, distance double precision)
+language plpgsql stable security definer set search_path = pg_catalog, public, pg_temp
+set plan_cache_mode = force_custom_plan set jit = off set enable_seqscan = off
+set max_parallel_workers_per_gather = 1 set parallel_setup_cost = 300 set parallel_tuple_cost = 0.01 as $$
+#variable_conflict use_column
+declare
+    c_sample constant int := 80;
+    c_sampled_scopes constant int := 50;
+    v_tenant text := current_tenant();
+    v_viewer text[] := current_viewer();
+    v_code bit varying := vector_code(p_vector);
+    v_sees_all boolean := false;
+    v_scope_count bigint;
+    v_scopes uuid[];  -- null: the whole tenant
+    v_erased uuid[] := array(
+        select e.event_id from events e
+        where e.tenant_id = v_tenant and e.erased_at is not null and e.cid is not null
+            and e.participants @> v_viewer);
+    v_wanted bigint;  -- so many of the nearest codes are compared by their vectors
+    v_bound float8;  -- in so many bits codes may differ; null: in any number
+begin
+    if p_scopes is null and v_viewer = '{}' then
+        v_scope_count := (select count(*) from scopes s where s.tenant_id = v_tenant);
+    elsif p_scopes is null then
+        v_scope_count := (
+            select count(*) from scope_members m
+            where m.tenant_id = v_tenant and m.participant = v_viewer[cardinality(v_viewer)]
+                and (cardinality(v_viewer) = 1 or m.participants @> v_viewer));
+        -- who is in every scope sees the whole tenant: to compare scopes costs as much as the codes
+        v_sees_all := v_scope_count = (
+            select count(*) from (
+                select from scopes s where s.tenant_id = v_tenant limit v_scope_count + 1) s);
+    end if;
+    if v_viewer = '{}' or v_sees_all then
+        v_scopes := p_scopes;
+    else
+        v_scopes := array(
+            select m.scope_id from scope_members m
+            where m.tenant_id = v_tenant and m.participant = v_viewer[cardinality(v_viewer)]
+                and (cardinality(v_viewer) = 1 or m.participants @> v_viewer)
+                and (p_scopes is null or m.scope_id = any (p_scopes)));
+    end if;
+    v_scope_count := coalesce(cardinality(v_scopes), v_scope_count);
+
+    with chosen as materialized (
+        select s.scope_id, s.last_seq from (
+            select v_scopes[1 + n * cardinality(v_scopes) / c_sampled_scopes] as scope_id
+            from generate_series(0::bigint, c_sampled_scopes - 1) n
+            where v_scopes is not null
+            union  -- of fewer scopes, each once
+            (select s.scope_id from scopes s
+             where v_scopes is null and s.tenant_id = v_tenant
+             order by s.scope_id limit c_sampled_scopes)) view
+        cross join lateral (
+            select e.scope_id, e.seq as last_seq from events e
+            where e.tenant_id = v_tenant and e.scope_id = view.scope_id
+            order by e.seq desc limit 1) s),
+    step as materialized (
+        select ceil(sum(last_seq) / c_sample)::bigint as length,
+            sum(last_seq) * v_scope_count / count(*) as events
+        from chosen),
+    wanted as materialized (
+        select ceil(p_limit * (3 + least(step.events / 250000.0, 5)))::bigint as codes from step),
+    sample as (
+        select c.code <~> v_code as bits, step.events from chosen, step
+        cross join lateral generate_series(
+            1 + mod(abs(hashtext(chosen.scope_id::text)::bigint), step.length), last_seq,
+            step.length) place (seq)
+        cross join lateral (
+            select e.event_id from events e where e.tenant_id = v_tenant
+                and e.scope_id = chosen.scope_id and e.seq = place.seq offset 0) e
+        cross join lateral (
+            select c.code from event_vectors c
+            where c.tenant_id = v_tenant and c.space = p_space
+                and c.scope_id = chosen.scope_id and c.event_id = e.event_id offset 0) c)
+    select coalesce(max(wanted.codes), 3 * p_limit),
+        (array_agg(bits order by bits))[3 + ceil(3 * max(wanted.codes) * count(bits) / max(events))]
+    into v_wanted, v_bound from wanted left join sample on bits is not null;
+
+    return query
+        with within as materialized (
+            select c.scope_id, c.event_id from event_vectors c
+            where c.tenant_id = v_tenant and c.space = p_space
+                and (v_scopes is null or c.scope_id = any (v_scopes))
+                and (v_erased = '{}' or c.event_id <> all (v_erased))
+                and c.code <~> v_code <= coalesce(v_bound, 'infinity')
+            order by c.code <~> v_code, c.event_id limit v_wanted),
+        near as (
+            select w.scope_id, w.event_id from within w
+            where v_bound is null or (select count(*) from within) = v_wanted
+            union all
+            (select c.scope_id, c.event_id from event_vectors c
+            where v_bound is not null and (select count(*) from within) < v_wanted
+                and c.tenant_id = v_tenant and c.space = p_space and c.code is not null
+                and (v_scopes is null or c.scope_id = any (v_scopes))
+                and (v_erased = '{}' or c.event_id <> all (v_erased))
+            order by c.code <~> v_code, c.event_id limit v_wanted))
+        select v.event_id, v.distance
+        from near
+        cross join lateral (
+            select v.event_id, v.embedding <=> p_vector as distance from event_vectors v
+            where v.tenant_id = v_tenant and v.space = p_space and v.scope_id = near.scope_id
+                and v.event_id = near.event_id
+            offset 0) v
+        order by v.distance, v.event_id limit p_limit;
+end $$;
+revoke execute on function nearest_by_code from public;
+grant execute on function nearest_by_code to strandline_app;
+
+reset role;
+
+-- The vectors in view nearest to a question whose events pass a filter, nearest first. A filter that
+-- many events pass is met by some of the nearest. What these lack is looked for among the events that
+-- pass, each vector by its key. A session is looked up that way at once: few events are of it.
+create or replace function nearest_matching_filter(
+    p_vector halfvec, p_space text, p_scopes uuid[], p_filter jsonb, p_limit int)
+returns table (event_id uuid, distance double precision)
+language plpgsql stable set search_path = pg_catalog, public, pg_temp
+set plan_cache_mode = force_custom_plan as $$
+#variable_conflict use_column
+declare
+    v_candidates int := case when p_filter ? 'session_id' then 0 else 10 * p_limit end;
+    v_nearest uuid[];
+    v_distances double precision[];
+    v_row_count int;
+begin
+    select coalesce(array_agg(n.event_id), '{}'), array_agg(n.distance)
+    into v_nearest, v_distances
+    from (
+        select v.event_id, v.embedding <=> p_vector as distance from event_vectors v
+        where v.space = p_space and v.embedding is not null
+            and (p_scopes is null or v.scope_id = any ((select p_scopes)::uuid[]))
+        order by distance, v.event_id limit v_candidates) n;
+    return query
+        select n.event_id, n.distance
+        from unnest(v_nearest, v_distances) with ordinality as n (event_id, distance, place)
+        cross join lateral (
+            select from events e where e.event_id = n.event_id
+                and matches_filter(e, p_filter) offset 0) e
+        order by n.place limit p_limit;
+    get diagnostics v_row_count = row_count;
+    if v_row_count = p_limit or cardinality(v_nearest) < v_candidates then
+        return;
+    end if;
+    return query
+        select v.event_id, v.embedding <=> p_vector as distance
+        from (
+            select * from events e
+            where (p_scopes is null or e.scope_id = any ((select p_scopes)::uuid[]))
+                and matches_filter(e, p_filter)) e
+        cross join lateral (
+            select v.event_id, v.embedding from event_vectors v
+            where v.space = p_space and v.scope_id = e.scope_id and v.event_id = e.event_id
+            offset 0) v
+        where v.embedding is not null and v.event_id <> all (v_nearest)
+        order by distance, v.event_id limit p_limit - v_row_count;
+end $$;
+
+-- How similar a question is to what is in view at all: its cosines with at most p_limit events that are
+-- spread evenly over the seq of the scopes in view, which is gapless. So the same question at the same
+-- mark has the same sample, whatever its candidates are. An event that is erased or has no vector is
+-- left out. p_scopes narrows the view. Of more than c_scopes those with the lowest ids count: ids are
+-- hashes, so these are a random part. With the caller's rights, so that row-level security holds.
+-- Planned once a session, because the plan is the same for every view.
+create or replace function sample_cosines(p_vector halfvec, p_space text, p_scopes uuid[], p_limit int)
+returns float8[]
+language plpgsql stable set search_path = pg_catalog, public, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+declare
+    c_scopes constant int := 1000;
+    v_scopes uuid[] := p_scopes;
+begin
+    if p_vector is null then
+        return '{}';
+    elsif p_scopes is null and current_viewer() = '{}' then
+        v_scopes := array(
+            select s.scope_id from scopes s
+            where s.tenant_id = current_tenant() order by s.scope_id limit c_scopes);
+    elsif p_scopes is null then
+        v_scopes := array(
+            select m.scope_id from scope_members m
+            where m.tenant_id = current_tenant()
+                and m.participant = (current_viewer())[cardinality(current_viewer())]
+                and m.participants @> (select current_viewer())
+            order by m.scope_id limit c_scopes);
+    elsif cardinality(p_scopes) > c_scopes then
+        v_scopes := array(select id from unnest(p_scopes) id order by id limit c_scopes);
+    end if;
+    return (
+        with sizes as materialized (
+            select s.scope_id, s.last_seq,
+                (sum(s.last_seq) over (order by s.scope_id))::bigint as last_place
+            from scopes s where s.tenant_id = current_tenant() and s.scope_id = any (v_scopes)),
+        total as materialized (
+            select nullif(max(last_place), 0) as events,
+                least(max(last_place), p_limit) as count from sizes),
+        -- all scopes' events in one row have places from 1: number n is in the middle of the n-th of
+        -- `count` equal parts, so a scope holds as many as its size asks for
+        chosen as (
+            select n, s.scope_id,
+                ((2 * n + 1) * t.events + 2 * t.count - 1) / (2 * t.count)
+                    - (s.last_place - s.last_seq) as seq
+            from total t
+            cross join sizes s
+            cross join lateral generate_series(
+                (2 * t.count * (s.last_place - s.last_seq) + t.events) / (2 * t.events),
+                (2 * t.count * s.last_place + t.events) / (2 * t.events) - 1) n)
+        select coalesce(array_agg(1 - (v.embedding <=> p_vector) order by c.n), '{}')
+        from chosen c
+        cross join lateral (
+            select e.event_id from events e
+            where e.tenant_id = current_tenant() and e.scope_id = c.scope_id and e.seq = c.seq
+                and e.erased_at is null offset 0) e
+        cross join lateral (
+            select v.embedding from event_vectors v
+            where v.tenant_id = current_tenant() and v.space = p_space
+                and v.scope_id = c.scope_id and v.event_id = e.event_id
+                and v.embedding is not null offset 0) v);
+end $$;
