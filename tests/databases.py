@@ -18,6 +18,8 @@ from tests.support import TEMPLATE, ScratchDatabase, unique_name
 
 MAX_BYTES = 48 * 1024 * 1024
 """Of the tables that hold rows, with their indexes."""
+BOOKKEEPING = ("schema_migrations", "schema_functions")
+"""Tables of the schema itself, whose rows every database has."""
 _CATALOGUES = (
     *("pg_class", "pg_attribute", "pg_attrdef", "pg_index", "pg_constraint", "pg_trigger"),
     *("pg_policy", "pg_proc", "pg_type", "pg_rewrite", "pg_extension", "pg_default_acl"),
@@ -40,7 +42,10 @@ _CHANGES = sql.SQL(" union all ").join(
             " left join pg_database d on d.oid = s.setdatabase"
             " where d.datname is null or d.datname = current_database()"
         ).format(_NEWEST.format(sql.SQL("s."))),
-        sql.SQL("select {} from schema_migrations").format(_NEWEST.format(sql.SQL(""))),
+        *(
+            sql.SQL("select {} from {}").format(_NEWEST.format(sql.SQL("")), sql.Identifier(name))
+            for name in BOOKKEEPING
+        ),
     ]
 )
 """Changes with every row of the catalogue that a statement writes: a row that is added or changed
@@ -50,7 +55,7 @@ _END_OTHERS = """
     where datname = current_database() and pid <> pg_backend_pid() and pid <> all (%s)
 """
 _TABLES = """
-    select tablename from pg_tables where schemaname = 'public' and tablename <> 'schema_migrations'
+    select tablename from pg_tables where schemaname = 'public' and tablename <> all (%s)
 """
 
 
@@ -112,7 +117,7 @@ class _Keeper:
         connection = self._connect()
         self._look = _CHANGES.as_bytes(connection)
         self._changes = connection.execute(self._look, prepare=True).fetchall()
-        names = [name for (name,) in connection.execute(_TABLES)]
+        names = [name for (name,) in connection.execute(_TABLES, [list(BOOKKEEPING)])]
         text = sql.SQL(" union all ").join(
             sql.SQL(
                 "select {}, pg_total_relation_size({}::regclass) where exists (select from {})"

@@ -7,6 +7,7 @@ from typing import LiteralString
 from psycopg import sql
 
 from tests.connections import SESSIONS
+from tests.databases import BOOKKEEPING
 from tests.support import ScratchDatabase
 
 _COLUMNS = """
@@ -14,7 +15,7 @@ select c.relname::text, array_agg(a.attname::text order by a.attnum)
 from pg_class c join pg_attribute a on a.attrelid = c.oid
 where c.relnamespace = 'public'::regnamespace and c.relkind = 'r'
     and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
-    and c.relname <> 'schema_migrations' and c.relname <> all (%s)
+    and c.relname <> all (%s)
 group by 1
 """
 
@@ -25,7 +26,7 @@ class SavedRows:
     def __init__(self, base: ScratchDatabase, besides: Collection[str] = ()) -> None:
         self._tables: dict[str, tuple[list[str], bytes]] = {}
         with SESSIONS.connect(base.admin_url) as administrator, administrator.cursor() as cursor:
-            for name, columns in cursor.execute(_COLUMNS, [list(besides)]).fetchall():
+            for name, columns in cursor.execute(_COLUMNS, [[*BOOKKEEPING, *besides]]).fetchall():
                 with cursor.copy(_statement("copy {} ({}) to stdout", name, columns)) as copy:
                     self._tables[name] = columns, b"".join(map(bytes, copy))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from strandline.db.schema_files import FUNCTION_ROOMS
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.postgres_initdb import SUPERUSER
 from tests.support import TEMPLATE, make_template
@@ -21,7 +22,9 @@ from tests.support import TEMPLATE, make_template
 ROOT = Path(__file__).parents[1]
 SEEDS = ROOT / "build" / "clusters"
 SOURCES = (
-    *("shared/strandline/db/migrations", "shared/strandline/db/migrate.py"),
+    *("shared/strandline/db/schema", "shared/strandline/db/migrate.py"),
+    *("shared/strandline/db/schema_files.py", "shared/strandline/db/adoption.py"),
+    *(f"shared/strandline/{room}/functions.sql" for room in FUNCTION_ROOMS),
     *("shared/strandline/local/postgres.py", "shared/strandline/local/postgres_initdb.py"),
     *("tests/support.py", "tests/seed_cluster.py"),
 )

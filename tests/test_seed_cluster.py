@@ -10,8 +10,9 @@ from tests.seed_cluster import ROOT, hash_schema
 @pytest.mark.parametrize(
     "source",
     [
-        *("shared/strandline/db/migrations/0001_create_tenants.sql", "tests/support.py"),
-        *("shared/strandline/db/migrations/roles.sql", "shared/strandline/db/migrate.py"),
+        *("shared/strandline/db/schema/01_tenants.sql", "tests/support.py"),
+        *("shared/strandline/db/schema/roles.sql", "shared/strandline/db/migrate.py"),
+        *("shared/strandline/log/functions.sql", "shared/strandline/db/schema_files.py"),
     ],
 )
 def test_another_schema_has_a_cluster_of_its_own(

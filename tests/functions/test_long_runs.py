@@ -38,8 +38,6 @@ language sql immutable as $$
 create or replace function required_tsquery(p_text text) returns tsquery
 language sql immutable as $$
     select 'buoy'::tsquery where is_short(p_text) $$;
-create or replace function event_matches_web_search(p_scope_id uuid, p_event_id uuid, p_text text)
-returns boolean language sql stable as $$ select is_short(p_text) $$;
 """
 
 

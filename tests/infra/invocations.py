@@ -136,7 +136,7 @@ def _migrate(patch: pytest.MonkeyPatch) -> None:
     handler: Any = importlib.import_module("functions.migrate.handler")
     files = migrate.list_migrations()
     long = Migration(
-        len(files) + 1,
+        files[-1].number + 1,
         "9999_long.sql",
         "-- long: planted\nupdate tenants set tuning = '{}' where tuning is distinct from '{}'",
     )

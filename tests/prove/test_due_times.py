@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from strandline.db.migrate import list_migrations
+from tests.prove.former_functions import read_former
 from tests.support import ScratchDatabase
 
 TENANTS = 100_000
@@ -129,11 +129,9 @@ def test_a_look_at_each_tenant_is_noticed(
 # the same moments as by a look at each tenant -----------------------------------------------------
 
 
-def former(connection: Connection[Any], name: str, file: str) -> None:
+def create_former(connection: Connection[Any], name: str) -> None:
     """Create the function as it was, a look at each tenant, under the name former_…"""
-    (text,) = (m.text for m in list_migrations() if m.name.startswith(file))
-    (definition,) = re.findall(rf"create function ({name}\(.*?\n\$\$;?)\n", text, re.DOTALL)
-    connection.execute(f"create function former_{definition}".encode())
+    connection.execute(f"create function former_{read_former(name)}".encode())
 
 
 PARTS: tuple[tuple[str, ...], ...] = (
@@ -203,8 +201,8 @@ def test_moments_are_those_of_a_look_at_each_tenant(
     chance = random.Random(20)
     differences = 0
     with psycopg.connect(scratch_db.admin_url, autocommit=True) as connection:
-        former(connection, "next_sweep", "0020")
-        former(connection, "next_archive", "0026")
+        create_former(connection, "next_sweep")
+        create_former(connection, "next_archive")
         connection.execute("select setseed(0.2)")
         for statement in FILL:
             connection.execute(statement.encode(), {"n": count, "now": NOW})

@@ -16,8 +16,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from strandline.db.migrate import list_migrations
 from strandline.local.lambda_context import LambdaContext
+from tests.prove.former_functions import read_former
 from tests.prove.large_tenant import (
     COMMON,
     DIMENSIONS,
@@ -174,23 +174,13 @@ MOST = 1.1
 """How much longer an append, a recall or a fold may take than without policies and looks."""
 
 
-def former(name: str, file: str) -> str:
-    """A function as it was before."""
-    (text,) = (m.text for m in list_migrations() if m.name.startswith(file))
-    (definition,) = re.findall(
-        rf"^create (?:or replace )?function ({name}\(.*?\n(?:end )?\$\$;)\n", text, re.M | re.S
-    )
-    return f"create or replace function {definition}"
-
-
 def switches(base: ScratchDatabase) -> dict[bool, list[str]]:
     """The statements that turn off what this costs, and on again."""
     policies = base.rows(
         "select polrelid::regclass::text, pg_get_expr(polqual, polrelid) from pg_policy"
         " where polname = 'is_unmarked'"
     )
-    functions = (("append_items", "0012"), ("append_fast_path", "0034"))
-    names = [name for name, _ in functions]
+    names = ["append_items", "append_fast_path"]
     now = base.rows("select pg_get_functiondef(oid) from pg_proc where proname = any (%s)", names)
     return {
         True: [
@@ -199,7 +189,7 @@ def switches(base: ScratchDatabase) -> dict[bool, list[str]]:
         ],
         False: [
             *(f"alter policy is_unmarked on {table} using (true)" for table, _ in policies),
-            *(former(name, file) for name, file in functions),
+            *(f"create or replace function {read_former(name)}" for name in names),
         ],
     }
 

@@ -139,6 +139,7 @@ HOLDS_NO_MEMORY = {
     "erasures": "ids, times and counts",
     "sonas": "ids and counts",
     "schema_migrations": "of the schema",
+    "schema_functions": "of the schema",
 }
 """Tables with nothing to clear, and what they hold instead."""
 

@@ -33,7 +33,6 @@ PROBED = (
     "nearest_by_code",
     "nearest_nodes",
     "nodes_containing",
-    "search_events",
     "web_search_candidates",
     "indexed_events_containing",
     "nth_newest_recorded_at",
@@ -114,8 +113,6 @@ _SEARCHES: dict[str, LiteralString] = {
     "search_words_in_large_view, newest": "select event_id::text from search_words_in_large_view("
     "%(words)s::text[], %(scopes)s::uuid[], 1000000000, 1000)"
     " where event_id is not null and %(filter)s <> ''",
-    "search_events": "select event_id::text"
-    " from search_events(%(query)s::tsquery, %(scopes)s::uuid[], %(filter)s::jsonb, null)",
 }
 
 
@@ -137,7 +134,7 @@ def searched_in_breach(
         narrowing = chance.choice(("{}", '{"channel": "http"}', '{"metadata": {}}'))
         with app.transaction(force_rollback=True):
             ask(app, caller.tenant, viewer_text(caller.viewer), caller.writer)
-            params = {"words": _EVERY_WORD, "query": _EVERYTHING, "scopes": scopes}
+            params = {"words": _EVERY_WORD, "scopes": scopes}
             got = app.execute(_SEARCHES[function], {**params, "filter": narrowing}).fetchall()
         in_view = {
             row.full["event_id"]
@@ -605,9 +602,6 @@ UNASKED = {
     # Whether agents share, and nothing else: see its test above.
     "agents_share_of": "select 1 where agents_share_of('acme') or agents_share_of(null)",
     "edges_of": "select edges_of(e) from events e",
-    "matches_web_search": "select matches_web_search(e, 'tide') from events e",
-    "event_matches_web_search": "select from event_search w"
-    " where event_matches_web_search(w.scope_id, w.event_id, 'tide')",
     "matches_filter": "select matches_filter(e, '{}') from events e",
     "is_listed": "select is_listed(e, '{}', null, null, null, null) from events e",
     "page_bytes": "select page_bytes(e) from events e",
@@ -654,8 +648,6 @@ UNASKED = {
     "payload_size": "select payload_size('') where payload_size('') is not null",
     "lock_new_sessions": "select lock_new_sessions(array[]::append_item[]) where false",
     # Pure: they are given all that they work with.
-    "search_events": "select * from search_events('!nowhere', null, '{}', null)",
-    "to_or_tsquery": "select to_or_tsquery('tide') where false",
     "question_words": "select question_words('tide', 60) where false",
     "word_query": "select word_query('tide', '') where false",
     "vector_code": "select vector_code('[1,0]') where false",

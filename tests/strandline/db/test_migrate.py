@@ -4,7 +4,6 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -20,25 +19,15 @@ from strandline.db.migrate import (
     migrate,
     prepare_roles,
 )
+from strandline.db.schema_files import list_function_files
 from strandline.errors import Misconfigured
 from strandline.local.postgres import EmbeddedPostgres
 from tests.support import PASSWORDS, ScratchDatabase, unique_name
 
 ONE = Migration(1, "0001_make_one.sql", "create table one (a int); insert into one values (1);")
 TWO = Migration(2, "0002_make_two.sql", "create table two (a int);")
-
-
-@pytest.fixture
-def empty(server: EmbeddedPostgres) -> Iterator[ScratchDatabase]:
-    """A database with roles and extensions, and no table."""
-    name = unique_name()
-    with psycopg.connect(server.dsn(), autocommit=True) as administrator:
-        statement = sql.SQL("create database {} strategy file_copy")
-        administrator.execute(statement.format(sql.Identifier(name)))
-    with psycopg.connect(server.dsn(name), autocommit=True) as administrator:
-        prepare_roles(administrator, PASSWORDS)
-    yield ScratchDatabase(server, name)
-    server.drop_database(name)
+FILES = [file.name for file in (*list_migrations(), *list_function_files())]
+"""What an empty database gets, in this order."""
 
 
 def run(base: ScratchDatabase, expectations: list[Migration] | None = None) -> list[str]:
@@ -59,89 +48,8 @@ def test_every_migration_runs_as_a_role_without_superuser_rights(empty: ScratchD
             " where rolname = current_user"
         ).fetchone()
         assert rights == (False, False, False, False)
-        assert migrate(owner) == [file.name for file in list_migrations()]
+        assert migrate(owner) == FILES
     assert {"events", "scopes", "api_keys", "schema_migrations"} <= tables(empty)
-
-
-CHAINS = """
-insert into tenants (tenant_id) values ('acme'), ('globex');
-insert into scopes (tenant_id, scope_id, participants, last_seq)
-    select tenant_id, gen_random_uuid(), array['user:' || n], 40
-    from tenants, generate_series(1, 2) n;
-set session_replication_role = replica;
-insert into chains (tenant_id, chain_id, scope_id, participants, session_id, version, status,
-    last_event_at, created_at, importance, density, accessed_at, cold_at, promote_until)
-select tenant_id, gen_random_uuid(), scope_id, participants, '', 1, 'active', now(), now(), 0, 0,
-    now(), now(), now() from scopes, generate_series(1, 3);
-insert into chain_versions (tenant_id, chain_id, version, scope_id, participants, session_id,
-    created_at_seq, closed_by, first_seq, last_seq, event_count, started_at, last_event_at, topic,
-    summary, entities, importance, density, quality, settings, models, content_hash, trust)
-select tenant_id, chain_id, v, scope_id, participants, '', 10 * v + n, 'break', 1, 1, 1, now(),
-    now(), 'tides', 'The tide.', '[]', 0, 0, 1, '{}', '{}', '', 'user'
-from (select c.*, row_number() over (partition by scope_id) as n from chains c) c,
-    generate_series(1, 2) v;
-"""
-POSITIONS = """
-select count(*), count(distinct position), min(position), max(position), bool_and(in_order)
-from (select *, lead(created_at_seq) over (partition by scope_id order by position)
-    > created_at_seq is not false as in_order from chain_versions) v group by scope_id
-"""
-
-
-def test_chains_from_before_the_topic_index_get_their_positions(empty: ScratchDatabase) -> None:
-    """The owner sees the tenants though row-level security is forced on it, and every scope with
-    chains waits for a build."""
-    files = list_migrations()
-    run(empty, [file for file in files if file.number < 26])
-    empty.rows(CHAINS)
-    run(empty, files)
-    assert empty.rows(POSITIONS) == [(6, 6, 1, 6, True)] * 4
-    waiting = "select tenant_id, waiting, last_position, oldest_at <= now() from topic_work"
-    assert sorted(empty.rows(waiting)) == [("acme", 6, 6, True)] * 2 + [("globex", 6, 6, True)] * 2
-
-
-UNREADABLE_TIMES = """
-insert into tenants (tenant_id) values ('acme'), ('globex');
-insert into scopes (tenant_id, scope_id, participants, last_seq)
-    select tenant_id, gen_random_uuid(), array['user:ada'], 1 from tenants;
-set session_replication_role = replica;
-insert into graph_nodes (tenant_id, node_id, scope_id, participants, type, name, name_hash, ordinal,
-    identity, trust, valid_from, valid_to, created_at, updated_at)
-select tenant_id, gen_random_uuid(), scope_id, participants, 'fact', said, said::bytea, 0, '',
-    'user', '2026-01-01Z', said::timestamptz, now(), now()
-from scopes, unnest(array['9999-12-31T23:59:59-14:00', '0001-01-01T00:00:00+14:00',
-    '2026-05-08T13:56:00+02:00']) said;
-insert into graph_observations (tenant_id, target_id, source_id, scope_id, participants, patch,
-    trust, observed_at, valid_from)
-select tenant_id, node_id, gen_random_uuid(), scope_id, participants,
-    jsonb_build_object('valid_to', name, 'reason', 'sold'), 'user', now(), now()
-from graph_nodes;
-"""
-ENDS = """
-select distinct n.name, n.valid_to at time zone 'UTC', o.patch ->> 'valid_to', o.patch ->> 'reason'
-from graph_nodes n join graph_observations o on o.target_id = n.node_id order by 1
-"""
-
-
-def test_ends_that_no_client_can_load_become_the_nearest_moment(empty: ScratchDatabase) -> None:
-    """In every tenant, though the owner sees none of them by itself; others stay as they are."""
-    files = list_migrations()
-    run(empty, [file for file in files if file.number < 56])
-    empty.rows(UNREADABLE_TIMES)
-    run(empty, files)
-    first, last = datetime(1, 1, 1), datetime.max  # noqa: DTZ001, DTZ901
-    assert empty.rows(ENDS) == [
-        ("0001-01-01T00:00:00+14:00", first, "0001-01-01T00:00:00.000000+00:00", "sold"),
-        (
-            "2026-05-08T13:56:00+02:00",
-            datetime(2026, 5, 8, 11, 56),  # noqa: DTZ001
-            "2026-05-08T13:56:00+02:00",
-            "sold",
-        ),
-        ("9999-12-31T23:59:59-14:00", last, "9999-12-31T23:59:59.999999+00:00", "sold"),
-    ]
-    with pytest.raises(psycopg.errors.CheckViolation):
-        empty.rows("update graph_nodes set valid_to = '10000-01-01Z'")
 
 
 def test_a_second_run_applies_nothing(empty: ScratchDatabase) -> None:
@@ -156,10 +64,6 @@ def test_what_was_applied_is_recorded_with_its_checksum(empty: ScratchDatabase) 
     result_rows = empty.rows("select number, name, checksum from schema_migrations order by number")
     assert result_rows == [(file.number, file.name, file.checksum) for file in list_migrations()]
     assert all(len(checksum) == 64 for _, _, checksum in result_rows)
-
-
-def test_files_are_numbered_from_one_without_a_gap() -> None:
-    assert [file.number for file in list_migrations()] == list(range(1, len(list_migrations()) + 1))
 
 
 def test_only_what_is_missing_is_applied(empty: ScratchDatabase) -> None:
@@ -185,23 +89,23 @@ def test_a_database_newer_than_the_release_is_refused(empty: ScratchDatabase) ->
 
 
 OTHER = Migration(1, "0001_create_log.sql", "create table log (a int);")
-"""The first migration before the baseline, by its name."""
+"""The first migration of another history, by its name."""
 
 
-def test_a_database_older_than_the_baseline_is_refused_with_the_way_out(
+def test_a_database_of_another_history_is_refused_with_the_way_out(
     empty: ScratchDatabase,
 ) -> None:
-    count = len(list_migrations())
-    rest = [Migration(n, f"{n:04}_grow.sql", "select 1") for n in range(2, count + 3)]
+    last = list_migrations()[-1].number
+    rest = [Migration(n, f"{n:04}_grow.sql", "select 1") for n in range(2, last + 3)]
     run(empty, [OTHER, *rest])
     there = tables(empty)
-    with pytest.raises(Misconfigured, match=r"before .* baseline.*0001_create_log.*empty database"):
+    with pytest.raises(Misconfigured, match=r"before .* history.*0001_create_log.*empty database"):
         run(empty)
     with psycopg.connect(empty.owner_url, autocommit=True) as owner:
         for look in (list_pending, list_newer):  # it has higher numbers, but it is not newer
             with pytest.raises(Misconfigured, match="delete the data directory"):
                 look(owner)
-    assert tables(empty) == there == {"log", "schema_migrations"}
+    assert tables(empty) == there == {"log", "schema_migrations", "schema_functions"}
 
 
 def test_a_failing_file_leaves_neither_its_tables_nor_its_record(empty: ScratchDatabase) -> None:
@@ -247,9 +151,9 @@ def test_runs_at_the_same_time_all_succeed_and_apply_each_file_once(empty: Scrat
         thread.start()
     for thread in threads:
         thread.join()
-    names = [file.name for file in list_migrations()]
-    assert sorted(name for one in applied for name in one) == names
-    assert empty.rows("select count(*) from schema_migrations") == [(len(names),)]
+    assert sorted(name for one in applied for name in one) == sorted(FILES)
+    counts = "select (select count(*) from schema_migrations), count(*) from schema_functions"
+    assert empty.rows(counts) == [(len(list_migrations()), len(list_function_files()))]
 
 
 def test_roles_are_prepared_again_without_harm(empty: ScratchDatabase) -> None:
@@ -282,7 +186,7 @@ alter table planted force row level security;
 def rows(scratch_db: ScratchDatabase) -> list[Migration]:
     """This release with a long migration over 10 batches in each of two tenants, and one behind it.
     Gives its files."""
-    number = len(list_migrations())
+    number = list_migrations()[-1].number
     files = [
         *list_migrations(),
         ONE._replace(number=number + 1, text=OLD_ROWS),
