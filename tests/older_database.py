@@ -1,7 +1,7 @@
 """A database that an older release left, with what was said in it.
 
-It is a dump of a data directory: 25 events of two scopes, 24 of them folded into a chain. Its schema
-was made by migrations up to OLDEST, whose files are gone.
+It is a dump of a data directory: 25 events of two scopes, 24 of them folded into a chain. Its
+schema was made by migrations up to 0055, whose files are gone.
 """
 
 import lzma

@@ -1,4 +1,4 @@
-"""Functions of the schema as they were before, for proofs that compare the present ones with them."""
+"""Functions as they were before, for proofs that compare the present ones with them."""
 
 import re
 from pathlib import Path

@@ -2,7 +2,6 @@
 pages, in at most 2 ms, and learns no other moment than by looking at each tenant."""
 
 import random
-import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta

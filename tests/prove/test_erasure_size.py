@@ -4,7 +4,6 @@ one shard; nobody else waits for it, and who erases nothing pays nothing."""
 import importlib
 import itertools
 import json
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable

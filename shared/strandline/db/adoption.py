@@ -1,19 +1,20 @@
-"""Adopt a database that earlier files created: from before the baseline, which has them as one.
+"""Adopt a database from before the baseline: one that other files created, which are gone.
 
-Its tables are brought to the baseline by the bridge, compared with it, and recorded as the baseline.
-Its functions follow as those of any database do.
+The bridge brings its tables to the baseline. They are compared with it, and the baseline is
+recorded as applied. Its functions follow as those of any database do.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any, LiteralString, cast
+from typing import Any
 
 import psycopg
 
 from strandline.db.schema_files import (
     BASELINE,
     Migration,
+    execute_file,
     list_bridge,
     read_baseline_catalogue,
 )
@@ -27,36 +28,40 @@ _SHOWN_DIFFERENCES = 8
 
 _PARTS = ("columns", "constraints", "indexes", "policies", "triggers", "rights")
 _TABLES = """
-select case c.relkind when 'c' then 'type' when 'v' then 'view' else 'table' end || ' ' || c.relname,
+select case c.relkind when 'c' then 'type' when 'v' then 'view' else 'table' end
+        || ' ' || c.relname,
     array[
-        concat_ws(e'\\n', case when c.relkind = 'v' then pg_get_viewdef(c.oid) end,
-            (select string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod),
+        concat_ws(chr(10), case when c.relkind = 'v' then pg_get_viewdef(c.oid) end, (
+            select string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod),
                 nullif(a.attcollation, t.typcollation)::regcollation, a.attnotnull, a.attidentity,
-                a.attgenerated, pg_get_expr(d.adbin, d.adrelid)), e'\\n' order by a.attnum)
+                a.attgenerated, pg_get_expr(d.adbin, d.adrelid)), chr(10) order by a.attnum)
             from pg_attribute a
             join pg_type t on t.oid = a.atttypid
             left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
             where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped)),
-        (select string_agg(n.conname || ' ' || replace(pg_get_constraintdef(n.oid), ' NOT VALID', ''),
-                e'\\n' order by n.conname collate "C")
+        -- one that held only for new rows when it was added is as one of the baseline
+        (select string_agg(concat(n.conname, ' ', replace(
+                pg_get_constraintdef(n.oid), ' NOT VALID', '')), chr(10) order by n.conname)
             from pg_constraint n where n.conrelid = c.oid and n.contype <> 'n'),
-        (select string_agg(pg_get_indexdef(i.indexrelid), e'\\n' order by i.indexrelid::regclass::text
-                collate "C")
-            from pg_index i where i.indrelid = c.oid),
-        (select string_agg(concat_ws(' ', p.polname, p.polcmd, p.polpermissive,
-                (select string_agg(coalesce(r.rolname, 'public'), ',' order by r.rolname)
-                from unnest(p.polroles) o left join pg_roles r on r.oid = o),
-                pg_get_expr(p.polqual, p.polrelid), '/', pg_get_expr(p.polwithcheck, p.polrelid)),
-                e'\\n' order by p.polname collate "C")
+        (select string_agg(pg_get_indexdef(i.indexrelid), chr(10) order by x.relname)
+            from pg_index i join pg_class x on x.oid = i.indexrelid where i.indrelid = c.oid),
+        (select string_agg(concat_ws(' ', p.polname, p.polcmd, p.polpermissive, (
+                    select string_agg(coalesce(r.rolname, 'public'), ',' order by r.rolname)
+                    from unnest(p.polroles) o left join pg_roles r on r.oid = o),
+                pg_get_expr(p.polqual, p.polrelid), '/',
+                pg_get_expr(p.polwithcheck, p.polrelid)), chr(10) order by p.polname)
             from pg_policy p where p.polrelid = c.oid),
-        (select string_agg(g.tgenabled::text || pg_get_triggerdef(g.oid), e'\\n' order by g.tgname
-                collate "C")
+        (select string_agg(concat(g.tgenabled, pg_get_triggerdef(g.oid)), chr(10)
+                order by g.tgname)
             from pg_trigger g where g.tgrelid = c.oid and not g.tgisinternal),
-        concat_ws(e'\\n', c.relowner::regrole, c.relrowsecurity, c.relforcerowsecurity, c.reloptions,
-            (select string_agg(x::text, ',' order by x::text collate "C") from unnest(c.relacl) x),
-            (select string_agg(a.attname || x::text, ',' order by a.attname || x::text collate "C")
-            from pg_attribute a cross join unnest(a.attacl) x
-            where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped))
+        concat_ws(chr(10), c.relowner::regrole, c.relrowsecurity, c.relforcerowsecurity,
+            c.reloptions, (
+            select string_agg(x.acl, ',' order by x.acl collate "C")
+            from (select unnest(c.relacl)::text as acl) x), (
+            select string_agg(x.acl, ',' order by x.acl collate "C")
+            from (
+                select a.attname || unnest(a.attacl)::text as acl from pg_attribute a
+                where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) x))
     ]
 from pg_class c
 where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'v', 'c', 'm', 'f')
@@ -66,8 +71,9 @@ _FUNCTIONS = """
 select 'function ' || p.proname,
     array[
         pg_get_functiondef(p.oid),
-        concat_ws(e'\\n', p.proowner::regrole, (
-            select string_agg(x::text, ',' order by x::text collate "C") from unnest(p.proacl) x))]
+        concat_ws(chr(10), p.proowner::regrole, (
+            select string_agg(x.acl, ',' order by x.acl collate "C")
+            from (select unnest(p.proacl)::text as acl) x))]
 from pg_proc p
 where p.pronamespace = 'public'::regnamespace and p.proname = any (%s)
 """
@@ -88,7 +94,7 @@ def adopt(
     with owner.transaction():
         for file in list_bridge():
             if file.number not in history:
-                owner.execute(cast(LiteralString, file.text))
+                execute_file(owner, file.text)
         differences = compare_catalogues(
             read_baseline_catalogue(), describe_catalogue(owner, baseline)
         )
@@ -117,10 +123,9 @@ def require_same_history(history: Mapping[int, tuple[str, str]]) -> None:
         )
     if history and max(history) < OLDEST:
         raise Misconfigured(
-            f"The database ends at migration {history[max(history)][0]}, before the first that this "
-            f"release goes on from: {OLDEST:04}. First run `migrate` (or `make run`, on this data "
-            f"directory) of a release whose last migration is from {OLDEST:04} to {BASELINE - 1:04}"
-            ", then this one."
+            f"The database ends at migration {history[max(history)][0]}; this release goes on from"
+            f" {OLDEST:04}. First run `migrate` (or `make run`, on this data directory) of a release"
+            f" whose last migration is from {OLDEST:04} to {BASELINE - 1:04}, then this one."
         )
 
 
@@ -131,9 +136,8 @@ def describe_catalogue(owner: psycopg.Connection[Any], baseline: Migration) -> s
     names = re.findall(r"^create function (\w+)", baseline.text, re.MULTILINE)
     with owner.transaction():
         owner.execute("set local search_path = pg_catalog, public")
-        for statement, parameters in ((_TABLES, ()), (_FUNCTIONS, (names,))):
-            for name, parts in owner.execute(statement, parameters).fetchall():
-                lines.append(" ".join([name, *(_hash(part) for part in parts)]))
+        for name, parts in [*owner.execute(_TABLES), *owner.execute(_FUNCTIONS, (names,))]:
+            lines.append(" ".join([name, *(_hash(part) for part in parts)]))
     return "".join(f"{line}\n" for line in sorted(lines))
 
 

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Any, LiteralString, cast
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -13,6 +13,7 @@ from strandline.db.adoption import adopt, require_same_history
 from strandline.db.schema_files import (
     FunctionFile,
     Migration,
+    execute_file,
     list_function_files,
     list_migrations,
     read_roles,
@@ -50,7 +51,7 @@ def prepare_roles(administrator: psycopg.Connection[Any], passwords: dict[str, s
     Idempotent. Needs an administrator: CREATEROLE and the right to create the vector extension."""
     with administrator.transaction():
         administrator.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-        administrator.execute(cast(LiteralString, read_roles()))
+        execute_file(administrator, read_roles())
         for role, password in passwords.items():
             administrator.execute(
                 sql.SQL("alter role {} password {}").format(
@@ -131,7 +132,7 @@ def apply_functions(owner: psycopg.Connection[Any], files: Iterable[FunctionFile
         with _function_owners(owner, {role for file in risen for role in file.owners}):
             for file in risen:
                 with _note(file.name):
-                    owner.execute(cast(LiteralString, file.text))
+                    execute_file(owner, file.text)
                     row = file.room, file.revision, file.checksum
                     owner.execute(_RECORD_FUNCTIONS, row)
     return [file.name for file in risen]
@@ -204,7 +205,7 @@ def _run_batch(owner: psycopg.Connection[Any], file: Migration, tenant: str) -> 
             (tenant, f"{BATCH_SECONDS}s"),
         )
         visible_tenants = owner.execute("select tenant_id from tenants").fetchall()
-        cursor = _execute(owner, file)
+        cursor = execute_file(owner, file.text)
         if visible_tenants != [(tenant,)] or cursor.nextset() or cursor.rowcount < 0:
             raise Misconfigured(
                 f"Migration {file.name} is long: it must be one statement that reports how many of "
@@ -238,7 +239,7 @@ def _require_unaltered(files: list[Migration], history: dict[int, tuple[str, str
 
 def _apply(owner: psycopg.Connection[Any], file: Migration) -> None:
     with _note(file.name), owner.transaction():
-        _execute(owner, file)
+        execute_file(owner, file.text)
         _record(owner, file)
 
 
@@ -250,10 +251,6 @@ def _note(name: str) -> Generator[None]:
     except psycopg.Error as error:
         error.add_note(name)
         raise
-
-
-def _execute(owner: psycopg.Connection[Any], file: Migration) -> psycopg.Cursor[Any]:
-    return owner.execute(cast(LiteralString, file.text))
 
 
 def _record(owner: psycopg.Connection[Any], file: Migration) -> None:

@@ -5,11 +5,13 @@ import importlib.resources
 import re
 from collections.abc import Iterator
 from importlib.resources.abc import Traversable
-from typing import NamedTuple
+from typing import Any, LiteralString, NamedTuple, cast
+
+import psycopg
 
 BASELINE = 63
-"""The number under which `db/schema/NN_subject.sql`, all of them as one, are recorded. Numbered files
-after it change tables."""
+"""The number under which `db/schema/NN_subject.sql`, all of them as one, are recorded. Numbered
+files after it change tables."""
 BASELINE_NAME = "0063_baseline"
 FUNCTION_ROOMS = (
     *("db", "llm", "auth", "tenants", "jobs", "log", "chains", "recall", "sessions", "topics"),
@@ -105,6 +107,11 @@ def read_roles() -> str:
 def read_baseline_catalogue() -> str:
     """The catalogue of a database at the baseline, as `adoption.describe_catalogue` gives it."""
     return (_schema() / "catalogue.txt").read_text("utf-8")
+
+
+def execute_file(connection: psycopg.Connection[Any], text: str) -> psycopg.Cursor[Any]:
+    """Execute all statements of a file's text."""
+    return connection.execute(cast(LiteralString, text))
 
 
 def hash_text(text: str) -> str:

@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +189,7 @@ def test_rooms_come_in_the_order_of_the_import_contract() -> None:
 
 
 def find_unrecorded(files: Iterable[FunctionFile], lines: Sequence[str]) -> list[str]:
-    """Files whose text is not the one recorded for their revision, or whose revisions have a gap."""
+    """Files whose text is not the one of their revision, or whose revisions have a gap."""
     results: list[str] = []
     for file in files:
         own = [line for line in lines if f"  {file.name} " in line]
@@ -219,7 +219,7 @@ def test_a_text_that_was_changed_under_an_old_revision_is_noticed(revision: int)
 
 @pytest.mark.parametrize("text", ["", "select 1;", "-- revision: 0\n", "-- revision: one\n"])
 def test_a_file_without_a_revision_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="log/functions.sql: its first line is"):
+    with pytest.raises(ValueError, match=r"log/functions\.sql: its first line is"):
         parse_functions("log", text)
 
 
@@ -241,6 +241,11 @@ def answering(revision: int) -> FunctionFile:
 def apply(base: ScratchDatabase, *files: FunctionFile) -> list[str]:
     with psycopg.connect(base.owner_url, autocommit=True) as owner:
         return apply_functions(owner, files)
+
+
+def giving[File](*files: File) -> Callable[[], list[File]]:
+    """What lists these files, in the place of a release's own."""
+    return lambda: list(files)
 
 
 def read_answer(base: ScratchDatabase) -> list[tuple[Any, ...]]:
@@ -291,10 +296,10 @@ def test_a_release_that_was_rolled_back_comes_again(
 ) -> None:
     """By `migrate` itself: the newer, the older and the newer release one after the other."""
     for revision, answer in ((1, 1), (2, 2), (1, 2), (3, 3)):
-        files = [*list_function_files(), answering(revision)]
-        monkeypatch.setattr(db_migrate, "list_function_files", lambda files=files: files)
-        with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
-            migrate(owner)
+        with monkeypatch.context() as release:
+            release.setattr(db_migrate, "list_function_files", giving(answering(revision)))
+            with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
+                migrate(owner)
         assert read_answer(scratch_db)[0][0] == answer
 
 
@@ -306,14 +311,12 @@ def test_functions_wait_for_every_table_but_for_no_long_migration(
     long = baseline._replace(
         number=last + 1,
         name="long.sql",
-        text="-- long: planted\nupdate tenants set tuning = '{}' where tuning is distinct from '{}'",
+        text="-- long: planted\nupdate tenants set swept_space = 's' where swept_space is null",
     )
     table = baseline._replace(number=last + 2, name="t.sql", text="create table t (a int)")
     scratch_db.rows("insert into tenants (tenant_id) values ('acme')")
     monkeypatch.setattr(db_migrate, "list_function_files", lambda: [answering(1)])
     for files, applied in (([long, table], []), ([long], ["answers/functions.sql"])):
-        monkeypatch.setattr(
-            db_migrate, "list_migrations", lambda files=files: [baseline, *newer, *files]
-        )
+        monkeypatch.setattr(db_migrate, "list_migrations", giving(baseline, *newer, *files))
         with psycopg.connect(scratch_db.owner_url, autocommit=True) as owner:
             assert migrate(owner, deadline=0) == applied

@@ -43,7 +43,8 @@ def test_a_table_without_a_tenant_holds_nothing_of_anybodys(admin: Connection[An
             and not exists (select from pg_attribute a
                             where a.attrelid = c.oid and a.attname = 'tenant_id')
             and (has_table_privilege(%s, c.oid, 'insert')
-                or has_table_privilege(%s, c.oid, 'update') or c.relname not in ('schema_migrations', 'schema_functions'))
+                or has_table_privilege(%s, c.oid, 'update')
+                or c.relname not in ('schema_migrations', 'schema_functions'))
         """,
         APP,
         APP,

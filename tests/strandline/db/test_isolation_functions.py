@@ -405,7 +405,6 @@ def test_who_keeps_warmth_learns_names_and_nothing_else(app: Connection[Any]) ->
     "planner",
     [
         "select * from tenants_to_sweep('a space nobody has', now())",
-        "select * from tenants_to_archive('infinity', '6 hours', '0')",
         "select * from tenants_to_archive('infinity', '6 hours', '0', '0')",
         "select * from tenants_to_analyse('infinity')",
         "select * from tenants_with_turns('infinity')",
@@ -422,7 +421,6 @@ def test_planners_of_jobs_learn_names_and_nothing_else(app: Connection[Any], pla
 def test_whoever_asks_what_is_due_learns_a_moment_and_nothing_else(app: Connection[Any]) -> None:
     for request in (
         "select next_sweep('a space nobody has', '{}', '5 minutes', '2026-11-21T12:00Z')",
-        "select next_archive('1 day', '6 hours', '1 hour', '2026-11-21T12:00Z')",
         "select next_archive('1 day', '6 hours', '30 days', '1 hour', '2026-11-21T12:00Z')",
         "select next_build('5 minutes', '2026-11-21T12:00Z')",
         "select next_analysis('1 hour', '2026-11-21T12:00Z')",
@@ -701,12 +699,12 @@ UNASKED = {
     "tenants_with_expired_uploads": "select * from tenants_with_expired_uploads('infinity')"
     " where false",
     "writers_of_expired_uploads": "select * from writers_of_expired_uploads('infinity', 10)",
-    "tenants_to_archive": "select * from tenants_to_archive('infinity', '6 hours', '0')"
+    "tenants_to_archive": "select * from tenants_to_archive('infinity', '6 hours', '0', '0')"
     " where false",
     # Moments, and nothing else: see their test above.
     "next_sweep": "select next_sweep('', '{}', '5 minutes', now()) where false",
     "next_turn": "select next_turn('5 minutes', now()) where false",
-    "next_archive": "select next_archive('0', '6 hours', '5 minutes', now()) where false",
+    "next_archive": "select next_archive('0', '6 hours', '0', '5 minutes', now()) where false",
     "tenants_to_build": "select * from tenants_to_build('infinity') where false",
     "next_build": "select next_build('5 minutes', now()) where false",
     "tenants_to_promote": "select * from tenants_to_promote('{}', '{}', now()) where false",

@@ -3,12 +3,11 @@
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from strandline.db import migrate as db_migrate
 from strandline.db.migrate import (
@@ -21,8 +20,7 @@ from strandline.db.migrate import (
 )
 from strandline.db.schema_files import list_function_files
 from strandline.errors import Misconfigured
-from strandline.local.postgres import EmbeddedPostgres
-from tests.support import PASSWORDS, ScratchDatabase, unique_name
+from tests.support import PASSWORDS, ScratchDatabase
 
 ONE = Migration(1, "0001_make_one.sql", "create table one (a int); insert into one values (1);")
 TWO = Migration(2, "0002_make_two.sql", "create table two (a int);")
