@@ -124,8 +124,9 @@ def require_same_history(history: Mapping[int, tuple[str, str]]) -> None:
     if history and max(history) < OLDEST:
         raise Misconfigured(
             f"The database ends at migration {history[max(history)][0]}; this release goes on from"
-            f" {OLDEST:04}. First run `migrate` (or `make run`, on this data directory) of a release"
-            f" whose last migration is from {OLDEST:04} to {BASELINE - 1:04}, then this one."
+            f" {OLDEST:04}. First run `migrate` (or `make run`, on this data directory) of a"
+            f" release whose last migration is from {OLDEST:04} to {BASELINE - 1:04}, then this"
+            " one."
         )
 
 

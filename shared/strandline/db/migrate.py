@@ -148,7 +148,7 @@ def _has_risen(file: FunctionFile, revision: int, checksum: str) -> bool:
 
 
 @contextmanager
-def _function_owners(owner: psycopg.Connection[Any], roles: Iterable[str]) -> Generator[None]:
+def _function_owners(owner: psycopg.Connection[Any], roles: set[str]) -> Generator[None]:
     """Let these roles create in the schema, as the owner of a new function must: only here."""
     names = sql.SQL(", ").join(map(sql.Identifier, sorted(roles)))
     if roles:

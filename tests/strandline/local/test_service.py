@@ -32,6 +32,7 @@ from strandline.local.runtime import (
     environment_port,
     run_local_service,
 )
+from tests.older_database import restore_older_database
 
 pytestmark = pytest.mark.integration
 
@@ -156,7 +157,7 @@ def test_what_cannot_be_a_data_directory_is_named(tmp_path: Path, where: str) ->
         pass
 
 
-def test_a_directory_older_than_the_baseline_is_refused_with_the_way_out(place: Path) -> None:
+def test_a_directory_of_another_history_is_refused_with_the_way_out(place: Path) -> None:
     older = Migration(1, "0001_create_log.sql", "create table events (a int)")
     place.mkdir(mode=0o755)
     with EmbeddedPostgres(place / "postgres") as server:
@@ -174,6 +175,23 @@ def test_a_directory_older_than_the_baseline_is_refused_with_the_way_out(place: 
     shutil.rmtree(place)
     with run_local_service(place, 0) as service:
         assert call(service, "/api/v1/events", EVENT)["seq"] == 1
+
+
+def test_a_directory_of_an_older_release_starts_and_answers(place: Path) -> None:
+    """With its events, their vectors and its chain."""
+    place.mkdir(mode=0o755)
+    with EmbeddedPostgres(place / "postgres") as server:
+        restore_older_database(server, "strandline", {})
+    with run_local_service(place, 0) as service:
+        question = {"query": "Where is the buoy?", "participants": ["user:alice"]}
+        hits = call(service, "/api/v1/recall", question)["hits"]
+        assert "The buoy at the harbour mouth is out" in hits[0]["text"]
+        selection = {"participants": ["user:alice"], "session_id": "harbour", "limit": 100}
+        listed = call(service, "/api/v1/events/query", selection)
+        (scope,) = listed["scopes"]
+        assert sorted(event["seq"] for event in scope["events"]) == list(range(1, 25))
+        event = EVENT | {"participants": ["user:alice", "agent:helper"]}
+        assert call(service, "/api/v1/events", event)["seq"] == 25
 
 
 @pytest.mark.proof
