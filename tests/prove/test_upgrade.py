@@ -8,8 +8,8 @@ import pytest
 
 from tests.prove.upgrade import (
     CURRENT_TESTS,
-    MIGRATIONS,
     OLDER_TESTS,
+    SCHEMA,
     TESTS,
     NoHistory,
     add_migration,
@@ -23,7 +23,7 @@ TEST = """
 from pathlib import Path
 
 def test_the_column_is_there():
-    sql = [file.read_text() for file in Path("shared/strandline/db/migrations").iterdir()]
+    sql = [file.read_text() for file in Path("shared/strandline/db/schema").iterdir()]
     assert not any("drop column" in text for text in sql)
 """
 COLUMN_TEST = "tests/test_old.py::test_the_column_is_there"
@@ -43,13 +43,13 @@ def git(root: Path, *words: str) -> str:
 def clone(tmp_path: Path) -> Path:
     """A history of three commits, of which the second changed the schema."""
     root = tmp_path / "origin"
-    (root / MIGRATIONS).mkdir(parents=True)
+    (root / SCHEMA).mkdir(parents=True)
     git(root, "init", "-q")
     (root / "tests").mkdir()
     (root / "tests" / "test_old.py").write_text(TEST)
     for number in (1, 2, 3):
         if number < 3:
-            (root / MIGRATIONS / f"000{number}_grow.sql").write_text(f"select {number};")
+            (root / SCHEMA / f"000{number}_grow.sql").write_text(f"select {number};")
         (root / "code").write_text(str(number))
         git(root, "add", ".")
         git(root, "commit", "-q", "-m", f"commit {number}")
@@ -67,7 +67,7 @@ def test_the_last_commit_with_another_schema_is_taken(
     place.mkdir()
     check_out(clone, commit, place)
     assert (place / "code").read_text() == "1"
-    assert [file.name for file in sorted((place / MIGRATIONS).iterdir())] == [
+    assert [file.name for file in sorted((place / SCHEMA).iterdir())] == [
         "0001_grow.sql",
         "0002_grow.sql",
     ]
@@ -114,10 +114,10 @@ def test_a_commit_without_any_of_the_tests_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_migration_that_was_changed_before_it_was_merged_is_passed_over(clone: Path) -> None:
-    (clone / MIGRATIONS / "0003_grow.sql").write_text("select 3;")
+    (clone / SCHEMA / "0003_grow.sql").write_text("select 3;")
     git(clone, "add", ".")
     git(clone, "commit", "-q", "-m", "a first try")
-    (clone / MIGRATIONS / "0003_grow.sql").write_text("select 'three';")
+    (clone / SCHEMA / "0003_grow.sql").write_text("select 'three';")
     git(clone, "commit", "-q", "-a", "-m", "the one that is merged")
     assert find_previous_commit(clone) == git(clone, "rev-parse", "HEAD~2")
 
@@ -126,17 +126,17 @@ def test_a_migration_that_was_changed_before_it_was_merged_is_passed_over(clone:
 def test_a_commit_older_than_the_baseline_is_refused(
     clone: Path, tmp_path: Path, change: str
 ) -> None:
-    place = clone / MIGRATIONS
+    place = clone / SCHEMA
     if change == "edited":
         (place / "0001_grow.sql").write_text("select 'otherwise';")
     elif change == "replaced":
         (place / "0001_grow.sql").unlink()
         (place / "0001_begin.sql").write_text("select 1;")
     else:
-        git(clone, "mv", str(MIGRATIONS), "elsewhere")
+        git(clone, "mv", str(SCHEMA), "elsewhere")
         git(clone, "commit", "-q", "-m", "the schema lay elsewhere")
         place.parent.mkdir(parents=True, exist_ok=True)
-        git(clone, "mv", "elsewhere", str(MIGRATIONS))
+        git(clone, "mv", "elsewhere", str(SCHEMA))
     git(clone, "add", ".")
     git(clone, "commit", "-q", "-m", "the baseline")
     assert find_previous_commit(clone) is None
@@ -151,8 +151,25 @@ def test_a_commit_older_than_the_baseline_is_refused(
 def test_while_a_migration_is_being_written_the_last_commit_is_the_code_of_before(
     clone: Path,
 ) -> None:
-    (clone / MIGRATIONS / "0003_grow.sql").write_text("select 3;")
+    (clone / SCHEMA / "0003_grow.sql").write_text("select 3;")
     assert find_previous_commit(clone) == git(clone, "rev-parse", "HEAD")
+
+
+def test_functions_of_another_revision_are_another_schema(clone: Path, tmp_path: Path) -> None:
+    """The commit's code runs on the functions that lie here, and its own can be put back."""
+    functions = clone / SCHEMA.parents[1] / "log" / "functions.sql"
+    functions.parent.mkdir()
+    for revision in (1, 2):
+        functions.write_text(f"-- revision: {revision}\n")
+        git(clone, "add", ".")
+        git(clone, "commit", "-q", "-m", f"revision {revision}")
+    commit = find_previous_commit(clone)
+    assert commit is not None
+    assert commit == git(clone, "rev-parse", "HEAD~1")
+    check_out(clone, commit, tmp_path)
+    assert (tmp_path / functions.relative_to(clone)).read_text() == "-- revision: 2\n"
+    own = tmp_path / "own_schema" / functions.relative_to(clone)
+    assert own.read_text() == "-- revision: 1\n"
 
 
 def test_a_clone_without_its_history_says_how_to_get_it(clone: Path, tmp_path: Path) -> None:

@@ -1,18 +1,18 @@
 """`make upgrade`: does the code that ran before go on serving on this release's schema?
 
-Takes the last commit that has fewer migrations than lie here (or the one that is named), lays the
-migrations of here over it, and runs that commit's own tests of its functions, log, chains, recall,
-background work and connections. A test that fails is run again with that commit's own migrations,
-as a commit between two releases may have tests that fail anyway. Then it plants a migration that
-takes a column away, and those tests must notice.
+Takes the last commit with another schema than lies here (or the one that is named), lays the schema
+of here over it (tables and functions), and runs that commit's own tests of its functions, log,
+chains, recall, background work and connections. A test that fails is run again with that commit's
+own schema, as a commit between two releases may have tests that fail anyway. Then it plants a
+migration that takes a column away, and those tests must notice.
 
-The history of the schema begins at its baseline: a commit with a migration that is not here, or not
-the same here, is passed over, and refused where it is named. While no commit since the baseline has
-fewer migrations, only the planted fault is tried, on the code of the last commit.
+The history of the schema begins at its baseline: a commit with a file of tables that is not here,
+or not the same here, is passed over, and refused where it is named. While no commit since the
+baseline has another schema, only the planted fault is tried, on the code of the last commit.
 
-What lists the catalogue or the migrations by name (tests/strandline/db, but for two of its files)
-is not run: what a newer schema adds is no fault of it. Nor are the proofs: they are the same code
-at greater sizes.
+What lists the catalogue or the files of the schema by name (tests/strandline/db, but for two of its
+files) is not run: what a newer schema adds is no fault of it. Nor are the proofs: they are the same
+code at greater sizes.
 """
 
 import json
@@ -25,9 +25,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from strandline.db.schema_files import BASELINE
+
 ROOT = Path(__file__).parents[2]
-MIGRATIONS = Path("shared/strandline/db/migrations")
-_OWN_MIGRATIONS = Path("own_migrations")
+SCHEMA = Path("shared/strandline/db/schema")
+_FUNCTIONS = "shared/strandline/**/functions.sql"
+_ORDER = Path("shared/strandline/db/schema_files.py")
+"""The rooms whose functions are applied."""
+_PATHS = (str(SCHEMA), f":(glob){_FUNCTIONS}")
+"""What git finds the schema by."""
+_OWN_SCHEMA = Path("own_schema")
 CURRENT_TESTS = (
     "tests/functions",
     "tests/strandline/background",
@@ -54,8 +61,8 @@ class NoHistory(Exception):
 
 
 def find_previous_commit(root: Path) -> str | None:
-    """The last commit that has fewer migrations than lie in `root`, and those the same; None where
-    there is none since the baseline. Raises NoHistory."""
+    """The last commit with another schema than lies in `root`, whose files of tables are here; None
+    where there is none since the baseline. Raises NoHistory."""
     others = _list_other_schemas(root)
     return next((commit for commit in others if _is_since_baseline(root, commit)), None)
 
@@ -66,9 +73,9 @@ def _list_other_schemas(root: Path) -> Iterator[str]:
     head = _git(root, "rev-parse", "HEAD")
     if head is None:
         raise NoHistory(f"{root} is no git checkout: run this in a clone.")
-    if _git(root, "status", "--porcelain", "--", str(MIGRATIONS)):
+    if _git(root, "status", "--porcelain", "--", *_PATHS):
         yield head
-    changes = _git(root, "rev-list", f"-{MAX_CHANGES}", "HEAD", "--", str(MIGRATIONS)) or ""
+    changes = _git(root, "rev-list", f"-{MAX_CHANGES}", "HEAD", "--", *_PATHS) or ""
     for n, change in enumerate(changes.split()):
         commit = _git(root, "rev-parse", "--verify", "--quiet", f"{change}^")
         if commit is None and n == 0:
@@ -76,40 +83,56 @@ def _list_other_schemas(root: Path) -> Iterator[str]:
                 "The history ends before the last change of the schema: `git fetch --unshallow`,"
                 " or `fetch-depth: 0` where CI checks out."
             )
-        if commit is None or not _has_migrations(root, commit):
+        if commit is None or not _has_schema(root, commit):
             return
         yield commit
 
 
 def _is_since_baseline(root: Path, commit: str) -> bool:
-    """Whether each of that commit's migrations lies in `root`, the same: none is ever edited."""
-    if not _has_migrations(root, commit):
+    """Whether each of that commit's files of tables lies in `root`, the same: none is ever
+    edited."""
+    if not _has_schema(root, commit):
         return False  # another schema, or the same one before it was moved here
-    numbered = f"{MIGRATIONS}/[0-9]*.sql"
+    numbered = f"{SCHEMA}/[0-9]*.sql"
     added = ("--no-renames", "--diff-filter=a")  # lower case: all but what was added since
     return _git(root, "diff", "--name-only", *added, commit, "--", numbered) == ""
 
 
-def _has_migrations(root: Path, commit: str) -> bool:
-    return _git(root, "cat-file", "-e", f"{commit}:{MIGRATIONS}") is not None
+def _has_schema(root: Path, commit: str) -> bool:
+    return _git(root, "cat-file", "-e", f"{commit}:{SCHEMA}") is not None
 
 
 def check_out(root: Path, commit: str, directory: Path) -> None:
-    """That commit's tree in `directory`, with the migrations of `root`. Raises NoHistory."""
+    """That commit's tree in `directory`, with the schema of `root`. Raises NoHistory."""
     archive = directory / "tree.tar"
     if _git(root, "archive", "--output", str(archive), commit) is None:
         raise NoHistory(f"There is no commit {commit} here: fetch it, tags and all.")
     if not _is_since_baseline(root, commit):
         archive.unlink()
         raise NoHistory(
-            f"{commit} is older than the baseline of the schema: it has migrations that are not "
-            "here, or not the same here. Its code cannot run on this schema: name a later commit."
+            f"{commit} is older than the baseline of the schema: it has files of tables that are "
+            "not here, or not the same here. Its code cannot run on this schema: name a later one."
         )
     with tarfile.open(archive) as tree:
         tree.extractall(directory, filter="data")
     archive.unlink()
-    (directory / MIGRATIONS).rename(directory / _OWN_MIGRATIONS)
-    shutil.copytree(root / MIGRATIONS, directory / MIGRATIONS)
+    _move_schema(directory, directory / _OWN_SCHEMA)
+    for file in _list_schema(root):
+        (directory / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / file, directory / file)
+
+
+def _list_schema(root: Path) -> list[Path]:
+    """The files of tables and functions in a tree."""
+    files = [*root.joinpath(SCHEMA).rglob("*"), *root.glob(_FUNCTIONS), root / _ORDER]
+    return [file.relative_to(root) for file in files if file.is_file()]
+
+
+def _move_schema(directory: Path, target: Path) -> None:
+    """Move the schema of one tree into another, in the place of the one that is there."""
+    for file in _list_schema(directory):
+        (target / file).parent.mkdir(parents=True, exist_ok=True)
+        (directory / file).rename(target / file)
 
 
 def run_tests(
@@ -142,16 +165,16 @@ def run_tests(
 
 
 def find_faults(directory: Path, tests: Sequence[str]) -> frozenset[str]:
-    """The tests that fail on the migrations that were laid over, and pass on the commit's own."""
+    """The tests that fail on the schema that was laid over, and pass on the commit's own."""
     failures = run_tests(directory, tests)
     if not failures:
         return failures
-    newer = directory / "newer_migrations"
-    (directory / MIGRATIONS).rename(newer)
-    (directory / _OWN_MIGRATIONS).rename(directory / MIGRATIONS)
+    newer = directory / "newer_schema"
+    _move_schema(directory, newer)
+    _move_schema(directory / _OWN_SCHEMA, directory)
     own_failures = run_tests(directory, tests, quiet=True, again=True)
-    (directory / MIGRATIONS).rename(directory / _OWN_MIGRATIONS)
-    newer.rename(directory / MIGRATIONS)
+    _move_schema(directory, directory / _OWN_SCHEMA)
+    _move_schema(newer, directory)
     for test in sorted(own_failures):
         print(f"upgrade: {test} fails on that commit's own schema too", flush=True)
     return failures - own_failures
@@ -159,8 +182,9 @@ def find_faults(directory: Path, tests: Sequence[str]) -> frozenset[str]:
 
 def add_migration(directory: Path, text: str) -> None:
     """A further migration."""
-    number = len(list((directory / MIGRATIONS).glob("[0-9]*.sql"))) + 1
-    (directory / MIGRATIONS / f"{number:04}_plant_a_fault.sql").write_text(text)
+    names = [file.name for file in (directory / SCHEMA).glob("[0-9][0-9][0-9][0-9]_*.sql")]
+    number = max((int(name[:4]) for name in names), default=BASELINE) + 1
+    (directory / SCHEMA / f"{number:04}_plant_a_fault.sql").write_text(text)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -176,7 +200,7 @@ def main(arguments: Sequence[str]) -> int:
         if commit is None:
             print("upgrade: the schema is at its baseline: no older code runs on it", flush=True)
         else:
-            print(f"upgrade: the code of {commit} on the migrations that lie here", flush=True)
+            print(f"upgrade: the code of {commit} on the schema that lies here", flush=True)
             if faults := find_faults(checkout, TESTS):
                 print(f"upgrade: {len(faults)} tests fail on this schema alone:", *sorted(faults))
                 print("upgrade: a release must expand before it contracts: docs/upgrade.md")
