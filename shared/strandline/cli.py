@@ -85,7 +85,7 @@ def _build_parser() -> argparse.ArgumentParser:
     receipt_parser.add_argument(
         "--public-key", help="of the deployment, in hex; by default from its own secret"
     )
-    commands.add_parser("migrate", help="apply missing migrations, as the database owner")
+    commands.add_parser("migrate", help="apply missing migrations and newer functions, as the database owner")
     return parser
 
 

@@ -22,7 +22,7 @@ type StackSetting = Literal["backup_days"]
 
 DAILY_SWEEP_SCHEDULE = "cron(30 3 * * ? *)"
 """The one schedule at a fixed time, in UTC: the daily sweep. The database's sweep day begins at
-this time too (sweep_day_start in the migrations)."""
+this time too (`sweep_day_start`)."""
 
 
 @dataclass(frozen=True)

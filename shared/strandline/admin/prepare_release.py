@@ -47,7 +47,7 @@ class ReleaseProgress(NamedTuple):
     """The result of a run. The state machine reads it like a job's plan, with no shards."""
 
     applied: list[str]
-    """Names of the migrations that were applied."""
+    """Names of the files that were applied: migrations, and functions of rooms."""
     left: list[str]
     """Names of migrations still pending: a long one and those after it. A run that continues them
     was requested."""
@@ -103,7 +103,7 @@ def _require_valid_settings(env: Mapping[str, str]) -> None:
 def _migrate_schema(owner: Connection, deadline: float) -> tuple[list[str], list[str]]:
     """Migrate, and return the names of applied and of pending migrations. Does nothing where the
     database is of a later release: then this one is a rollback, and later migrations only added to
-    the schema."""
+    the schema. Newer functions alone are left by `migrate` itself."""
     if newer_migrations := list_newer(owner):
         logger.warning(
             "the schema is newer than this release", extra={"migrations": newer_migrations}

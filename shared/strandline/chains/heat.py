@@ -2,7 +2,7 @@
 
 Based on source A's use of the Ebbinghaus forgetting curve: heat = I·e^(-Δt/(τ·S)), with I = min(1,
 w₁·importance + w₂·density) and Δt the hours since the last access. S starts at 1, and each recall
-that counts raises it. The migrations define the same formula in SQL, for statements over many
+that counts raises it. functions.sql defines the same formula, for statements over many
 chains; a test checks that the two agree.
 """
 

@@ -1,1 +1,1 @@
-"""The database: connections, pipelines, migrations."""
+"""The database: connections, pipelines, and its schema."""

@@ -70,7 +70,7 @@ def lease_calls(
     probe_seconds: float,
 ) -> CallRateLease:
     """Lease up to `max_calls` calls of a subject's `limit` per minute, and read the model's state
-    and the budget; see `lease_model` in the migrations. Runs in a transaction of its own, outside
+    and the budget; see `lease_model` in functions.sql. Runs in a transaction of its own, outside
     of any other."""
     (result,) = access.fetch(
         CallRateLease,

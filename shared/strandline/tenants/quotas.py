@@ -48,8 +48,8 @@ class QuotaManager:
     """Spends tenants' quotas from slices that are leased from the database. Thread-safe; one
     instance per process.
 
-    The units leased by all processes never exceed limit x time + burst (see `lease_quota` in the
-    migrations). A process holds at most one unspent slice, plus the units that its last requests
+    The units leased by all processes never exceed limit x time + burst (see `lease_quota` in
+    functions.sql). A process holds at most one unspent slice, plus the units that its last requests
     returned, so limits are exact to within one slice per process. Only a request that uses up a
     slice needs a round trip. A refusal is remembered until it expires, so that a flood of requests
     uses no connections.
