@@ -85,7 +85,9 @@ def _build_parser() -> argparse.ArgumentParser:
     receipt_parser.add_argument(
         "--public-key", help="of the deployment, in hex; by default from its own secret"
     )
-    commands.add_parser("migrate", help="apply missing migrations and newer functions, as the database owner")
+    commands.add_parser(
+        "migrate", help="bring tables and functions to this release, as their owner"
+    )
     return parser
 
 
