@@ -120,3 +120,107 @@ revoke execute on function next_sweep from public;
 grant execute on function next_sweep to strandline_app;
 
 reset role;
+
+-- a clock that was put back ------------------------------------------------------------------------
+-- What was stored while it ran ahead says that work is due, leased or paid for at a time that may be a year away.
+-- No wait of the service is longer than a day: a due time further ahead is of such a clock, and comes due at once.
+
+-- The asker's tenant's times that only a clock that was put back can have stored, put back: what they hold up is
+-- due now, and what they hold is free. Returns how many rows that were. `p_now` is the job's clock; what lies
+-- ahead of it alone may be of the database's. Facts stay as they are: when an event was recorded, when somebody
+-- asked.
+create or replace function put_times_back(p_now timestamptz) returns bigint
+language plpgsql set search_path = pg_catalog, public, pg_temp as $$
+declare
+    v_now timestamptz := greatest(p_now, clock_timestamp());
+    v_ahead timestamptz := v_now + interval '1 day';
+    v_rows bigint;
+    v_count bigint := 0;
+begin
+    update scope_work w set due_at = least(w.due_at, v_now),
+        leased_until = case when w.leased_until > v_ahead then '-infinity' else w.leased_until end
+    where w.tenant_id = current_tenant() and greatest(w.due_at, w.leased_until) > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    update erasures e set due_at = v_now, cleared_at = least(e.cleared_at, v_now)
+    where e.tenant_id = current_tenant() and e.due_at > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    update erased_payloads p set marked_at = v_now
+    where p.tenant_id = current_tenant() and p.marked_at > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    update turns t set due_at = v_now, leased_until = null
+    where t.tenant_id = current_tenant() and t.due_at > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    -- A mark that is gone is set again, by the next look at the payload.
+    delete from blob_removals r
+    where r.tenant_id = current_tenant() and coalesce(r.removing_until, r.marked_at) > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    update blob_scans p set ended_at = v_now
+    where p.tenant_id = current_tenant() and p.ended_at > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    update quotas q set measured_at = v_now
+    where q.tenant_id = current_tenant() and q.measured_at > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    update tenant_due_times d set due_since = v_now
+    where d.tenant_id = current_tenant() and d.due_since > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    update tenants t set swept_at = v_now - interval '2 days'  -- not swept today
+    where t.tenant_id = current_tenant() and t.swept_at > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    update model_states s set breaker_open_until = '-infinity'
+    where s.tenant_id = current_tenant() and s.breaker_open_until > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    delete from waits w where w.tenant_id = current_tenant() and w.expires_at > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    update topic_work w set oldest_at = least(w.oldest_at, v_now), newest_at = least(w.newest_at, v_now)
+    where w.tenant_id = current_tenant() and w.oldest_at > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    update graph_analyses a set changed_at = v_now
+    where a.tenant_id = current_tenant() and a.changed_at > v_ahead;
+    get diagnostics v_rows = row_count;
+    v_count := v_count + v_rows;
+    -- A tenant may let lanes rest for weeks: only those whose events are of such a clock. They are told from
+    -- now on, because recorded_at never falls in a scope.
+    update lanes l set idle_at = v_now + interval '30 minutes'
+    where l.tenant_id = current_tenant() and l.idle_at > v_ahead and exists (
+        select from scopes s where s.tenant_id = l.tenant_id and s.scope_id = l.scope_id
+            and s.last_recorded_at > v_ahead);
+    get diagnostics v_rows = row_count;
+    return v_count + v_rows;
+end $$;
+
+set local role strandline_planner;
+
+-- Tenant ids, and nothing else about them, with times that `put_times_back` puts back: of those kinds that may
+-- hold up work for ever, each by its index.
+create or replace function tenants_with_times_ahead(p_now timestamptz) returns table (tenant_id text)
+language sql stable security definer set search_path = pg_catalog, public, pg_temp as $$
+    select w.tenant_id from scope_work w
+    where greatest(w.due_at, w.leased_until) > greatest(p_now, now()) + interval '1 day'
+    union
+    select e.tenant_id from erasures e where e.due_at > greatest(p_now, now()) + interval '1 day'
+    union
+    select t.tenant_id from turns t where t.due_at > greatest(p_now, now()) + interval '1 day'
+    union
+    select d.tenant_id from tenant_due_times d
+    where d.kind in ('bytes', 'payloads', 'snapshots')
+        and d.due_since > greatest(p_now, now()) + interval '1 day'
+    union
+    select t.tenant_id from tenants t where t.swept_at > greatest(p_now, now()) + interval '1 day'
+    order by 1
+$$;
+revoke execute on function tenants_with_times_ahead from public;
+grant execute on function tenants_with_times_ahead to strandline_app;
+
+reset role;

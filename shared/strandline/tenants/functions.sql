@@ -55,6 +55,9 @@ end;
 --
 -- A slice is a second's worth of the rate, a thousandth of the level or 1 MiB; near the limit a
 -- quarter of what is left, but no less than a tenth of a slice. A refused caller waits for a whole one.
+--
+-- What lies further ahead than all units at once is of a clock that was put back, or of a larger burst. It is
+-- stored as all of them, refused or not: else the refusals would last until that time comes.
 create or replace function lease_quota(p_quota text, p_need bigint, p_default bigint, p_burst numeric)
 returns table (granted bigint, "limit" bigint, at_once bigint, retry_after float8)
 language plpgsql set search_path = pg_catalog, public, pg_temp as $$
@@ -69,6 +72,7 @@ declare
     v_free bigint;
     v_granted bigint := 0;
     v_now timestamptz;
+    v_latest_arrival timestamptz;
 begin
     -- A crash may lose the leases of the last moments, which are then given twice: better than to wait
     -- for the disk at each.
@@ -79,6 +83,15 @@ begin
     v_now := clock_timestamp();  -- after the lock: leases are in the order of their times
 
     v_used := quota_used(v_row, v_limit, v_at_once, v_now);
+    v_latest_arrival := case when v_is_level or v_limit = 0 then 'infinity'
+        else v_now + ceil(v_at_once * 60000000::numeric / v_limit) * interval '1 microsecond' end;
+    if v_row.theoretical_arrival_at > v_latest_arrival or v_row.recent_since > v_now then
+        update quotas q set
+            theoretical_arrival_at = least(q.theoretical_arrival_at, v_latest_arrival),
+            recent_since = least(q.recent_since, v_now)
+        where q.tenant_id = current_tenant() and q.quota = p_quota
+        returning q.* into v_row;
+    end if;
     v_free := floor(v_at_once - v_used);
     if v_free >= p_need then
         v_granted := least(v_free, greatest(p_need,
