@@ -180,8 +180,12 @@ def _at(seconds: int) -> str:
 
 @pytest.mark.parametrize(
     ("header", "least", "most"),
-    [("7", 7, 7), ("1.5", 1.5, 1.5), (_at(3600), 3000, 3600), (_at(-3600), 0, 0), ("x", None, None)]
-    + [(text, None, None) for text in ("-1", "nan", "inf", "2, 3", "", "1e9")],
+    [
+        *[("7", 7, 7), ("1.5", 1.5, 1.5), ("x", None, None)],
+        pytest.param(_at(3600), 3000, 3600, id="in an hour"),
+        pytest.param(_at(-3600), 0, 0, id="an hour ago"),
+        *[(text, None, None) for text in ("-1", "nan", "inf", "2, 3", "", "1e9")],
+    ],
 )
 def test_retry_after_is_read_in_both_its_forms(
     header: str, least: float | None, most: float | None
