@@ -398,7 +398,7 @@ def test_a_release_on_its_way_back_leaves_the_newer_schema_and_does_not_fail(
     assert rights_of(stage, secrets.read_secret(first_key)) == {"operator"}
     stage.rows("delete from schema_migrations where number = %s", LAST)
     # a branch that knew another one: not older, but another
-    stage.rows("update schema_migrations set name = '0064_other' where number = %s", BASELINE)
+    stage.rows("update schema_migrations set name = '0065_other' where number = %s", BASELINE)
     stage.rows("update schema_migrations set checksum = '' where number = %s", BASELINE)
     with pytest.raises(Misconfigured, match=EVERY[0]):
         deploy()

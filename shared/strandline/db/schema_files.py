@@ -9,10 +9,10 @@ from typing import Any, LiteralString, NamedTuple, cast
 
 import psycopg
 
-BASELINE = 64
+BASELINE = 65
 """The number under which `db/schema/NN_subject.sql`, all of them as one, are recorded. Numbered
 files after it change tables."""
-BASELINE_NAME = "0064_baseline"
+BASELINE_NAME = "0065_baseline"
 FUNCTION_ROOMS = (
     *("db", "llm", "auth", "tenants", "jobs", "log", "chains", "recall", "sessions", "topics"),
     *("graph", "personas", "erasure", "background"),

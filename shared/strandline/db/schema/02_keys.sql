@@ -57,6 +57,9 @@ create table certificate_principals (
 -- A subject is looked up before its tenant is known: it stands for one principal in the whole deployment.
 create unique index certificate_principals_subject
     on certificate_principals (subject, coalesce(issuer, '')) where revoked_at is null;
+-- The same of entries that are revoked: see find_certificate_principal.
+create index certificate_principals_revoked on certificate_principals (subject, issuer)
+    where revoked_at is not null;
 create index certificate_principals_newest
     on certificate_principals (tenant_id, created_at desc, certificate_id desc);
 
