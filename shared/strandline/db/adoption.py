@@ -66,6 +66,9 @@ select case c.relkind when 'c' then 'type' when 'v' then 'view' else 'table' end
 from pg_class c
 where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'v', 'c', 'm', 'f')
     and c.relname not in ('schema_migrations', 'schema_functions')
+    and not exists (  -- what an operator's extension brought
+        select from pg_depend d
+        where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e')
 """
 _FUNCTIONS = """
 select 'function ' || p.proname,

@@ -116,6 +116,11 @@ def test_a_database_that_was_changed_by_hand_is_refused_and_left_as_it_is(
     assert (older.rows(NUMBERS), describe(older)) == (numbers, catalogue)
 
 
+def test_an_extension_of_the_operator_is_no_difference(older: ScratchDatabase) -> None:
+    older.rows("create extension pg_buffercache")
+    assert run(older)
+
+
 def test_a_database_that_cannot_be_adopted_is_not_led_half_the_way(older: ScratchDatabase) -> None:
     older.rows("create table more (a int)")
     with pytest.raises(Misconfigured, match="table more is unknown"):
