@@ -74,6 +74,24 @@ def test_numbered_files_define_no_function_of_a_room() -> None:
     assert rooms.keys() & numbered.keys() == set()
 
 
+def find_dropped(base: ScratchDatabase, text: str) -> list[str]:
+    """Functions that a numbered file drops, but a file still makes: a new database has them, one
+    that has their revision would lose them."""
+    signatures = re.findall(r"\bdrop function (?:if exists )?(\w+\([^;]*\));", text)
+    return [
+        signature
+        for signature in signatures
+        if base.rows("select to_regprocedure(%s)", signature) != [(None,)]
+    ]
+
+
+def test_a_function_that_is_dropped_has_left_its_file(scratch_db: ScratchDatabase) -> None:
+    texts = [file.text for file in list_migrations()[1:]]
+    assert [find_dropped(scratch_db, text) for text in texts] == [[]] * len(texts)
+    fault = "drop function if exists page_bytes(events); drop function gone();"
+    assert find_dropped(scratch_db, fault) == ["page_bytes(events)"]
+
+
 # whose they are -----------------------------------------------------------------------------------
 
 
