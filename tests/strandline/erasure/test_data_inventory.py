@@ -80,6 +80,7 @@ _PLAIN = {
     "monthly_spend": {"tenant_id"},
     "quotas": {"tenant_id", "quota"},
     "waits": {"tenant_id", "wait_id", "function"},
+    "schema_functions": {"room", "checksum"},
     "schema_migrations": {"name", "checksum"},
     "scope_members": {"tenant_id", "participant", "scope_id", "participants"},
     "scope_work": {"tenant_id", "scope_id", "participants", "last_error"},
