@@ -85,9 +85,7 @@ def _build_parser() -> argparse.ArgumentParser:
     receipt_parser.add_argument(
         "--public-key", help="of the deployment, in hex; by default from its own secret"
     )
-    commands.add_parser(
-        "migrate", help="bring tables and functions to this release, as their owner"
-    )
+    commands.add_parser("migrate", help="bring the schema to this release, as its owner")
     return parser
 
 

@@ -147,14 +147,14 @@ def describe_catalogue(owner: psycopg.Connection[Any], baseline: Migration) -> s
 
 def compare_catalogues(expected: str, actual: str) -> list[str]:
     """What of `actual` is not as in `expected`, in words: `policies of table events differ`."""
-    known, found = _parse(expected), _parse(actual)
-    differences = [f"{name} is missing" for name in known.keys() - found.keys()]
-    differences += [f"{name} is unknown" for name in found.keys() - known.keys()]
-    for name in known.keys() & found.keys():
+    before, now = _parse(expected), _parse(actual)
+    differences = [f"{name} is missing" for name in before.keys() - now.keys()]
+    differences += [f"{name} is unknown" for name in now.keys() - before.keys()]
+    for name in before.keys() & now.keys():
         parts = _FUNCTION_PARTS if name.startswith("function ") else _PARTS
         differences += [
             f"the {part} of {name} differ"
-            for part, one, other in zip(parts, known[name], found[name], strict=True)
+            for part, one, other in zip(parts, before[name], now[name], strict=True)
             if one != other
         ]
     return sorted(differences)

@@ -127,18 +127,18 @@ def apply_functions(owner: psycopg.Connection[Any], files: Iterable[FunctionFile
     text was altered and its revision was not."""
     with owner.transaction():
         rows = owner.execute("select room, revision, checksum from schema_functions").fetchall()
-        recorded = {room: (revision, checksum) for room, revision, checksum in rows}
-        risen = [file for file in files if _has_risen(file, *recorded.get(file.room, (0, "")))]
-        with _function_owners(owner, {role for file in risen for role in file.owners}):
-            for file in risen:
+        record_by_room = {room: (revision, checksum) for room, revision, checksum in rows}
+        newer = [file for file in files if _is_newer(file, *record_by_room.get(file.room, (0, "")))]
+        with _function_owners(owner, {role for file in newer for role in file.owners}):
+            for file in newer:
                 with _note(file.name):
                     execute_file(owner, file.text)
                     row = file.room, file.revision, file.checksum
                     owner.execute(_RECORD_FUNCTIONS, row)
-    return [file.name for file in risen]
+    return [file.name for file in newer]
 
 
-def _has_risen(file: FunctionFile, revision: int, checksum: str) -> bool:
+def _is_newer(file: FunctionFile, revision: int, checksum: str) -> bool:
     if file.revision == revision and file.checksum != checksum:
         raise Misconfigured(
             f"{file.name} was altered after its revision {revision} was applied: restore the file, "
