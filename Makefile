@@ -30,8 +30,8 @@ npm:
 run: $(LEAN) ## start the whole service on this machine; Ctrl-C stops it; TLS=1: HTTPS, client certificates
 	@$(CALL) -m strandline.local.run_interruptible strandline.local.run $(if $(TLS),--tls)
 
-demo: $(LEAN) ## feed the conversation that ships with the project, and ask it questions
-	@$(CALL) -m strandline.local.run_interruptible strandline.local.demo
+demo: $(LEAN) ## beside a running service: fill a memory, ask it, state a fact, erase; in half a minute
+	@$(CALL) -m strandline.local.run_interruptible events.demo.tour
 
 key: $(LEAN) ## make an API key while the service runs: make key ARGS="--tenant acme --user user:alice"
 	@$(CALL) -m strandline.local.run_interruptible strandline.cli key $(ARGS)

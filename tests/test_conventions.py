@@ -19,7 +19,9 @@ from strandline.recall import routes as recall_routes
 from strandline.status import routes as status_routes
 
 ROOT = Path(__file__).parent.parent
-SOURCES = sorted((ROOT / "shared" / "strandline").rglob("*.py"))
+SOURCES = sorted(
+    [*(ROOT / "shared" / "strandline").rglob("*.py"), *(ROOT / "events" / "demo").glob("*.py")]
+)
 pytestmark = pytest.mark.source
 
 

@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.source
 ROOT = Path(__file__).parent.parent
-FOLDERS = [ROOT / "shared" / "strandline", ROOT / "infra", ROOT / "functions"]
+FOLDERS = [ROOT / "shared" / "strandline", ROOT / "infra", ROOT / "functions", ROOT / "events"]
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 COMPOUND = re.compile(r"\b[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+\b|\b_?[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b")
 """A word that can only be an identifier: with an underscore, or with capitals inside."""

@@ -21,6 +21,13 @@ def test_what_is_extracted_is_mostly_right_and_published(path: Path, repository:
     assert {*graph_extraction.table_rows(path.stem, scores)} <= {*published}
 
 
+@pytest.mark.parametrize("path", list(graph_extraction.CONVERSATIONS), ids=lambda path: path.stem)
+def test_what_is_expected_names_events_that_there_are(path: Path) -> None:
+    expectations = graph_extraction.read_expectations(graph_extraction.CONVERSATIONS[path])
+    assert {one.event for one in expectations} <= {event.key for event in talks.read(path).events}
+    assert {one.kind for one in expectations} == {"fact", "decision", "relation"}
+
+
 def test_an_item_is_right_where_its_event_is_expected_to_say_so() -> None:
     expected = Expectation("fact", "demo-0025", ("Mara", "cashew"))
     assert expected.is_met_by(Item("fact", "demo-0025", "Mara has a serious Cashew allergy."))

@@ -121,7 +121,7 @@ def _describe_model() -> str:
 def _next_step() -> str:
     """What to try next: a checkout has more than an installed package."""
     if (Path(__file__).parents[3] / "Makefile").exists():
-        return "`make demo` in another terminal stores a whole conversation."
+        return "`make demo` in another terminal shows in seconds what it does."
     return "`strandline simulate` in another terminal tries everything out."
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -19,10 +20,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from events.demo import tour
 from strandline import cli
 from strandline.db.migrate import Migration, migrate, prepare_roles
 from strandline.errors import Misconfigured
-from strandline.local import demo
 from strandline.local.log_file import log_file
 from strandline.local.postgres import EmbeddedPostgres
 from strandline.local.run import format_greeting
@@ -215,60 +216,98 @@ def test_it_warns_of_a_synchronised_directory_and_logs_into_a_file(
     assert '"request"' not in "".join(capfd.readouterr()), "the terminal stays quiet"
 
 
-@pytest.mark.proof
-def test_the_demo_answers_in_plain_text_and_hides(
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    repository: Path,
-    capsys: pytest.CaptureFixture[str],
+def test_the_demo_answers_hides_states_and_erases(
+    shared_place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Twice on the same data, into what is no terminal."""
-    monkeypatch.chdir(repository)
-    monkeypatch.setenv("STRANDLINE_PORT", "0")
-    for _ in range(2):
-        assert demo.main() == 0
+    """Into what is no terminal; and where the service refuses a call."""
+    with run_local_service(shared_place, 0) as service:
+        assert tour.main() == 0
         output = capsys.readouterr().out
-        assert "263 messages in 18 conversations" in output
-        assert not re.search(r"\bbaf[a-z2-7]{20,}|\r|\x1b", output)
-        assert output.count("\n      cited: ") == 2 * len(demo.QUESTIONS)
-        answers = output.split(" ask: ")[1:]
-        assert [answer.partition("\n")[0] for answer in answers] == [*demo.QUESTIONS, demo.PRIVATE]
-        for answer, fact in zip(
-            answers, ("10.4 metres", "09:30", "235", "red pouch", "3 October"), strict=False
-        ):
-            assert fact in " ".join(answer.split()), answer
-        assert "0 of them can be found" in " ".join(output.split())
-        assert re.search(r"\d+ topics, cut and named", output)
-        assert "curl -s http" in output
-        assert "A build publishes the topics as a tree: version 1." in output
-        answer = output.partition(f" ask it: {demo.QUESTIONS[4]}")[2]
-        below = re.search(r"\n  - \w{3} \d+ \w+ 20\d\d.*\n +\[1\] mara: ", answer)
-        assert below, "an event below a topic, on the topic's day"
-        assert re.search(r"  [1-9]\d* events under topics of the tree, \d+ that are in no", answer)
-        for title in demo.TITLES.values():
-            graph = output.partition(f"\n{title}: ")[2]
-            kinds = re.findall(
-                r"^  (\w+) +(\d+) +\d+ +\d+ +(?:none|[\d.]+) +[\d.]+$", graph, re.MULTILINE
-            )
-            names, counts = zip(*kinds[:4], strict=True)
-            assert names == ("entities", "facts", "decisions", "relations")
-            assert int(counts[0]), "entities"
-            assert re.search(r"^  Communities.*:\n +\d+ nodes  \w", graph, re.MULTILINE)
-        assert re.search(r"        cited: \w+, \d+ \w+ 20\d\d, \d\d:\d\d: \"", output), "decisions"
-        persona = " ".join(output.partition("\nWHO SPEAKS\n")[2].split())
-        assert re.search(r'the sona "Buoy keeper": \d+ memories', persona)
-        assert "None is configured. With STRANDLINE_LLM_PROVIDER and" in persona
-        picture = (place / "graph-demo.svg").read_text("utf-8")
-        published = (repository / "docs" / "graph.svg").read_text("utf-8")
-        assert picture == published, "copy it to docs/graph.svg, and look at it"
-    with (
-        run_local_service(place, 0) as service,
-        psycopg.connect(service.postgres.dsn("strandline")) as admin,
+        _check_demo_output(output)
+        path, key = _copied_call(output, "erasures/")
+        erasure = call(replace(service, admin=service.admin._replace(token=key)), path)
+        assert (erasure["kind"], erasure["state"]) == ("events", "hidden")
+        monkeypatch.setattr(tour, "load_events", lambda: [{"session_id": "s", "role": "nobody"}])
+        assert tour.main() == 1
+        assert capsys.readouterr().err.startswith("\nstrandline: events.0.")
+
+
+@pytest.mark.proof
+def test_the_demo_runs_again_and_notices_what_it_must_not_show(
+    shared_place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with run_local_service(shared_place, 0):
+        for _ in range(2):
+            assert tour.main() == 0
+        tenants = re.findall(r"new tenant, (demo-[\d-]+)\.", capsys.readouterr().out)
+        assert len(set(tenants)) == 2
+        monkeypatch.setattr(tour, "TOMAS", tour.MARA)
+        with pytest.raises(SystemExit, match="the demo fails: Recall finds what Tomas may not see"):
+            tour.main()
+
+
+def _check_demo_output(output: str) -> None:
+    """What a run prints, section by section."""
+    assert not re.search(r"\r|\x1b", output)
+    shown, _, calls = output.partition("\nGo on with this memory")
+    assert calls.rstrip().endswith("tries it.")
+    assert [line for line in shown.splitlines() if len(line) > 95] == []
+    assert "259 messages in 18 conversations" in " ".join(shown.split())
+    assert re.search(r"^   storing \.{13} done$", shown, re.MULTILINE)
+    sections = [" ".join(part.split()) for part in re.split(r"\n\n\d\. ", shown)[1:]]
+    assert len(sections) == 6
+    answers = sections[1].split(" ask: ")[1:]
+    for answer, question, fact in zip(
+        answers,
+        tour.QUESTIONS,
+        ("10.4 metres", "crab boat Marigold", "16 November", "charged 235", "red pouch"),
+        strict=True,
     ):
-        rows = admin.execute("select tenant_id, count(*) from events group by 1").fetchall()
-        assert rows == [("demo", 263 + 58)], (
-            "nothing twice, nothing in the tenant of the first calls"
-        )
+        assert answer.startswith(question.text)
+        first = answer.partition("Before that: ")[0]
+        assert fact in first, answer
+        assert re.search(r"\[(Mara|Keel), \d+ \w+ 2026, \d\d:\d\d UTC, [0-9a-f-]{36}\]", first)
+    assert "blue drybag" in answers[-1].partition("Before that: ")[2]
+    assert "235" not in sections[2]
+    assert "There is nothing here that this credential can see." in sections[2]
+    assert f"4 August 2026 to 13 October 2026: {tour.FORMER_FACT}" in sections[3]
+    assert f"Ended, because: {tour.REASON}" in sections[3]
+    assert f"13 October 2026 to today: {tour.FACT}" in sections[3]
+    tokens = re.match(r"It fits a prompt: (\d+) tokens", sections[4])
+    assert tokens is not None
+    assert int(tokens[1]) <= tour.CONTEXT_TOKENS <= 400
+    assert re.search(r"\| <memory-(\w+)> .*red pouch.* \| </memory-\1>$", sections[4])
+    assert "takes: 1 event. Erased at" in sections[5]
+    assert sections[5].endswith('"This event was erased."')
+
+
+def _copied_call(output: str, start: str) -> tuple[str, str]:
+    """The path of a call that the demo prints, and its key."""
+    key = re.search(r"^KEY=(\S+)$", output, re.MULTILINE)
+    path = re.search(rf"\$API/({start}\S+)", output)
+    assert key is not None
+    assert path is not None
+    return f"/api/v1/{path[1]}", key[1]
+
+
+def test_the_demo_without_a_service_says_how_to_start_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_DATA_DIR", str(tmp_path))
+    with pytest.raises(Misconfigured, match="no service runs on this data: start it by `make run`"):
+        tour.main()
+    with socket.socket() as listener:  # as after the service was stopped
+        listener.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        connection_file(tmp_path).write_text(json.dumps({"url": url, "tls": None}))
+        with pytest.raises(Misconfigured, match="no service runs on this data"):
+            tour.main()
+
+
+def test_the_graph_s_page_draws_the_fact_that_the_demo_states(repository: Path) -> None:
+    page = (repository / "docs" / "graph.md").read_text("utf-8")
+    (picture,) = re.findall(r"```mermaid\n(.*?)```", page, re.DOTALL)
+    assert all(text in picture for text in (tour.FACT, tour.FORMER_FACT, tour.REASON))
 
 
 def test_keys_are_made_listed_and_revoked(

@@ -426,7 +426,7 @@ def _make(target: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("target", "moments", "step"),
-    [("run", 5.0, 4.0), pytest.param("demo", 7.0, 6.0, marks=pytest.mark.proof), ("key", 1.2, 0.8)],
+    [("run", 5.0, 4.0), ("demo", 1.2, 0.8), ("key", 1.2, 0.8)],
 )
 def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
     target: str,
@@ -447,6 +447,19 @@ def test_ctrl_c_ends_it_at_any_moment_without_a_traceback(
         lines = program.output.strip().splitlines()
         assert len([line for line in lines if "interrupted" in line]) <= 1, (at, program.output)
         at += step
+
+
+@pytest.mark.proof
+def test_ctrl_c_ends_the_demo_in_its_middle(place: Path, end_seconds: float) -> None:
+    with started(RUN, place) as service:
+        service.wait_for(READY)
+        with started(_make("demo"), place) as program:
+            program.wait_for("1. A memory fills")
+            program.interrupt()
+            assert program.end(end_seconds) == 2, "make says so"
+        assert program.traceback == ""
+        assert "Go on" not in program.output
+        assert service.terminate() < end_seconds, "that goes on"
 
 
 def test_a_stop_that_the_program_does_not_get_is_repeated() -> None:

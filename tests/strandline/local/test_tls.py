@@ -17,6 +17,7 @@ import pytest
 import trustme
 import uvicorn
 
+from events.demo import tour
 from strandline import cli
 from strandline.admin import certificates
 from strandline.db.database import Caller, Database
@@ -229,6 +230,8 @@ def test_the_whole_service_over_tls(
             ask(port, stranger(service.tls.authority), "POST", path, event)
         greeting = format_greeting(service, 1.0)
         assert f"--cacert {service.tls.authority} --cert {service.tls.client} --key" in greeting
+        assert tour.main() == 0
+        assert f"curl -s --cacert {service.tls.authority} $API/recall" in capsys.readouterr().out
         monkeypatch.delenv("STRANDLINE_DATABASE_URL")  # as in another terminal
         _at_the_console(service.tls, capsys)
         environment = json.loads(connection_file(place).read_text())["environment"]
