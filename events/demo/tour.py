@@ -26,13 +26,13 @@ class Question(NamedTuple):
 
     people: People
     text: str
-    shown: int = 1
+    hit_count: int = 1
     """How many hits; the second is the value that the first replaced."""
 
 
 PRIVATE = Question(MARA_AND_KEEL, "What did the clockmaker charge for the barometer?")
 """One of those below. Tomas asks it, too, and was not there when Mara spoke of it."""
-CHANGED = Question(MARA_AND_KEEL, "Where does Mara keep her auto-injector now?", shown=2)
+CHANGED = Question(MARA_AND_KEEL, "Where does Mara keep her auto-injector now?", hit_count=2)
 QUESTIONS = (
     Question(ALL, "How high was the tallest single wave at Auk in the storm?"),
     Question(ALL, "Where was the buoy Cod found, and by whom?"),
@@ -106,8 +106,10 @@ def _ask_questions(memory: Strandline) -> Mapping[Question, UUID]:
     first_hits: dict[Question, UUID] = {}
     for question in QUESTIONS:
         print(f"\n{_INDENT}{_name_all(question.people)} ask: {question.text}")
-        hits = memory.recall(question.text, participants=question.people, limit=question.shown).hits
-        _check(len(hits) == question.shown, "Recall does not find what answers this.")
+        hits = memory.recall(
+            question.text, participants=question.people, limit=question.hit_count
+        ).hits
+        _check(len(hits) == question.hit_count, "Recall does not find what answers this.")
         for hit, label in zip(hits, ("", "Before that: "), strict=False):
             speaker = _name(hit.speaker or "a tool")
             _print_wrapped(f'{label}"{hit.text}"', indent=2)

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from strandline.local import demo
 from tests.bench.scores import Expected
 
 type Row = dict[str, Any]
@@ -118,7 +117,15 @@ def _from_folder(folder: Path) -> Conversation:
         for row in _rows(folder / "topics.jsonl")
     ]
     questions = _rows_if_any(folder / "questions.jsonl")
-    return Conversation(folder.name, list(demo.load_events(folder)), topics, questions)
+    return Conversation(folder.name, list(_folder_events(folder)), topics, questions)
+
+
+def _folder_events(folder: Path) -> Iterator[Row]:
+    """The events with their large payloads, and the keys they cite in `cites`."""
+    for event in _rows(folder / "conversation.jsonl"):
+        if file := event.pop("content_file", None):
+            event["content"] = (folder / file).read_text(encoding="utf-8")
+        yield event
 
 
 def _rows(path: Path) -> list[Row]:

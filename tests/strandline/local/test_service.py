@@ -229,7 +229,7 @@ def test_the_demo_answers_hides_states_and_erases(
         assert (erasure["kind"], erasure["state"]) == ("events", "hidden")
         monkeypatch.setattr(tour, "load_events", lambda: [{"session_id": "s", "role": "nobody"}])
         assert tour.main() == 1
-        assert capsys.readouterr().err.startswith("\nstrandline: events.0.")
+        assert capsys.readouterr().err.startswith("\nstrandline: events: the batch is atomic")
 
 
 @pytest.mark.proof
@@ -249,12 +249,12 @@ def test_the_demo_runs_again_and_notices_what_it_must_not_show(
 def _check_demo_output(output: str) -> None:
     """What a run prints, section by section."""
     assert not re.search(r"\r|\x1b", output)
-    shown, _, calls = output.partition("\nGo on with this memory")
+    text, _, calls = output.partition("\nGo on with this memory")
     assert calls.rstrip().endswith("tries it.")
-    assert [line for line in shown.splitlines() if len(line) > 95] == []
-    assert "259 messages in 18 conversations" in " ".join(shown.split())
-    assert re.search(r"^   storing \.{13} done$", shown, re.MULTILINE)
-    sections = [" ".join(part.split()) for part in re.split(r"\n\n\d\. ", shown)[1:]]
+    assert [line for line in text.splitlines() if len(line) > 95] == []
+    assert "259 messages in 18 conversations" in " ".join(text.split())
+    assert re.search(r"^   storing \.{13} done$", text, re.MULTILINE)
+    sections = [" ".join(part.split()) for part in re.split(r"\n\n\d\. ", text)[1:]]
     assert len(sections) == 6
     answers = sections[1].split(" ask: ")[1:]
     for answer, question, fact in zip(
