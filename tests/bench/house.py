@@ -3,7 +3,7 @@
     python -m tests.bench.house [--before COMMIT] [--list]
 
 Only files that git tracks are measured, as they are in the working tree or in the commit.
-Production code lies in `shared/strandline`, `infra`, `functions` and `events/demo`. What is counted:
+Production code lies in `shared/strandline`, `infra`, `functions`, `events/demo`. What is counted:
 
 - modules by folder, without `__init__.py`; lines of modules and of functions, everything included;
 - identifiers: every place that binds a name (functions, classes, parameters, variables, attributes,

@@ -54,11 +54,11 @@ def read_file(context: ToolContext, cid: str, start: int) -> ResourceContents:
         return _write_json(file, "")
     text, address = read_payload(context, file)
     rest = text[start:]
-    shown = count_fitting_chars(rest, MAX_TOKENS - _NOTE_TOKENS)
-    contents = [{"mimeType": file["mime_type"], "text": rest[:shown]}]
+    length = count_fitting_chars(rest, MAX_TOKENS - _NOTE_TOKENS)
+    contents = [{"mimeType": file["mime_type"], "text": rest[:length]}]
     notes = address.strip()
-    if shown < len(rest):
-        more = f"memoria://file/{cid}?from={start + shown}"
+    if length < len(rest):
+        more = f"memoria://file/{cid}?from={start + length}"
         notes = f"More, of {len(text)} characters: {more}\n{notes}".strip()
     return contents + ([{"mimeType": "text/plain", "text": notes}] if notes else [])
 

@@ -26,12 +26,13 @@ _REST = "Ask for less at once, for example with a smaller `limit`."
 def fence_lines(lines: Sequence[str], rest: str = _REST) -> str:
     """Lines as data, between two tags that nothing in them can close. Where they are too long for
     an answer, the first ones, and `rest`, the way to the others."""
-    shown = take_fitting_lines(lines)
-    block = fence([_INTRODUCTION, *shown])
-    if len(shown) == len(lines):
+    first_lines = take_fitting_lines(lines)
+    block = fence([_INTRODUCTION, *first_lines])
+    if len(first_lines) == len(lines):
         return block
-    return f"{block}\nCut: {len(lines) - len(shown)} of {len(lines)} lines are left out, as an" + (
-        f" answer has at most {MAX_TOKENS:,} tokens. {rest}"
+    return (
+        f"{block}\nCut: {len(lines) - len(first_lines)} of {len(lines)} lines are left out, as an"
+        + (f" answer has at most {MAX_TOKENS:,} tokens. {rest}")
     )
 
 

@@ -136,10 +136,10 @@ def read_event(context: ToolContext, arguments: Arguments) -> str:
         whole_text, note = read_payload(context, file)
     start = max(0, arguments.get("from", 0))
     rest = whole_text[start:]
-    shown = count_fitting_chars(rest, MAX_TOKENS - _LINE_TOKENS)
-    lines = [sanitize(line) for line in rest[:shown].splitlines()]
+    length = count_fitting_chars(rest, MAX_TOKENS - _LINE_TOKENS)
+    lines = [sanitize(line) for line in rest[:length].splitlines()]
     head = event_line({**event, "content": ""})
-    more = f"\nMore: from={start + shown} of {len(whole_text)}" if shown < len(rest) else ""
+    more = f"\nMore: from={start + length} of {len(whole_text)}" if length < len(rest) else ""
     return fence_lines([head, *(line for line in lines if line)]) + more + note
 
 
