@@ -88,6 +88,10 @@ class InvalidFieldError(ServiceError):
 
     code = "invalid_field"
 
+    def __str__(self) -> str:
+        who = "In Python: user=, agent= or participants=." if self.field == "participants" else ""
+        return " ".join(filter(None, [super().__str__(), who]))
+
 
 class UnauthorizedError(ServiceError):
     """The credential is missing or not valid."""

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, cast
 import click
 
 from strandline.client import answers
+from strandline.client.errors import ForbiddenError
 from strandline.commands.invocation import Invocation
 from strandline.commands.output import print_json, print_table, print_text
 
@@ -228,17 +229,26 @@ def status(run: Invocation) -> None:
         print_text(f"failed jobs: {health.background.jobs_failed}; see `strandline jobs list`")
     if health.background is not None and health.background.erasures_waiting:
         count = health.background.erasures_waiting
-        print_text(f"erasures that wait: {count}; see `strandline erasures --state hidden`")
+        print_text(
+            f"erasures that wait: {count}; see `strandline erasures --state hidden --everybody`"
+        )
     for warning in health.warnings:
         print_text(f"warning: {warning}")
     if health.status != "unavailable":
+        _print_quotas(run)
+
+
+def _print_quotas(run: Invocation) -> None:
+    try:
         usage = run.client.usage()
-        print_text("")
-        print_table(
-            ("quota", "used", "at once", "limit", "per"),
-            ((q.name, q.used, q.at_once, q.limit, q.per) for q in usage.quotas),
-            "",
-        )
+    except ForbiddenError:  # of a key bound to a user: what the tenant uses is not its to see
+        return
+    print_text("")
+    print_table(
+        ("quota", "used", "at once", "limit", "per"),
+        ((q.name, q.used, q.at_once, q.limit, q.per) for q in usage.quotas),
+        "",
+    )
 
 
 def _describe_model(language: answers.LanguageState) -> str:

@@ -86,13 +86,14 @@ def _describe(preview: answers.ErasurePreview) -> str:
 
 @click.command()
 @click.argument("erasure_id", type=click.UUID)
+@reader_options
 @click.pass_obj
-def erasure(run: Invocation, erasure_id: Any) -> None:
+def erasure(run: Invocation, erasure_id: Any, people: ReaderArguments) -> None:
     """Show an erasure; once it is complete, with its signed receipt.
 
     `strandline --json erasure ID` prints what `python -m strandline.cli receipt` checks.
     """
-    status = run.client.erasure(erasure_id)
+    status = run.client.erasure(erasure_id, **people)
     if run.as_json:
         print_json(status)
         return

@@ -69,7 +69,7 @@ def test_add_recall_context_for_people_and_programs(run: Run) -> None:
     assert out == "Nothing is known about this.\n"
 
 
-def test_an_admins_key_reads_everybody_where_it_says_so(run: Run) -> None:
+def test_an_admins_key_reads_everybody_where_it_says_so(run: Run, service: HttpService) -> None:
     for name in ("alice", "bob"):
         assert run("add", f"{name} likes herring.", "--user", name)[0] == 0
     for command in (["recall", "herring"], ["context", "herring"], ["export"], ["verify"]):
@@ -80,6 +80,8 @@ def test_an_admins_key_reads_everybody_where_it_says_so(run: Run) -> None:
         assert command[0] == "verify" or ("alice likes" in out and "bob likes" in out)
         assert run(*command, "--everybody", "--user", "alice")[0] == 1
     assert run("erasures", "--everybody")[1] == "There are no erasures.\n"
+    code, out, err = run("--key", service.gateway.key(user="user:alice"), "status")
+    assert (code, err, "quota" in out) == (0, "", False), "the tenant's use is not a user's to see"
 
 
 def test_answers_have_their_citations(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,6 +227,8 @@ def test_what_is_erased_is_counted_first(
     (document,) = json.loads(run(*eraser, "--json", "erasures", "--state", "hidden")[1])
     assert (document["erasure_id"], document["counts"]["events"]) == (erasure_id, 2)
     assert erasure_id in run(*eraser, "erasures")[1]
+    admin = service.gateway.key(rights=("read", "admin"))
+    assert "2 events" in run("--key", admin, "erasure", erasure_id, "--everybody")[1]
     assert run(*eraser, "erasures", "--user", "bob")[1] == "There are no erasures.\n"
     assert run(*eraser, "erase", *options, "--yes")[0] == 1, "nothing is left"
     event_id = run("add", "Again.", "--user", "alice")[1].split()[3].rstrip(",")
