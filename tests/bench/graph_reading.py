@@ -25,7 +25,7 @@ from typing import Any
 
 from strandline.db.database import Caller
 from strandline.embeddings.minilm import LocalEmbedder
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.search.read_for_recall import RelevantKnowledge, read_knowledge
 from strandline.graph.search.search import ALL_TYPES
 from strandline.recall.calibrations import calibration_for

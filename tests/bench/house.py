@@ -13,7 +13,7 @@ Production code lies in `shared/strandline`, `infra`, `functions`, `events/demo`
   participles ("seed"), the field's terms ("expired"), forms that are also a base form ("put",
   "read", "set", "run"), and annotated fields of a class that are fields of the API, which keep
   their names;
-- places to touch in six walks, from one example of each that exists already. A walk's marker in
+- places to touch in seven walks, from one example of each that exists already. A walk's marker in
   house.json is a regular expression. Each production file in Python or JSON that matches counts as
   one place, and all SQL files together as one, because a change to the schema is one migration. A
   mention in a comment counts: whoever makes such a change has to read it. A file that a target of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 from strandline.client import answers
@@ -23,7 +23,8 @@ from strandline.client.verb_declarations import (
 )
 from strandline.client.whole_files import draft_of
 
-NodeType: TypeAlias = Literal["fact", "decision", "entity", "event", "topic"]
+if TYPE_CHECKING:
+    from strandline.graph.nodes.node_types import NodeType
 
 
 class GraphQuestions(VerbGroup):

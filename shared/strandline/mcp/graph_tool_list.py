@@ -1,6 +1,7 @@
 """The tools of the toolset `graph`, for the model: what is stated and known about people, projects
 and things."""
 
+from strandline.graph.nodes.node_types import NODE_TYPES
 from strandline.mcp.arguments import (
     Schema,
     anything,
@@ -28,7 +29,6 @@ from strandline.mcp.tools_graph import (
 from strandline.mcp.tools_memory import AUTHORS, FORMAT, PARTICIPANTS, SPEAKER
 from strandline.mcp.tools_topics import get_fields, set_field
 
-_TYPES = ("fact", "decision", "entity", "event", "topic")
 _KINDS = ("person", "company", "project", "product", "technology", "place", "other")
 _STATUS = choice("Of a decision.", "active", "superseded", "reversed")
 _WHO: dict[str, Schema] = {"participants": PARTICIPANTS}
@@ -59,7 +59,7 @@ TOOLS = (
         ("write",),
         store,
         {
-            "type": choice("What it is.", *_TYPES),
+            "type": choice("What it is.", *NODE_TYPES),
             "content": text("fact: one sentence that stands by itself."),
             "category": text(
                 "fact: personal, professional, preference, technical, relationship or general; "
@@ -113,7 +113,7 @@ TOOLS = (
                 "names and what lies around it.",
                 *("semantic", "exact", "graph"),
             ),
-            "node_types": texts(f"Only these: {', '.join(_TYPES)}."),
+            "node_types": texts(f"Only these: {', '.join(NODE_TYPES)}."),
             "node_id": text("Instead of `query`: the node to begin at."),
             "traversal": choice(
                 "With node_id: what to follow (default neighbours).",
@@ -132,7 +132,7 @@ TOOLS = (
         ("read",),
         list_nodes,
         {
-            "node_type": choice("Which.", *_TYPES),
+            "node_type": choice("Which.", *NODE_TYPES),
             "category": text("Only facts or topics of this category."),
             "kind": text("Only entities of this kind."),
             "status": _STATUS,

@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from strandline.db.database import TenantDb
 from strandline.errors import Malformed, NotFound
-from strandline.graph.nodes.identity import NodeType, format_node_id
+from strandline.graph.nodes.identity import format_node_id
+from strandline.graph.nodes.node_types import NodeType
 from strandline.sealing import UnsealError
 from strandline.topics import store_provenance, store_provenance_graph
 from strandline.topics.schemas_provenance import (

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from strandline.errors import Invalid, NotFound, StateConflict
-from strandline.graph.changes.sentences import name_of, write_sentence
 from strandline.graph.changes.statement_writes import GraphChange, make_source
 from strandline.graph.nodes import store_read_nodes
 from strandline.graph.nodes.confidence_combination import combines_by_halving_by_default
@@ -17,7 +16,8 @@ from strandline.graph.nodes.edge_type_rules import (
     make_valid_edge_patch,
     resolve_relation,
 )
-from strandline.graph.nodes.identity import NodeType, format_node_id, normalise, parse_node_id
+from strandline.graph.nodes.identity import format_node_id, normalise, parse_node_id
+from strandline.graph.nodes.node_types import NAME_FIELDS, NodeType, to_stored_fields
 from strandline.graph.nodes.observations import (
     UPKEEP,
     EdgeObservation,
@@ -34,6 +34,7 @@ from strandline.graph.nodes.schemas import (
     RelationshipIn,
     StoredEdge,
     StoredNode,
+    name_of,
 )
 from strandline.graph.nodes.store_observations import write_observations
 from strandline.graph.nodes.store_read_nodes import ScopeNode
@@ -48,7 +49,7 @@ from strandline.log.statement_events import (
 
 _NOT_PROPERTIES = {
     *("ref", "type", "relationships", "confidence", "valid_from", "invalidates", "reason"),
-    *("content", "title", "name"),  # the node's name
+    *NAME_FIELDS,
 }
 
 
@@ -121,7 +122,7 @@ def _make_statements(body: CreateNodesRequest, key: str | None) -> list[GraphSta
         GraphStatement(
             participants=body.participants,
             role=resolve_role(body.speaker, body.role),
-            content=write_sentence(node),
+            content=node.write_sentence(),
             operation={"create": _make_operation(node, refs, f"nodes.{n}")},
             speaker=body.speaker,
             key=key and f"{key}#{n}",
@@ -256,9 +257,7 @@ def _properties(node: NodeIn) -> dict[str, Any]:
     fields = node.model_dump(
         mode="json", exclude=_NOT_PROPERTIES, exclude_none=True, exclude_unset=True
     )
-    if "kind" in fields:
-        fields["category"] = fields.pop("kind")
-    return fields
+    return to_stored_fields(node.type, fields)
 
 
 def _make_invalidation_patch(node: NodeIn, edge: _Edge, source: Source) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from strandline.graph.changes.node_targets import (
     format_target,
 )
 from strandline.graph.changes.schemas import Invalidation, InvalidationRequest
-from strandline.graph.changes.sentences_changes import write_invalidation
+from strandline.graph.changes.sentences import write_invalidation
 from strandline.graph.changes.statement_writes import (
     GraphChange,
     GraphScope,

@@ -12,7 +12,7 @@ from strandline.graph.changes.node_targets import (
     require_own_scope,
 )
 from strandline.graph.changes.schemas import Merge, MergeRequest, MergeUndo, MergeUndoRequest
-from strandline.graph.changes.sentences_changes import write_merge, write_separation
+from strandline.graph.changes.sentences import write_merge, write_separation
 from strandline.graph.changes.statement_writes import (
     GraphChange,
     GraphScope,
@@ -28,6 +28,7 @@ from strandline.graph.changes.store_targets import (
     list_merged_nodes,
 )
 from strandline.graph.nodes.identity import format_node_id
+from strandline.graph.nodes.node_types import NODE_TYPES
 from strandline.graph.nodes.observations import UPKEEP, NodeObservation, Source
 from strandline.http.writer import Writer
 from strandline.log.statement_events import GraphStatement, resolve_role
@@ -89,10 +90,10 @@ def _find_pair(scope: GraphScope, body: MergeRequest) -> tuple[NodeTarget, NodeT
             f"into_id: nodes of types {start.type} and {into.type} cannot be merged",
             field="into_id",
         )
-    if start.type == "fact":
+    if NODE_TYPES[start.type].is_invalidable:
         raise Invalid(
-            "from_id: facts cannot be merged; invalidate one, with the other as its replacement:"
-            " POST /api/v1/graph/nodes/{node_id}/invalidate",
+            f"from_id: {start.type}s cannot be merged; invalidate one, with the other as its"
+            " replacement: POST /api/v1/graph/nodes/{node_id}/invalidate",
             field="from_id",
         )
     if start.node_id == into.node_id:

@@ -8,7 +8,8 @@ from uuid import UUID
 from strandline.errors import Invalid, NotFound, StateConflict
 from strandline.graph.changes.statement_writes import GraphScope
 from strandline.graph.changes.store_targets import NodeTarget, find_targets
-from strandline.graph.nodes.identity import NodeType, format_node_id, parse_node_id
+from strandline.graph.nodes.identity import format_node_id, parse_node_id
+from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.observations import NodeObservation, Source
 
 

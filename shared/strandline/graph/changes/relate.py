@@ -21,7 +21,7 @@ from strandline.graph.changes.schemas import (
     RelationsRequest,
     StatedEdge,
 )
-from strandline.graph.changes.sentences_changes import write_edge_end, write_relation
+from strandline.graph.changes.sentences import write_edge_end, write_relation
 from strandline.graph.changes.statement_writes import (
     GraphChange,
     GraphScope,

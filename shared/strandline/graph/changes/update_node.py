@@ -1,7 +1,7 @@
 """Change the fields of a node."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, StateConflict
@@ -11,7 +11,7 @@ from strandline.graph.changes.node_targets import (
     format_target,
 )
 from strandline.graph.changes.schemas import NodePatch, StoredChange
-from strandline.graph.changes.sentences_changes import write_update
+from strandline.graph.changes.sentences import write_update
 from strandline.graph.changes.statement_writes import (
     GraphChange,
     Observations,
@@ -20,21 +20,17 @@ from strandline.graph.changes.statement_writes import (
     store_with_observations,
 )
 from strandline.graph.changes.store_targets import NodeTarget
-from strandline.graph.nodes.identity import NodeType, normalise
+from strandline.graph.nodes.identity import normalise
+from strandline.graph.nodes.node_types import (
+    NAME_FIELDS,
+    NODE_TYPES,
+    NodeType,
+    to_stored_fields,
+)
 from strandline.graph.nodes.observations import UPKEEP, NodeObservation, Source
-from strandline.graph.nodes.schemas import FactCategory
 from strandline.http.writer import Writer
 from strandline.log.statement_events import GraphStatement, resolve_role
 
-_FIELDS: Mapping[NodeType, frozenset[str]] = {
-    "fact": frozenset({"content", "category"}),
-    "decision": frozenset({"title", "rationale", "alternatives", "status"}),
-    "entity": frozenset({"name", "kind", "description"}),
-    "event": frozenset({"title", "description", "event_date"}),
-    "topic": frozenset({"name", "description", "category"}),
-}
-_FACT_CATEGORIES: Sequence[str] = get_args(FactCategory.__value__)
-_NAMES = frozenset({"content", "title", "name"})
 _COMMON = frozenset({"participants", "speaker", "role", "confidence", "archived"})
 
 
@@ -51,7 +47,7 @@ def update_node(
     fields = _read_fields(target, body)
     operation = {**describe_target(target), "fields": fields}
     check_operation_size(operation, "body")
-    patch = _make_patch(fields, is_evidence=body.confidence is not None)
+    patch = _make_patch(target.type, fields, is_evidence=body.confidence is not None)
 
     def observe(access: TenantDb, sources: Sequence[Source], is_replay: bool) -> Observations:
         del access, is_replay
@@ -84,44 +80,47 @@ def update_node(
 
 def _read_fields(target: NodeTarget, body: NodePatch) -> dict[str, Any]:
     """The fields that a body changes, without a name that is equal to the present one."""
-    names = body.model_fields_set - _COMMON
-    for name in sorted(names - _FIELDS[target.type]):
-        article = "an" if target.type in ("entity", "event") else "a"
+    names, spec = body.model_fields_set - _COMMON, NODE_TYPES[target.type]
+    fields_of_type = spec.fields | {spec.name_field}
+    for name in sorted(names - fields_of_type):
+        article = "an" if target.type[0] in "aeiou" else "a"
         raise Invalid(
             f"{name}: is no field of {article} {target.type}, which has"
-            f" {', '.join(sorted(_FIELDS[target.type] | {'archived', 'confidence'}))}",
+            f" {', '.join(sorted(fields_of_type | {'archived', 'confidence'}))}",
             field=name,
         )
-    if target.type == "fact" and body.category not in (None, *_FACT_CATEGORIES):
+    if body.category is not None and body.category not in (spec.categories or [body.category]):
         raise Invalid(
-            f"category: of a fact, must be one of {', '.join(_FACT_CATEGORIES)}", field="category"
+            f"category: of a {target.type}, must be one of {', '.join(spec.categories or ())}",
+            field="category",
         )
-    for name in names & _NAMES:
+    for name in names & NAME_FIELDS:
         if normalise(getattr(body, name)) != normalise(target.name):
             raise StateConflict(_explain_name(target.type, name), field=name)
     fields = body.model_dump(mode="json", exclude_unset=True)
     patch = {
         name: value
         for name, value in fields.items()
-        if name not in _NAMES and name not in ("participants", "speaker", "role")
+        if name not in NAME_FIELDS and name not in ("participants", "speaker", "role")
     }
     if not patch:
         raise Invalid("body: changes nothing: give a field besides the name", field="body")
     return patch
 
 
-def _make_patch(fields: Mapping[str, Any], *, is_evidence: bool) -> dict[str, Any]:
+def _make_patch(
+    node_type: NodeType, fields: Mapping[str, Any], *, is_evidence: bool
+) -> dict[str, Any]:
     """The patch of an observation that sets these fields."""
-    patch = {name: value for name, value in fields.items() if name != "confidence"}
-    if "kind" in patch:
-        patch["category"] = patch.pop("kind")
+    patch = to_stored_fields(node_type, fields)
+    patch.pop("confidence", None)
     return patch if is_evidence else {**patch, **UPKEEP}
 
 
 def _explain_name(node_type: NodeType, name: str) -> str:
-    if node_type == "fact":
+    if NODE_TYPES[node_type].is_invalidable:
         return (
-            f"{name}: a fact is not overwritten; invalidate it with this as its replacement:"
+            f"{name}: a {node_type} is not overwritten; invalidate it with this as its replacement:"
             " POST /api/v1/graph/nodes/{node_id}/invalidate"
         )
     return (

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NodeType
 from strandline.schemas import PagingQuery, ParticipantsPagingQuery, ResponseModel
 
 

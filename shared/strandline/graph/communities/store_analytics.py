@@ -11,7 +11,7 @@ from uuid import UUID
 from strandline.db.connection import Connection
 from strandline.db.database import TenantDb
 from strandline.graph.communities.label_propagation import Link
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NodeType
 from strandline.jobs.store_failures import ANALYZE_KIND
 from strandline.tenants.store_tuning import fetch_tenant_ids
 

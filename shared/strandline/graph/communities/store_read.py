@@ -8,7 +8,7 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NodeType
 
 _NAME_CHARACTERS = 60
 """How many characters of a node's name are used in a community's name."""

@@ -18,6 +18,7 @@ from strandline.graph.conflicts.schemas import (
 )
 from strandline.graph.conflicts.store_similar_facts import FactFilter
 from strandline.graph.nodes.identity import hash_name
+from strandline.graph.nodes.node_types import NODE_TYPES
 from strandline.graph.search.schemas import FoundNode
 from strandline.graph.search.search import ALL_TYPES, Finder, read_matches
 from strandline.graph.search.store import NodeFilter
@@ -25,14 +26,6 @@ from strandline.log.trust_ranks import trust_rank
 from strandline.recall.recall import embed_query
 from strandline.tuning import Tuning
 
-_STORE_AS = (
-    "fact: content, category (personal, professional, preference, technical, relationship,"
-    " general), confidence 0 to 1; what it replaces as `invalidates`, with a `reason`",
-    "decision: title, rationale, alternatives; relationships decision_entity with a role",
-    "entity: name, kind (person, company, project, product, technology, place, other), description",
-    "event: title, description, event_date",
-    "topic: name, description; relationships fact_topic, decision_topic, entity_topic lead to it",
-)
 _NEAR_TOPIC = 0.4
 """The least similarity at which a topic is suggested."""
 
@@ -56,7 +49,7 @@ def analyze_before_storing(
         conflicts=judged.conflicts,
         candidates=judged.candidates[: request.limit],
         weigh=_list_advice(request.content, nodes, judged.conflicts),
-        store_as=list(_STORE_AS),
+        store_as=[f"{name}: {spec.store_as}" for name, spec in NODE_TYPES.items()],
         degraded=[*degradations, *judged.notes],
     )
 

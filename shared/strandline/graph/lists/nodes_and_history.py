@@ -25,7 +25,8 @@ from strandline.graph.lists.store_node_history import (
     list_observations,
 )
 from strandline.graph.nodes.answers import to_node_out
-from strandline.graph.nodes.identity import NodeType, format_node_id
+from strandline.graph.nodes.identity import format_node_id
+from strandline.graph.nodes.node_types import NODE_TYPES, NodeType, to_api_fields
 from strandline.graph.nodes.store_read_nodes import NodeRow, find_joined_node
 from strandline.log.read import fit_to_page
 
@@ -111,8 +112,7 @@ def _parse_history_key(fields: Sequence[Any]) -> HistoryKey:
 
 def _to_observation(node: NodeRow, row: ObservationRow) -> Observation:
     changes = {name: value for name, value in row.patch.items() if name not in _CONTROL_FIELDS}
-    if node.type == "entity" and "category" in changes:
-        changes["kind"] = changes.pop("category")
+    changes = to_api_fields(node.type, changes)
     if changes.get("valid_to"):
         changes["valid_to"] = datetime.fromisoformat(changes["valid_to"])
     if "identity" in row.patch:
@@ -135,16 +135,16 @@ def _to_observation(node: NodeRow, row: ObservationRow) -> Observation:
 
 
 def _read_fact_lineage(access: TenantDb, node: NodeRow) -> list[Revision]:
-    if node.type != "fact":
+    if not NODE_TYPES[node.type].is_invalidable:
         return []
     return [
         Revision(
-            id=format_node_id("fact", row.node_id),
+            id=format_node_id(node.type, row.node_id),
             content=row.content,
             valid_from=row.valid_from,
             valid_to=row.valid_to,
             reason=row.reason,
-            replaced_by=[format_node_id("fact", other) for other in row.replaced_by],
+            replaced_by=[format_node_id(node.type, other) for other in row.replaced_by],
         )
         for row in list_fact_lineage(access, node.member_ids)
     ]

@@ -12,7 +12,8 @@ from strandline.graph.lists.store_merge_candidates import (
     list_cosines,
     list_nodes_to_compare,
 )
-from strandline.graph.nodes.identity import NodeType, format_node_id
+from strandline.graph.nodes.identity import format_node_id
+from strandline.graph.nodes.node_types import NodeType
 
 MAX_COMPARED = 500
 """The most nodes of one scope and type that are compared with each other."""

@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.schemas import DecisionStatus, NodeOut
 from strandline.schemas import Count, Moment, ParticipantsQuery, ResponseModel, Switch
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NodeType
 
 
 @dataclass(frozen=True)

@@ -3,24 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from strandline.graph.nodes.identity import NodeType, format_node_id
+from strandline.graph.nodes.identity import format_node_id
+from strandline.graph.nodes.node_types import NODE_TYPES, NodeType, to_api_fields
 from strandline.graph.nodes.schemas import NodeOut
 from strandline.graph.nodes.store_read_nodes import NodeRow
-
-_DEFAULTS: Mapping[NodeType, Mapping[str, str]] = {
-    "fact": {"category": "general"},
-    "entity": {"category": "other"},
-    "decision": {"status": "active"},
-}
-"""Values of fields that no observation sets."""
 
 
 def to_properties(node_type: NodeType, properties: Mapping[str, Any]) -> dict[str, Any]:
     """A node's fields by their API names, with defaults."""
-    fields = {**_DEFAULTS.get(node_type, {}), **properties}
-    if node_type == "entity":
-        fields["kind"] = fields.pop("category")
-    return fields
+    return {**NODE_TYPES[node_type].defaults, **to_api_fields(node_type, properties)}
 
 
 def to_node_out(row: NodeRow) -> NodeOut:

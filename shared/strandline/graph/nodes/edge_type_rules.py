@@ -4,17 +4,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from strandline.errors import Invalid
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NODE_TYPES, NodeType
 from strandline.graph.nodes.schemas import RelationType
 
 _ENDS: Mapping[RelationType, tuple[NodeType, NodeType]] = {
-    "fact_entity": ("fact", "entity"),
-    "fact_topic": ("fact", "topic"),
-    "decision_entity": ("decision", "entity"),
-    "decision_topic": ("decision", "topic"),
-    "event_decision": ("event", "decision"),
-    "entity_topic": ("entity", "topic"),
-    "invalidates": ("fact", "fact"),
+    cast("RelationType", name): (start, edge.end)
+    for start, spec in NODE_TYPES.items()
+    for name, edge in spec.edges.items()
 }
 """The types of both ends. Relations that are not listed join nodes of any type."""
 _VERBS: frozenset[RelationType] = frozenset(

@@ -5,25 +5,14 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Literal
 from uuid import UUID
-
-from typing_extensions import TypeAliasType
 
 from strandline.derived_ids import to_uuid8
 from strandline.errors import NotFound
+from strandline.graph.nodes.node_types import NODE_TYPES, NodeType
 
-NodeType = TypeAliasType("NodeType", Literal["fact", "decision", "entity", "event", "topic"])
-
-PREFIXES: Mapping[NodeType, str] = {
-    "fact": "fact",
-    "decision": "dec",
-    "entity": "ent",
-    "event": "evt",
-    "topic": "topic",
-}
-"""The prefix of a node's id, by its type."""
-_TYPES: Mapping[str, NodeType] = {prefix: name for name, prefix in PREFIXES.items()}
+_TYPES: Mapping[str, NodeType] = {spec.prefix: name for name, spec in NODE_TYPES.items()}
+"""The types by the prefixes of their ids."""
 _AT_THE_ENDS = " .,;:!?\"'`\u201c\u201d\u2018\u2019«»"
 
 
@@ -64,7 +53,7 @@ def make_community_id(
 
 def format_node_id(node_type: NodeType, node_id: UUID) -> str:
     """The id of a node in the form of the API: `fact:018f…`."""
-    return f"{PREFIXES[node_type]}:{node_id}"
+    return f"{NODE_TYPES[node_type].prefix}:{node_id}"
 
 
 def parse_node_id(text: str) -> tuple[NodeType, UUID]:

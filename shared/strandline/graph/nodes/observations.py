@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.graph.nodes.identity import NodeType, hash_name
+from strandline.graph.nodes.identity import hash_name
+from strandline.graph.nodes.node_types import NodeType
 
 UPKEEP: Mapping[str, Any] = {"upkeep": True}
 """Part of the patch of an observation that is not evidence, such as an end, a merge or an archive

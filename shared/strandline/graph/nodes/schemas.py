@@ -7,7 +7,8 @@ from uuid import UUID
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self, TypeAliasType
 
-from strandline.graph.nodes.identity import NodeType, normalise
+from strandline.graph.nodes.identity import normalise
+from strandline.graph.nodes.node_types import NODE_TYPES, EntityKind, FactCategory, NodeType
 from strandline.schemas import (
     DateOrMoment,
     Moment,
@@ -23,13 +24,6 @@ MAX_LINKS = 20
 MAX_NODE_BYTES = 15 * 1024
 """The maximum size as JSON, in the metadata of its statement."""
 
-FactCategory = TypeAliasType(
-    "FactCategory",
-    Literal["personal", "professional", "preference", "technical", "relationship", "general"],
-)
-EntityKind = TypeAliasType(
-    "EntityKind", Literal["person", "company", "project", "product", "technology", "place", "other"]
-)
 DecisionStatus = TypeAliasType("DecisionStatus", Literal["active", "superseded", "reversed"])
 RelationType = TypeAliasType(
     "RelationType",
@@ -83,6 +77,12 @@ class _NodeIn(RequestModel):
     """The time from which it holds; by default now."""
 
 
+def add_full_stop(text: str) -> str:
+    """A sentence from a text."""
+    text = text.strip()
+    return text if text.endswith((".", "!", "?", "…", "。")) else f"{text}."
+
+
 def _check_not_blank(value: str) -> str:
     if not normalise(value):
         raise ValueError("must have a letter, a digit or a sign besides white space")
@@ -108,6 +108,10 @@ class FactIn(_NodeIn):
             raise ValueError("invalidates and reason go together")
         return self
 
+    def write_sentence(self) -> str:
+        """The sentence that states it, which recall finds."""
+        return add_full_stop(self.content)
+
 
 class DecisionIn(_NodeIn):
     """What was decided, and why."""
@@ -120,6 +124,12 @@ class DecisionIn(_NodeIn):
 
     _check_title = field_validator("title")(_check_not_blank)
 
+    def write_sentence(self) -> str:
+        """The sentence that states it, which recall finds."""
+        others = f" Instead of: {'; '.join(self.alternatives)}." if self.alternatives else ""
+        title, rationale = add_full_stop(self.title), add_full_stop(self.rationale)
+        return f"Decided: {title} {rationale}{others}"
+
 
 class EntityIn(_NodeIn):
     """A person or a thing with a name."""
@@ -131,6 +141,11 @@ class EntityIn(_NodeIn):
 
     _check_name = field_validator("name")(_check_not_blank)
 
+    def write_sentence(self) -> str:
+        """The sentence that states it, which recall finds."""
+        name = self.name.strip() + ("" if self.kind == "other" else f" ({self.kind})")
+        return f"{name}: {add_full_stop(self.description)}" if self.description else name
+
 
 class EventIn(_NodeIn):
     """Something that happened or will happen."""
@@ -141,6 +156,12 @@ class EventIn(_NodeIn):
     event_date: DateOrMoment | None = None
 
     _check_title = field_validator("title")(_check_not_blank)
+
+    def write_sentence(self) -> str:
+        """The sentence that states it, which recall finds."""
+        date = f", {self.event_date:%Y-%m-%d}" if self.event_date else ""
+        rest = f" {add_full_stop(self.description)}" if self.description else ""
+        return f"{self.title.strip()}{date}.{rest}"
 
 
 class TopicIn(_NodeIn):
@@ -154,11 +175,21 @@ class TopicIn(_NodeIn):
 
     _check_name = field_validator("name")(_check_not_blank)
 
+    def write_sentence(self) -> str:
+        """The sentence that states it, which recall finds."""
+        name = self.name.strip()
+        return f"{name}: {add_full_stop(self.description)}" if self.description else name
+
 
 NodeIn = TypeAliasType(
     "NodeIn",
     Annotated[FactIn | DecisionIn | EntityIn | EventIn | TopicIn, Field(discriminator="type")],
 )
+
+
+def name_of(node: NodeIn) -> str:
+    """The text that identifies a node of its type: a fact's content, a title or a name."""
+    return str(getattr(node, NODE_TYPES[node.type].name_field)).strip()
 
 
 StatementRole = TypeAliasType("StatementRole", Literal["user", "agent"])

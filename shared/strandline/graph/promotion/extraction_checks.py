@@ -14,7 +14,8 @@ from statistics import fmean
 from typing import Any, get_args
 
 from strandline.graph.nodes.edge_type_rules import resolve_relation
-from strandline.graph.nodes.identity import NodeType, normalise
+from strandline.graph.nodes.identity import normalise
+from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.observations import EdgeObservation, NodeObservation, Source
 from strandline.graph.promotion.drafts import EdgeDraft, NodeDraft, NodeKey
 from strandline.graph.promotion.store import DueChain, EvidenceEvent

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.identity import NodeType, format_node_id
+from strandline.graph.nodes.identity import format_node_id
+from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.store_joined import JoinedNode, map_nodes_by_member
 from strandline.graph.search.answers import to_edges, to_found_node
 from strandline.graph.search.schemas import GraphEdge, KnownEdge, KnownGraph, KnownNode

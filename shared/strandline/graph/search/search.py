@@ -9,7 +9,8 @@ from uuid import UUID
 from strandline.db.database import TenantDb
 from strandline.embeddings.embedder import Embedder
 from strandline.errors import NotFound
-from strandline.graph.nodes.identity import PREFIXES, NodeType, hash_name, normalise, parse_node_id
+from strandline.graph.nodes.identity import hash_name, normalise, parse_node_id
+from strandline.graph.nodes.node_types import NODE_TYPES, NodeType
 from strandline.graph.nodes.store_joined import JoinedNode, map_nodes_by_member, read_nodes
 from strandline.graph.nodes.store_walk import WalkFilter
 from strandline.graph.search import store
@@ -25,8 +26,9 @@ from strandline.graph.search.store import Match, NodeFilter, NodeQuery
 from strandline.graph.search.subgraph import read_subgraph
 from strandline.recall.recall import embed_query
 
-ALL_TYPES: Sequence[NodeType] = tuple(PREFIXES)
-_NODE_ID = re.compile(rf"(?:{'|'.join(PREFIXES.values())}):[0-9a-f-]{{36}}")
+ALL_TYPES: Sequence[NodeType] = tuple(NODE_TYPES)
+_PREFIXES = "|".join(spec.prefix for spec in NODE_TYPES.values())
+_NODE_ID = re.compile(rf"(?:{_PREFIXES}):[0-9a-f-]{{36}}")
 _GENITIVE = re.compile(r"['’]s?$")  # noqa: RUF001
 _BRACKETS = "()[]{}<>"
 _MAX_TOKENS = 64

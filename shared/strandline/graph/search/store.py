@@ -9,7 +9,7 @@ from uuid import UUID
 from pgvector import HalfVector
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NodeType
 from strandline.log.fulltext_input import sanitize_for_parser
 
 CANDIDATES = 200

@@ -7,7 +7,7 @@ from typing import LiteralString
 from uuid import UUID
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.store_joined import MEMBERS, EdgeRow, JoinedNode
 from strandline.graph.nodes.store_walk import MAX_NODES
 from strandline.graph.search.schemas import MIN_CONFIDENCE

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from strandline.db.database import TenantDb
 from strandline.errors import Invalid, NotFound
-from strandline.graph.nodes.identity import PREFIXES, NodeType, parse_node_id
+from strandline.graph.nodes.identity import parse_node_id
+from strandline.graph.nodes.node_types import NODE_TYPES, NodeType
 from strandline.graph.nodes.store_joined import map_nodes_by_member
 from strandline.graph.nodes.store_walk import WalkFilter
 from strandline.graph.search.answers import to_edges, to_found_node
@@ -13,7 +14,7 @@ from strandline.graph.search.schemas import GraphOut, Traversal, TraverseRequest
 from strandline.graph.search.search import make_as_of_filter
 from strandline.graph.search.subgraph import read_subgraph
 
-_ALL: frozenset[NodeType] = frozenset(PREFIXES)
+_ALL: frozenset[NodeType] = frozenset(NODE_TYPES)
 _VERBS = (
     *("USES", "WORKS_ON", "BUILT_FOR_CLIENT", "STRUGGLES_WITH", "EXHIBITS", "EXPRESSED_INTEREST"),
     *("RELATES_TO", "related"),
@@ -31,11 +32,21 @@ class _Rule:
     results: frozenset[NodeType]
 
 
+def _edges_at(node_type: NodeType) -> list[str]:
+    """The types of the edges that begin or end at nodes of a type, but for those between any."""
+    return [
+        name
+        for start, spec in NODE_TYPES.items()
+        for name, edge in spec.edges.items()
+        if node_type in (start, edge.end)
+    ]
+
+
 _FACTS = _Rule(frozenset({"entity", "topic"}), ("fact_entity", "fact_topic"), frozenset({"fact"}))
 _RULES: Mapping[Traversal, _Rule] = {
     "related_entities": _Rule(
         _ALL,
-        ("fact_entity", "decision_entity", "entity_topic", *_VERBS),
+        (*_edges_at("entity"), *_VERBS),
         frozenset({"entity"}),
     ),
     "related_facts": _FACTS,
@@ -47,7 +58,7 @@ _RULES: Mapping[Traversal, _Rule] = {
     "invalidation_chain": _Rule(frozenset({"fact"}), ("invalidates",), frozenset({"fact"})),
     "topic_contents": _Rule(
         frozenset({"topic"}),
-        ("fact_topic", "decision_topic", "entity_topic", "related"),
+        (*_edges_at("topic"), "related"),
         _ALL,
     ),
     "neighbours": _Rule(_ALL, None, _ALL),

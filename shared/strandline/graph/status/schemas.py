@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.schemas import RelationType
 from strandline.schemas import ResponseModel
 

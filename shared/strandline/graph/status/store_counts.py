@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import LiteralString
 
 from strandline.db.database import TenantDb
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.schemas import RelationType
 from strandline.jobs.store_failures import ANALYZE_KIND, PROMOTE_KIND
 

@@ -1,13 +1,13 @@
 """Read an export file. The whole file is checked before any of it is stored."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from strandline.errors import Forbidden, Invalid
 from strandline.graph.fields.schemas import parse_field_name
 from strandline.graph.nodes.edge_type_rules import resolve_relation
-from strandline.graph.nodes.identity import NodeType, hash_name
-from strandline.graph.nodes.schemas import EntityKind, FactCategory
+from strandline.graph.nodes.identity import hash_name
+from strandline.graph.nodes.node_types import NODE_TYPES, NodeType
 from strandline.graph.transfer.hashed_lines import ParsedLine, make_line_error, read_lines
 from strandline.graph.transfer.parsed_file import (
     FileEdge,
@@ -30,13 +30,9 @@ from strandline.graph.transfer.schemas_file import (
 from strandline.participants import normalize, normalize_set
 from strandline.schemas import validate
 
-_CATEGORIES: Mapping[NodeType, frozenset[str]] = {
-    "fact": frozenset(get_args(FactCategory.__value__)),
-    "entity": frozenset(get_args(EntityKind.__value__)),
-}
 _TYPES_WITH: Mapping[str, Sequence[NodeType]] = {
-    "category": ("fact", "entity", "topic"),
-    "event_date": ("event",),
+    "category": [name for name, spec in NODE_TYPES.items() if spec.category_field],
+    "event_date": [name for name, spec in NODE_TYPES.items() if "event_date" in spec.fields],
 }
 """Which nodes have a field whose values are not free."""
 
@@ -126,7 +122,7 @@ class FileReader:
         self._require_new(
             line, "node", self._get_scope_index(line), node.type, name_hash, node.ordinal
         )
-        if node.ordinal and node.type != "fact":
+        if node.ordinal and not NODE_TYPES[node.type].is_invalidable:
             raise make_line_error(line.number, "only facts can have the same name")
         self.file.nodes.append(
             FileNode(
@@ -214,22 +210,23 @@ class FileReader:
             )
 
     def _check_node_patch(self, line: ParsedLine, node: FileNode, patch: Mapping[str, Any]) -> None:
-        if "valid_to" in patch and (node.type != "fact" or patch["valid_to"] is None):
+        spec = NODE_TYPES[node.type]
+        if "valid_to" in patch and (not spec.is_invalidable or patch["valid_to"] is None):
             raise make_line_error(
                 line.number, "only facts can end, and a fact that ended cannot hold again"
             )
-        if "identity" in patch and node.type == "fact":
+        if "identity" in patch and spec.is_invalidable:
             raise make_line_error(line.number, "facts cannot be merged")
         for name, types in _TYPES_WITH.items():
             if patch.get(name) is not None and node.type not in types:
                 raise make_line_error(
                     line.number, f"`{name}` is no field of {node.type}: only of {', '.join(types)}"
                 )
-        categories = _CATEGORIES.get(node.type)
-        if categories and patch.get("category") is not None and patch["category"] not in categories:
+        category = patch.get("category")
+        if spec.categories and category is not None and category not in spec.categories:
             raise make_line_error(
                 line.number,
-                f"`category` of {node.type} must be one of {', '.join(sorted(categories))}",
+                f"`category` of {node.type} must be one of {', '.join(sorted(spec.categories))}",
             )
 
     def _check_revision(self, line: ParsedLine, revision: RevisionFields) -> None:
@@ -268,7 +265,7 @@ class FileReader:
         facts = {
             (node.scope, node.name_hash, node.ordinal): node
             for node in self.file.nodes
-            if node.type == "fact"
+            if NODE_TYPES[node.type].is_invalidable
         }
         for (scope, name_hash, ordinal), node in facts.items():
             before = facts.get((scope, name_hash, ordinal - 1))

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.graph.nodes.identity import NodeType
+from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.transfer.schemas import TransferCounts
 from strandline.graph.transfer.schemas_file import FieldLine, RevisionFields
 from strandline.log.schemas_fields import Role

@@ -8,7 +8,8 @@ from typing_extensions import Self, TypeAliasType
 
 from strandline.graph.changes.schemas import Confidence
 from strandline.graph.fields.schemas import MAX_FIELD_CHARS
-from strandline.graph.nodes.identity import NodeType, normalise
+from strandline.graph.nodes.identity import normalise
+from strandline.graph.nodes.node_types import NodeType
 from strandline.graph.nodes.schemas import Alternative, DecisionStatus, RelationType, Text
 from strandline.log.schemas_fields import Origin, Role
 from strandline.log.statement_events import MAX_STATEMENT_CHARS
