@@ -29,11 +29,23 @@ from strandline.mcp.tools_graph import (
 from strandline.mcp.tools_memory import AUTHORS, FORMAT, PARTICIPANTS, SPEAKER
 from strandline.mcp.tools_topics import get_fields, set_field
 
-_KINDS = ("person", "company", "project", "product", "technology", "place", "other")
+_KINDS = NODE_TYPES["entity"].categories or ()
 _STATUS = choice("Of a decision.", "active", "superseded", "reversed")
 _WHO: dict[str, Schema] = {"participants": PARTICIPANTS}
 _AUTHOR: dict[str, Schema] = {"participants": AUTHORS, "speaker": SPEAKER}
+*_FIRST_TYPES, _LAST_TYPE = (
+    f"{name} ({', '.join((spec.name_field, *spec.main_fields))})"
+    for name, spec in NODE_TYPES.items()
+)
+_DESCRIBED_TYPES = f"{', '.join(_FIRST_TYPES)} or {_LAST_TYPE}"
 _TOPIC_ID = text("The topic's id, as in topic:018f….")
+
+
+def _types_with(field: str) -> str:
+    """The types of nodes that have a field."""
+    types = [n for n, spec in NODE_TYPES.items() if field in (spec.name_field, *spec.fields)]
+    return ", ".join(types)
+
 
 TOOLS = (
     Tool(
@@ -54,8 +66,7 @@ TOOLS = (
     ),
     Tool(
         "mie_store",
-        "Knowledge graph: store one fact (content), decision (title, rationale), entity (name, "
-        "kind), event (title, event_date) or topic (name), with its edges.",
+        f"Knowledge graph: store one {_DESCRIBED_TYPES}, with its edges.",
         ("write",),
         store,
         {
@@ -66,13 +77,13 @@ TOOLS = (
                 "topic: any word."
             ),
             "confidence": number("0 to 1: how sure you are."),
-            "title": text("decision, event: what, in a few words."),
+            "title": text(f"{_types_with('title')}: what, in a few words."),
             "rationale": text("decision: why."),
             "alternatives": texts("decision: what else was weighed."),
             "status": _STATUS,
-            "name": text("entity, topic: its name."),
+            "name": text(f"{_types_with('name')}: its name."),
             "kind": choice("entity: what it is.", *_KINDS),
-            "description": text("entity, event, topic: what else is known of it."),
+            "description": text(f"{_types_with('description')}: what else is known of it."),
             "event_date": text("event: when, as in 2026-05-08T00:00:00Z."),
             "relationships": objects(
                 'Edges to nodes that are there, as in [{"edge": "fact_entity", "target_id": '

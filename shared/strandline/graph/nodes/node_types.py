@@ -36,6 +36,8 @@ class NodeTypeSpec(NamedTuple):
     """Their other fields, by their names in the API."""
     store_as: str
     """What a caller is told about storing one."""
+    main_fields: Sequence[str] = ()
+    """The fields that nearly every one has besides its name."""
     defaults: Mapping[str, str] = {}
     """Values of fields that no observation sets."""
     category_field: str | None = "category"
@@ -70,6 +72,7 @@ NODE_TYPES: Mapping[NodeType, NodeTypeSpec] = {
         name_field="title",
         fields=frozenset({"rationale", "alternatives", "status"}),
         store_as="title, rationale, alternatives; relationships decision_entity with a role",
+        main_fields=("rationale",),
         defaults={"status": "active"},
         category_field=None,
         edges={
@@ -83,6 +86,7 @@ NODE_TYPES: Mapping[NodeType, NodeTypeSpec] = {
         fields=frozenset({"kind", "description"}),
         store_as="name, kind (person, company, project, product, technology, place, other),"
         " description",
+        main_fields=("kind",),
         defaults={"kind": "other"},
         category_field="kind",
         categories=get_args(EntityKind.__value__),
@@ -93,6 +97,7 @@ NODE_TYPES: Mapping[NodeType, NodeTypeSpec] = {
         name_field="title",
         fields=frozenset({"description", "event_date"}),
         store_as="title, description, event_date",
+        main_fields=("event_date",),
         category_field=None,
         edges={"event_decision": EdgeSpec("decision", "led to")},
     ),
