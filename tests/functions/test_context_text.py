@@ -240,6 +240,11 @@ def test_without_a_model_words_answer_and_say_so(
         assert "alice: The buoy is red." in lines(body, ABOUT)
 
 
+def test_an_answer_without_text_is_no_file(gateway: Gateway, tell: Tell, key: str) -> None:
+    tell(gateway.key(), "", role="agent")
+    assert lines(ask(gateway, key), LATEST) == ["helper (agent): (no text)"]
+
+
 def test_a_payload_is_named(gateway: Gateway, tell: Tell, key: str) -> None:
     tell(key, "buoy " * 20_000, name="log [1].txt")
     (line,) = lines(ask(gateway, key, query="buoy"), ABOUT)

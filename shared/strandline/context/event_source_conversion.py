@@ -33,6 +33,8 @@ def to_source(
 
 
 def _describe_payload(event: Event) -> str:
-    """The text in place of the content of an event whose content is a payload."""
+    """The text in place of the content of an event whose content is a payload, or empty."""
+    if event.blob_cid is None:
+        return "(no text)"
     name = f'"{event.file_name}", ' if event.file_name else ""
     return f"(a file: {name}{event.blob_size or 0:,} bytes)"
