@@ -62,7 +62,7 @@ def read_response(call: Call[T], response: httpx2.Response, content: bytes) -> T
             raise UnexpectedAnswerError(
                 f"The answer to {call.method} {call.path} cannot be read.", status=status
             ) from error
-    if 300 <= status < 400:
+    if 300 <= status < 400 and _refusal(content) is None:
         raise _redirect_error(status, response.headers.get("Location", ""))
     raise make_error(status, _refusal(content), read_retry_after(response.headers))
 
