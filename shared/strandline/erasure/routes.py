@@ -25,7 +25,6 @@ from strandline.erasure.store import Erasure, RequestKey
 from strandline.erasure.store_lists import ListedErasure
 from strandline.erasure.store_selections import Kind, Selection
 from strandline.errors import Conflict, Forbidden, Gone, NotFound, StateConflict
-from strandline.http.idempotency import REPLAYED_HEADER
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import (
     Response,
@@ -33,6 +32,7 @@ from strandline.http.routes_and_responses import (
     json_response,
     replayable_response,
 )
+from strandline.http.schemas_idempotency import REPLAYED_HEADER
 from strandline.log.store_erasure_marks import has_unfinished_erasure
 from strandline.log.store_scopes import get_scope
 from strandline.schemas import ParticipantsQuery

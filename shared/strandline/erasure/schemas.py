@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self, TypeAliasType
 
-from strandline.http.idempotency import IdempotencyKey
+from strandline.http.schemas_idempotency import IdempotencyKey
 from strandline.log.schemas_fields import SessionId
 from strandline.schemas import (
     Count,

@@ -24,7 +24,7 @@ from strandline.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
-from strandline.http.idempotency import IdempotencyHeaders
+from strandline.http.schemas_idempotency import IdempotencyHeaders
 from strandline.http.writer import Writer, make_caller
 from strandline.observability import ensure_trace_id
 from strandline.resources import Resources

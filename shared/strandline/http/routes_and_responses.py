@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from strandline.errors import StrandlineError
-from strandline.http.idempotency import REPLAYED_HEADER
 from strandline.http.request import Request, RequiredRight
+from strandline.http.schemas_idempotency import REPLAYED_HEADER
 
 type Response = dict[str, Any]
 

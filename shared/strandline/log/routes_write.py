@@ -3,7 +3,6 @@
 from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Gone, Invalid
 from strandline.http.app import error_body, status_of
-from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import (
     Response,
@@ -11,6 +10,7 @@ from strandline.http.routes_and_responses import (
     json_response,
     replayable_response,
 )
+from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.log.append import append
 from strandline.log.append_state import AppendResult
 from strandline.log.presigned_uploads import begin_upload

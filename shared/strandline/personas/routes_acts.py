@@ -1,7 +1,6 @@
 """HTTP routes of acts."""
 
 from strandline.errors import StateConflict
-from strandline.http.idempotency import REPLAYED_HEADER
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import (
     Response,
@@ -9,6 +8,7 @@ from strandline.http.routes_and_responses import (
     json_response,
     replayable_response,
 )
+from strandline.http.schemas_idempotency import REPLAYED_HEADER
 from strandline.personas import acts
 from strandline.personas.acts import Wait
 from strandline.personas.routes_sonas import SONA

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from strandline.errors import Conflict, Forbidden, StateConflict, Unavailable
-from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, json_response, replayable_response
+from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.llm.client import Fallback
 from strandline.personas import chats, deferred_turns, run_chat, sonas
 from strandline.personas.answer_generation import (

@@ -2,9 +2,9 @@
 
 from strandline.config import get_settings
 from strandline.errors import Conflict, Forbidden, Gone, Invalid, StrandlineError
-from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, replayable_response
+from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.log import store_links_and_sources
 from strandline.log.append import append
 from strandline.log.append_state import AppendResult

@@ -3,9 +3,9 @@
 from uuid import UUID
 
 from strandline.errors import Conflict, Forbidden, Gone, StateConflict
-from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, replayable_response
+from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.log.append import append
 from strandline.log.append_state import AppendResult
 from strandline.log.schemas_append import Receipt

@@ -16,9 +16,9 @@ from strandline.apidocs import openapi
 from strandline.errors import Conflict
 from strandline.function_specs import FUNCTIONS
 from strandline.http.app import STATUS
-from strandline.http.idempotency import IdempotencyHeaders
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import AnswerMediaType, Route, json_response
+from strandline.http.schemas_idempotency import IdempotencyHeaders
 from strandline.schemas import ParticipantsPagingQuery, ParticipantsQuery
 from strandline.status.schemas import Liveness
 from tests.functions.contract import document, operations

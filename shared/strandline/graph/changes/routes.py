@@ -22,9 +22,9 @@ from strandline.graph.changes.schemas import (
 )
 from strandline.graph.changes.statement_writes import GraphChange
 from strandline.graph.changes.update_node import update_node
-from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import Response, Route, replayable_response
+from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHeaders
 
 
 def patch_node(request: Request) -> Response:

@@ -12,7 +12,6 @@ from strandline.graph.nodes.schemas import (
     GetNodeQuery,
     NodeOut,
 )
-from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import (
     Response,
@@ -20,6 +19,7 @@ from strandline.http.routes_and_responses import (
     json_response,
     replayable_response,
 )
+from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHeaders
 
 
 def post_nodes(request: Request) -> Response:

@@ -14,7 +14,6 @@ from strandline.graph.fields.schemas import (
     TopicFields,
     parse_field_name,
 )
-from strandline.http.idempotency import REPLAYED_HEADER, IdempotencyHeaders
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import (
     Response,
@@ -22,6 +21,7 @@ from strandline.http.routes_and_responses import (
     json_response,
     replayable_response,
 )
+from strandline.http.schemas_idempotency import REPLAYED_HEADER, IdempotencyHeaders
 
 
 def post_revision(request: Request) -> Response:

@@ -14,7 +14,6 @@ from strandline.graph.transfer.schemas import (
     GraphImport,
     ImportRequest,
 )
-from strandline.http.idempotency import REPLAYED_HEADER
 from strandline.http.request import Request
 from strandline.http.routes_and_responses import (
     Response,
@@ -22,6 +21,7 @@ from strandline.http.routes_and_responses import (
     json_response,
     replayable_response,
 )
+from strandline.http.schemas_idempotency import REPLAYED_HEADER
 from strandline.schemas import ParticipantsQuery
 
 TRANSFER_REQUESTS = 10

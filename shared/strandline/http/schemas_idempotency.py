@@ -3,12 +3,15 @@
 from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from strandline.schemas import RequestModel
 
 REPLAYED_HEADER = "Idempotent-Replayed"
 """The header that marks replays."""
-type IdempotencyKey = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x20-\x7e]+$")]
+IdempotencyKey = TypeAliasType(
+    "IdempotencyKey", Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[\x20-\x7e]+$")]
+)
 
 
 class IdempotencyHeaders(RequestModel):
