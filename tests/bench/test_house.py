@@ -88,6 +88,7 @@ def test_the_figures_of_a_tree(root: Path) -> None:
         "places to touch: quota": "3",  # both modules, and SQL once
         "places to touch: event field": NONE,
         "places to touch: job": NONE,
+        "places to touch: node type": NONE,
         "places to touch: topic boundary": NONE,
         "places to touch: ranking": NONE,
         "places to touch: why a 409": NONE,
