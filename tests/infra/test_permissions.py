@@ -154,7 +154,6 @@ def test_what_is_wider_than_it_must_be_is_noticed(ear: Ear, stage: ResourceArns)
 # --- what is written beside what was heard
 
 NEVER_IN_JOBS = (
-    "background/job_handler:_run_item",
     "jobs/worker_resources:read_text_head",
     "resources:Resources._request_sweep",
 )
@@ -165,7 +164,6 @@ NEVER: Mapping[str, Sequence[str]] = {
         "log/read:get_file",
         "log/presigned_uploads:_remove_uploads",
     ),
-    "query": ("log/presigned_uploads:_make_upload_answer", "log/presigned_uploads:_remove_uploads"),
     "worker": (
         "resources:Resources._request_sweep",
         *("personas/deferred_turns:defer", "personas/deferred_turns:read_turn"),

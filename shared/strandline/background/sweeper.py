@@ -95,8 +95,15 @@ def _process_scopes(resources: JobResources, lease: Lease, now: datetime) -> int
     scan_all = store_sweeps.is_scan_due(lease.access, resources.embedder.space, now)
     worker = _make_worker(resources, lease)
     outcome = process_events.process_tenant(worker, lease.tenant, scan_all)
-    resources.work_queue.send_later(lease.tenant, outcome.retry_delays)
+    _send_retries(resources, lease, outcome)
     return outcome.finished_count
+
+
+def _send_retries(
+    resources: JobResources, lease: Lease, outcome: process_events.ScopesOutcome
+) -> None:
+    """Hint at the scopes that are to be tried again, each when it is due."""
+    resources.work_queue.send_later(lease.tenant, outcome.retry_delays)
 
 
 def _embed_chains_and_nodes(resources: JobResources, lease: Lease, now: datetime) -> int:
@@ -146,7 +153,7 @@ def _retry_failure(
     match job.kind:
         case store_failures.FOLD_KIND:
             outcome = process_events.process_scope_now(worker, tenant, subject_id)
-            resources.work_queue.send_later(tenant, outcome.retry_delays)
+            _send_retries(resources, lease, outcome)
             outcome.require_finished()
         case store_failures.EMBED_KIND:
             retry_refused_vectors.retry_refused_vectors(worker, tenant, subject_id)
