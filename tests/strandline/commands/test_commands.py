@@ -514,7 +514,8 @@ def test_an_interrupted_import_is_resumed(
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
         assert "Traceback" not in err
-        assert process.returncode in (0, 130)
+        ended = -signal.SIGINT  # the interpreter was ending
+        assert process.returncode in (0, 130, ended)
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     total = count + 5
     assert sum(map(int, re.findall(r"(\d+) (?:stored|known)", result.stdout))) == total
