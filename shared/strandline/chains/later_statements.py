@@ -1,6 +1,6 @@
 """Find what people said later in the same slot of their lives as what they said before."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -37,6 +37,20 @@ def find_later_statements(
             newest = max(filter(None, (first, later[place])), key=lambda one: one.event.said_at)
             found[text.text_id] = newest
     return found
+
+
+def put_later_first(
+    text_ids: Iterable[UUID], later: Mapping[UUID, UUID], visible: Container[UUID]
+) -> list[UUID]:
+    """The texts, each once and directly after the visible one that may have changed what it
+    states."""
+    ordered = (
+        one
+        for text_id in text_ids
+        for one in (later.get(text_id), text_id)
+        if one is not None and one in visible
+    )
+    return list(dict.fromkeys(ordered))
 
 
 def _read(text: EarlierText) -> Sequence[SlotStatement]:

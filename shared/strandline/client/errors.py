@@ -88,9 +88,10 @@ class InvalidFieldError(ServiceError):
 
     code = "invalid_field"
 
-    def __str__(self) -> str:
-        who = "In Python: user=, agent= or participants=." if self.field == "participants" else ""
-        return " ".join(filter(None, [super().__str__(), who]))
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        if self.field == "participants":
+            self.hint = "In Python: user=, agent= or participants=."
 
 
 class UnauthorizedError(ServiceError):

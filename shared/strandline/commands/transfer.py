@@ -9,23 +9,16 @@ from pathlib import Path
 import click
 from rich.progress import MofNCompleteColumn, TextColumn
 
-from strandline.client import answers
 from strandline.client.clients import Strandline
 from strandline.client.errors import ServiceError
-from strandline.client.memory import EventFields
 from strandline.client.whole_files import draft_of
-from strandline.commands.imports.items import EXPORT_KEY, Event, ImportOptions
+from strandline.commands.imports.exported_lines import to_line
+from strandline.commands.imports.items import Event, ImportOptions
 from strandline.commands.imports.reading import FORMATS, read_paths
 from strandline.commands.imports.sending import ImportTally, batch_events, store_batch
 from strandline.commands.invocation import Invocation, ReaderArguments, reader_options
 from strandline.commands.output import make_progress, print_json, print_json_line, print_text
 
-_REWRITTEN = {"parts", "model", "blob", "edges", "source_event_key"}
-_PORTABLE = (
-    *("participants", "role", "content", "session_id"),
-    *sorted(EventFields.__optional_keys__ - _REWRITTEN),
-)
-"""Fields of an event that an append takes back as they are."""
 _SHOWN = 5
 
 
@@ -139,22 +132,7 @@ def _list_appendable_events(
             if event.type == "statement":
                 left_out.append(str(event.event_id))
             else:
-                yield _to_appendable_event(event)
-
-
-def _to_appendable_event(event: answers.EventOut) -> Event:
-    whole = event.model_dump(mode="json", exclude_none=True)
-    line: Event = {name: whole[name] for name in _PORTABLE if name in whole}
-    line |= {name: whole[name] for name in ("event_id", "scope_id", "seq")}
-    line["source_event_key"] = event.source_event_key or f"{EXPORT_KEY}{event.event_id}"
-    line.setdefault("occurred_at", whole["recorded_at"])
-    if event.parts is not None:
-        line["parts"] = [part.model_dump(include={"content", "model"}) for part in event.parts]
-    if event.blob is not None:
-        line["blob"] = {"cid": event.blob.cid}
-    if "parts" in line or "blob" in line:
-        line.pop("content", None)
-    return line
+                yield to_line(event)
 
 
 COMMANDS = (import_paths, export)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from strandline.chains.later_statements import EarlierText, find_later_statements
+from strandline.chains.later_statements import EarlierText, find_later_statements, put_later_first
 from strandline.db.database import TenantDb
 from strandline.graph.search.store_ended_statements import list_ended_statements
 from strandline.log.store import Event
@@ -30,7 +30,7 @@ def arrange_events(
     """The events in their order of preference, without statements that repeat one before them. With
     `joins_later` each is directly after the visible event that may have changed what it states, so
     that a budget cuts off neither alone. Adds such events to `events` if they are missing there."""
-    joined_ids = _put_later_first(access, event_ids, events) if joins_later else event_ids
+    joined_ids = _join_later(access, event_ids, events) if joins_later else event_ids
     return _drop_repeated(joined_ids, events)
 
 
@@ -43,7 +43,7 @@ def _drop_repeated(event_ids: Iterable[UUID], events: Mapping[UUID, Event]) -> l
     return list(kept.values())
 
 
-def _put_later_first(
+def _join_later(
     access: TenantDb, event_ids: Sequence[UUID], events: dict[UUID, Event]
 ) -> list[UUID]:
     shown = [events[event_id] for event_id in event_ids[:_MAX_EVENTS] if event_id in events]
@@ -58,13 +58,7 @@ def _put_later_first(
     missing = set(later.values()) - events.keys()
     if missing:
         events.update(read_hits(access, sorted(missing)))
-    ordered = [
-        one
-        for event_id in event_ids
-        for one in (later.get(event_id), event_id)
-        if one is not None and one in events
-    ]
-    return list(dict.fromkeys(ordered))
+    return put_later_first(event_ids, later, events)
 
 
 def add_neighbours(

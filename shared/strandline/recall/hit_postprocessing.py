@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from strandline.chains.later_statements import EarlierText, find_later_statements
+from strandline.chains.later_statements import EarlierText, find_later_statements, put_later_first
 from strandline.db.database import TenantDb
 from strandline.log.read import to_event_out
 from strandline.log.store import Event
@@ -58,7 +58,7 @@ def make_edge_hits(
     ]
 
 
-def put_later_first(access: TenantDb, hits: Sequence[Hit], request: RecallRequest) -> list[Hit]:
+def join_later(access: TenantDb, hits: Sequence[Hit], request: RecallRequest) -> list[Hit]:
     """The hits, at most `limit`, each directly after the event, found or not, that may have changed
     what it states. Not with a filter, which such an event may not pass."""
     texts = [
@@ -68,23 +68,20 @@ def put_later_first(access: TenantDb, hits: Sequence[Hit], request: RecallReques
     ]
     if request.to_filter():
         return list(hits)
-    later = find_later_statements(access, texts)
+    later = {one: said.event.event_id for one, said in find_later_statements(access, texts).items()}
+    places = {hit.event_id: place for place, hit in enumerate(hits)}
     hit_by_id = {hit.event_id: hit for hit in hits}
-    missing = {said.event.event_id for said in later.values()} - hit_by_id.keys()
-    if missing:
+    if missing := set(later.values()) - places.keys():
         for event in store.read_hits(access, sorted(missing)).values():
             hit_by_id[event.event_id] = make_unscored_hit(event, request, ())
-    places: dict[UUID, None] = {}
-    for hit in hits:
-        said = later.get(hit.event_id)
-        if said is not None and said.event.event_id in hit_by_id:
-            newer = hit_by_id[said.event.event_id]
-            if newer.event_id not in places:
-                why = [*newer.why, _LATER]
-                hit_by_id[newer.event_id] = newer.model_copy(update={"why": why})
-            places.setdefault(newer.event_id)
-        places.setdefault(hit.event_id)
-    return [hit_by_id[event_id] for event_id in places][: request.limit]
+    for earlier_id, newer_id in later.items():
+        newer = hit_by_id.get(newer_id)
+        comes_later = places.get(newer_id, len(hits)) > places[earlier_id]
+        if newer is not None and comes_later and _LATER not in newer.why:
+            why = [*newer.why, _LATER]
+            hit_by_id[newer_id] = newer.model_copy(update={"why": why})
+    ordered = put_later_first(places, later, hit_by_id)
+    return [hit_by_id[event_id] for event_id in ordered][: request.limit]
 
 
 def find_cited_events(

@@ -25,8 +25,8 @@ from strandline.recall.hit_postprocessing import (
     LogPlace,
     find_cited_events,
     fit_to_budget,
+    join_later,
     make_edge_hits,
-    put_later_first,
     sort_by_time,
 )
 from strandline.recall.importance import RankingSignals, SonaInSpace, rerank
@@ -236,7 +236,7 @@ def recall(
         for scored_event in best
         if scored_event.candidate.event_id in events
     ]
-    found_hits = put_later_first(access, scored_hits, request)
+    found_hits = join_later(access, scored_hits, request)
     edge_hits = make_edge_hits(events, supporting, found_hits, request)
     fitting = fit_to_budget(found_hits + edge_hits, request.max_tokens)
     hits = fit_to_page(fitting)

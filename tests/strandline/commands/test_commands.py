@@ -291,8 +291,13 @@ def test_an_export_imported_where_it_came_from_adds_nothing(
             assert (code, out) == (0, "3 read: 0 stored, 3 known, 0 refused, 0 left out\n")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert ("chat", "k1") in [(line["channel"], line["source_event_key"]) for line in lines]
-    file.write_text(file.read_text().replace("Third.", "Fourth."))
-    assert "2 known, 1 refused" in run("--key", agents, "import", str(file))[1]
+    text = file.read_text()
+    for changed in (
+        text.replace("Third.", "Fourth."),
+        text.replace('"metadata": {', '"metadata": {"a": 1', 1),
+    ):
+        file.write_text(changed)
+        assert "2 known, 1 refused" in run("--key", agents, "import", str(file))[1]
 
 
 def test_an_export_imported_where_it_came_from_brings_nothing_erased_back(
@@ -496,7 +501,7 @@ def test_an_interrupted_import_is_resumed(
     proof_size: Callable[[int], int],
 ) -> None:
     """SIGINT while it imports; then again, and then to the end: count, order and times."""
-    count = max(600, proof_size(MESSAGES))
+    count = max(1200, proof_size(MESSAGES))  # more than two interrupted imports come to
     conversation = chatgpt(count)
     file = tmp_path / "conversations.json"
     file.write_text(json.dumps([conversation]))
@@ -514,8 +519,7 @@ def test_an_interrupted_import_is_resumed(
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
         assert "Traceback" not in err
-        ended = -signal.SIGINT  # the interpreter was ending
-        assert process.returncode in (0, 130, ended)
+        assert process.returncode in (0, 130)
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     total = count + 5
     assert sum(map(int, re.findall(r"(\d+) (?:stored|known)", result.stdout))) == total

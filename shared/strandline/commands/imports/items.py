@@ -13,8 +13,6 @@ from uuid import UUID
 from strandline.moments import parse_moment
 
 CHANNEL = "import"
-EXPORT_KEY = "export:"
-"""With the event's id, the key of an exported event that has none which the reader may see."""
 Event = dict[str, Any]
 Json = Mapping[str, Any]
 _MAX_NAME_CHARS = 60

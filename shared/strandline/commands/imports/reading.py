@@ -12,6 +12,7 @@ from uuid import UUID
 
 from strandline.commands.imports.chatgpt import read_chatgpt
 from strandline.commands.imports.claude import read_claude
+from strandline.commands.imports.exported_lines import ORIGIN
 from strandline.commands.imports.files import READ_ERRORS, ConversationFile, find_files
 from strandline.commands.imports.items import (
     CHANNEL,
@@ -48,7 +49,6 @@ _READERS: tuple[tuple[str, Callable[[Json, ImportOptions, str], Items]], ...] = 
     ("conversation", read_locomo),
 )
 """The member by which a conversation is recognised."""
-_ORIGIN = ("event_id", "scope_id", "seq")
 _TITLE = re.compile(
     r'"(?:title|name|conversation_id|uuid|id|source_event_key)"\s*:\s*"((?:[^"\\]|\\.){1,200})"'
 )
@@ -135,7 +135,7 @@ def _guard(items: Items, place: str) -> Items:
 def _read_line(line: Event, place: str, key: str) -> NewEvent:
     """An event as `strandline export` writes and POST /api/v1/events takes it. Without a key of its
     own it gets one by its place."""
-    event = {name: value for name, value in line.items() if name not in _ORIGIN}
+    event = {name: value for name, value in line.items() if name not in ORIGIN}
     is_without_key = event.get("source_event_key") is None
     if is_without_key:
         event |= {"channel": CHANNEL, "source_event_key": shorten(key, MAX_KEY_CHARS)}
@@ -143,7 +143,7 @@ def _read_line(line: Event, place: str, key: str) -> NewEvent:
 
 
 def _find_origin(line: Event) -> ExportOrigin | None:
-    event_id, scope_id, seq = (line.get(name) for name in _ORIGIN)
+    event_id, scope_id, seq = (line.get(name) for name in ORIGIN)
     try:
         return ExportOrigin(UUID(event_id), UUID(scope_id), int(cast("Any", seq)))
     except (ValueError, TypeError, AttributeError, OverflowError):

@@ -25,6 +25,7 @@ from strandline.client.errors import (
 )
 from strandline.client.memory import Memory, check_batch_answer
 from strandline.client.outbox import MAX_BATCH_BYTES
+from strandline.commands.imports.exported_lines import is_unchanged
 from strandline.commands.imports.items import (
     Event,
     Item,
@@ -146,7 +147,7 @@ def store_batch(client: Strandline, batch: Sequence[NewEvent], tally: ImportTall
 def _find_exported_here(
     client: Strandline, batch: Sequence[NewEvent]
 ) -> tuple[set[UUID], set[UUID]]:
-    """The events of an export that this service still has, text and all, whoever wrote them; and
+    """The events of an export that this service still has as the lines say, whoever wrote them; and
     those that were erased here."""
     sought: dict[UUID, dict[UUID, NewEvent]] = {}
     for item in batch:
@@ -160,7 +161,8 @@ def _find_exported_here(
             missing = {_place(item): event_id for event_id, item in items.items()}
             for event in _read_feed(client, scope_id, items, people):
                 missing.pop(event.seq, None)
-                if _is_same(event, items):
+                item = items.get(event.event_id)
+                if item is not None and is_unchanged(item.event, event):
                     known_ids.add(event.event_id)
             erased_ids |= {*_find_erased(client, missing.values(), people)}
         except (ForbiddenError, InvalidFieldError, MalformedRequestError):
@@ -185,13 +187,9 @@ def _read_feed(
         return
 
 
-def _is_same(event: answers.EventOut, items: Mapping[UUID, NewEvent]) -> bool:
-    item = items.get(event.event_id)
-    return item is not None and item.event.get("content") in (event.content, None)
-
-
 def _find_erased(client: Strandline, event_ids: Iterable[UUID], people: Any) -> Iterator[UUID]:
-    """Those that were erased. One that was never here shows that the others were not, either."""
+    """Those that were erased, each by its own answer: a scope's feed of erasures has them minutes
+    later. One that was never here shows that the others were not, either."""
     for event_id in event_ids:
         try:
             client.get(event_id, participants=people)
