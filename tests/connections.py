@@ -100,11 +100,6 @@ class _CachedConnection(psycopg.Connection[Any]):
             self.pgconn = _closed_session()
         super().close()
 
-    def __del__(self, *_: Any) -> None:
-        """A thread that ends leaves its connection, at any time and in whichever test runs then."""
-        if hasattr(self, "_cache") and not self.closed:
-            psycopg.Connection.close(self)
-
 
 def _is_idle(session: PGconn) -> bool:
     return (

@@ -76,14 +76,14 @@ def test_a_process_that_knew_the_credential_lists_as_before(
         time.sleep(max(0.0, deadline - time.monotonic()))
         raise Unavailable
 
-    monkeypatch.setattr("strandline.db.database.Database.connection", hang)
-    monkeypatch.setattr("strandline.mcp.routes._LISTING_SECONDS", 0.5)
-    start = time.monotonic()
-    during = list_tools(gateway, key)
+    with monkeypatch.context() as away:
+        away.setattr("strandline.db.database.Database.connection", hang)
+        away.setattr("strandline.mcp.routes._LISTING_SECONDS", 0.5)
+        start = time.monotonic()
+        during = list_tools(gateway, key)
     assert 0.4 < time.monotonic() - start < 5
     assert "not reachable right now" in during[0]["description"]
     assert [tool["name"] for tool in during] == [tool["name"] for tool in before]
-    monkeypatch.undo()
     assert list_tools(gateway, key) == before
 
 
